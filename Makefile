@@ -1,0 +1,40 @@
+# The two commands: `make run` serves CQL on 127.0.0.1:9042, `make test` proves everything. `make help` lists the rest.
+# Needed: Rust (stable), git, Python 3, a Java 17 JDK and Maven; Go for the gocql script. All else is installed into .cache/.
+
+PYTHON := .cache/venv/bin/python
+SEED ?= 1
+OPS ?= 5000
+
+.PHONY: help run test install build oracle drivers errors kill tables flights cassandra
+
+help:
+	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
+	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
+	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
+	@echo 'make drivers errors tables kill flights    one stage alone'
+	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
+
+run:
+	cargo build --release --bin espalier
+	target/release/espalier serve --data data
+
+test: install
+	@$(PYTHON) -m proof.stages $(STAGES)
+
+install:
+	@python3 proof/install.py
+
+build:
+	@cargo build --release --quiet --bin espalier
+
+oracle: install build
+	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS)
+
+drivers errors kill tables: install build
+	@$(PYTHON) -m proof.$@
+
+flights: install build
+	@$(PYTHON) examples/nycflights/load.py --own-node
+
+cassandra: install
+	@$(PYTHON) -m proof.oracle.cassandra

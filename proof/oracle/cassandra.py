@@ -1,0 +1,205 @@
+"""Apache Cassandra 5.0.8 as the oracle: started from its published jars, on loopback, in a directory of its own.
+
+    with Cassandra.start() as node:
+        connect(node.host, node.port)
+        node.flush("ks")
+
+From a shell, `python -m proof.oracle.cassandra` starts one, prints its port and obeys the commands of OracleNode.java
+on standard input (words separated by blanks) until the input ends.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from proof import places
+
+HERE = Path(__file__).resolve().parent
+READY_TIMEOUT_SECONDS = 180
+
+ADD_EXPORTS = [
+    "java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/sun.nio.ch", "java.base/java.lang.ref",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi", "java.rmi/sun.rmi.registry", "java.rmi/sun.rmi.server",
+    "java.rmi/sun.rmi.transport.tcp", "java.sql/java.sql", "jdk.unsupported/sun.misc",
+    "jdk.attach/sun.tools.attach", "jdk.compiler/com.sun.tools.javac.file",
+]
+ADD_OPENS = [
+    "java.base/java.lang", "java.base/java.lang.module", "java.base/java.lang.reflect", "java.base/java.io",
+    "java.base/java.math", "java.base/java.net", "java.base/java.nio", "java.base/java.util",
+    "java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic", "java.base/java.util.jar",
+    "java.base/jdk.internal.loader", "java.base/jdk.internal.math", "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref", "java.base/jdk.internal.reflect", "java.base/jdk.internal.util.jar",
+    "java.base/jdk.internal.vm", "java.base/sun.nio.ch", "jdk.management/com.sun.management.internal",
+    "jdk.compiler/com.sun.tools.javac",
+]
+
+
+def java_flags(heap_mb: int = 1024) -> list[str]:
+    """What the JVM needs to run Cassandra 5.0 on Java 17."""
+    library = places.CASSANDRA / "lib"
+    flags = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xss1m",
+             "-Djdk.attach.allowAttachSelf=true", "-Dio.netty.tryReflectionSetAccessible=true",
+             f"-javaagent:{library / 'jamm-0.4.0.jar'}",
+             "-cp", f"{places.CASSANDRA / 'classes'}:{library}/*"]
+    for package in ADD_EXPORTS:
+        flags += ["--add-exports", package + "=ALL-UNNAMED"]
+    for package in ADD_OPENS:
+        flags += ["--add-opens", package + "=ALL-UNNAMED"]
+    return flags
+
+
+class Cassandra:
+    """A running node. `host`, `port`, `directory`; end it with `stop()` (or leave the `with` block)."""
+
+    name = "cassandra"
+    host = "127.0.0.1"
+
+    def __init__(self, directory: Path, process: subprocess.Popen, port: int, keep: bool):
+        self.directory = directory
+        self.process = process
+        self.port = port
+        self.keep = keep
+        self.lock = threading.Lock()
+
+    @classmethod
+    def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
+              log_level: str = "WARN") -> "Cassandra":
+        """Starts a node in a fresh directory and returns once it serves clients."""
+        directory = places.run_directory("cassandra")
+        native, storage, ssl = places.free_ports(3)
+        write_configuration(directory, native, storage, ssl, views_and_functions)
+        properties = {
+            "cassandra.config": f"file://{directory}/cassandra.yaml",
+            "logback.configurationFile": f"file://{HERE}/logback.xml",
+            "cassandra.oracle.log_level": log_level,
+            "cassandra.storagedir": str(directory),
+            "cassandra.logdir": str(directory),
+            "cassandra.jmx.local.port": "",
+            "cassandra.skip_wait_for_gossip_to_settle": "0",
+            "cassandra.ring_delay_ms": "10",
+            "cassandra.superuser_setup_delay_ms": "0",
+            "cassandra.unsafesystem": "true",           # DDL does not wait for system tables to be flushed
+            "cassandra.disable_tcactive_openssl": "true",
+        }
+        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(heap_mb)]
+        command += [f"-D{name}={value}" for name, value in properties.items() if value != ""]
+        with open(directory / "log", "wb") as log:
+            process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=log, cwd=directory, start_new_session=True)
+        node = cls(directory, process, native, keep)
+        watchdog = threading.Timer(READY_TIMEOUT_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            node.expect_ok("start")
+        finally:
+            watchdog.cancel()
+        return node
+
+    def expect_ok(self, what: str) -> str:
+        while True:
+            line = self.process.stdout.readline().decode()
+            if not line:
+                log = (self.directory / "log").read_text(errors="replace")
+                raise RuntimeError(f"Cassandra ended during {what}:\n{log[-4000:]}")
+            if line.startswith("ok"):
+                return line[3:].strip("\n")
+            if line.startswith("error"):
+                raise RuntimeError(f"Cassandra refused {what}: {line[6:].strip()}")
+
+    def command(self, *words: str) -> str:
+        """One line of OracleNode.java's little language."""
+        with self.lock:
+            self.process.stdin.write(("\t".join(words) + "\n").encode())
+            self.process.stdin.flush()
+            return self.expect_ok(" ".join(words))
+
+    def flush(self, *keyspace_and_table: str) -> None:
+        self.command("flush", *keyspace_and_table)
+
+    def compact(self, *keyspace_and_table: str) -> None:
+        self.command("compact", *keyspace_and_table)
+
+    def import_tables(self, keyspace: str, table: str, directory: Path) -> int:
+        """Imports every SSTable in `directory`, verifying each; the number of live SSTables afterwards."""
+        return int(self.command("import", keyspace, table, str(directory)))
+
+    def verify(self, keyspace: str, table: str) -> None:
+        """Extended verification of every live SSTable of a table; raises when Cassandra finds fault."""
+        self.command("verify", keyspace, table)
+
+    def sstables(self, keyspace: str, table: str) -> list[Path]:
+        """Data.db files of the live SSTables."""
+        return [Path(name) for name in self.command("sstables", keyspace, table).split("\t") if name]
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.kill(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        if not self.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "Cassandra":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+
+def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool) -> None:
+    text = (HERE / "cassandra.yaml").read_text()
+    values = {"DIRECTORY": directory, "NATIVE_PORT": native, "STORAGE_PORT": storage, "SSL_STORAGE_PORT": ssl,
+              "VIEWS_AND_FUNCTIONS": str(views_and_functions).lower()}
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    (directory / "cassandra.yaml").write_text(text)
+
+
+def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs one of Cassandra's standalone tools (`org.apache.cassandra.tools.*`) in a JVM of its own."""
+    directory = places.run_directory("tool")
+    try:
+        native, storage, ssl = places.free_ports(3)
+        write_configuration(directory, native, storage, ssl, True)
+        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(512), f"-Dcassandra.config=file://{directory}/cassandra.yaml",
+                   f"-Dlogback.configurationFile=file://{HERE}/logback.xml", f"-Dcassandra.storagedir={directory}", main_class]
+        return subprocess.run(command + list(arguments), capture_output=True, text=True, timeout=300)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def sstabledump(data_file: Path) -> list:
+    """What `sstabledump` prints for a Data.db file, parsed."""
+    done = tool("org.apache.cassandra.tools.SSTableExport", str(data_file))
+    if done.returncode != 0:
+        raise RuntimeError(f"sstabledump {data_file}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--no-views", action="store_true", help="views and functions disabled, as by default in Cassandra")
+    parser.add_argument("--heap-mb", type=int, default=1024)
+    parser.add_argument("--keep", action="store_true", help="keep the data directory")
+    options = parser.parse_args()
+    with Cassandra.start(not options.no_views, options.heap_mb, options.keep) as node:
+        print(f"{node.host}:{node.port} {node.directory}", flush=True)
+        for line in sys.stdin:
+            if line.split():
+                try:
+                    print("ok", node.command(*line.split()), flush=True)
+                except RuntimeError as refused:
+                    print(refused, flush=True)
+
+
+if __name__ == "__main__":
+    main()

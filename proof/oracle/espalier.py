@@ -1,0 +1,118 @@
+"""An Espalier of the proof's own: the binary under test in a directory of its own, with the oracle's interface.
+
+    with Espalier.start() as node:
+        connect(node.host, node.port)
+        node.flush("ks")
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from proof import places
+
+READY_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 60
+
+
+class Espalier:
+    """A running node. `host`, `port`, `data`; end it with `stop()` (or leave the `with` block)."""
+
+    name = "espalier"
+    host = "127.0.0.1"
+
+    def __init__(self, directory: Path, port: int, environment: dict[str, str], keep: bool):
+        self.directory = directory
+        self.data = directory / "data"
+        self.port = port
+        self.environment = environment
+        self.keep = keep
+        self.process = None
+
+    @classmethod
+    def start(cls, keep: bool = False, **settings: str) -> "Espalier":
+        """Starts a node in a fresh directory; `settings` are keys of espalier.yaml (commitlog_sync="batch")."""
+        environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
+        node = cls(places.run_directory("espalier"), places.free_ports(1)[0], environment, keep)
+        node.launch()
+        return node
+
+    def launch(self) -> None:
+        """Starts the process on the node's directory and port, and returns once it takes connections."""
+        binary = places.espalier_binary()
+        if not binary.exists():
+            raise RuntimeError(f"{binary} does not exist: build it with `cargo build --release`")
+        command = [str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port)]
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env={**os.environ, **self.environment}, start_new_session=True)
+        deadline = time.monotonic() + READY_TIMEOUT_SECONDS
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                self.process.wait()
+                raise RuntimeError(f"Espalier did not start (status {self.process.returncode}):\n{self.log_tail()}")
+            time.sleep(0.01)
+
+    def answers(self) -> bool:
+        try:
+            socket.create_connection((self.host, self.port), timeout=1).close()
+            return True
+        except OSError:
+            return False
+
+    def log_tail(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")[-4000:]
+
+    def steer(self, *arguments: str) -> str:
+        """`espalier VERB ...` on the running node; what it prints."""
+        command = [str(places.espalier_binary()), arguments[0], "--data", str(self.data), *arguments[1:]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise RuntimeError(f"espalier {' '.join(arguments)}: status {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def flush(self, *keyspace_and_table: str) -> None:
+        self.steer("flush", *keyspace_and_table)
+
+    def compact(self, *keyspace_and_table: str) -> None:
+        self.steer("compact", *keyspace_and_table)
+
+    def sstables(self, keyspace: str, table: str) -> list[Path]:
+        """Data.db files in the table's directory."""
+        return sorted((self.data / "data" / keyspace).glob(f"{table}-*/da-*-bti-Data.db"))
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """SIGTERM: drains; the exit status."""
+        self.process.terminate()
+        try:
+            return self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"Espalier did not stop within {STOP_TIMEOUT_SECONDS} s:\n{self.log_tail()}") from None
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            status = self.terminate()
+            if status != 0:
+                raise RuntimeError(f"Espalier ended with status {status} on SIGTERM:\n{self.log_tail()}")
+        if not self.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "Espalier":
+        return self
+
+    def __exit__(self, failure, *_) -> None:
+        if failure is not None:
+            self.keep = True
+            print(f"Espalier's directory is kept: {self.directory}\n{self.log_tail()}", flush=True)
+        self.stop()

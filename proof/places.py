@@ -1,0 +1,38 @@
+"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`."""
+
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache"
+VENV = CACHE / "venv"
+CASSANDRA_VERSION = "5.0.8"
+CASSANDRA = CACHE / "cassandra" / CASSANDRA_VERSION
+RUN = CACHE / "run"
+
+
+def espalier_binary() -> Path:
+    """The server under test: $ESPALIER_BIN, or the release build."""
+    return Path(os.environ.get("ESPALIER_BIN", ROOT / "target" / "release" / "espalier"))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on just now; all are held until the last is known, so they differ."""
+    sockets = []
+    try:
+        for _ in range(count):
+            held = socket.socket()
+            held.bind(("127.0.0.1", 0))
+            sockets.append(held)
+        return [held.getsockname()[1] for held in sockets]
+    finally:
+        for held in sockets:
+            held.close()
+
+
+def run_directory(name: str) -> Path:
+    """A fresh directory for one server's life."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix=name + "-", dir=RUN))
