@@ -1,1 +1,11 @@
+//! CQL: lexer, parser and statement tree.
+//!
+//! [`parse`] turns a text into a [`ast::ParsedStatement`]. Nothing here knows a schema: names are not looked up
+//! and constants are not converted.
+#![forbid(unsafe_code)]
 
+pub mod ast;
+mod error;
+mod keywords;
+
+pub use error::SyntaxError;

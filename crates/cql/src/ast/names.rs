@@ -1,0 +1,121 @@
+//! Names of columns, tables, types and functions.
+
+use std::fmt;
+
+use crate::keywords;
+
+/// A name as CQL sees it: in lower case unless it was quoted.
+///
+/// `Display` prints it as CQL, with double quotes where the text needs them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identifier(String);
+
+impl Identifier {
+    /// A name written without quotes: case is folded.
+    pub fn unquoted(text: &str) -> Identifier {
+        Identifier(text.to_ascii_lowercase())
+    }
+
+    /// A name written in quotes (given without them): kept as it is.
+    pub fn quoted(text: impl Into<String>) -> Identifier {
+        Identifier(text.into())
+    }
+
+    /// The name itself, never quoted.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name itself, never quoted.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl AsRef<str> for Identifier {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_maybe_quoted(&self.0, f)
+    }
+}
+
+/// Writes a name as CQL: bare when it would be read back unchanged, else in double quotes.
+fn write_maybe_quoted(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if needs_quotes(name) { write!(f, "\"{}\"", name.replace('"', "\"\"")) } else { f.write_str(name) }
+}
+
+/// Whether a name must be quoted to be read back unchanged.
+pub fn needs_quotes(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let plain = bytes.first().is_some_and(u8::is_ascii_lowercase)
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
+    !plain || keywords::is_reserved(name)
+}
+
+/// Table, view or index name with an optional keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct QualifiedName {
+    /// Keyspace, if written.
+    pub keyspace: Option<Identifier>,
+    /// Name inside the keyspace.
+    pub name: Identifier,
+}
+
+impl fmt::Display for QualifiedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_qualified(self.keyspace.as_ref(), &self.name, f)
+    }
+}
+
+/// Name of a user-defined type with an optional keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UserTypeName {
+    /// Keyspace, if written.
+    pub keyspace: Option<Identifier>,
+    /// Name inside the keyspace.
+    pub name: Identifier,
+}
+
+impl fmt::Display for UserTypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_qualified(self.keyspace.as_ref(), &self.name, f)
+    }
+}
+
+/// Name of a function or aggregate with an optional keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionName {
+    /// Keyspace, if written.
+    pub keyspace: Option<Identifier>,
+    /// Name inside the keyspace.
+    pub name: Identifier,
+}
+
+impl FunctionName {
+    /// A name without a keyspace.
+    pub fn unqualified(name: &str) -> FunctionName {
+        FunctionName { keyspace: None, name: Identifier::quoted(name) }
+    }
+}
+
+/// Prints the bare names: Cassandra never quotes function names in messages.
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(keyspace) = &self.keyspace {
+            write!(f, "{}.", keyspace.as_str())?;
+        }
+        f.write_str(self.name.as_str())
+    }
+}
+
+fn write_qualified(keyspace: Option<&Identifier>, name: &Identifier, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(keyspace) = keyspace {
+        write!(f, "{keyspace}.")?;
+    }
+    write!(f, "{name}")
+}

@@ -1,0 +1,18 @@
+//! Why a text is not a statement.
+
+use std::fmt;
+
+/// A text that is not valid CQL. The message is what the client sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// Cassandra's message, as `line 1:7 no viable alternative at input 'FROM' (SELECT [FROM]...)`.
+    pub message: String,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
