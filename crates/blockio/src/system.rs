@@ -1,0 +1,270 @@
+//! The real disk, by plain system calls.
+
+use std::fs;
+use std::io::{self, Seek, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::{
+    AlignedSlice, BLOCK_SIZE, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind, Durability,
+    File, OpenMode, OpenOptions, Space,
+};
+
+/// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
+const LOCK_FILE: &str = "espalier.lock";
+
+/// The file systems of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemDisk;
+
+impl SystemDisk {
+    /// The file systems of this machine.
+    pub fn new() -> SystemDisk {
+        SystemDisk
+    }
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
+        let file = std_options(options.mode).open(path).map_err(|e| DiskError::new("open", path, None, e))?;
+        let blocks = if options.blocks { open_direct(path)? } else { Blocks::buffered("not opened for block writes") };
+        Ok(Box::new(SystemFile { path: path.to_path_buf(), file, blocks }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = parent_of(path) {
+            self.create_dir_all(parent)?;
+        }
+        match fs::create_dir(path) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
+            Err(e) => return Err(DiskError::new("create directory", path, None, e)),
+        }
+        self.sync_dir(parent_of(path).unwrap_or(Path::new(".")))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
+        let error = |e| DiskError::new("list", dir, None, e);
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir).map_err(error)? {
+            let entry = entry.map_err(error)?;
+            let is_dir = entry.file_type().map_err(error)?.is_dir();
+            if let Ok(name) = entry.file_name().into_string() {
+                entries.push(DirectoryEntry { name, is_dir });
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        fs::rename(from, to).map_err(|e| DiskError::new("rename", from, None, e))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        fs::remove_file(path).map_err(|e| DiskError::new("remove", path, None, e))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        fs::remove_dir_all(path).map_err(|e| DiskError::new("remove", path, None, e))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        fs::hard_link(from, to).map_err(|e| DiskError::new("link", to, None, e))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<(), DiskError> {
+        let handle = fs::File::open(dir).map_err(|e| DiskError::new("open", dir, None, e))?;
+        handle.sync_all().map_err(|e| DiskError::new("sync directory", dir, None, e))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
+        path.try_exists().map_err(|e| DiskError::new("look up", path, None, e))
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
+        let path = dir.join(LOCK_FILE);
+        let error = |e| DiskError::new("lock", &path, None, e);
+        let mut file = std_options(OpenMode::WriteOrCreate).open(&path).map_err(error)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let holder = fs::read_to_string(&path).unwrap_or_default();
+                let text = format!("{} is in use by another process ({})", dir.display(), holder.trim());
+                return Err(DiskError::of_kind(DiskErrorKind::Locked, "lock", dir, None, text));
+            }
+            Err(e) => return Err(error(e.into())),
+        }
+        // Who holds it is for people to read; the lock does not depend on it.
+        let _ = file.set_len(0);
+        let _ = file.rewind();
+        let _ = writeln!(file, "pid {}", std::process::id());
+        Ok(DirectoryLock::new(file))
+    }
+
+    fn space(&self, path: &Path) -> Result<Space, DiskError> {
+        let stat = rustix::fs::statvfs(path).map_err(|e| DiskError::new("measure", path, None, e.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Space { free_bytes: bytes(stat.f_bavail), total_bytes: bytes(stat.f_blocks) })
+    }
+}
+
+fn parent_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|p| !p.as_os_str().is_empty())
+}
+
+fn std_options(mode: OpenMode) -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    match mode {
+        OpenMode::Read => &mut options,
+        OpenMode::Write => options.write(true),
+        OpenMode::WriteOrCreate => options.write(true).create(true),
+        OpenMode::CreateNew => options.write(true).create_new(true),
+        OpenMode::CreateOrTruncate => options.write(true).create(true).truncate(true),
+    };
+    options
+}
+
+/// A file, and how to write blocks to it. Reads and plain writes go through the page cache.
+#[derive(Debug)]
+struct SystemFile {
+    path: PathBuf,
+    file: fs::File,
+    blocks: Blocks,
+}
+
+/// The way past the page cache, and why it is not taken (which may turn out at the first write only).
+#[derive(Debug)]
+struct Blocks {
+    direct: Option<fs::File>,
+    refused: OnceLock<String>,
+}
+
+impl Blocks {
+    fn buffered(reason: &str) -> Blocks {
+        Blocks { direct: None, refused: OnceLock::from(reason.to_owned()) }
+    }
+}
+
+fn open_direct(path: &Path) -> Result<Blocks, DiskError> {
+    let direct = fs::OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+    match direct {
+        Ok(file) => Ok(Blocks { direct: Some(file), refused: OnceLock::new() }),
+        Err(e) if is_refusal(&e) => Ok(Blocks::buffered(&format!("O_DIRECT is refused here: {e}"))),
+        Err(e) => Err(DiskError::new("open", path, None, e)),
+    }
+}
+
+/// Whether the kernel says "not this way" rather than "the device failed".
+fn is_refusal(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS))
+}
+
+impl SystemFile {
+    fn error(&self, operation: &'static str, offset: Option<u64>, error: io::Error) -> DiskError {
+        DiskError::new(operation, &self.path, offset, error)
+    }
+
+    fn write_direct(&self, direct: &fs::File, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> io::Result<()> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let rest = bytes.get(written..).unwrap_or_default();
+            let at = offset + written as u64;
+            match rustix::io::pwritev2(direct.as_fd(), &[io::IoSlice::new(rest)], at, flags) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                // A write cut short goes on at a block's start: the kernel only takes whole blocks here.
+                Ok(n) => written += n - n % BLOCK_SIZE,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl File for SystemFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut got = 0;
+        while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.error("read", Some(offset + got as u64), e)),
+            }
+        }
+        Ok(got)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
+        self.file.write_all_at(data, offset).map_err(|e| self.error("write", Some(offset), e))
+    }
+
+    fn sync_data(&self) -> Result<(), DiskError> {
+        self.file.sync_data().map_err(|e| self.error("sync", None, e))
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        Ok(self.file.metadata().map_err(|e| self.error("measure", None, e))?.len())
+    }
+
+    fn set_len(&self, length: u64) -> Result<(), DiskError> {
+        self.file.set_len(length).map_err(|e| self.error("resize", Some(length), e))
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<(), DiskError> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(self.error("allocate", Some(offset), e.into())),
+        }
+    }
+
+    fn write_blocks(&self, blocks: AlignedSlice<'_>, offset: u64, durability: Durability) -> Result<(), DiskError> {
+        if !offset.is_multiple_of(BLOCK_SIZE as u64) {
+            return Err(self.error("write blocks", Some(offset), io::ErrorKind::InvalidInput.into()));
+        }
+        if let (Some(direct), None) = (&self.blocks.direct, self.blocks.refused.get()) {
+            let flags = match durability {
+                Durability::Durable => ReadWriteFlags::DSYNC,
+                Durability::AtNextSync => ReadWriteFlags::empty(),
+            };
+            match self.write_direct(direct, &blocks, offset, flags) {
+                Ok(()) => return Ok(()),
+                Err(e) if is_refusal(&e) => {
+                    // Written again below, through the page cache; from now on always.
+                    let _ = self.blocks.refused.set(format!("direct writes are refused here: {e}"));
+                }
+                Err(e) => return Err(self.error("write blocks", Some(offset), e)),
+            }
+        }
+        self.write_at(&blocks, offset)?;
+        match durability {
+            Durability::Durable => self.sync_data(),
+            Durability::AtNextSync => Ok(()),
+        }
+    }
+
+    fn block_writes(&self) -> BlockWrites {
+        match self.blocks.refused.get() {
+            None => BlockWrites::Direct,
+            Some(reason) => BlockWrites::Buffered { reason: reason.clone() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
