@@ -1,1 +1,32 @@
+//! CQL types and values: the serialized form, validation, order, text and JSON forms, and tokens.
+//!
+//! A value is bytes: the native protocol's (version 5) form of its type. Nothing here parses a value into a tree; a
+//! [`CqlType`] validates, compares and prints the bytes in place. The empty value and null are different things: null
+//! is the absence of a value and never gets here, the empty value is zero bytes and is one that most types accept.
+//!
+//! Facts and error texts are those of Apache Cassandra 5.0.
 
+#![forbid(unsafe_code)]
+
+pub mod collection;
+mod compare;
+mod cql_type;
+pub mod decimal;
+pub mod duration;
+mod error;
+pub mod hex;
+pub mod identifier;
+mod marshal_class;
+pub mod murmur3;
+pub mod timeuuid;
+mod token;
+pub mod utf8;
+mod validate;
+pub mod vint;
+
+pub use cql_type::{CqlType, UserType};
+pub use decimal::Decimal;
+pub use duration::Duration;
+pub use error::MarshalError;
+pub use marshal_class::MarshalClass;
+pub use token::Token;

@@ -1,0 +1,99 @@
+//! Names in CQL text: when a name must be quoted, and the words no name may be without quotes.
+
+use std::fmt;
+
+/// CQL's reserved keywords, lower-case and sorted. Unquoted, none of them is a name.
+pub const RESERVED_KEYWORDS: &[&str] = &[
+    "add",
+    "allow",
+    "alter",
+    "and",
+    "apply",
+    "asc",
+    "authorize",
+    "batch",
+    "begin",
+    "by",
+    "columnfamily",
+    "create",
+    "delete",
+    "desc",
+    "describe",
+    "drop",
+    "entries",
+    "execute",
+    "from",
+    "full",
+    "grant",
+    "if",
+    "in",
+    "index",
+    "infinity",
+    "insert",
+    "into",
+    "is",
+    "keyspace",
+    "limit",
+    "materialized",
+    "modify",
+    "nan",
+    "norecursive",
+    "not",
+    "null",
+    "of",
+    "on",
+    "or",
+    "order",
+    "primary",
+    "rename",
+    "revoke",
+    "schema",
+    "select",
+    "set",
+    "table",
+    "to",
+    "token",
+    "truncate",
+    "unlogged",
+    "update",
+    "use",
+    "using",
+    "view",
+    "where",
+    "with",
+];
+
+/// Whether this name reads as itself only inside double quotes.
+pub fn needs_quotes(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let plain = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
+        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    !plain || RESERVED_KEYWORDS.binary_search(&name).is_ok()
+}
+
+/// Displays a name as CQL reads it back: quoted only where it must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if needs_quotes(self.0) { write!(f, "\"{}\"", self.0.replace('"', "\"\"")) } else { f.write_str(self.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_need_quotes_get_them() {
+        let quoted = |name| Quoted(name).to_string();
+        assert_eq!(quoted("users_2"), "users_2");
+        assert_eq!(quoted("Users"), "\"Users\"");
+        assert_eq!(quoted("2nd"), "\"2nd\"");
+        assert_eq!(quoted("table"), "\"table\"");
+        assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
+        assert_eq!(quoted(""), "\"\"");
+        assert!(RESERVED_KEYWORDS.is_sorted());
+    }
+}

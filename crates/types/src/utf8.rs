@@ -1,0 +1,57 @@
+//! Text as Cassandra takes it: nearly UTF-8.
+
+use std::borrow::Cow;
+
+use crate::MarshalError;
+
+/// Checks a text value. Beyond UTF-8, encoded surrogates and the two-byte zero of Java's own encoding are accepted.
+pub fn validate(value: &[u8]) -> Result<(), MarshalError> {
+    // The strict check is fast and right for nearly all text; the rest is looked at byte by byte.
+    if std::str::from_utf8(value).is_ok() || is_tolerated(value) {
+        Ok(())
+    } else {
+        Err(MarshalError::new("String didn't validate."))
+    }
+}
+
+/// A text value as a string; what is not UTF-8 becomes the replacement character.
+pub fn to_str(value: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(value)
+}
+
+/// What a byte after the first must be: `byte & mask == bits`, or the opposite.
+struct Follower {
+    mask: u8,
+    bits: u8,
+    equal: bool,
+}
+
+const ANY: Follower = Follower { mask: 0xc0, bits: 0x80, equal: true };
+const ZERO: Follower = Follower { mask: 0xff, bits: 0x80, equal: true };
+// Cassandra only rules out what would be too long a form after e0 and f0, and takes any other byte there.
+const AFTER_E0: Follower = Follower { mask: 0xe0, bits: 0x80, equal: false };
+const AFTER_F0: Follower = Follower { mask: 0x30, bits: 0x00, equal: false };
+
+fn is_tolerated(value: &[u8]) -> bool {
+    let mut rest = value;
+    while let Some((&first, after)) = rest.split_first() {
+        let followers: &[Follower] = match first {
+            0x00..=0x7f => &[],
+            0xc0 => &[ZERO],
+            0xc2..=0xdf => &[ANY],
+            0xe0 => &[AFTER_E0, ANY],
+            0xe1..=0xef => &[ANY, ANY],
+            0xf0 => &[AFTER_F0, ANY, ANY],
+            0xf1..=0xf7 => &[ANY, ANY, ANY],
+            _ => return false,
+        };
+        let Some((found, after)) = after.split_at_checked(followers.len()) else {
+            return false;
+        };
+        if !found.iter().zip(followers).all(|(byte, f)| (byte & f.mask == f.bits) == f.equal) {
+            return false;
+        }
+        rest = after;
+    }
+    true
+}
