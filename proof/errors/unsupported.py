@@ -1,0 +1,26 @@
+"""Which statements are about a feature that Espalier refuses so far: rules, not a list of statements."""
+
+import re
+
+# (feature, what a statement about it looks like)
+RULES = [
+    ("conditions", r"\bIF\b(?!\s+(NOT\s+)?EXISTS\s+(\w|\"))(?=[^']*$|.*\b(EXISTS|=|<|>|IN|CONTAINS|IF$))"),
+    ("counters", r"\bcounters?\b|\bbadcnt\b|\bcnt\b"),
+    ("indexes", r"\bINDEX\b"),
+    ("views", r"\bMATERIALIZED\s+VIEW\b|\bmv\b|\bbadmv\b"),
+    ("functions", r"\bFUNCTION\b|\bAGGREGATE\b|\bplus1\b|\bboom\b"),
+    ("triggers", r"\bTRIGGER\b"),
+    ("roles", r"\bROLES?\b|\bUSERS?\s+\w+\s+WITH\b|\bGRANT\b|\bREVOKE\b|\bLIST\s+ALL\b|\bPERMISSIONS?\b"),
+]
+DATA_STATEMENT = re.compile(r"^\s*(INSERT|UPDATE|DELETE|BEGIN)\b", re.IGNORECASE)
+
+
+def unsupported_feature(category: str, statements: list[str]) -> str | None:
+    """The feature that one of the statements needs and Espalier does not have, or None."""
+    for statement in statements:
+        for feature, pattern in RULES:
+            if feature == "conditions" and not DATA_STATEMENT.match(statement):
+                continue
+            if re.search(pattern, statement, re.IGNORECASE | re.DOTALL):
+                return feature
+    return None
