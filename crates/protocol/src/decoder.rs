@@ -1,0 +1,351 @@
+//! Bytes from a client to complete request envelopes.
+
+use crate::compression::Compression;
+use crate::header::{HEADER_SIZE, RawHeader, flags};
+use crate::segment::{self, SegmentError};
+use crate::version::{BETA_WITHOUT_FLAG, unsupported};
+use crate::{ErrorKind, Header, MAX_FRAME_SIZE_BYTES, Opcode, ProtocolError, Version};
+use bytes::{Buf, Bytes, BytesMut};
+
+/// The beta version that Cassandra 5.0 lists; never spoken here.
+const BETA_VERSION: u8 = 6;
+
+/// One complete request.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// Its header.
+    pub header: Header,
+    /// Its body, uncompressed.
+    pub body: Bytes,
+}
+
+/// What the peer did wrong, and how to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Stream of the ERROR message.
+    pub stream: i16,
+    /// The version byte of the answer without its direction bit. Below 3 the answer has the old eight-byte header.
+    pub version: u8,
+    /// `Protocol`, or `Invalid` for a request that is too big.
+    pub kind: ErrorKind,
+    /// Cassandra's text.
+    pub message: String,
+    /// Nothing sensible can follow: answer, then close. Otherwise the stream is in sync after the bad envelope.
+    pub fatal: bool,
+}
+
+/// Splits a connection's incoming bytes into envelopes. Feed it with [`Decoder::buffer`], drain it with
+/// [`Decoder::next_envelope`] until that returns `None`.
+#[derive(Debug)]
+pub struct Decoder {
+    input: BytesMut,
+    framing: Framing,
+    /// The version of STARTUP: later envelopes must have it.
+    version: Option<Version>,
+    /// Envelopes of the current self-contained segment that are still to be read.
+    contained: Bytes,
+    large: Option<Large>,
+    /// A refused bare envelope whose body is still arriving.
+    skipping: Option<Skip>,
+    size_bytes_max: usize,
+    /// Shown in checksum errors, as Cassandra shows its channel's id.
+    connection_id: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    Envelopes { compression: Option<Compression> },
+    Segments { lz4: bool },
+}
+
+/// An envelope that arrives in several segments.
+#[derive(Debug)]
+struct Large {
+    raw: RawHeaderCopy,
+    total: usize,
+    received: usize,
+    /// Empty when the envelope is too big: then its parts are only counted.
+    parts: BytesMut,
+}
+
+/// What is needed of a large envelope's header to refuse it.
+#[derive(Clone, Copy, Debug)]
+struct RawHeaderCopy {
+    stream: i16,
+    version: u8,
+    too_big: bool,
+}
+
+#[derive(Debug)]
+struct Skip {
+    remaining: u64,
+    error: DecodeError,
+}
+
+impl Decoder {
+    /// A decoder that refuses envelopes longer than `size_bytes_max`, header included. `connection_id` appears in the
+    /// text of checksum errors.
+    pub fn new(size_bytes_max: usize, connection_id: u32) -> Decoder {
+        Decoder {
+            input: BytesMut::new(),
+            framing: Framing::Envelopes { compression: None },
+            version: None,
+            contained: Bytes::new(),
+            large: None,
+            skipping: None,
+            size_bytes_max,
+            connection_id,
+        }
+    }
+
+    /// The buffer to append received bytes to.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.input
+    }
+
+    /// Fixes version and compression once STARTUP is accepted; later envelopes must have this version. In v5 all
+    /// bytes from here on are segments, so call this before decoding anything that follows STARTUP.
+    pub fn started(&mut self, version: Version, compression: Option<Compression>) {
+        self.version = Some(version);
+        self.framing = match version {
+            Version::V5 => Framing::Segments { lz4: compression == Some(Compression::Lz4) },
+            _ => Framing::Envelopes { compression },
+        };
+    }
+
+    /// The next complete envelope; none when more bytes are needed. After a fatal error the decoder must not be used.
+    pub fn next_envelope(&mut self) -> Result<Option<Envelope>, DecodeError> {
+        match self.framing {
+            Framing::Envelopes { compression } => self.next_bare(compression),
+            Framing::Segments { lz4 } => self.next_in_segments(lz4),
+        }
+    }
+
+    fn next_bare(&mut self, compression: Option<Compression>) -> Result<Option<Envelope>, DecodeError> {
+        if self.skipping.is_some() && !self.skip()? {
+            return Ok(None);
+        }
+        let Some(&first) = self.input.first() else { return Ok(None) };
+        self.check_number(first & 0x7F)?;
+        let Some(raw) = RawHeader::parse(&self.input) else { return Ok(None) };
+        let total = u64::from(raw.body_size) + HEADER_SIZE as u64;
+        match self.check_header(&raw) {
+            Ok(header) if total <= self.size_bytes_max as u64 => {
+                // Bounded by the limit, so this is a size in memory.
+                let total = total as usize;
+                if self.input.len() < total {
+                    self.input.reserve(total - self.input.len());
+                    return Ok(None);
+                }
+                self.input.advance(HEADER_SIZE);
+                let body = self.input.split_to(total - HEADER_SIZE).freeze();
+                self.uncompress(header, body, compression).map(Some)
+            }
+            checked => {
+                let error = checked.err().unwrap_or_else(|| self.too_big(&raw, total));
+                if error.fatal {
+                    return Err(error);
+                }
+                self.skipping = Some(Skip { remaining: total, error });
+                self.skip().map(|_| None)
+            }
+        }
+    }
+
+    /// Drops what has arrived of a refused envelope; at its end, the error. True when there is nothing to skip.
+    fn skip(&mut self) -> Result<bool, DecodeError> {
+        let Some(skip) = &mut self.skipping else { return Ok(true) };
+        let now = skip.remaining.min(self.input.len() as u64);
+        skip.remaining -= now;
+        self.input.advance(now as usize);
+        if skip.remaining > 0 {
+            return Ok(false);
+        }
+        match self.skipping.take() {
+            Some(skip) => Err(skip.error),
+            None => Ok(true),
+        }
+    }
+
+    fn uncompress(
+        &self,
+        header: Header,
+        body: Bytes,
+        compression: Option<Compression>,
+    ) -> Result<Envelope, DecodeError> {
+        match compression {
+            Some(compression) if header.flags & flags::COMPRESSION != 0 => {
+                let body = compression.decompress(&body, self.size_bytes_max).map_err(|error| DecodeError {
+                    stream: header.stream,
+                    version: header.version.number(),
+                    kind: ErrorKind::Protocol,
+                    message: error.message,
+                    fatal: false,
+                })?;
+                Ok(Envelope { header, body: Bytes::from(body) })
+            }
+            _ => Ok(Envelope { header, body }),
+        }
+    }
+
+    fn next_in_segments(&mut self, lz4: bool) -> Result<Option<Envelope>, DecodeError> {
+        loop {
+            if !self.contained.is_empty() {
+                return self.next_contained().map(Some);
+            }
+            let Some(segment) = segment::decode(&mut self.input, lz4).map_err(|error| self.damaged(error))? else {
+                return Ok(None);
+            };
+            if segment.self_contained {
+                self.contained = segment.payload;
+            } else if let Some(envelope) = self.part(segment.payload)? {
+                return Ok(Some(envelope));
+            }
+        }
+    }
+
+    /// The next envelope of a self-contained segment.
+    fn next_contained(&mut self) -> Result<Envelope, DecodeError> {
+        let raw = RawHeader::parse(&self.contained)
+            .ok_or_else(|| self.fatal(undersized(HEADER_SIZE, self.contained.len())))?;
+        let body_size = raw.body_size as usize;
+        let after_header = self.contained.len() - HEADER_SIZE;
+        if body_size > after_header {
+            return Err(self.fatal(undersized(body_size, after_header)));
+        }
+        self.contained.advance(HEADER_SIZE);
+        let body = self.contained.split_to(body_size);
+        let header = self.check_number(raw.version & 0x7F).and_then(|()| self.check_header(&raw))?;
+        Ok(Envelope { header, body })
+    }
+
+    /// One part of a large envelope; the envelope when it is the last.
+    fn part(&mut self, payload: Bytes) -> Result<Option<Envelope>, DecodeError> {
+        let mut large = match self.large.take() {
+            Some(large) => large,
+            None => self.first_part(&payload)?,
+        };
+        large.received += payload.len();
+        if large.received > large.total {
+            return Err(self.fatal(undersized(large.total, large.received)));
+        }
+        if !large.raw.too_big {
+            large.parts.extend_from_slice(&payload);
+        }
+        if large.received < large.total {
+            self.large = Some(large);
+            return Ok(None);
+        }
+        if large.raw.too_big {
+            return Err(DecodeError {
+                stream: large.raw.stream,
+                version: large.raw.version,
+                kind: ErrorKind::Invalid,
+                message: format!(
+                    "CQL Message of size {} bytes exceeds allowed maximum of {} bytes",
+                    large.total, self.size_bytes_max
+                ),
+                fatal: false,
+            });
+        }
+        self.contained = large.parts.freeze();
+        self.next_contained().map(Some)
+    }
+
+    fn first_part(&self, payload: &[u8]) -> Result<Large, DecodeError> {
+        let raw = RawHeader::parse(payload).ok_or_else(|| self.fatal(undersized(HEADER_SIZE, payload.len())))?;
+        self.check_number(raw.version & 0x7F).map_err(|error| DecodeError { fatal: true, ..error })?;
+        let total = HEADER_SIZE + raw.body_size as usize;
+        let too_big = total > self.size_bytes_max;
+        let mut parts = BytesMut::new();
+        if !too_big {
+            parts.reserve(total);
+        }
+        let raw = RawHeaderCopy { stream: raw.stream, version: raw.version & 0x7F, too_big };
+        Ok(Large { raw, total, received: 0, parts })
+    }
+
+    /// Refuses versions that are not spoken. Their framing is unknown, so nothing can follow.
+    fn check_number(&self, number: u8) -> Result<(), DecodeError> {
+        if Version::from_number(number).is_some() || number == BETA_VERSION {
+            return Ok(());
+        }
+        // The two oldest versions get an answer that they can read; newer ones the newest that is spoken.
+        let version = if matches!(number, 1 | 2) { number } else { Version::V5.number() };
+        Err(DecodeError { version, ..self.fatal(unsupported(number)) })
+    }
+
+    fn check_header(&self, raw: &RawHeader) -> Result<Header, DecodeError> {
+        let number = raw.version & 0x7F;
+        let error = |message: String| DecodeError {
+            stream: raw.stream,
+            version: number,
+            kind: ErrorKind::Protocol,
+            message,
+            fatal: false,
+        };
+        let Some(version) = Version::from_number(number) else {
+            let beta = raw.flags & flags::USE_BETA != 0;
+            let message = if beta { unsupported(number) } else { BETA_WITHOUT_FLAG.to_owned() };
+            return Err(DecodeError { version: number, ..self.fatal(message) });
+        };
+        let opcode = Opcode::request(raw.opcode, raw.version & 0x80 != 0).map_err(|e| error(e.message))?;
+        if let Some(expected) = self.version.filter(|&expected| expected != version) {
+            // Cassandra's two texts differ by a space.
+            let space = if expected == Version::V5 { "" } else { " " };
+            return Err(error(format!(
+                "Invalid message version. Got {version} but previous{space}messages on this connection had version \
+                 {expected}"
+            )));
+        }
+        Ok(Header { version, flags: raw.flags, stream: raw.stream, opcode, body_size: raw.body_size })
+    }
+
+    fn too_big(&self, raw: &RawHeader, total: u64) -> DecodeError {
+        DecodeError {
+            stream: raw.stream,
+            version: raw.version & 0x7F,
+            kind: ErrorKind::Invalid,
+            message: format!(
+                "Request is too big: length {total} exceeds maximum allowed length {}.",
+                self.size_bytes_max
+            ),
+            fatal: false,
+        }
+    }
+
+    fn fatal(&self, message: String) -> DecodeError {
+        let version = self.version.unwrap_or(Version::V5).number();
+        DecodeError { stream: 0, version, kind: ErrorKind::Protocol, message, fatal: true }
+    }
+
+    fn damaged(&self, error: SegmentError) -> DecodeError {
+        let message = match error {
+            // Cassandra prints both as signed.
+            SegmentError::Crc { part, read, computed } => format!(
+                "{:08x} invalid, unrecoverable CRC mismatch detected in frame {part}. Read {}, Computed {}",
+                self.connection_id, read as i32, computed as i32
+            ),
+            SegmentError::Block => {
+                format!("{:08x} invalid, unrecoverable LZ4 block in frame body", self.connection_id)
+            }
+        };
+        self.fatal(message)
+    }
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::new(MAX_FRAME_SIZE_BYTES, 0)
+    }
+}
+
+impl From<DecodeError> for ProtocolError {
+    fn from(error: DecodeError) -> ProtocolError {
+        ProtocolError { message: error.message }
+    }
+}
+
+fn undersized(expected: usize, actual: usize) -> String {
+    format!("Undersized buffer supplied. Expected {expected}, actual {actual}")
+}

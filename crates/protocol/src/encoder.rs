@@ -1,0 +1,230 @@
+//! Response envelopes to bytes for the socket.
+
+use crate::compression::Compression;
+use crate::header::{HEADER_SIZE, flags};
+use crate::segment::{self, PAYLOAD_SIZE_MAX};
+use crate::writer::{put_short, put_string};
+use crate::{Opcode, Version};
+
+/// Everything of a response but its body.
+#[derive(Clone, Debug)]
+pub struct ResponseHead<'a> {
+    /// The request's stream, or -1 for an event.
+    pub stream: i16,
+    /// What the body is.
+    pub opcode: Opcode,
+    /// Id of the trace that the request asked for.
+    pub tracing_id: Option<[u8; 16]>,
+    /// Warnings for the client; not sent below v4.
+    pub warnings: &'a [String],
+}
+
+impl<'a> ResponseHead<'a> {
+    /// A head without tracing and warnings.
+    pub fn new(stream: i16, opcode: Opcode) -> ResponseHead<'a> {
+        ResponseHead { stream, opcode, tracing_id: None, warnings: &[] }
+    }
+}
+
+/// Collects a connection's outgoing bytes: write envelopes, then [`Encoder::flush`], then send [`Encoder::output`] and
+/// say with [`Encoder::sent`] how much of it has gone.
+///
+/// Envelopes of v5 wait in a payload until it is full or flushed, so that many small answers share one segment and
+/// one checksum.
+#[derive(Debug)]
+pub struct Encoder {
+    version: Version,
+    framing: Framing,
+    /// v5: envelopes that are not yet in a segment; all of them complete.
+    payload: Vec<u8>,
+    /// Bodies on their way through a compressor.
+    scratch: Vec<u8>,
+    output: Vec<u8>,
+    sent: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    Envelopes { compression: Option<Compression> },
+    Segments { lz4: bool },
+}
+
+impl Encoder {
+    /// An encoder of bare envelopes in this version.
+    pub fn new(version: Version) -> Encoder {
+        Encoder {
+            version,
+            framing: Framing::Envelopes { compression: None },
+            payload: Vec::new(),
+            scratch: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+        }
+    }
+
+    /// The version that envelopes are written in.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Changes the version of what follows (before STARTUP each request has its own).
+    pub fn set_version(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Compresses bodies from here on (v3, v4: from the answer to STARTUP on).
+    pub fn set_compression(&mut self, compression: Option<Compression>) {
+        self.framing = Framing::Envelopes { compression };
+    }
+
+    /// Writes segments from here on (v5: after the answer to STARTUP).
+    pub fn start_segments(&mut self, lz4: bool) {
+        self.framing = Framing::Segments { lz4 };
+    }
+
+    /// Appends one envelope whose body is appended by `write_body` in this encoder's version.
+    pub fn envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>)) {
+        match self.framing {
+            Framing::Envelopes { compression: None } => {
+                let start = self.output.len();
+                begin(&mut self.output, self.version, head, 0);
+                write_prefix(&mut self.output, self.version, head);
+                write_body(&mut self.output);
+                finish(&mut self.output, start);
+            }
+            Framing::Envelopes { compression: Some(compression) } => {
+                self.scratch.clear();
+                write_prefix(&mut self.scratch, self.version, head);
+                write_body(&mut self.scratch);
+                let start = self.output.len();
+                begin(&mut self.output, self.version, head, flags::COMPRESSION);
+                compression.compress(&self.scratch, &mut self.output);
+                finish(&mut self.output, start);
+            }
+            Framing::Segments { lz4 } => {
+                let start = self.payload.len();
+                begin(&mut self.payload, self.version, head, 0);
+                write_prefix(&mut self.payload, self.version, head);
+                write_body(&mut self.payload);
+                finish(&mut self.payload, start);
+                self.fill_segments(start, lz4);
+            }
+        }
+    }
+
+    /// Appends an ERROR to a client whose version (1 or 2) has the old header with a one-byte stream id.
+    pub fn old_error(&mut self, version: u8, message: &str) {
+        self.output.extend_from_slice(&[version | 0x80, 0, 0, Opcode::Error as u8]);
+        let mut body = Vec::new();
+        body.extend_from_slice(&0x000A_i32.to_be_bytes());
+        put_string(&mut body, message);
+        self.output.extend_from_slice(&(body.len() as u32).to_be_bytes());
+        self.output.extend_from_slice(&body);
+    }
+
+    /// Appends an ERROR envelope with an arbitrary version number: the answer to a version that is not spoken.
+    pub fn foreign_error(&mut self, version: u8, message: &str) {
+        let start = self.output.len();
+        self.envelope(&ResponseHead::new(0, Opcode::Error), |body| {
+            body.extend_from_slice(&0x000A_i32.to_be_bytes());
+            put_string(body, message);
+        });
+        if let Some(byte) = self.output.get_mut(start) {
+            *byte = version | 0x80;
+        }
+    }
+
+    /// Puts waiting envelopes into segments. Call it before taking the output.
+    pub fn flush(&mut self) {
+        if let Framing::Segments { lz4 } = self.framing
+            && !self.payload.is_empty()
+        {
+            segment::encode(&self.payload, true, lz4, &mut self.output);
+            self.payload.clear();
+        }
+    }
+
+    /// What is ready to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// Bytes written and not yet sent, those that wait for a segment included.
+    pub fn pending_bytes(&self) -> usize {
+        self.output.len() - self.sent + self.payload.len()
+    }
+
+    /// Drops the first `count` bytes of the output: they have been sent.
+    pub fn sent(&mut self, count: usize) {
+        self.sent = (self.sent + count).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            shrink(&mut self.output);
+            shrink(&mut self.payload);
+            shrink(&mut self.scratch);
+        }
+    }
+
+    /// After an envelope was appended to the payload at `start`: closes segments so that what waits fits into one.
+    fn fill_segments(&mut self, start: usize, lz4: bool) {
+        if self.payload.len() <= PAYLOAD_SIZE_MAX {
+            return;
+        }
+        if start > 0 {
+            segment::encode(&self.payload[..start], true, lz4, &mut self.output);
+        }
+        let last = self.payload.len() - start;
+        if last > PAYLOAD_SIZE_MAX {
+            for part in self.payload[start..].chunks(PAYLOAD_SIZE_MAX) {
+                segment::encode(part, false, lz4, &mut self.output);
+            }
+            self.payload.clear();
+        } else {
+            self.payload.drain(..start);
+        }
+    }
+}
+
+/// Gives back the memory of a buffer that one large answer grew.
+fn shrink(buffer: &mut Vec<u8>) {
+    const KEPT_BYTES: usize = 256 * 1024;
+    if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
+        *buffer = Vec::new();
+    }
+}
+
+fn begin(out: &mut Vec<u8>, version: Version, head: &ResponseHead<'_>, more_flags: u8) {
+    let mut bits = more_flags;
+    if head.tracing_id.is_some() {
+        bits |= flags::TRACING;
+    }
+    if has_warnings(version, head) {
+        bits |= flags::WARNING;
+    }
+    let stream = head.stream.to_be_bytes();
+    out.extend_from_slice(&[version.number() | 0x80, bits, stream[0], stream[1], head.opcode as u8, 0, 0, 0, 0]);
+}
+
+fn has_warnings(version: Version, head: &ResponseHead<'_>) -> bool {
+    version >= Version::V4 && !head.warnings.is_empty()
+}
+
+fn write_prefix(out: &mut Vec<u8>, version: Version, head: &ResponseHead<'_>) {
+    if let Some(id) = head.tracing_id {
+        out.extend_from_slice(&id);
+    }
+    if has_warnings(version, head) {
+        let warnings = &head.warnings[..head.warnings.len().min(usize::from(u16::MAX))];
+        put_short(out, warnings.len() as u16);
+        for warning in warnings {
+            put_string(out, warning);
+        }
+    }
+}
+
+/// Writes the body's length into the header at `start`.
+fn finish(out: &mut [u8], start: usize) {
+    let size = (out.len() - start - HEADER_SIZE) as u32;
+    out[start + HEADER_SIZE - 4..start + HEADER_SIZE].copy_from_slice(&size.to_be_bytes());
+}

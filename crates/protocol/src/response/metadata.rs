@@ -1,0 +1,115 @@
+//! Metadata of results and of bind markers.
+
+use super::type_option::put_type;
+use crate::Version;
+use crate::writer::{put_bytes, put_int, put_short, put_short_bytes, put_string};
+use std::sync::Arc;
+use types::CqlType;
+
+/// One column of a result, or one bind marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// Keyspace of its table.
+    pub keyspace: Arc<str>,
+    /// Its table.
+    pub table: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: CqlType,
+}
+
+/// The metadata in front of rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResultMetadata<'a> {
+    /// The columns.
+    pub columns: &'a [ColumnSpec],
+    /// Present when there are more pages.
+    pub paging_state: Option<&'a [u8]>,
+    /// Leaves names and types away. Only when the client has them.
+    pub skip: bool,
+    /// The new id of metadata that changed since the client prepared the statement (v5); not together with `skip`.
+    pub changed_id: Option<&'a [u8]>,
+}
+
+const GLOBAL_TABLES_SPEC: i32 = 0x01;
+const HAS_MORE_PAGES: i32 = 0x02;
+const NO_METADATA: i32 = 0x04;
+const METADATA_CHANGED: i32 = 0x08;
+
+impl ResultMetadata<'_> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
+        let changed_id = self.changed_id.filter(|_| version >= Version::V5);
+        let global = one_table(self.columns);
+        let mut flags = 0;
+        if global.is_some() {
+            flags |= GLOBAL_TABLES_SPEC;
+        }
+        if self.paging_state.is_some() {
+            flags |= HAS_MORE_PAGES;
+        }
+        if self.skip {
+            flags |= NO_METADATA;
+        }
+        if changed_id.is_some() {
+            flags |= METADATA_CHANGED;
+        }
+        put_int(out, flags);
+        put_int(out, self.columns.len() as i32);
+        if let Some(state) = self.paging_state {
+            put_bytes(out, state);
+        }
+        if let Some(id) = changed_id {
+            put_short_bytes(out, id);
+        }
+        if !self.skip {
+            put_columns(out, self.columns, global, version);
+        }
+    }
+}
+
+/// The bind markers of a prepared statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PreparedMetadata<'a> {
+    /// The markers in order.
+    pub markers: &'a [ColumnSpec],
+    /// For each partition key column the marker bound to it; empty unless all are bound (v4 and later).
+    pub partition_key: &'a [u16],
+}
+
+impl PreparedMetadata<'_> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
+        let global = one_table(self.markers);
+        put_int(out, if global.is_some() { GLOBAL_TABLES_SPEC } else { 0 });
+        put_int(out, self.markers.len() as i32);
+        if version >= Version::V4 {
+            put_int(out, self.partition_key.len() as i32);
+            for index in self.partition_key {
+                put_short(out, *index);
+            }
+        }
+        put_columns(out, self.markers, global, version);
+    }
+}
+
+/// The table that all columns are of, if they are all of one.
+fn one_table(columns: &[ColumnSpec]) -> Option<&ColumnSpec> {
+    let (first, rest) = columns.split_first()?;
+    let same = |column: &ColumnSpec| column.keyspace == first.keyspace && column.table == first.table;
+    rest.iter().all(same).then_some(first)
+}
+
+fn put_columns(out: &mut Vec<u8>, columns: &[ColumnSpec], global: Option<&ColumnSpec>, version: Version) {
+    if let Some(column) = global {
+        put_string(out, &column.keyspace);
+        put_string(out, &column.table);
+    }
+    for column in columns {
+        if global.is_none() {
+            put_string(out, &column.keyspace);
+            put_string(out, &column.table);
+        }
+        put_string(out, &column.name);
+        put_type(out, &column.ty, version);
+    }
+}
