@@ -1,1 +1,36 @@
+//! Schema, rows, tombstones and mutations, and how versions of them are reconciled.
+//!
+//! Everything that has an order or a form shared by memtable, log, table and query lives here: the schema
+//! ([`Table`], [`ColumnSet`]), the one row codec ([`Row`], [`RowBuilder`]; see `row/FORMAT.md`), the serialized
+//! mutation ([`PartitionUpdate`]), the cursor that every source of rows implements ([`UnfilteredCursor`]) and the merge
+//! of several such cursors ([`MergeCursor`]). It does no I/O and has no clock: callers pass *now*.
+#![forbid(unsafe_code)]
 
+mod clustering;
+mod cursor;
+mod deletion;
+mod error;
+mod key;
+mod merge;
+mod mutation;
+mod observer;
+mod range;
+mod row;
+mod schema;
+
+pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
+pub use cursor::{BoxCursor, Marker, PartitionHead, Unfiltered, UnfilteredCursor};
+pub use deletion::{DeletionTime, NO_DELETION_TIME};
+pub use error::{CorruptMutation, ReadError};
+pub use key::PartitionKey;
+pub use merge::MergeCursor;
+pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDeletion};
+pub use observer::RowObserver;
+pub use range::{KeyBound, KeyRange, ReadRange};
+pub use row::{
+    Cell, Cells, ColumnData, ComplexCells, Liveness, Row, RowBuilder, RowMerger, RowRef, TTL_NONE, reconcile_cells,
+};
+pub use schema::{
+    Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder,
+    TableId, TableOptions,
+};

@@ -1,0 +1,83 @@
+//! The one cursor over partitions and rows.
+
+use std::sync::Arc;
+
+use crate::{DeletionTime, PartitionKey, ReadError, Row, RowRef, Side, Table};
+
+/// What precedes the rows of a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionHead<'a> {
+    /// The partition's key.
+    pub key: &'a PartitionKey,
+    /// The deletion of the whole partition, `LIVE` if none.
+    pub deletion: DeletionTime,
+    /// The static row, if it holds anything.
+    pub static_row: Option<Row<'a>>,
+}
+
+/// A border of deleted ranges. Direction-neutral: `before` holds for the rows that sort before it, `after` for those
+/// that sort after it, whichever way the cursor moves. At least one of them is not `LIVE`, and they differ.
+#[derive(Clone, Copy, Debug)]
+pub struct Marker<'a> {
+    /// Serialized clustering prefix.
+    pub prefix: &'a [u8],
+    /// The side of the prefix.
+    pub side: Side,
+    /// The range deletion in force before this position.
+    pub before: DeletionTime,
+    /// The range deletion in force after this position.
+    pub after: DeletionTime,
+}
+
+/// A row or a border of a deleted range.
+#[derive(Clone, Copy, Debug)]
+pub enum Unfiltered<'a> {
+    /// A row.
+    Row(RowRef<'a>),
+    /// A border of a deleted range.
+    Marker(Marker<'a>),
+}
+
+/// A position in a sequence of partitions, and of rows and range tombstone markers in each.
+///
+/// Partitions come in (token, key) order; within one, unfiltereds come in clustering order, or reversed where the
+/// cursor was opened so. Nothing is deduplicated against deletions of the same source except as that source promises;
+/// markers are well nested: a range that opens closes within the same partition and slice. What is borrowed stays
+/// valid until the next call that advances.
+pub trait UnfilteredCursor {
+    /// The schema that rows are read under.
+    fn table(&self) -> &Arc<Table>;
+
+    /// Goes to the next partition, past whatever is left of the current one. False at the end.
+    fn advance_partition(&mut self) -> Result<bool, ReadError>;
+
+    /// The current partition. Only after `advance_partition` returned true.
+    fn partition(&self) -> PartitionHead<'_>;
+
+    /// Goes to the next row or marker of the current partition. False at its end.
+    fn advance(&mut self) -> Result<bool, ReadError>;
+
+    /// The current row or marker. Only after `advance` returned true.
+    fn unfiltered(&self) -> Unfiltered<'_>;
+}
+
+/// A cursor of any kind.
+pub type BoxCursor<'a> = Box<dyn UnfilteredCursor + Send + 'a>;
+
+impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
+    fn table(&self) -> &Arc<Table> {
+        (**self).table()
+    }
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        (**self).advance_partition()
+    }
+    fn partition(&self) -> PartitionHead<'_> {
+        (**self).partition()
+    }
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        (**self).advance()
+    }
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        (**self).unfiltered()
+    }
+}

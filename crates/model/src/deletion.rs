@@ -1,0 +1,46 @@
+//! When something was deleted.
+
+/// The local deletion time of what is not deleted and does not expire.
+pub const NO_DELETION_TIME: u32 = u32::MAX;
+
+/// The time of a partition, row, range or complex deletion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct DeletionTime {
+    /// Writes with a timestamp up to and including this one are deleted, microseconds.
+    pub marked_for_delete_at: i64,
+    /// When the deletion was made, seconds since the epoch: it may be purged `gc_grace_seconds` later.
+    pub local_deletion_time: u32,
+}
+
+impl DeletionTime {
+    /// Deletes nothing.
+    pub const LIVE: DeletionTime = DeletionTime { marked_for_delete_at: i64::MIN, local_deletion_time: NO_DELETION_TIME };
+
+    /// A deletion of everything written up to `marked_for_delete_at` (microseconds), made at `local_deletion_time` (seconds).
+    pub fn new(marked_for_delete_at: i64, local_deletion_time: u32) -> Self {
+        DeletionTime { marked_for_delete_at, local_deletion_time }
+    }
+
+    /// Whether this deletes nothing.
+    pub fn is_live(&self) -> bool {
+        self.marked_for_delete_at == i64::MIN
+    }
+
+    /// Whether a write at `timestamp` (microseconds) is deleted by this.
+    pub fn deletes(&self, timestamp: i64) -> bool {
+        !self.is_live() && timestamp <= self.marked_for_delete_at
+    }
+
+    /// Whether this deletion takes the place of `other` where both apply.
+    pub fn supersedes(&self, other: &DeletionTime) -> bool {
+        self.marked_for_delete_at > other.marked_for_delete_at
+            || (self.marked_for_delete_at == other.marked_for_delete_at
+                && !self.is_live()
+                && self.local_deletion_time > other.local_deletion_time)
+    }
+
+    /// The one of the two that holds where both apply.
+    pub fn max(self, other: DeletionTime) -> DeletionTime {
+        if other.supersedes(&self) { other } else { self }
+    }
+}

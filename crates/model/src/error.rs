@@ -1,0 +1,67 @@
+//! What can go wrong while rows are read.
+
+use std::fmt;
+
+/// A read that could not be carried out. The caller refuses the request that asked; other data stays readable.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Stored bytes are not what was written: the file has to be repaired or replaced.
+    Corruption {
+        /// The damaged file.
+        file: String,
+        /// Where in the file, bytes.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        got: String,
+    },
+    /// The device or the file system refused a read.
+    Io {
+        /// The file being read.
+        file: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The source was closed (table dropped, engine stopped) while the read went on.
+    Closed,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Corruption { file, offset, expected, got } => {
+                write!(f, "corrupt file {file} at offset {offset}: expected {expected}, got {got}")
+            }
+            ReadError::Io { file, source } => write!(f, "cannot read {file}: {source}"),
+            ReadError::Closed => write!(f, "the table was closed while it was read"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReadError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Serialized mutation bytes that do not parse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CorruptMutation {
+    /// Offset in the mutation's bytes.
+    pub offset: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for CorruptMutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "corrupt mutation at offset {}: expected {}", self.offset, self.expected)
+    }
+}
+
+impl std::error::Error for CorruptMutation {}

@@ -1,0 +1,47 @@
+//! Partition keys and their order.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use types::{Token, murmur3};
+
+/// A serialized partition key with its token: Cassandra's decorated key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PartitionKey {
+    token: Token,
+    bytes: Arc<[u8]>,
+}
+
+impl PartitionKey {
+    /// Decorates serialized key bytes: one column's value, or for several per column `u16 length, value, 0x00`.
+    pub fn new(bytes: &[u8]) -> Self {
+        PartitionKey { token: murmur3::token(bytes), bytes: bytes.into() }
+    }
+
+    /// A key whose token is known already (read from an index that stores it).
+    pub fn with_token(token: Token, bytes: &[u8]) -> Self {
+        PartitionKey { token, bytes: bytes.into() }
+    }
+
+    /// The Murmur3 token.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The serialized key.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl PartialOrd for PartitionKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PartitionKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.token.cmp(&other.token).then_with(|| self.bytes.cmp(&other.bytes))
+    }
+}

@@ -1,0 +1,285 @@
+//! Merging cursors over the same partitions.
+//!
+//! The merge yields each partition once, with the newest partition deletion; each row once, reconciled and without what
+//! the partition's deletion or a range deletion in force around it deletes; and markers only where the deletion in
+//! force changes. A row that only one source has and nothing may shadow is passed on as it is, without copying.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::{
+    BoxCursor, DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, Row, RowMerger, RowRef, Table, Unfiltered,
+    UnfilteredCursor,
+};
+
+/// A union of cursors that were opened for the same range in the same direction.
+pub struct MergeCursor<'a> {
+    table: Arc<Table>,
+    reversed: bool,
+    sources: Vec<Source<'a>>,
+    key: Option<PartitionKey>,
+    deletion: DeletionTime,
+    static_row: StaticRow,
+    static_bytes: Vec<u8>,
+    /// The range deletion in force at the current position, where newer than the partition's.
+    open: DeletionTime,
+    current: Current,
+    /// Sources that stand on the current position.
+    meeting: Vec<usize>,
+    merger: RowMerger,
+    row_bytes: Vec<u8>,
+}
+
+struct Source<'a> {
+    cursor: BoxCursor<'a>,
+    partition: Stand,
+    item: Stand,
+    open: DeletionTime,
+}
+
+/// Where a source stands in a sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// On something that was used, or before the first.
+    Used,
+    /// On something yet to be used.
+    Waiting,
+    /// Past the end.
+    End,
+}
+
+enum StaticRow {
+    None,
+    OfSource(usize),
+    Merged,
+}
+
+enum Current {
+    None,
+    /// What the source stands on.
+    OfSource(usize),
+    /// `row_bytes`, with the clustering of the source.
+    Merged(usize),
+    /// A marker at the source's position.
+    Marker { source: usize, before: DeletionTime, after: DeletionTime },
+}
+
+impl<'a> MergeCursor<'a> {
+    /// Merges `sources`; all were opened with the same `reversed` and yield rows under `table`.
+    pub fn new(table: Arc<Table>, reversed: bool, sources: Vec<BoxCursor<'a>>) -> Self {
+        let sources = sources
+            .into_iter()
+            .map(|cursor| Source { cursor, partition: Stand::Used, item: Stand::End, open: DeletionTime::LIVE })
+            .collect();
+        MergeCursor {
+            table,
+            reversed,
+            sources,
+            key: None,
+            deletion: DeletionTime::LIVE,
+            static_row: StaticRow::None,
+            static_bytes: Vec::new(),
+            open: DeletionTime::LIVE,
+            current: Current::None,
+            meeting: Vec::new(),
+            merger: RowMerger::default(),
+            row_bytes: Vec::new(),
+        }
+    }
+
+    fn merge_static_rows(&mut self) {
+        let deletion = self.deletion;
+        let mut rows = Vec::new();
+        let mut only = 0;
+        for (index, source) in self.sources.iter().enumerate().filter(|(_, source)| source.partition == Stand::Used) {
+            if let Some(row) = source.cursor.partition().static_row {
+                rows.push(row);
+                only = index;
+            }
+        }
+        self.static_row = match rows.as_slice() {
+            [] => StaticRow::None,
+            [_] if deletion.is_live() => StaticRow::OfSource(only),
+            rows => {
+                self.static_bytes.clear();
+                match self.merger.merge(&self.table, rows, deletion, &mut self.static_bytes) {
+                    true => StaticRow::Merged,
+                    false => StaticRow::None,
+                }
+            }
+        };
+    }
+
+    /// Fills `meeting` with the sources that stand on the least position; false if none has anything left.
+    fn meet(&mut self) -> bool {
+        self.meeting.clear();
+        for (index, source) in self.sources.iter().enumerate().filter(|(_, source)| source.item == Stand::Waiting) {
+            let order = match self.meeting.first() {
+                None => Ordering::Equal,
+                Some(&first) => {
+                    let order = compare_items(&self.table, &source.cursor.unfiltered(), &self.sources[first].cursor.unfiltered());
+                    if self.reversed { order.reverse() } else { order }
+                }
+            };
+            match order {
+                Ordering::Less => {
+                    self.meeting.clear();
+                    self.meeting.push(index);
+                }
+                Ordering::Equal => self.meeting.push(index),
+                Ordering::Greater => {}
+            }
+        }
+        !self.meeting.is_empty()
+    }
+
+    /// Makes the rows at the current position one; false if nothing of them is left.
+    fn merge_rows(&mut self) -> bool {
+        let first = self.meeting[0];
+        let active = self.deletion.max(self.open);
+        if self.meeting.len() == 1 && active.is_live() {
+            self.current = Current::OfSource(first);
+            return true;
+        }
+        let sources = &self.sources;
+        let rows: Vec<Row<'_>> = self
+            .meeting
+            .iter()
+            .filter_map(|&index| match sources[index].cursor.unfiltered() {
+                Unfiltered::Row(row) => Some(row.row),
+                Unfiltered::Marker(_) => None,
+            })
+            .collect();
+        self.row_bytes.clear();
+        self.current = Current::Merged(first);
+        self.merger.merge(&self.table, &rows, active, &mut self.row_bytes)
+    }
+
+    /// Takes over the markers at the current position; false if they do not change the deletion in force.
+    fn merge_markers(&mut self) -> bool {
+        for &index in &self.meeting {
+            let source = &mut self.sources[index];
+            if let Unfiltered::Marker(marker) = source.cursor.unfiltered() {
+                source.open = if self.reversed { marker.before } else { marker.after };
+            }
+        }
+        let newest = self.sources.iter().fold(DeletionTime::LIVE, |newest, source| newest.max(source.open));
+        let next = if newest.supersedes(&self.deletion) { newest } else { DeletionTime::LIVE };
+        let previous = std::mem::replace(&mut self.open, next);
+        if previous == next {
+            return false;
+        }
+        let (before, after) = if self.reversed { (next, previous) } else { (previous, next) };
+        self.current = Current::Marker { source: self.meeting[0], before, after };
+        true
+    }
+}
+
+impl Source<'_> {
+    fn advance(&mut self) -> Result<(), ReadError> {
+        self.item = if self.cursor.advance()? { Stand::Waiting } else { Stand::End };
+        Ok(())
+    }
+}
+
+fn compare_items(table: &Table, left: &Unfiltered<'_>, right: &Unfiltered<'_>) -> Ordering {
+    let position = |item: &Unfiltered<'_>| match item {
+        Unfiltered::Row(_) => 0,
+        Unfiltered::Marker(marker) => marker.side.weight(),
+    };
+    table.comparator().compare_positions(prefix(left), position(left), prefix(right), position(right))
+}
+
+fn prefix<'u>(item: &Unfiltered<'u>) -> &'u [u8] {
+    match item {
+        Unfiltered::Row(row) => row.clustering,
+        Unfiltered::Marker(marker) => marker.prefix,
+    }
+}
+
+impl UnfilteredCursor for MergeCursor<'_> {
+    fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        self.current = Current::None;
+        self.open = DeletionTime::LIVE;
+        self.static_row = StaticRow::None;
+        for source in self.sources.iter_mut().filter(|source| source.partition == Stand::Used) {
+            source.partition = if source.cursor.advance_partition()? { Stand::Waiting } else { Stand::End };
+        }
+        let waiting = self.sources.iter().filter(|source| source.partition == Stand::Waiting);
+        self.key = waiting.map(|source| source.cursor.partition().key).min().cloned();
+        let Some(key) = &self.key else {
+            return Ok(false);
+        };
+        self.deletion = DeletionTime::LIVE;
+        for source in &mut self.sources {
+            source.open = DeletionTime::LIVE;
+            source.item = Stand::End;
+            if source.partition == Stand::Waiting && source.cursor.partition().key == key {
+                source.partition = Stand::Used;
+                source.item = Stand::Used;
+                self.deletion = self.deletion.max(source.cursor.partition().deletion);
+            }
+        }
+        self.merge_static_rows();
+        Ok(true)
+    }
+
+    fn partition(&self) -> PartitionHead<'_> {
+        PartitionHead {
+            key: self.key.as_ref().expect("partition() follows advance_partition() == true"),
+            deletion: self.deletion,
+            static_row: match self.static_row {
+                StaticRow::None => None,
+                StaticRow::OfSource(index) => self.sources[index].cursor.partition().static_row,
+                StaticRow::Merged => Some(Row::new(&self.static_bytes)),
+            },
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        // A static row that is borrowed from a source does not outlive the source's first step.
+        if let StaticRow::OfSource(index) = self.static_row {
+            self.static_bytes.clear();
+            if let Some(row) = self.sources[index].cursor.partition().static_row {
+                self.static_bytes.extend_from_slice(row.as_bytes());
+            }
+            self.static_row = StaticRow::Merged;
+        }
+        loop {
+            self.current = Current::None;
+            for source in self.sources.iter_mut().filter(|source| source.item == Stand::Used) {
+                source.advance()?;
+            }
+            if !self.meet() {
+                return Ok(false);
+            }
+            let is_row = matches!(self.sources[self.meeting[0]].cursor.unfiltered(), Unfiltered::Row(_));
+            let is_something = if is_row { self.merge_rows() } else { self.merge_markers() };
+            for &index in &self.meeting {
+                self.sources[index].item = Stand::Used;
+            }
+            if is_something {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        match &self.current {
+            Current::OfSource(index) => self.sources[*index].cursor.unfiltered(),
+            Current::Merged(index) => Unfiltered::Row(RowRef {
+                clustering: prefix(&self.sources[*index].cursor.unfiltered()),
+                row: Row::new(&self.row_bytes),
+            }),
+            Current::Marker { source, before, after } => match self.sources[*source].cursor.unfiltered() {
+                Unfiltered::Marker(marker) => Unfiltered::Marker(Marker { before: *before, after: *after, ..marker }),
+                row => row,
+            },
+            Current::None => panic!("unfiltered() follows advance() == true"),
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Changes to partitions in their one serialized form: what the log records and the memtable applies.
+//!
+//! ```text
+//! update := 16 bytes table id, u16 key length, key
+//!           u8 flags: 1 partition deletion, 2 static row, 4 rows, 8 range deletions
+//!           [i64 marked_for_delete_at, u32 ldt]
+//!           [u32 length, static row blob]
+//!           [uvint count, count * (u32 clustering length, clustering, u32 blob length, blob)]   in clustering order
+//!           [uvint count, count * (bound, bound, i64 marked_for_delete_at, u32 ldt)]
+//! bound  := u8 side (0 before, 1 after), u32 length, clustering prefix
+//! record := updates, one after the other
+//! ```
+//!
+//! Integers are big-endian. Blobs are as `row/FORMAT.md` says.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use types::vint;
+use uuid::Uuid;
+
+use crate::row::Reader;
+use crate::{
+    ClusteringBound, Clusterings, CorruptMutation, DeletionTime, PartitionKey, Row, RowRef, Schema, Side, Slice, Table,
+    TableId,
+};
+
+const PARTITION_DELETION: u8 = 1;
+const STATIC_ROW: u8 = 2;
+const ROWS: u8 = 4;
+const RANGE_DELETIONS: u8 = 8;
+
+/// A deletion of a range of rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RangeDeletion {
+    /// The rows.
+    pub slice: Slice,
+    /// The time of the deletion.
+    pub deletion: DeletionTime,
+}
+
+/// The changes of one write to one partition. Applied to the memtable as one.
+#[derive(Clone, Debug)]
+pub struct PartitionUpdate {
+    table: Arc<Table>,
+    key: PartitionKey,
+    bytes: Vec<u8>,
+    parts: Parts,
+}
+
+/// Where the parts of an update lie in its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    deletion: Option<DeletionTime>,
+    static_row: Option<(usize, usize)>,
+    rows: (usize, usize),
+    ranges: (usize, usize),
+}
+
+impl PartitionUpdate {
+    /// The table, as it was when the update was made.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The partition.
+    pub fn key(&self) -> &PartitionKey {
+        &self.key
+    }
+
+    /// The serialized update.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The deletion of the whole partition, `LIVE` if none.
+    pub fn partition_deletion(&self) -> DeletionTime {
+        self.parts.deletion.unwrap_or(DeletionTime::LIVE)
+    }
+
+    /// The static row.
+    pub fn static_row(&self) -> Option<Row<'_>> {
+        self.parts.static_row.map(|(start, end)| Row::new(&self.bytes[start..end]))
+    }
+
+    /// How many rows are written.
+    pub fn row_count(&self) -> usize {
+        self.parts.rows.1
+    }
+
+    /// The rows in clustering order.
+    pub fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
+        let mut reader = Reader { bytes: &self.bytes[self.parts.rows.0..] };
+        (0..self.parts.rows.1).map(move |_| {
+            let clustering_length = reader.u32() as usize;
+            let clustering = reader.take(clustering_length);
+            let row_length = reader.u32() as usize;
+            RowRef { clustering, row: Row::new(reader.take(row_length)) }
+        })
+    }
+
+    /// How many ranges are deleted.
+    pub fn range_deletion_count(&self) -> usize {
+        self.parts.ranges.1
+    }
+
+    /// The deleted ranges, in no particular order.
+    pub fn range_deletions(&self) -> impl Iterator<Item = RangeDeletion> {
+        let mut reader = Reader { bytes: &self.bytes[self.parts.ranges.0..] };
+        (0..self.parts.ranges.1).map(move |_| {
+            let slice = Slice { start: read_bound(&mut reader), end: read_bound(&mut reader) };
+            RangeDeletion { slice, deletion: DeletionTime::new(reader.i64(), reader.u32()) }
+        })
+    }
+}
+
+fn read_bound(reader: &mut Reader<'_>) -> ClusteringBound {
+    let side = if reader.u8() == 0 { Side::Before } else { Side::After };
+    let length = reader.u32() as usize;
+    ClusteringBound::new(reader.take(length).to_vec(), side)
+}
+
+/// Collects the changes to one partition.
+#[derive(Debug)]
+pub struct PartitionUpdateBuilder {
+    table: Arc<Table>,
+    key: PartitionKey,
+    deletion: DeletionTime,
+    static_row: Vec<u8>,
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    ranges: Vec<RangeDeletion>,
+}
+
+impl PartitionUpdateBuilder {
+    /// No changes yet.
+    pub fn new(table: Arc<Table>, key: PartitionKey) -> Self {
+        PartitionUpdateBuilder {
+            table,
+            key,
+            deletion: DeletionTime::LIVE,
+            static_row: Vec::new(),
+            rows: Vec::new(),
+            ranges: Vec::new(),
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The partition.
+    pub fn key(&self) -> &PartitionKey {
+        &self.key
+    }
+
+    /// Deletes the whole partition.
+    pub fn delete_partition(&mut self, deletion: DeletionTime) {
+        self.deletion = self.deletion.max(deletion);
+    }
+
+    /// Deletes a range of rows.
+    pub fn delete_range(&mut self, slice: Slice, deletion: DeletionTime) {
+        self.ranges.push(RangeDeletion { slice, deletion });
+    }
+
+    /// Adds a version of the static row, a blob of [`crate::RowBuilder`].
+    pub fn static_row(&mut self, blob: &[u8]) {
+        if self.static_row.is_empty() {
+            self.static_row.extend_from_slice(blob);
+        } else {
+            let mut merged = Vec::new();
+            let versions = [Row::new(&self.static_row), Row::new(blob)];
+            crate::RowMerger::default().merge(&self.table, &versions, DeletionTime::LIVE, &mut merged);
+            self.static_row = merged;
+        }
+    }
+
+    /// Adds a version of the row at `clustering`, a blob of [`crate::RowBuilder`]. The same row may be added again.
+    pub fn row(&mut self, clustering: &[u8], blob: &[u8]) {
+        self.rows.push((clustering.to_vec(), blob.to_vec()));
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.deletion.is_live() && self.static_row.is_empty() && self.rows.is_empty() && self.ranges.is_empty()
+    }
+
+    /// The finished update.
+    pub fn build(mut self) -> PartitionUpdate {
+        self.sort_rows();
+        let mut bytes = Vec::with_capacity(64 + self.rows.iter().map(|(c, r)| c.len() + r.len() + 8).sum::<usize>());
+        bytes.extend_from_slice(self.table.id.0.as_bytes());
+        bytes.extend_from_slice(&(self.key.bytes().len() as u16).to_be_bytes());
+        bytes.extend_from_slice(self.key.bytes());
+        let bits = [
+            (!self.deletion.is_live(), PARTITION_DELETION),
+            (!self.static_row.is_empty(), STATIC_ROW),
+            (!self.rows.is_empty(), ROWS),
+            (!self.ranges.is_empty(), RANGE_DELETIONS),
+        ];
+        bytes.push(bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit));
+        let mut parts = Parts::default();
+        if !self.deletion.is_live() {
+            parts.deletion = Some(self.deletion);
+            write_deletion(self.deletion, &mut bytes);
+        }
+        if !self.static_row.is_empty() {
+            write_sized(&self.static_row, &mut bytes);
+            parts.static_row = Some((bytes.len() - self.static_row.len(), bytes.len()));
+        }
+        if !self.rows.is_empty() {
+            vint::write_uvint(self.rows.len() as u64, &mut bytes);
+            parts.rows = (bytes.len(), self.rows.len());
+            for (clustering, blob) in &self.rows {
+                write_sized(clustering, &mut bytes);
+                write_sized(blob, &mut bytes);
+            }
+        }
+        if !self.ranges.is_empty() {
+            vint::write_uvint(self.ranges.len() as u64, &mut bytes);
+            parts.ranges = (bytes.len(), self.ranges.len());
+            for range in &self.ranges {
+                write_bound(&range.slice.start, &mut bytes);
+                write_bound(&range.slice.end, &mut bytes);
+                write_deletion(range.deletion, &mut bytes);
+            }
+        }
+        PartitionUpdate { table: self.table, key: self.key, bytes, parts }
+    }
+
+    /// Brings rows into clustering order and merges versions of the same row.
+    fn sort_rows(&mut self) {
+        if self.rows.len() < 2 {
+            return;
+        }
+        let table = &self.table;
+        self.rows.sort_by(|(left, _), (right, _)| table.comparator().compare(left, right));
+        let mut merger = crate::RowMerger::default();
+        let mut distinct: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(self.rows.len());
+        for (clustering, blob) in self.rows.drain(..) {
+            match distinct.last_mut() {
+                Some((last, row)) if table.comparator().compare(last, &clustering) == Ordering::Equal => {
+                    let mut merged = Vec::new();
+                    merger.merge(table, &[Row::new(row), Row::new(&blob)], DeletionTime::LIVE, &mut merged);
+                    *row = merged;
+                }
+                _ => distinct.push((clustering, blob)),
+            }
+        }
+        self.rows = distinct;
+    }
+}
+
+fn write_sized(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {
+    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
+    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
+}
+
+fn write_bound(bound: &ClusteringBound, out: &mut Vec<u8>) {
+    out.push(u8::from(bound.side == Side::After));
+    write_sized(&bound.prefix, out);
+}
+
+/// Updates that are logged as one record: all of them are there after a crash, or none.
+#[derive(Clone, Debug, Default)]
+pub struct Mutation {
+    updates: Vec<PartitionUpdate>,
+}
+
+impl Mutation {
+    /// A mutation of these updates.
+    pub fn new(updates: Vec<PartitionUpdate>) -> Self {
+        Mutation { updates }
+    }
+
+    /// The updates.
+    pub fn updates(&self) -> &[PartitionUpdate] {
+        &self.updates
+    }
+
+    /// The length of the log record, bytes.
+    pub fn record_size(&self) -> usize {
+        self.updates.iter().map(|update| update.bytes.len()).sum()
+    }
+
+    /// Appends the log record to `out`.
+    pub fn write_record(&self, out: &mut Vec<u8>) {
+        self.updates.iter().for_each(|update| out.extend_from_slice(&update.bytes));
+    }
+
+    /// Reads a log record under `schema`. Updates of tables that are not there any more are left out and counted.
+    pub fn read_record(record: &[u8], schema: &Schema) -> Result<(Mutation, usize), CorruptMutation> {
+        let mut updates = Vec::new();
+        let mut unknown = 0;
+        let mut rest = record;
+        while !rest.is_empty() {
+            let offset = record.len() - rest.len();
+            let (update, length) = parse_update(rest, schema)
+                .map_err(|error| CorruptMutation { offset: error.offset + offset, ..error })?;
+            match update {
+                Some(update) => updates.push(update),
+                None => unknown += 1,
+            }
+            rest = &rest[length..];
+        }
+        Ok((Mutation { updates }, unknown))
+    }
+}
+
+struct Parser<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], CorruptMutation> {
+        let end = self.at.checked_add(length);
+        let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or(self.fail(expected))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn fail(&self, expected: &'static str) -> CorruptMutation {
+        CorruptMutation { offset: self.at, expected }
+    }
+
+    fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], CorruptMutation> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, expected)?);
+        Ok(array)
+    }
+
+    fn sized(&mut self, expected: &'static str) -> Result<&'a [u8], CorruptMutation> {
+        let length = u32::from_be_bytes(self.array(expected)?);
+        self.take(length as usize, expected)
+    }
+
+    fn uvint(&mut self, expected: &'static str) -> Result<usize, CorruptMutation> {
+        let mut rest = &self.bytes[self.at..];
+        let value = vint::read_uvint(&mut rest).ok_or(self.fail(expected))?;
+        self.at = self.bytes.len() - rest.len();
+        usize::try_from(value).map_err(|_| self.fail(expected))
+    }
+
+    fn deletion(&mut self) -> Result<DeletionTime, CorruptMutation> {
+        let marked_for_delete_at = i64::from_be_bytes(self.array("deletion time")?);
+        Ok(DeletionTime::new(marked_for_delete_at, u32::from_be_bytes(self.array("deletion time")?)))
+    }
+}
+
+/// Parses and checks one update; `None` for one of an unknown table. Also returns its length.
+fn parse_update(bytes: &[u8], schema: &Schema) -> Result<(Option<PartitionUpdate>, usize), CorruptMutation> {
+    let mut at = Parser { bytes, at: 0 };
+    let id = TableId(Uuid::from_bytes(at.array("table id")?));
+    let table = schema.table_by_id(id).cloned();
+    let key_length = u16::from_be_bytes(at.array("key length")?);
+    let key = at.take(key_length as usize, "partition key")?;
+    let [flags] = at.array("update flags")?;
+    if flags & !(PARTITION_DELETION | STATIC_ROW | ROWS | RANGE_DELETIONS) != 0 {
+        return Err(at.fail("update flags of a known version"));
+    }
+    let mut parts = Parts::default();
+    if flags & PARTITION_DELETION != 0 {
+        parts.deletion = Some(at.deletion()?);
+    }
+    if flags & STATIC_ROW != 0 {
+        let blob = at.sized("static row")?;
+        check_row(blob, table.as_deref())?;
+        parts.static_row = Some((at.at - blob.len(), at.at));
+    }
+    if flags & ROWS != 0 {
+        let count = at.uvint("row count")?;
+        parts.rows = (at.at, count);
+        for _ in 0..count {
+            check_clustering(at.sized("clustering")?, table.as_deref(), true)?;
+            check_row(at.sized("row")?, table.as_deref())?;
+        }
+    }
+    if flags & RANGE_DELETIONS != 0 {
+        let count = at.uvint("range deletion count")?;
+        parts.ranges = (at.at, count);
+        for _ in 0..count {
+            for _ in 0..2 {
+                at.array::<1>("bound side")?;
+                check_clustering(at.sized("bound prefix")?, table.as_deref(), false)?;
+            }
+            at.deletion()?;
+        }
+    }
+    let length = at.at;
+    let update = table.map(|table| {
+        let key = PartitionKey::new(key);
+        PartitionUpdate { table, key, bytes: bytes[..length].to_vec(), parts }
+    });
+    Ok((update, length))
+}
+
+fn check_row(blob: &[u8], table: Option<&Table>) -> Result<(), CorruptMutation> {
+    table.map_or(Ok(()), |table| Row::check(blob, table))
+}
+
+fn check_clustering(bytes: &[u8], table: Option<&Table>, whole: bool) -> Result<(), CorruptMutation> {
+    let mut components = Clusterings(bytes);
+    let count = components.by_ref().count();
+    let columns = table.map_or(count, |table| table.clustering().len());
+    let fits = if whole { count == columns } else { count <= columns };
+    if components.0.is_empty() && fits {
+        Ok(())
+    } else {
+        Err(CorruptMutation { offset: 0, expected: "clustering of the table" })
+    }
+}

@@ -1,0 +1,289 @@
+//! Writing row blobs.
+
+use std::ops::Range;
+
+use types::vint;
+
+use super::{Cell, Liveness, TTL_NONE, cell_flag, flag};
+use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
+
+/// Collects what a row holds, column by column in set order, and writes it as a blob.
+///
+/// Keeps its buffers from row to row: `start`, then the parts, then `finish`.
+#[derive(Debug)]
+pub struct RowBuilder {
+    is_static: bool,
+    version: u32,
+    slots: usize,
+    liveness: Liveness,
+    deletion: DeletionTime,
+    columns: Vec<ColumnEntry>,
+    cells: Vec<CellEntry>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct ColumnEntry {
+    index: usize,
+    /// The deletion of a complex column; `None` for a simple one.
+    complex: Option<DeletionTime>,
+    first_cell: usize,
+}
+
+#[derive(Debug)]
+struct CellEntry {
+    timestamp: i64,
+    ttl: i32,
+    local_deletion_time: u32,
+    path: Range<usize>,
+    value: Range<usize>,
+}
+
+/// What cells share unless they say otherwise.
+struct Shared {
+    timestamp: Option<i64>,
+    ttl: i32,
+    expiration: u32,
+}
+
+impl Shared {
+    fn covers(&self, cell: &CellEntry) -> bool {
+        self.timestamp == Some(cell.timestamp)
+            && self.ttl == cell.ttl
+            && self.expiration == cell.local_deletion_time
+    }
+}
+
+impl Default for RowBuilder {
+    fn default() -> Self {
+        RowBuilder {
+            is_static: false,
+            version: 0,
+            slots: 0,
+            liveness: Liveness::EMPTY,
+            deletion: DeletionTime::LIVE,
+            columns: Vec::new(),
+            cells: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl RowBuilder {
+    /// Begins a row of the columns of `set`.
+    pub fn start(&mut self, set: &ColumnSet, is_static: bool) {
+        self.is_static = is_static;
+        self.version = set.version;
+        self.slots = set.columns.len();
+        self.liveness = Liveness::EMPTY;
+        self.deletion = DeletionTime::LIVE;
+        self.columns.clear();
+        self.cells.clear();
+        self.bytes.clear();
+    }
+
+    /// Sets the primary-key liveness.
+    pub fn liveness(&mut self, liveness: Liveness) {
+        self.liveness = liveness;
+    }
+
+    /// Sets the deletion of the whole row.
+    pub fn deletion(&mut self, deletion: DeletionTime) {
+        self.deletion = deletion;
+    }
+
+    /// Adds the cell of the simple column at `index` of the set. Indexes must ascend.
+    pub fn cell(&mut self, index: usize, cell: &Cell<'_>) {
+        self.push_column(index, None);
+        self.push_cell(cell);
+    }
+
+    /// Begins the complex column at `index` of the set; its cells follow in path order. Indexes must ascend.
+    pub fn complex(&mut self, index: usize, deletion: DeletionTime) {
+        self.push_column(index, Some(deletion));
+    }
+
+    /// Adds a cell to the complex column begun last. Paths must ascend in the order of the path's type.
+    pub fn complex_cell(&mut self, cell: &Cell<'_>) {
+        debug_assert!(self.columns.last().is_some_and(|column| column.complex.is_some()));
+        self.push_cell(cell);
+    }
+
+    fn push_column(&mut self, index: usize, complex: Option<DeletionTime>) {
+        self.drop_empty_complex();
+        debug_assert!(index < self.slots, "column {index} of {}", self.slots);
+        debug_assert!(self.columns.last().is_none_or(|last| last.index < index), "columns ascend");
+        self.columns.push(ColumnEntry { index, complex, first_cell: self.cells.len() });
+    }
+
+    fn push_cell(&mut self, cell: &Cell<'_>) {
+        let path = self.push_bytes(cell.path);
+        let value = self.push_bytes(cell.value);
+        let Cell { timestamp, ttl, local_deletion_time, .. } = *cell;
+        self.cells.push(CellEntry { timestamp, ttl, local_deletion_time, path, value });
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// A complex column without deletion and cells says nothing and is not written.
+    fn drop_empty_complex(&mut self) {
+        if let Some(last) = self.columns.last()
+            && last.complex.is_some_and(|deletion| deletion.is_live())
+            && last.first_cell == self.cells.len()
+        {
+            self.columns.pop();
+        }
+    }
+
+    /// Whether nothing was added: such a row is not to be written.
+    pub fn is_empty(&mut self) -> bool {
+        self.drop_empty_complex();
+        self.liveness.is_empty() && self.deletion.is_live() && self.columns.is_empty()
+    }
+
+    /// Appends the blob to `out`.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.drop_empty_complex();
+        let shared = self.shared();
+        let has_cell_meta = self.simple_cells().any(|cell| !shared.covers(cell));
+        let absent = self.slots - self.columns.len();
+        let index_size: usize = self.columns.iter().map(|column| vint::uvint_size(column.index as u64)).sum();
+        let sparse = 4 * absent > index_size + vint::uvint_size(self.columns.len() as u64);
+        self.write_header(&shared, has_cell_meta, sparse, out);
+        if sparse {
+            vint::write_uvint(self.columns.len() as u64, out);
+        }
+        let mut next_slot = 0;
+        for (place, column) in self.columns.iter().enumerate() {
+            if sparse {
+                vint::write_uvint(column.index as u64, out);
+            } else {
+                write_absent(column.index - next_slot, out);
+            }
+            next_slot = column.index + 1;
+            let end = self.columns.get(place + 1).map_or(self.cells.len(), |next| next.first_cell);
+            let cells = &self.cells[column.first_cell..end];
+            write_sized(out, |out| match column.complex {
+                Some(deletion) => self.write_complex(deletion, cells, &shared, out),
+                None => cells.iter().for_each(|cell| self.write_simple(cell, has_cell_meta, &shared, out)),
+            });
+        }
+        if !sparse {
+            write_absent(self.slots - next_slot, out);
+        }
+    }
+
+    fn simple_cells(&self) -> impl Iterator<Item = &CellEntry> {
+        self.columns.iter().filter(|column| column.complex.is_none()).filter_map(|column| self.cells.get(column.first_cell))
+    }
+
+    /// What the row says for its cells: the liveness if there is one, else what the first cell has.
+    fn shared(&self) -> Shared {
+        if !self.liveness.is_empty() {
+            let Liveness { timestamp, ttl, expiration } = self.liveness;
+            return Shared { timestamp: Some(timestamp), ttl, expiration };
+        }
+        let mut shared = Shared { timestamp: None, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
+        if let Some(first) = self.simple_cells().next().or(self.cells.first()) {
+            shared.timestamp = Some(first.timestamp);
+            if first.ttl != TTL_NONE {
+                (shared.ttl, shared.expiration) = (first.ttl, first.local_deletion_time);
+            }
+        }
+        shared
+    }
+
+    fn write_header(&self, shared: &Shared, has_cell_meta: bool, sparse: bool, out: &mut Vec<u8>) {
+        let bits = [
+            (shared.timestamp.is_some(), flag::TIMESTAMP),
+            (!self.liveness.is_empty(), flag::LIVENESS),
+            (shared.ttl != TTL_NONE, flag::EXPIRING),
+            (!self.deletion.is_live(), flag::DELETION),
+            (sparse, flag::SPARSE),
+            (has_cell_meta, flag::CELL_META),
+            (self.is_static, flag::STATIC),
+        ];
+        out.push(bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit));
+        vint::write_uvint(u64::from(self.version), out);
+        if let Some(timestamp) = shared.timestamp {
+            out.extend_from_slice(&timestamp.to_be_bytes());
+        }
+        if shared.ttl != TTL_NONE {
+            out.extend_from_slice(&shared.ttl.to_be_bytes());
+            out.extend_from_slice(&shared.expiration.to_be_bytes());
+        }
+        if !self.deletion.is_live() {
+            write_deletion(self.deletion, out);
+        }
+    }
+
+    fn write_simple(&self, cell: &CellEntry, has_cell_meta: bool, shared: &Shared, out: &mut Vec<u8>) {
+        if has_cell_meta {
+            self.write_cell(cell, shared, out);
+        } else {
+            out.extend_from_slice(&self.bytes[cell.value.clone()]);
+        }
+    }
+
+    fn write_complex(&self, deletion: DeletionTime, cells: &[CellEntry], shared: &Shared, out: &mut Vec<u8>) {
+        out.push(u8::from(!deletion.is_live()));
+        if !deletion.is_live() {
+            write_deletion(deletion, out);
+        }
+        vint::write_uvint(cells.len() as u64, out);
+        for cell in cells {
+            vint::write_uvint(cell.path.len() as u64, out);
+            out.extend_from_slice(&self.bytes[cell.path.clone()]);
+            write_sized(out, |out| self.write_cell(cell, shared, out));
+        }
+    }
+
+    fn write_cell(&self, cell: &CellEntry, shared: &Shared, out: &mut Vec<u8>) {
+        let own_timestamp = shared.timestamp != Some(cell.timestamp);
+        let is_tombstone = cell.local_deletion_time != NO_DELETION_TIME && cell.ttl == TTL_NONE;
+        let same_expiry = shared.ttl == cell.ttl && shared.expiration == cell.local_deletion_time;
+        let expiring = cell.ttl != TTL_NONE && !same_expiry;
+        let not_expiring = cell.ttl == TTL_NONE && !is_tombstone && shared.ttl != TTL_NONE;
+        let bits = [
+            (own_timestamp, cell_flag::OWN_TIMESTAMP),
+            (is_tombstone, cell_flag::TOMBSTONE),
+            (expiring, cell_flag::EXPIRING),
+            (not_expiring, cell_flag::NOT_EXPIRING),
+        ];
+        out.push(bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit));
+        if own_timestamp {
+            out.extend_from_slice(&cell.timestamp.to_be_bytes());
+        }
+        if is_tombstone || expiring {
+            out.extend_from_slice(&cell.local_deletion_time.to_be_bytes());
+        }
+        if expiring {
+            out.extend_from_slice(&cell.ttl.to_be_bytes());
+        }
+        out.extend_from_slice(&self.bytes[cell.value.clone()]);
+    }
+}
+
+fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {
+    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
+    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
+}
+
+fn write_absent(slots: usize, out: &mut Vec<u8>) {
+    for _ in 0..slots {
+        out.extend_from_slice(&(-1i32).to_be_bytes());
+    }
+}
+
+/// Writes an i32 length and what `write` appends.
+fn write_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    let length = (out.len() - at - 4) as i32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+}

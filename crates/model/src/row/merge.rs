@@ -1,0 +1,168 @@
+//! Reconciling versions of a row.
+
+use std::cmp::Ordering;
+
+use types::CqlType;
+
+use super::{Cell, Cells, ColumnData, ComplexCells, Row, RowBuilder};
+use crate::{DeletionTime, Liveness, NO_DELETION_TIME, Table};
+
+/// The cell that holds, of two of the same column and path, as Cassandra decides it: the newer; at equal timestamps
+/// deleted or expiring before live, deleted before expiring, the later deletion or expiration, the greater value.
+pub fn reconcile_cells<'a>(left: Cell<'a>, right: Cell<'a>) -> Cell<'a> {
+    if cell_order(&left, &right) == Ordering::Less { right } else { left }
+}
+
+fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
+    let ends = |cell: &Cell<'_>| cell.local_deletion_time != NO_DELETION_TIME;
+    left.timestamp
+        .cmp(&right.timestamp)
+        .then_with(|| ends(left).cmp(&ends(right)))
+        .then_with(|| left.is_tombstone().cmp(&right.is_tombstone()))
+        .then_with(|| left.local_deletion_time.cmp(&right.local_deletion_time))
+        .then_with(|| left.value.cmp(right.value))
+}
+
+/// Merges versions of one row into a blob under the table's current columns. Keeps its buffers from row to row.
+#[derive(Debug, Default)]
+pub struct RowMerger {
+    builder: RowBuilder,
+}
+
+impl RowMerger {
+    /// Appends to `out` the row that `versions` (all static or all regular) make together, less what `active`, a
+    /// deletion of the partition or of a range around the row, deletes. Appends nothing and returns false where
+    /// nothing is left.
+    pub fn merge(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime, out: &mut Vec<u8>) -> bool {
+        let is_static = versions.first().is_some_and(Row::is_static);
+        self.builder.start(table.columns(is_static), is_static);
+        let mut liveness = Liveness::EMPTY;
+        let mut deletion = DeletionTime::LIVE;
+        for row in versions {
+            let other = row.liveness();
+            if other.supersedes(&liveness) {
+                liveness = other;
+            }
+            deletion = deletion.max(row.deletion());
+        }
+        let active = if deletion.supersedes(&active) {
+            self.builder.deletion(deletion);
+            deletion
+        } else {
+            active
+        };
+        if !liveness.is_empty() && !active.deletes(liveness.timestamp) {
+            self.builder.liveness(liveness);
+        }
+        match versions {
+            [row] => self.copy_columns(table, *row, active),
+            _ => self.merge_columns(table, is_static, versions, active),
+        }
+        if self.builder.is_empty() {
+            return false;
+        }
+        self.builder.finish(out);
+        true
+    }
+
+    fn copy_columns(&mut self, table: &Table, row: Row<'_>, active: DeletionTime) {
+        for (index, data) in row.columns(table) {
+            match data {
+                ColumnData::Simple(cell) if active.deletes(cell.timestamp) => {}
+                ColumnData::Simple(cell) => self.builder.cell(index, &cell),
+                ColumnData::Complex(cells) => {
+                    let active = self.begin_complex(index, cells.deletion, active);
+                    cells.filter(|cell| !active.deletes(cell.timestamp)).for_each(|cell| self.builder.complex_cell(&cell));
+                }
+            }
+        }
+    }
+
+    /// Begins a complex column; returns the deletion that holds for its cells.
+    fn begin_complex(&mut self, index: usize, deletion: DeletionTime, active: DeletionTime) -> DeletionTime {
+        let own = if deletion.supersedes(&active) { deletion } else { DeletionTime::LIVE };
+        self.builder.complex(index, own);
+        deletion.max(active)
+    }
+
+    fn merge_columns(&mut self, table: &Table, is_static: bool, versions: &[Row<'_>], active: DeletionTime) {
+        let mut sources: Vec<Source<'_, '_>> = versions.iter().map(|row| Source::new(row.columns(table))).collect();
+        let mut complex: Vec<ComplexCells<'_>> = Vec::new();
+        while let Some(index) = sources.iter().filter_map(Source::index).min() {
+            let mut simple: Option<Cell<'_>> = None;
+            for source in &mut sources {
+                match source.take(index) {
+                    Some(ColumnData::Simple(cell)) => {
+                        simple = Some(simple.map_or(cell, |best| reconcile_cells(best, cell)));
+                    }
+                    Some(ColumnData::Complex(cells)) => complex.push(cells),
+                    None => {}
+                }
+            }
+            if let Some(cell) = simple.filter(|cell| !active.deletes(cell.timestamp)) {
+                self.builder.cell(index, &cell);
+            }
+            if !complex.is_empty() {
+                let ty = &table.columns(is_static).columns[index].ty;
+                self.merge_complex(ty, index, &mut complex, active);
+                complex.clear();
+            }
+        }
+    }
+
+    fn merge_complex(&mut self, ty: &CqlType, index: usize, versions: &mut [ComplexCells<'_>], active: DeletionTime) {
+        let deletion = versions.iter().fold(DeletionTime::LIVE, |deletion, cells| deletion.max(cells.deletion));
+        let active = self.begin_complex(index, deletion, active);
+        let mut heads: Vec<Option<Cell<'_>>> = versions.iter_mut().map(Iterator::next).collect();
+        while let Some(path) =
+            heads.iter().flatten().map(|cell| cell.path).min_by(|left, right| compare_paths(ty, left, right))
+        {
+            let mut best: Option<Cell<'_>> = None;
+            for (head, cells) in heads.iter_mut().zip(versions.iter_mut()) {
+                if let Some(cell) = *head
+                    && (cell.path == path || compare_paths(ty, cell.path, path) == Ordering::Equal)
+                {
+                    best = Some(best.map_or(cell, |best| reconcile_cells(best, cell)));
+                    *head = cells.next();
+                }
+            }
+            if let Some(cell) = best.filter(|cell| !active.deletes(cell.timestamp)) {
+                self.builder.complex_cell(&cell);
+            }
+        }
+    }
+}
+
+/// The order of cells within a column of type `ty`.
+pub(crate) fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
+    match ty {
+        CqlType::List { .. } => CqlType::Timeuuid.compare(left, right),
+        CqlType::Set { element, .. } => element.compare(left, right),
+        CqlType::Map { key, .. } => key.compare(left, right),
+        // Fields of a user type are told apart by a big-endian u16.
+        _ => left.cmp(right),
+    }
+}
+
+/// One version's columns with the next one looked up.
+struct Source<'a, 't> {
+    head: Option<(usize, ColumnData<'a>)>,
+    rest: Cells<'a, 't>,
+}
+
+impl<'a, 't> Source<'a, 't> {
+    fn new(mut rest: Cells<'a, 't>) -> Self {
+        Source { head: rest.next(), rest }
+    }
+
+    fn index(&self) -> Option<usize> {
+        self.head.as_ref().map(|(index, _)| *index)
+    }
+
+    fn take(&mut self, index: usize) -> Option<ColumnData<'a>> {
+        if self.index() != Some(index) {
+            return None;
+        }
+        std::mem::replace(&mut self.head, self.rest.next()).map(|(_, data)| data)
+    }
+}

@@ -1,0 +1,359 @@
+#![doc = include_str!("FORMAT.md")]
+
+mod builder;
+mod cells;
+mod merge;
+
+pub use builder::RowBuilder;
+pub use cells::{Cell, Cells, ColumnData, ComplexCells};
+pub use merge::{RowMerger, reconcile_cells};
+
+use types::vint;
+
+use crate::{CorruptMutation, DeletionTime, NO_DELETION_TIME, Table};
+
+/// The TTL of what does not expire.
+pub const TTL_NONE: i32 = 0;
+
+pub(crate) mod flag {
+    pub const TIMESTAMP: u8 = 0x01;
+    pub const LIVENESS: u8 = 0x02;
+    pub const EXPIRING: u8 = 0x04;
+    pub const DELETION: u8 = 0x08;
+    pub const SPARSE: u8 = 0x10;
+    pub const CELL_META: u8 = 0x20;
+    pub const STATIC: u8 = 0x40;
+}
+
+pub(crate) mod cell_flag {
+    pub const OWN_TIMESTAMP: u8 = 0x01;
+    pub const TOMBSTONE: u8 = 0x02;
+    pub const EXPIRING: u8 = 0x04;
+    pub const NOT_EXPIRING: u8 = 0x08;
+}
+
+/// Primary-key liveness of a row: that it was INSERTed, and until when that holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Liveness {
+    /// Microseconds; `i64::MIN` where the row has no liveness.
+    pub timestamp: i64,
+    /// Seconds; [`TTL_NONE`] where it does not expire.
+    pub ttl: i32,
+    /// Seconds since the epoch; [`NO_DELETION_TIME`] where it does not expire.
+    pub expiration: u32,
+}
+
+impl Liveness {
+    /// No liveness: the row exists by its cells only.
+    pub const EMPTY: Liveness = Liveness { timestamp: i64::MIN, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
+
+    /// Liveness that does not expire.
+    pub fn at(timestamp: i64) -> Self {
+        Liveness { timestamp, ..Liveness::EMPTY }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.timestamp == i64::MIN
+    }
+
+    /// Whether it expires at some time.
+    pub fn is_expiring(&self) -> bool {
+        self.ttl != TTL_NONE
+    }
+
+    /// Whether it holds at `now_seconds`.
+    pub fn is_live(&self, now_seconds: u32) -> bool {
+        !self.is_empty() && (!self.is_expiring() || now_seconds < self.expiration)
+    }
+
+    /// Whether this takes the place of `other`: the newer does; of equals the one that expires, then the later one.
+    pub fn supersedes(&self, other: &Liveness) -> bool {
+        if self.timestamp != other.timestamp {
+            return self.timestamp > other.timestamp;
+        }
+        if self.is_expiring() != other.is_expiring() {
+            return self.is_expiring();
+        }
+        self.expiration > other.expiration
+    }
+}
+
+/// A row blob, read in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row<'a> {
+    bytes: &'a [u8],
+}
+
+/// A row with its clustering (empty in tables without clustering columns).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowRef<'a> {
+    /// The serialized clustering.
+    pub clustering: &'a [u8],
+    /// The row.
+    pub row: Row<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub flags: u8,
+    pub version: u32,
+    pub timestamp: i64,
+    pub ttl: i32,
+    pub expiration: u32,
+    pub deletion: DeletionTime,
+    /// Offset of the columns.
+    pub columns: usize,
+}
+
+impl<'a> Row<'a> {
+    /// A row of bytes that this module wrote: built here, or checked by [`Row::check`] where they came from outside.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Row { bytes }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        let mut reader = Reader { bytes: self.bytes };
+        let flags = reader.u8();
+        let version = reader.uvint() as u32;
+        let mut header = Header {
+            flags,
+            version,
+            timestamp: i64::MIN,
+            ttl: TTL_NONE,
+            expiration: NO_DELETION_TIME,
+            deletion: DeletionTime::LIVE,
+            columns: 0,
+        };
+        if flags & flag::TIMESTAMP != 0 {
+            header.timestamp = reader.i64();
+        }
+        if flags & flag::EXPIRING != 0 {
+            header.ttl = reader.i32();
+            header.expiration = reader.u32();
+        }
+        if flags & flag::DELETION != 0 {
+            header.deletion = DeletionTime::new(reader.i64(), reader.u32());
+        }
+        header.columns = self.bytes.len() - reader.bytes.len();
+        header
+    }
+
+    /// The primary-key liveness.
+    pub fn liveness(&self) -> Liveness {
+        let header = self.header();
+        if header.flags & flag::LIVENESS == 0 {
+            return Liveness::EMPTY;
+        }
+        Liveness { timestamp: header.timestamp, ttl: header.ttl, expiration: header.expiration }
+    }
+
+    /// The deletion of the whole row, `LIVE` if none.
+    pub fn deletion(&self) -> DeletionTime {
+        self.header().deletion
+    }
+
+    /// Whether this is a static row.
+    pub fn is_static(&self) -> bool {
+        self.header().flags & flag::STATIC != 0
+    }
+
+    /// The version of the column set the row was written under.
+    pub fn column_set_version(&self) -> u32 {
+        self.header().version
+    }
+
+    /// The data of the columns that the table has now, by index in `table.columns(self.is_static())`, ascending.
+    /// Cells of dropped columns do not appear.
+    pub fn columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
+        Cells::new(*self, table)
+    }
+
+    /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.
+    pub fn is_live(&self, table: &Table, now_seconds: u32) -> bool {
+        self.liveness().is_live(now_seconds)
+            || self.columns(table).any(|(_, data)| match data {
+                ColumnData::Simple(cell) => cell.is_live(now_seconds),
+                ColumnData::Complex(cells) => cells.into_iter().any(|cell| cell.is_live(now_seconds)),
+            })
+    }
+
+    /// Whether the row carries nothing at all: no liveness, no deletion, no cell, no complex deletion.
+    pub fn is_empty(&self, table: &Table) -> bool {
+        let header = self.header();
+        header.flags & (flag::LIVENESS | flag::DELETION) == 0 && self.columns(table).next().is_none()
+    }
+
+    /// Whether bytes from a log are a well-formed row of `table`, so that they may be read as one.
+    pub fn check(bytes: &[u8], table: &Table) -> Result<(), CorruptMutation> {
+        check::row(bytes, table)
+    }
+}
+
+/// Reads what this module wrote. Past the end it yields zeros, so that bytes that were not checked cannot panic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn take(&mut self, length: usize) -> &'a [u8] {
+        let (head, rest) = self.bytes.split_at(length.min(self.bytes.len()));
+        self.bytes = rest;
+        head
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        match self.bytes.split_first_chunk::<N>() {
+            Some((head, rest)) => {
+                self.bytes = rest;
+                *head
+            }
+            None => {
+                self.bytes = &[];
+                [0; N]
+            }
+        }
+    }
+
+    pub fn u8(&mut self) -> u8 {
+        self.array::<1>()[0]
+    }
+
+    pub fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.array())
+    }
+
+    pub fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.array())
+    }
+
+    pub fn i64(&mut self) -> i64 {
+        i64::from_be_bytes(self.array())
+    }
+
+    pub fn uvint(&mut self) -> u64 {
+        if let Some((&first, rest)) = self.bytes.split_first()
+            && first < 0x80
+        {
+            self.bytes = rest;
+            return u64::from(first);
+        }
+        let mut bytes = self.bytes;
+        match vint::read_uvint(&mut bytes) {
+            Some(value) => {
+                self.bytes = bytes;
+                value
+            }
+            None => {
+                self.bytes = &[];
+                0
+            }
+        }
+    }
+}
+
+mod check {
+    use super::*;
+
+    struct Checked<'a> {
+        bytes: &'a [u8],
+        length: usize,
+    }
+
+    impl<'a> Checked<'a> {
+        fn fail(&self, expected: &'static str) -> CorruptMutation {
+            CorruptMutation { offset: self.length - self.bytes.len(), expected }
+        }
+
+        fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], CorruptMutation> {
+            let (head, rest) = self.bytes.split_at_checked(length).ok_or_else(|| self.fail(expected))?;
+            self.bytes = rest;
+            Ok(head)
+        }
+
+        fn u8(&mut self, expected: &'static str) -> Result<u8, CorruptMutation> {
+            Ok(self.take(1, expected)?[0])
+        }
+
+        fn i32(&mut self, expected: &'static str) -> Result<i32, CorruptMutation> {
+            let mut bytes = [0; 4];
+            bytes.copy_from_slice(self.take(4, expected)?);
+            Ok(i32::from_be_bytes(bytes))
+        }
+
+        fn uvint(&mut self, expected: &'static str) -> Result<u64, CorruptMutation> {
+            vint::read_uvint(&mut self.bytes).ok_or(CorruptMutation { offset: self.length, expected })
+        }
+    }
+
+    pub(super) fn row(bytes: &[u8], table: &Table) -> Result<(), CorruptMutation> {
+        let mut at = Checked { bytes, length: bytes.len() };
+        let flags = at.u8("row flags")?;
+        if flags & 0x80 != 0 {
+            return Err(at.fail("row flags of a known version"));
+        }
+        let version = at.uvint("column-set version")?;
+        let sets = table.column_sets(flags & flag::STATIC != 0);
+        let set = u32::try_from(version).ok().and_then(|version| sets.get(version));
+        let set = set.ok_or_else(|| at.fail("version of a column set of the table"))?;
+        let head = [(flag::TIMESTAMP, 8), (flag::EXPIRING, 8), (flag::DELETION, 12)];
+        for (_, width) in head.iter().filter(|(bit, _)| flags & bit != 0) {
+            at.take(*width, "row header")?;
+        }
+        if flags & flag::SPARSE != 0 {
+            let mut next = 0;
+            for _ in 0..at.uvint("column count")? {
+                let index = at.uvint("column index")?;
+                if index < next || index >= set.columns.len() as u64 {
+                    return Err(at.fail("ascending column index"));
+                }
+                next = index + 1;
+                slot(&mut at, set.columns[index as usize].is_complex(), flags)?;
+            }
+        } else {
+            for column in &set.columns {
+                slot(&mut at, column.is_complex(), flags)?;
+            }
+        }
+        if at.bytes.is_empty() { Ok(()) } else { Err(at.fail("end of row")) }
+    }
+
+    fn slot(at: &mut Checked<'_>, complex: bool, flags: u8) -> Result<(), CorruptMutation> {
+        let length = at.i32("slot length")?;
+        if length < 0 {
+            return Ok(());
+        }
+        let payload = at.take(length as usize, "slot")?;
+        let mut inner = Checked { bytes: payload, length: payload.len() };
+        if complex {
+            if inner.u8("complex flags")? != 0 {
+                inner.take(12, "complex deletion")?;
+            }
+            for _ in 0..inner.uvint("cell count")? {
+                let path = inner.uvint("path length")?;
+                inner.take(usize::try_from(path).unwrap_or(usize::MAX), "cell path")?;
+                let length = inner.i32("cell length")?;
+                let bytes = inner.take(usize::try_from(length).unwrap_or(usize::MAX), "cell")?;
+                cell(bytes)?;
+            }
+            return if inner.bytes.is_empty() { Ok(()) } else { Err(inner.fail("end of column")) };
+        }
+        if flags & flag::CELL_META != 0 { cell(payload) } else { Ok(()) }
+    }
+
+    fn cell(bytes: &[u8]) -> Result<(), CorruptMutation> {
+        let mut at = Checked { bytes, length: bytes.len() };
+        let flags = at.u8("cell flags")?;
+        let widths = [(cell_flag::OWN_TIMESTAMP, 8), (cell_flag::TOMBSTONE, 4), (cell_flag::EXPIRING, 8)];
+        for (_, width) in widths.iter().filter(|(bit, _)| flags & bit != 0) {
+            at.take(*width, "cell header")?;
+        }
+        Ok(())
+    }
+}

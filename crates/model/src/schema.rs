@@ -1,0 +1,556 @@
+//! Keyspaces, tables and columns.
+//!
+//! Columns have ids that a table never uses twice. A row blob names the *column set* it was written under by version;
+//! sets are never forgotten while their table lives, so a blob of any age can be read under the newest schema.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use types::{CqlType, UserType};
+use uuid::Uuid;
+
+use crate::ClusteringComparator;
+
+/// Identifies a table for ever, also after another one took its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct TableId(pub Uuid);
+
+impl std::fmt::Display for TableId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Identifies a column of one table for ever, also after another one took its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ColumnId(pub u32);
+
+/// What a column is to its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ColumnKind {
+    /// Part of the partition key.
+    PartitionKey,
+    /// Part of the clustering.
+    Clustering,
+    /// One value per partition.
+    Static,
+    /// One value per row.
+    Regular,
+}
+
+/// A column of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    /// Never reused in the table.
+    pub id: ColumnId,
+    /// The name, without quotes, case kept.
+    pub name: Arc<str>,
+    /// The type.
+    pub ty: CqlType,
+    /// What it is to the table.
+    pub kind: ColumnKind,
+    /// Place in the partition key or clustering, -1 for other columns.
+    pub position: i32,
+    /// Whether a clustering column sorts descending.
+    pub reversed: bool,
+}
+
+impl Column {
+    /// Whether the column's cells have paths: non-frozen collections and user types.
+    pub fn is_complex(&self) -> bool {
+        self.ty.is_multi_cell()
+    }
+}
+
+/// A column that was dropped: its cells up to `dropped_time` are not to be seen again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DroppedColumn {
+    /// The name.
+    pub name: Arc<str>,
+    /// The type it had (user types expanded to tuples).
+    pub ty: CqlType,
+    /// Static or regular.
+    pub kind: ColumnKind,
+    /// Cells with timestamps up to this one (microseconds) are gone.
+    pub dropped_time_micros: i64,
+}
+
+/// The static or the regular columns of a table at one time, in the order of Cassandra's serialization header:
+/// simple columns by name, then complex ones by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnSet {
+    /// Index of this set among the sets of its table.
+    pub version: u32,
+    /// The columns.
+    pub columns: Vec<Arc<Column>>,
+}
+
+impl ColumnSet {
+    /// The index of the column named `name`.
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| &*column.name == name)
+    }
+
+    /// The index of the first complex column (the number of simple ones).
+    pub fn first_complex(&self) -> usize {
+        self.columns.partition_point(|column| !column.is_complex())
+    }
+}
+
+/// Where a column of an older set is found now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ColumnPlace {
+    /// Index in the current set; `None` where the column is gone.
+    pub index: Option<u32>,
+    /// Cells with timestamps up to this are gone (microseconds); `i64::MIN` where nothing was dropped.
+    pub dropped_time_micros: i64,
+}
+
+/// All sets of static or of regular columns a table ever had, the last one current.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnSets {
+    sets: Vec<ColumnSet>,
+    places: Vec<Vec<ColumnPlace>>,
+    unchanged: bool,
+}
+
+impl ColumnSets {
+    fn new(sets: Vec<ColumnSet>, dropped: &[DroppedColumn]) -> Self {
+        let current = sets.last().map(|set| set.columns.as_slice()).unwrap_or_default();
+        let places = sets
+            .iter()
+            .map(|set| set.columns.iter().map(|column| place_of(column, current, dropped)).collect())
+            .collect();
+        ColumnSets { sets, places, unchanged: dropped.is_empty() }
+    }
+
+    /// The columns as they are now.
+    pub fn current(&self) -> &ColumnSet {
+        self.sets.last().expect("a table has at least one set of each kind, if an empty one")
+    }
+
+    /// All sets, oldest first.
+    pub fn all(&self) -> &[ColumnSet] {
+        &self.sets
+    }
+
+    /// Where the columns of set `version` are now; `None` says that nothing has changed since.
+    pub(crate) fn places(&self, version: u32) -> Option<&[ColumnPlace]> {
+        if self.unchanged && version as usize + 1 == self.sets.len() {
+            return None;
+        }
+        self.places.get(version as usize).map(Vec::as_slice)
+    }
+
+    pub(crate) fn get(&self, version: u32) -> Option<&ColumnSet> {
+        self.sets.get(version as usize)
+    }
+}
+
+fn place_of(column: &Column, current: &[Arc<Column>], dropped: &[DroppedColumn]) -> ColumnPlace {
+    let index = current.iter().position(|now| now.name == column.name && now.is_complex() == column.is_complex());
+    let dropped_time_micros =
+        dropped.iter().find(|gone| gone.name == column.name).map_or(i64::MIN, |gone| gone.dropped_time_micros);
+    ColumnPlace { index: index.map(|index| index as u32), dropped_time_micros }
+}
+
+/// The options of a table, as `WITH` sets them and `system_schema.tables` shows them.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs)] // The names are Cassandra's.
+pub struct TableOptions {
+    pub additional_write_policy: String,
+    pub allow_auto_snapshot: bool,
+    pub bloom_filter_fp_chance: f64,
+    pub caching: BTreeMap<String, String>,
+    pub cdc: bool,
+    pub comment: String,
+    pub compaction: BTreeMap<String, String>,
+    pub compression: BTreeMap<String, String>,
+    pub crc_check_chance: f64,
+    pub default_time_to_live: i32,
+    pub extensions: BTreeMap<String, Vec<u8>>,
+    pub gc_grace_seconds: i32,
+    pub incremental_backups: bool,
+    pub max_index_interval: i32,
+    pub memtable: String,
+    pub memtable_flush_period_in_ms: i32,
+    pub min_index_interval: i32,
+    pub read_repair: String,
+    pub speculative_retry: String,
+}
+
+impl Default for TableOptions {
+    /// What a table gets that sets nothing, under the reference configuration (`conf/espalier.yaml`).
+    fn default() -> Self {
+        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        TableOptions {
+            additional_write_policy: "99p".into(),
+            allow_auto_snapshot: true,
+            bloom_filter_fp_chance: 0.01,
+            caching: map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
+            cdc: false,
+            comment: String::new(),
+            compaction: map(&[("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy")]),
+            compression: map(&[
+                ("chunk_length_in_kb", "16"),
+                ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),
+            ]),
+            crc_check_chance: 1.0,
+            default_time_to_live: 0,
+            extensions: BTreeMap::new(),
+            gc_grace_seconds: 864_000,
+            incremental_backups: true,
+            max_index_interval: 2048,
+            memtable: "default".into(),
+            memtable_flush_period_in_ms: 0,
+            min_index_interval: 128,
+            read_repair: "BLOCKING".into(),
+            speculative_retry: "99p".into(),
+        }
+    }
+}
+
+/// A table's schema. Immutable: a change makes a new one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Table {
+    /// The keyspace's name.
+    pub keyspace: Arc<str>,
+    /// The table's name.
+    pub name: Arc<str>,
+    /// Never reused.
+    pub id: TableId,
+    /// The options.
+    pub options: TableOptions,
+    partition_key: Vec<Arc<Column>>,
+    clustering: Vec<Arc<Column>>,
+    statics: ColumnSets,
+    regulars: ColumnSets,
+    dropped: Vec<DroppedColumn>,
+    next_column_id: u32,
+    comparator: ClusteringComparator,
+    by_name: HashMap<Arc<str>, Arc<Column>>,
+}
+
+impl Table {
+    /// The partition key's columns in order.
+    pub fn partition_key(&self) -> &[Arc<Column>] {
+        &self.partition_key
+    }
+
+    /// The clustering columns in order.
+    pub fn clustering(&self) -> &[Arc<Column>] {
+        &self.clustering
+    }
+
+    /// The static columns as they are now, in header order.
+    pub fn statics(&self) -> &ColumnSet {
+        self.statics.current()
+    }
+
+    /// The regular columns as they are now, in header order.
+    pub fn regulars(&self) -> &ColumnSet {
+        self.regulars.current()
+    }
+
+    /// All sets of static (`true`) or regular columns.
+    pub fn column_sets(&self, is_static: bool) -> &ColumnSets {
+        if is_static { &self.statics } else { &self.regulars }
+    }
+
+    /// The static (`true`) or regular columns as they are now.
+    pub fn columns(&self, is_static: bool) -> &ColumnSet {
+        self.column_sets(is_static).current()
+    }
+
+    /// Columns dropped in the past, by name.
+    pub fn dropped(&self) -> &[DroppedColumn] {
+        &self.dropped
+    }
+
+    /// The column of that name.
+    pub fn column(&self, name: &str) -> Option<&Arc<Column>> {
+        self.by_name.get(name)
+    }
+
+    /// All columns in the order of `SELECT *`: partition key, clustering, statics by name, regulars by name.
+    pub fn columns_in_select_order(&self) -> Vec<Arc<Column>> {
+        let mut columns: Vec<_> = self.partition_key.iter().chain(&self.clustering).cloned().collect();
+        for set in [self.statics(), self.regulars()] {
+            let mut by_name = set.columns.clone();
+            by_name.sort_by(|a, b| compare_names(&a.name, &b.name));
+            columns.extend(by_name);
+        }
+        columns
+    }
+
+    /// The order of rows in a partition.
+    pub fn comparator(&self) -> &ClusteringComparator {
+        &self.comparator
+    }
+
+    /// Whether the table has static columns.
+    pub fn has_statics(&self) -> bool {
+        !self.statics().columns.is_empty()
+    }
+
+    /// The id the next added column gets.
+    pub fn next_column_id(&self) -> u32 {
+        self.next_column_id
+    }
+
+    /// A builder that starts from this table, to make an altered one.
+    pub fn to_builder(&self) -> TableBuilder {
+        TableBuilder {
+            keyspace: self.keyspace.clone(),
+            name: self.name.clone(),
+            id: self.id,
+            options: self.options.clone(),
+            partition_key: self.partition_key.clone(),
+            clustering: self.clustering.clone(),
+            statics: self.statics.all().to_vec(),
+            regulars: self.regulars.all().to_vec(),
+            dropped: self.dropped.clone(),
+            next_column_id: self.next_column_id,
+            used_sets: [self.statics.all().len(), self.regulars.all().len()],
+        }
+    }
+}
+
+/// Makes tables. Changes of static and regular columns are collected into at most one new column set of each kind.
+pub struct TableBuilder {
+    keyspace: Arc<str>,
+    name: Arc<str>,
+    id: TableId,
+    options: TableOptions,
+    partition_key: Vec<Arc<Column>>,
+    clustering: Vec<Arc<Column>>,
+    statics: Vec<ColumnSet>,
+    regulars: Vec<ColumnSet>,
+    dropped: Vec<DroppedColumn>,
+    next_column_id: u32,
+    /// How many static and regular sets rows may have been written under already.
+    used_sets: [usize; 2],
+}
+
+impl TableBuilder {
+    /// A table without columns yet.
+    pub fn new(keyspace: &str, name: &str, id: TableId) -> Self {
+        TableBuilder {
+            keyspace: keyspace.into(),
+            name: name.into(),
+            id,
+            options: TableOptions::default(),
+            partition_key: Vec::new(),
+            clustering: Vec::new(),
+            statics: Vec::new(),
+            regulars: Vec::new(),
+            dropped: Vec::new(),
+            next_column_id: 1,
+            used_sets: [0, 0],
+        }
+    }
+
+    /// Rebuilds a table whose column ids and sets are stored: sets oldest first, each in header order.
+    pub fn with_column_sets(mut self, statics: Vec<ColumnSet>, regulars: Vec<ColumnSet>, next_column_id: u32) -> Self {
+        self.used_sets = [statics.len(), regulars.len()];
+        self.statics = statics;
+        self.regulars = regulars;
+        self.next_column_id = next_column_id;
+        self
+    }
+
+    /// Sets the options.
+    pub fn options(mut self, options: TableOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    fn column(&mut self, name: &str, ty: CqlType, kind: ColumnKind, position: i32, reversed: bool) -> Arc<Column> {
+        let id = ColumnId(self.next_column_id);
+        self.next_column_id += 1;
+        Arc::new(Column { id, name: name.into(), ty, kind, position, reversed })
+    }
+
+    /// Adds the next column of the partition key.
+    pub fn partition_key(mut self, name: &str, ty: CqlType) -> Self {
+        let column = self.column(name, ty, ColumnKind::PartitionKey, self.partition_key.len() as i32, false);
+        self.partition_key.push(column);
+        self
+    }
+
+    /// Adds the next clustering column.
+    pub fn clustering(mut self, name: &str, ty: CqlType, reversed: bool) -> Self {
+        let column = self.column(name, ty, ColumnKind::Clustering, self.clustering.len() as i32, reversed);
+        self.clustering.push(column);
+        self
+    }
+
+    /// Adds a static or regular column under a new id.
+    pub fn add(mut self, name: &str, ty: CqlType, kind: ColumnKind) -> Self {
+        let column = self.column(name, ty, kind, -1, false);
+        self.change_set(kind, |columns| columns.push(column));
+        self
+    }
+
+    /// Adds a static column.
+    pub fn static_column(self, name: &str, ty: CqlType) -> Self {
+        self.add(name, ty, ColumnKind::Static)
+    }
+
+    /// Adds a regular column.
+    pub fn regular(self, name: &str, ty: CqlType) -> Self {
+        self.add(name, ty, ColumnKind::Regular)
+    }
+
+    /// Drops a static or regular column; `recorded_type` is its type with user types expanded to tuples.
+    pub fn drop_column(mut self, name: &str, recorded_type: CqlType, dropped_time_micros: i64) -> Self {
+        let kind = if latest(&self.statics).iter().any(|c| &*c.name == name) { ColumnKind::Static } else { ColumnKind::Regular };
+        self.change_set(kind, |columns| columns.retain(|column| &*column.name != name));
+        self.record_dropped(DroppedColumn { name: name.into(), ty: recorded_type, kind, dropped_time_micros })
+    }
+
+    /// Notes a column dropped in the past, in place of an older note of the same name.
+    pub fn record_dropped(mut self, dropped: DroppedColumn) -> Self {
+        self.dropped.retain(|other| other.name != dropped.name);
+        self.dropped.push(dropped);
+        self.dropped.sort_by(|a, b| a.name.cmp(&b.name));
+        self
+    }
+
+    /// Renames a column of the primary key.
+    pub fn rename(mut self, from: &str, to: &str) -> Self {
+        for column in self.partition_key.iter_mut().chain(&mut self.clustering) {
+            if &*column.name == from {
+                *column = Arc::new(Column { name: to.into(), ..(**column).clone() });
+            }
+        }
+        self
+    }
+
+    /// Replaces the type of every column by what `replace` makes of it (a user type that gained or renamed a field).
+    pub fn map_types(mut self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
+        let map = |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
+        self.partition_key.iter_mut().chain(&mut self.clustering).for_each(map);
+        self.statics.iter_mut().chain(&mut self.regulars).flat_map(|set| &mut set.columns).for_each(map);
+        self
+    }
+
+    /// Replaces the current set, or starts a new version if the current one belongs to a table that exists already.
+    fn change_set(&mut self, kind: ColumnKind, change: impl FnOnce(&mut Vec<Arc<Column>>)) {
+        let (sets, used) = match kind {
+            ColumnKind::Static => (&mut self.statics, self.used_sets[0]),
+            _ => (&mut self.regulars, self.used_sets[1]),
+        };
+        let mut columns = latest(sets).to_vec();
+        change(&mut columns);
+        columns.sort_by(|a, b| a.is_complex().cmp(&b.is_complex()).then_with(|| compare_names(&a.name, &b.name)));
+        sets.truncate(used);
+        sets.push(ColumnSet { version: sets.len() as u32, columns });
+    }
+
+    /// The finished table.
+    pub fn build(mut self) -> Table {
+        for sets in [&mut self.statics, &mut self.regulars] {
+            if sets.is_empty() {
+                sets.push(ColumnSet { version: 0, columns: Vec::new() });
+            }
+        }
+        let statics = ColumnSets::new(self.statics, &self.dropped);
+        let regulars = ColumnSets::new(self.regulars, &self.dropped);
+        let by_name = self
+            .partition_key
+            .iter()
+            .chain(&self.clustering)
+            .chain(&statics.current().columns)
+            .chain(&regulars.current().columns)
+            .map(|column| (column.name.clone(), column.clone()))
+            .collect();
+        let comparator = ClusteringComparator::new(self.clustering.iter().map(|c| (c.ty.clone(), c.reversed)).collect());
+        Table {
+            keyspace: self.keyspace,
+            name: self.name,
+            id: self.id,
+            options: self.options,
+            partition_key: self.partition_key,
+            clustering: self.clustering,
+            statics,
+            regulars,
+            dropped: self.dropped,
+            next_column_id: self.next_column_id,
+            comparator,
+            by_name,
+        }
+    }
+}
+
+fn latest(sets: &[ColumnSet]) -> &[Arc<Column>] {
+    sets.last().map(|set| set.columns.as_slice()).unwrap_or_default()
+}
+
+/// Cassandra's order of column names: it compares the first six bytes with the top bit of the first one flipped, so
+/// names that start with a non-ASCII byte come first; all others are in plain byte order.
+pub(crate) fn compare_names(left: &str, right: &str) -> std::cmp::Ordering {
+    let key = |name: &str| {
+        let mut first = [0u8; 6];
+        let length = name.len().min(6);
+        first[..length].copy_from_slice(&name.as_bytes()[..length]);
+        first[0] ^= 0x80;
+        first
+    };
+    key(left).cmp(&key(right)).then_with(|| left.as_bytes().cmp(right.as_bytes()))
+}
+
+/// A keyspace: its options, tables and user types. Immutable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Keyspace {
+    /// The name.
+    pub name: Arc<str>,
+    /// Whether writes go to the commit log.
+    pub durable_writes: bool,
+    /// The replication options, `class` (full Java class name) among them.
+    pub replication: BTreeMap<String, String>,
+    /// The tables by name.
+    pub tables: BTreeMap<Arc<str>, Arc<Table>>,
+    /// The user types by name.
+    pub types: BTreeMap<Arc<str>, Arc<UserType>>,
+}
+
+impl Keyspace {
+    /// A keyspace without tables.
+    pub fn new(name: &str, replication: BTreeMap<String, String>, durable_writes: bool) -> Self {
+        Keyspace { name: name.into(), durable_writes, replication, tables: BTreeMap::new(), types: BTreeMap::new() }
+    }
+}
+
+/// Everything that is defined at one time. Immutable.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Schema {
+    /// Changes with every change of the schema.
+    pub version: Uuid,
+    /// The keyspaces by name.
+    pub keyspaces: BTreeMap<Arc<str>, Arc<Keyspace>>,
+    by_id: HashMap<TableId, Arc<Table>>,
+}
+
+impl Schema {
+    /// A schema of these keyspaces.
+    pub fn new(version: Uuid, keyspaces: BTreeMap<Arc<str>, Arc<Keyspace>>) -> Self {
+        let by_id = keyspaces.values().flat_map(|k| k.tables.values()).map(|table| (table.id, table.clone())).collect();
+        Schema { version, keyspaces, by_id }
+    }
+
+    /// The keyspace of that name.
+    pub fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
+        self.keyspaces.get(name)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(name)
+    }
+
+    /// The table of that id.
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
+        self.by_id.get(&id)
+    }
+}
