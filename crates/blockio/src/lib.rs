@@ -10,9 +10,11 @@
 mod aligned;
 mod disk;
 mod error;
+mod ring;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
+pub use ring::{BlockRing, FilledBatch, Reservation, ReserveError, SealedBatch};
 pub use system::SystemDisk;

@@ -1,0 +1,313 @@
+//! A ring of blocks that many threads fill in parallel and one side writes out.
+//!
+//! A *position* counts bytes since the ring was made and never goes back; its place in memory is its remainder by the capacity.
+//! Below `released` memory may be filled again; from there to the tail it is in use:
+//!
+//! ```text
+//!   released           sealed              tail            released + capacity
+//!      │ batch 7, filled │ batch 8, being filled │   free          │
+//! ```
+//!
+//! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done when the
+//! reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes done in it.
+//! [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch; once the count reaches what was reserved
+//! the batch is the sealer's alone: to finish, write out, and release.
+//!
+//! Invariants, on which the unsafe code rests:
+//! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
+//! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
+//! - nobody holds memory below `released`, and nothing is reserved beyond `released + capacity`;
+//! - a batch's counter is used for another batch only after its release.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
+
+/// Batches that may be sealed and not yet released.
+const BATCHES_MAX: usize = 64;
+/// Bits of the tail word that number the batch; the rest is the position.
+const BATCH_BITS: u32 = 16;
+
+/// See the module's text.
+pub struct BlockRing {
+    memory: AlignedBuffer,
+    tail: AtomicU64,
+    released: AtomicU64,
+    done: [AtomicU64; BATCHES_MAX],
+    sealed: Mutex<Sealed>,
+}
+
+/// What only sealing and releasing touch.
+struct Sealed {
+    /// Where the open batch begins.
+    open_start: u64,
+    /// Sealed batches, oldest first.
+    outstanding: VecDeque<Outstanding>,
+}
+
+struct Outstanding {
+    number: u64,
+    /// Where the next batch begins.
+    end: u64,
+    released: bool,
+}
+
+/// Why nothing was reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReserveError {
+    /// The caller's placement refused the position; the tail must be moved first.
+    Refused,
+    /// The ring is full until a batch is released.
+    Full,
+}
+
+impl BlockRing {
+    /// A ring of `capacity` bytes, rounded up to whole blocks. Its memory is touched as it is used.
+    pub fn new(capacity: usize) -> BlockRing {
+        BlockRing {
+            memory: AlignedBuffer::new(capacity),
+            tail: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            done: [const { AtomicU64::new(0) }; BATCHES_MAX],
+            sealed: Mutex::new(Sealed { open_start: 0, outstanding: VecDeque::with_capacity(BATCHES_MAX) }),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    /// Where the next reservation begins to look.
+    pub fn tail(&self) -> u64 {
+        self.tail.load(Ordering::Acquire) >> BATCH_BITS
+    }
+
+    /// Everything below has been released.
+    pub fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Reserves the range that `place` chooses for the position it is given: it begins there or later and is not empty.
+    /// `place` may be called several times.
+    pub fn reserve(&self, place: impl Fn(u64) -> Option<Range<u64>>) -> Result<Reservation<'_>, ReserveError> {
+        let mut tail = self.tail.load(Ordering::Acquire);
+        loop {
+            let position = tail >> BATCH_BITS;
+            let range = place(position).ok_or(ReserveError::Refused)?;
+            assert!(position <= range.start && range.start < range.end, "a placement ahead of the tail");
+            if range.end - self.released().min(range.end) > self.capacity() {
+                return Err(ReserveError::Full);
+            }
+            let number = tail & ((1 << BATCH_BITS) - 1);
+            match self.tail.compare_exchange_weak(
+                tail,
+                range.end << BATCH_BITS | number,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(Reservation { ring: self, number, from: position, range }),
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    /// Ends the open batch, if anything was reserved in it, and moves the tail to `next` of where it stands: a block's start at or
+    /// behind it. `None` if the batch is empty or too many batches are outstanding; the tail moves in the first case only.
+    pub fn seal(&self, next: impl Fn(u64) -> u64) -> Option<SealedBatch<'_>> {
+        let mut sealed = self.sealed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if sealed.outstanding.len() + 1 >= BATCHES_MAX {
+            return None;
+        }
+        let mut tail = self.tail.load(Ordering::Acquire);
+        loop {
+            let position = tail >> BATCH_BITS;
+            let number = tail & ((1 << BATCH_BITS) - 1);
+            let end = next(position);
+            assert!(end >= position && end.is_multiple_of(BLOCK_SIZE as u64), "a seal at a block's start");
+            let empty = position == sealed.open_start;
+            let next_number = if empty { number } else { (number + 1) & ((1 << BATCH_BITS) - 1) };
+            if let Err(now) = self.tail.compare_exchange_weak(
+                tail,
+                end << BATCH_BITS | next_number,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                tail = now;
+                continue;
+            }
+            let start = std::mem::replace(&mut sealed.open_start, end);
+            if !empty {
+                sealed.outstanding.push_back(Outstanding { number, end, released: false });
+                return Some(SealedBatch { ring: self, number, start, filled: position });
+            }
+            match sealed.outstanding.back_mut() {
+                Some(last) => last.end = end,
+                None => self.released.store(end, Ordering::Release),
+            }
+            return None;
+        }
+    }
+
+    fn release(&self, number: u64) {
+        let mut sealed = self.sealed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.done_of(number).store(0, Ordering::Relaxed);
+        if let Some(batch) = sealed.outstanding.iter_mut().find(|b| b.number == number) {
+            batch.released = true;
+        }
+        while let Some(batch) = sealed.outstanding.pop_front_if(|b| b.released) {
+            self.released.store(batch.end, Ordering::Release);
+        }
+    }
+
+    fn done_of(&self, number: u64) -> &AtomicU64 {
+        &self.done[number as usize % BATCHES_MAX]
+    }
+
+    /// The place in memory of a range of positions.
+    ///
+    /// # Panics
+    /// If the range wraps around the end of the memory.
+    fn memory_of(&self, range: &Range<u64>) -> (*mut u8, usize) {
+        let offset = (range.start % self.capacity()) as usize;
+        let length = (range.end - range.start) as usize;
+        assert!(offset + length <= self.memory.len(), "a range that does not wrap around");
+        // SAFETY: `offset` lies inside the allocation.
+        (unsafe { self.memory.as_ptr().add(offset) }, length)
+    }
+}
+
+impl fmt::Debug for BlockRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockRing(released {}, tail {}, capacity {})", self.released(), self.tail(), self.capacity())
+    }
+}
+
+/// A range of the ring that its holder fills. Dropping it says that it is filled.
+#[derive(Debug)]
+pub struct Reservation<'a> {
+    ring: &'a BlockRing,
+    number: u64,
+    /// The tail before; what lies between it and the range counts as ours.
+    from: u64,
+    range: Range<u64>,
+}
+
+impl Reservation<'_> {
+    /// The reserved positions.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The memory of a part of the range that does not cross a block's end.
+    ///
+    /// # Panics
+    /// If `part` is not inside the range, or crosses the end of the ring.
+    pub fn bytes(&mut self, part: Range<u64>) -> &mut [u8] {
+        assert!(
+            self.range.start <= part.start && part.start <= part.end && part.end <= self.range.end,
+            "inside the reservation"
+        );
+        let (start, length) = self.ring.memory_of(&part);
+        // SAFETY: inside the ring's memory; nobody else reserved these positions, sealers wait for our drop, and
+        // `&mut self` keeps a second slice out. The memory was initialised when allocated.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.ring.done_of(self.number).fetch_add(self.range.end - self.from, Ordering::Release);
+    }
+}
+
+/// A batch that takes no more reservations; some may still be being filled. Dropped without release it keeps its memory.
+#[derive(Debug)]
+pub struct SealedBatch<'a> {
+    ring: &'a BlockRing,
+    number: u64,
+    start: u64,
+    filled: u64,
+}
+
+impl<'a> SealedBatch<'a> {
+    /// The batch itself, once all that was reserved in it is filled.
+    pub fn filled(self) -> Result<FilledBatch<'a>, SealedBatch<'a>> {
+        let done = self.ring.done_of(self.number).load(Ordering::Acquire);
+        if done == self.filled - self.start { Ok(FilledBatch { batch: self }) } else { Err(self) }
+    }
+
+    /// Where its reservations end.
+    pub fn end(&self) -> u64 {
+        self.filled
+    }
+}
+
+/// A filled batch: whole blocks that belong to the holder until it releases them.
+#[derive(Debug)]
+pub struct FilledBatch<'a> {
+    batch: SealedBatch<'a>,
+}
+
+impl FilledBatch<'_> {
+    /// Where its first block begins.
+    pub fn start(&self) -> u64 {
+        self.batch.start
+    }
+
+    /// Where its reservations end: inside its last block, or at that block's end.
+    pub fn filled(&self) -> u64 {
+        self.batch.filled
+    }
+
+    /// Where its last block ends.
+    pub fn end(&self) -> u64 {
+        self.batch.filled.next_multiple_of(BLOCK_SIZE as u64)
+    }
+
+    /// The longest run of at most `length_max` bytes from `start` on that lies in one piece of memory.
+    pub fn run(&self, start: u64, length_max: u64) -> Range<u64> {
+        let capacity = self.batch.ring.capacity();
+        let wrap = start - start % capacity + capacity;
+        start..self.end().min(wrap).min(start.saturating_add(length_max))
+    }
+
+    /// The memory of a part of the batch, to finish it.
+    ///
+    /// # Panics
+    /// If `part` is not inside the batch, or crosses the end of the ring.
+    pub fn bytes_mut(&mut self, part: Range<u64>) -> &mut [u8] {
+        let (start, length) = self.part(&part);
+        // SAFETY: as in `blocks`; `&mut self` keeps other slices out.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+
+    /// Whole blocks of the batch, to write out.
+    ///
+    /// # Panics
+    /// If `part` is not whole blocks inside the batch, or crosses the end of the ring.
+    pub fn blocks(&self, part: Range<u64>) -> AlignedSlice<'_> {
+        let (start, length) = self.part(&part);
+        // SAFETY: inside the ring's memory; every reservation in the batch is dropped (its counter says so, with acquire),
+        // later ones lie in other blocks, and the blocks stay ours until `release`.
+        let bytes = unsafe { std::slice::from_raw_parts(start, length) };
+        AlignedSlice::new(bytes).expect("whole blocks")
+    }
+
+    fn part(&self, part: &Range<u64>) -> (*mut u8, usize) {
+        assert!(self.start() <= part.start && part.start <= part.end && part.end <= self.end(), "inside the batch");
+        self.batch.ring.memory_of(part)
+    }
+
+    /// Gives the memory back, once all batches before it are released too.
+    pub fn release(self) {
+        self.batch.ring.release(self.batch.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;
