@@ -190,7 +190,14 @@ impl Default for TableOptions {
             caching: map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
             cdc: false,
             comment: String::new(),
-            compaction: map(&[("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy")]),
+            compaction: map(&[
+                ("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy"),
+                ("max_sstables_to_compact", "64"),
+                ("min_sstable_size", "100MiB"),
+                ("scaling_parameters", "T4"),
+                ("sstable_growth", "0.3333333333333333"),
+                ("target_sstable_size", "1GiB"),
+            ]),
             compression: map(&[
                 ("chunk_length_in_kb", "16"),
                 ("class", "org.apache.cassandra.io.compress.LZ4Compressor"),

@@ -10,6 +10,7 @@
 
 pub mod collection;
 mod compare;
+mod cql_name;
 mod cql_type;
 pub mod decimal;
 pub mod duration;
