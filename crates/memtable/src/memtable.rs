@@ -1,0 +1,73 @@
+//! What every kind of memtable does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::{BoxCursor, PartitionUpdate, ReadRange, RowObserver, Table};
+
+/// The newest writes of one table.
+///
+/// Thread-safe: any number of threads may apply and read at the same time. Readers see each update whole or not at all.
+pub trait Memtable: Send + Sync {
+    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change.
+    ///
+    /// Fails without any effect when the memtable can hold no more: the caller switches to a new one.
+    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<(), MemtableFull>;
+
+    /// The rows within `range`, read under `table` (which may be newer or older than what rows were written under).
+    ///
+    /// Updates applied after the call may or may not be seen; an update is never seen in part within a partition that
+    /// the cursor enters after it was applied.
+    fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static>;
+
+    /// Tells the memtable that the table was altered, so that rows written under newer column sets can be read for
+    /// callers that still hold an older schema.
+    fn table_altered(&self, table: &Arc<Table>);
+
+    /// What a flush has to know about all that was applied.
+    fn statistics(&self) -> MemtableStatistics;
+
+    /// The memory held, to the byte.
+    fn memory(&self) -> MemtableUse;
+
+    /// Whether nothing was applied yet.
+    fn is_empty(&self) -> bool;
+}
+
+/// The bounds of what a memtable holds. Times of live things are not counted into the minima of deletion times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemtableStatistics {
+    /// How many partitions there are.
+    pub partition_count: u64,
+    /// How many updates were applied.
+    pub update_count: u64,
+    /// The least timestamp, microseconds; `i64::MAX` if nothing was applied.
+    pub timestamp_min: i64,
+    /// The least local deletion time, seconds; `u32::MAX` if nothing is deleted or expires.
+    pub local_deletion_time_min: u32,
+    /// The least TTL, seconds; 0 if anything does not expire.
+    pub ttl_min: i32,
+}
+
+/// Memory of a memtable, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemtableUse {
+    /// Held by data and structure that are in use.
+    pub used_bytes: u64,
+    /// Free for reuse inside what is committed.
+    pub reusable_bytes: u64,
+    /// Committed: used, reusable and not yet touched.
+    pub committed_bytes: u64,
+}
+
+/// The memtable can hold no more; the update was not applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemtableFull;
+
+impl fmt::Display for MemtableFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the memtable is full")
+    }
+}
+
+impl std::error::Error for MemtableFull {}
