@@ -349,3 +349,6 @@ impl From<DecodeError> for ProtocolError {
 fn undersized(expected: usize, actual: usize) -> String {
     format!("Undersized buffer supplied. Expected {expected}, actual {actual}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,8 @@ pub use encoder::{Encoder, ResponseHead};
 pub use error::ProtocolError;
 pub use header::{Header, Opcode, flags};
 pub use request::{
-    Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, EventType, QueryOptions, Request, Startup, Values,
+    Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, CustomPayload, EventType, QueryOptions, Request,
+    Startup, Values,
 };
 pub use response::{
     ColumnSpec, ErrorKind, ErrorResponse, Event, PreparedMetadata, ResultMetadata, RowsWriter, SchemaChange, WriteType,

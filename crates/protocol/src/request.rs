@@ -10,11 +10,14 @@ use crate::header::flags;
 use crate::reader::Reader;
 use crate::{Header, Opcode, ProtocolError, Version};
 
+/// Keys and values that a client sends for a server's plug-ins.
+pub type CustomPayload<'a> = Vec<(&'a str, Option<&'a [u8]>)>;
+
 /// A request body: the message, and what may precede it.
 #[derive(Clone, Debug)]
 pub struct Body<'a> {
     /// Keys and values of the custom payload; empty when there is none.
-    pub custom_payload: Vec<(&'a str, Option<&'a [u8]>)>,
+    pub custom_payload: CustomPayload<'a>,
     /// The message.
     pub request: Request<'a>,
 }
@@ -152,10 +155,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn read_custom_payload<'a>(
-    header: &Header,
-    reader: &mut Reader<'a>,
-) -> Result<Vec<(&'a str, Option<&'a [u8]>)>, ProtocolError> {
+fn read_custom_payload<'a>(header: &Header, reader: &mut Reader<'a>) -> Result<CustomPayload<'a>, ProtocolError> {
     if header.flags & flags::CUSTOM_PAYLOAD == 0 {
         return Ok(Vec::new());
     }

@@ -113,3 +113,6 @@ fn header_bytes(word: u64, length_size: usize) -> [u8; 8] {
     header[length_size..length_size + CRC24_SIZE].copy_from_slice(&crc.to_le_bytes()[..CRC24_SIZE]);
     header
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
