@@ -1,1 +1,29 @@
+//! Resolves and carries out CQL statements.
+//!
+//! The front door is [`Processor`]: it prepares a text into a [`Prepared`] and carries that out with the values and
+//! options of a request ([`QueryOptions`]) into a [`Response`]. Nothing here opens a socket or parses a frame; errors
+//! ([`QueryError`]) carry what the protocol needs, and the server chooses codes by their kind.
+#![forbid(unsafe_code)]
 
+mod client;
+mod ddl;
+mod describe;
+mod error;
+mod execution;
+mod modify;
+mod names;
+mod options;
+mod prepared;
+mod preparing;
+mod processor;
+mod response;
+mod select;
+pub mod standin;
+mod system;
+
+pub use client::ClientState;
+pub use error::{ErrorKind, FailureReason, QueryError, WriteType};
+pub use options::{Consistency, QueryOptions, Value, Values};
+pub use prepared::{Prepared, statement_id};
+pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};
+pub use response::{ChangeTarget, ChangeType, ColumnSpec, Response, ResponseBody, ResultMetadata, Rows, SchemaChange};

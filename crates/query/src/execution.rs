@@ -1,0 +1,66 @@
+//! What carrying out a statement needs at hand.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::Schema;
+
+use crate::{ClientState, Processor, QueryError, QueryOptions, Value};
+
+/// The state of carrying out one statement.
+pub(crate) struct Execution<'a> {
+    /// The processor: engine, options, clock.
+    pub processor: &'a Processor,
+    /// The schema at the start.
+    pub schema: Arc<Schema>,
+    /// The client.
+    pub client: &'a ClientState,
+    /// The request's options. Use `values` instead of `options.values`.
+    pub options: &'a QueryOptions<'a>,
+    /// The values of the bind markers by number; exactly as many as there are markers.
+    pub values: &'a [Value<'a>],
+    /// The keyspace the statement was prepared in.
+    pub keyspace: Option<&'a str>,
+    /// The time that TTLs are measured against, seconds since the epoch.
+    pub now_seconds: u32,
+    /// The clock at the start, microseconds since the epoch.
+    pub now_micros: i64,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl<'a> Execution<'a> {
+    pub fn new(
+        processor: &'a Processor,
+        client: &'a ClientState,
+        options: &'a QueryOptions<'a>,
+        values: &'a [Value<'a>],
+        keyspace: Option<&'a str>,
+    ) -> Self {
+        let now_micros = processor.now_micros();
+        let clock_seconds = u32::try_from(now_micros / 1_000_000).unwrap_or(u32::MAX);
+        let now_seconds = options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32);
+        let schema = processor.schema();
+        let warnings = Mutex::new(Vec::new());
+        Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
+    }
+
+    /// Tells the client something that is not an error.
+    pub fn warn(&self, message: impl Into<String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
+    }
+
+    /// The warnings so far.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The value of a bind marker.
+    pub fn value(&self, marker: usize) -> Result<Value<'a>, QueryError> {
+        self.values.get(marker).copied().ok_or_else(|| QueryError::invalid("Invalid amount of bind variables"))
+    }
+
+    /// The timestamp of writes that say none, microseconds.
+    #[allow(dead_code)] // Until modifications are carried out.
+    pub fn timestamp_micros(&self) -> i64 {
+        self.options.timestamp.unwrap_or(self.now_micros)
+    }
+}

@@ -1,0 +1,82 @@
+//! A statement ready to be carried out many times.
+
+use std::sync::Arc;
+
+use cql::ast::{Describe, Statement};
+use md5::{Digest, Md5};
+use model::{Schema, Table};
+use uuid::Uuid;
+
+use crate::modify::{BatchPlan, ModificationPlan};
+use crate::select::SelectPlan;
+use crate::{ColumnSpec, ResultMetadata};
+
+/// A prepared statement. Immutable; made again when the schema of its tables changes.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The bind markers by number.
+    pub variables: Vec<ColumnSpec>,
+    /// The markers that give the partition key, in key order; empty where markers do not give all of it.
+    pub partition_key_bind_indexes: Vec<u16>,
+    /// The columns of the answer, of statements that answer rows of columns known beforehand.
+    pub result_metadata: Option<Arc<ResultMetadata>>,
+    /// Digest of `result_metadata`.
+    pub result_metadata_id: [u8; 16],
+    /// Warnings for whoever prepares the statement.
+    pub warnings: Vec<String>,
+    /// The version of the schema it was prepared under.
+    pub schema_version: Uuid,
+    /// The keyspace that unqualified names were looked up in.
+    pub keyspace: Option<Arc<str>>,
+    pub(crate) plan: Plan,
+    pub(crate) tables: Vec<Arc<Table>>,
+}
+
+impl Prepared {
+    /// Whether the statement means the same under this schema.
+    pub fn is_current(&self, schema: &Schema) -> bool {
+        let same = |table: &Arc<Table>| {
+            schema.table(&table.keyspace, &table.name).is_none_or(|now| Arc::ptr_eq(now, table))
+                && (schema.keyspace(&table.keyspace).is_none() || schema.table(&table.keyspace, &table.name).is_some())
+        };
+        self.schema_version == schema.version || self.tables.iter().all(same)
+    }
+
+    /// Whether carrying it out changes rows.
+    pub fn is_modification(&self) -> bool {
+        matches!(self.plan, Plan::Modification(_) | Plan::Batch(_))
+    }
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    Select(Box<SelectPlan>),
+    Modification(Box<ModificationPlan>),
+    Batch(Box<BatchPlan>),
+    Use(Arc<str>),
+    Truncate(Arc<Table>),
+    Describe(Describe),
+    /// DDL, and statements about roles.
+    Schema(Box<Statement>),
+}
+
+/// The digest that tells a v5 client whether the columns it knows are still those of the result.
+pub(crate) fn result_metadata_id(metadata: Option<&ResultMetadata>) -> [u8; 16] {
+    let mut digest = Md5::new();
+    for column in metadata.into_iter().flat_map(|metadata| &metadata.columns) {
+        digest.update(column.name.as_bytes());
+        digest.update([0]);
+        digest.update(column.ty.to_marshal_class().as_bytes());
+        digest.update([0, 0]);
+    }
+    digest.finalize().into()
+}
+
+/// The id a statement is prepared under: a digest of its text and, where names depend on it, the keyspace.
+pub fn statement_id(text: &str, keyspace: Option<&str>) -> [u8; 16] {
+    let mut digest = Md5::new();
+    digest.update(keyspace.unwrap_or_default().as_bytes());
+    digest.update(text.as_bytes());
+    digest.finalize().into()
+}

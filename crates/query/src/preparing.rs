@@ -1,0 +1,89 @@
+//! What preparing a statement needs to know, and the bind markers it collects on the way.
+
+use std::sync::Arc;
+
+use cql::ast::{BindMarker, Identifier, QualifiedName};
+use model::{Column, Schema, Table};
+
+use crate::names::{column_spec, find_table};
+use crate::system::VirtualTables;
+use crate::{ColumnSpec, QueryError};
+
+/// The state of preparing one statement.
+pub(crate) struct Preparing<'a> {
+    /// The schema that names are looked up in.
+    pub schema: Arc<Schema>,
+    /// The keyspace of names that say none.
+    pub keyspace: Option<&'a str>,
+    /// The tables that are not stored.
+    pub virtual_tables: &'a VirtualTables,
+    names: &'a [Option<Identifier>],
+    receivers: Vec<Option<ColumnSpec>>,
+    /// Tables the statement touches, in order of appearance.
+    tables: Vec<Arc<Table>>,
+}
+
+impl<'a> Preparing<'a> {
+    pub fn new(
+        schema: Arc<Schema>,
+        keyspace: Option<&'a str>,
+        virtual_tables: &'a VirtualTables,
+        names: &'a [Option<Identifier>],
+    ) -> Self {
+        Preparing { schema, keyspace, virtual_tables, names, receivers: vec![None; names.len()], tables: Vec::new() }
+    }
+
+    /// Looks up a table that the statement reads or writes.
+    pub fn table(&mut self, name: &QualifiedName) -> Result<Arc<Table>, QueryError> {
+        let table = find_table(&self.schema, self.virtual_tables, name, self.keyspace)?;
+        if !self.tables.iter().any(|known| Arc::ptr_eq(known, &table)) {
+            self.tables.push(table.clone());
+        }
+        Ok(table)
+    }
+
+    /// Notes what a bind marker stands for.
+    pub fn bind(&mut self, marker: &BindMarker, receiver: &ColumnSpec) {
+        if let Some(slot) = self.receivers.get_mut(marker.index) {
+            *slot = Some(receiver.clone());
+        }
+    }
+
+    /// How many bind markers the statement has.
+    pub fn marker_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The tables looked up so far.
+    pub fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    /// What the markers stand for. Named markers go by their own names.
+    pub fn variables(&self) -> Vec<ColumnSpec> {
+        let variable = |(receiver, name): (&Option<ColumnSpec>, &Option<Identifier>)| {
+            let receiver = receiver.clone().unwrap_or_else(|| ColumnSpec {
+                keyspace: "".into(),
+                table: "".into(),
+                name: "".into(),
+                ty: types::CqlType::Blob,
+            });
+            match name {
+                Some(name) => ColumnSpec { name: name.as_str().into(), ..receiver },
+                None => receiver,
+            }
+        };
+        self.receivers.iter().zip(self.names).map(variable).collect()
+    }
+
+    /// The markers that give the partition key of the only table, in key order; empty where not all of it is given by
+    /// markers.
+    pub fn partition_key_bind_indexes(&self) -> Vec<u16> {
+        let [table] = self.tables.as_slice() else { return Vec::new() };
+        let marker_of = |column: &Arc<Column>| {
+            let spec = column_spec(table, column);
+            self.receivers.iter().rposition(|receiver| receiver.as_ref() == Some(&spec)).map(|index| index as u16)
+        };
+        table.partition_key().iter().map(marker_of).collect::<Option<Vec<u16>>>().unwrap_or_default()
+    }
+}

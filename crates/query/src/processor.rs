@@ -1,0 +1,268 @@
+//! The front door: prepares and carries out statements.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::standin::Engine;
+use cql::ast::{BatchKind, ParsedStatement, Statement};
+use model::{BoxCursor, ReadRange, Schema, Table};
+
+use crate::execution::Execution;
+use crate::prepared::{Plan, result_metadata_id};
+use crate::preparing::Preparing;
+use crate::system::VirtualTables;
+use crate::{ClientState, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
+use crate::{ddl, describe, modify, select};
+
+/// What the processor may be told. Names and defaults are those of `cassandra.yaml`.
+#[derive(Clone, Debug)]
+pub struct ProcessorOptions {
+    /// Warn of a read that meets more tombstones than this.
+    pub tombstone_warn_threshold: u64,
+    /// Fail a read that meets more tombstones than this.
+    pub tombstone_failure_threshold: u64,
+    /// Warn of a batch larger than this, bytes.
+    pub batch_size_warn_threshold_bytes: u64,
+    /// Refuse a batch larger than this, bytes.
+    pub batch_size_fail_threshold_bytes: u64,
+    /// Warn of an unlogged batch over more partitions than this.
+    pub unlogged_batch_across_partitions_warn_threshold: usize,
+}
+
+impl Default for ProcessorOptions {
+    fn default() -> Self {
+        ProcessorOptions {
+            tombstone_warn_threshold: 1_000,
+            tombstone_failure_threshold: 100_000,
+            batch_size_warn_threshold_bytes: 5 * 1024,
+            batch_size_fail_threshold_bytes: 50 * 1024,
+            unlogged_batch_across_partitions_warn_threshold: 10,
+        }
+    }
+}
+
+/// A statement of a protocol BATCH.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchStatement<'a> {
+    /// Its text.
+    Text(&'a str),
+    /// Prepared before.
+    Prepared(&'a Prepared),
+}
+
+/// A statement of a protocol BATCH and its values.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchEntry<'a> {
+    /// The statement.
+    pub statement: BatchStatement<'a>,
+    /// Its values by number of the marker.
+    pub values: &'a [Value<'a>],
+}
+
+/// Prepares and carries out statements. One per node; used by all connections at once.
+pub struct Processor {
+    engine: Arc<Engine>,
+    options: ProcessorOptions,
+    virtual_tables: VirtualTables,
+}
+
+impl Processor {
+    /// A processor of statements over this engine.
+    pub fn new(engine: Arc<Engine>, options: ProcessorOptions) -> Self {
+        let virtual_tables = VirtualTables::new(&engine, &options);
+        Processor { engine, options, virtual_tables }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The schema as it is now.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.engine.schema()
+    }
+
+    pub(crate) fn options(&self) -> &ProcessorOptions {
+        &self.options
+    }
+
+    pub(crate) fn virtual_tables(&self) -> &VirtualTables {
+        &self.virtual_tables
+    }
+
+    /// Microseconds since the epoch.
+    pub(crate) fn now_micros(&self) -> i64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as i64)
+    }
+
+    /// Opens a cursor over rows, stored or virtual.
+    pub(crate) fn read<'c>(&'c self, table: &'c Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'c>, QueryError> {
+        if self.virtual_tables.contains(table) {
+            return self.virtual_tables.read(self, table, range);
+        }
+        Ok(self.engine.read(table, range)?)
+    }
+
+    /// Prepares a statement; unqualified names are looked up in `keyspace`.
+    pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
+        self.prepare_parsed(crate::standin::parse(text)?, keyspace).map(Arc::new)
+    }
+
+    fn prepare_parsed(&self, parsed: ParsedStatement, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
+        let schema = self.schema();
+        let schema_version = schema.version;
+        let mut preparing = Preparing::new(schema, keyspace, &self.virtual_tables, &parsed.markers);
+        let plan = plan(parsed.statement, &mut preparing)?;
+        let result_metadata = match &plan {
+            Plan::Select(select) => Some(select.result_metadata()),
+            Plan::Describe(describe) => Some(describe::result_metadata(describe)),
+            _ => None,
+        };
+        Ok(Prepared {
+            variables: preparing.variables(),
+            partition_key_bind_indexes: preparing.partition_key_bind_indexes(),
+            result_metadata_id: result_metadata_id(result_metadata.as_deref()),
+            result_metadata,
+            warnings: Vec::new(),
+            schema_version,
+            keyspace: keyspace.map(Arc::from),
+            plan,
+            tables: preparing.tables().to_vec(),
+        })
+    }
+
+    /// Carries out a prepared statement.
+    pub async fn execute(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        let (expected, got) = (prepared.variables.len(), options.values.len());
+        if expected != got && matches!(options.values, Values::Positional(_)) {
+            let message = format!("there were {expected} markers(?) in CQL but {got} bound variables");
+            return Err(QueryError::invalid(message));
+        }
+        self.carry_out(prepared, client, options).await
+    }
+
+    /// Prepares and carries out a statement once.
+    pub async fn query(
+        &self,
+        text: &str,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        let keyspace = options.keyspace.or(client.keyspace.as_deref());
+        let prepared = self.prepare_parsed(crate::standin::parse(text)?, keyspace)?;
+        if prepared.variables.len() != options.values.len() && matches!(options.values, Values::Positional(_)) {
+            return Err(QueryError::invalid("Invalid amount of bind variables"));
+        }
+        self.carry_out(&prepared, client, options).await
+    }
+
+    async fn carry_out(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        let ordered;
+        let values = match options.values {
+            Values::Positional(values) => values,
+            Values::Named(named) => {
+                ordered = order_by_name(prepared, named)?;
+                &ordered
+            }
+        };
+        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref());
+        let body = self.dispatch(&prepared.plan, &execution).await?;
+        Ok(Response { body, warnings: execution.take_warnings() })
+    }
+
+    async fn dispatch(&self, plan: &Plan, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+        match plan {
+            Plan::Select(select) => select.execute(execution),
+            Plan::Modification(modification) => modification.execute(execution).await,
+            Plan::Batch(batch) => batch.execute(execution).await,
+            Plan::Use(keyspace) => {
+                let known = execution.schema.keyspace(keyspace).is_some() || self.virtual_tables.has_keyspace(keyspace);
+                if !known {
+                    return Err(QueryError::invalid(format!("Keyspace '{keyspace}' does not exist")));
+                }
+                Ok(ResponseBody::SetKeyspace(keyspace.clone()))
+            }
+            Plan::Truncate(table) => modify::truncate(table, execution).await,
+            Plan::Describe(statement) => describe::execute(statement, execution),
+            Plan::Schema(statement) => ddl::execute(statement, execution).await,
+        }
+    }
+
+    /// Carries out a protocol BATCH.
+    pub async fn batch(
+        &self,
+        kind: BatchKind,
+        entries: &[BatchEntry<'_>],
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        let keyspace = options.keyspace.or(client.keyspace.as_deref());
+        let mut parsed = Vec::with_capacity(entries.len());
+        for entry in entries {
+            parsed.push(match entry.statement {
+                BatchStatement::Text(text) => Some(self.prepare_parsed(crate::standin::parse(text)?, keyspace)?),
+                BatchStatement::Prepared(_) => None,
+            });
+        }
+        let mut statements = Vec::with_capacity(entries.len());
+        for (entry, parsed) in entries.iter().zip(&parsed) {
+            let prepared = match (entry.statement, parsed) {
+                (BatchStatement::Prepared(prepared), _) => prepared,
+                (_, Some(parsed)) => parsed,
+                (BatchStatement::Text(_), None) => continue,
+            };
+            let Plan::Modification(modification) = &prepared.plan else {
+                let message = "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
+                return Err(QueryError::invalid(message));
+            };
+            let (expected, got) = (prepared.variables.len(), entry.values.len());
+            if expected != got {
+                let message = format!("There were {expected} markers(?) in CQL but {got} bound variables");
+                return Err(QueryError::invalid(message));
+            }
+            statements.push((&**modification, entry.values));
+        }
+        let execution = Execution::new(self, client, options, &[], keyspace);
+        let body = modify::execute_batch(kind, &statements, &execution).await?;
+        Ok(Response { body, warnings: execution.take_warnings() })
+    }
+}
+
+fn plan(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Plan, QueryError> {
+    Ok(match statement {
+        Statement::Select(select) => Plan::Select(Box::new(select::prepare(&select, preparing)?)),
+        Statement::Insert(_) | Statement::InsertJson(_) | Statement::Update(_) | Statement::Delete(_) => {
+            Plan::Modification(Box::new(modify::prepare(statement, preparing)?))
+        }
+        Statement::Batch(batch) => Plan::Batch(Box::new(modify::prepare_batch(batch, preparing)?)),
+        Statement::Use(keyspace) => Plan::Use(keyspace.as_str().into()),
+        Statement::Truncate(name) => Plan::Truncate(preparing.table(&name)?),
+        Statement::Describe(describe) => Plan::Describe(describe),
+        other => {
+            ddl::prepare(&other, preparing)?;
+            Plan::Schema(Box::new(other))
+        }
+    })
+}
+
+/// Brings values that were sent by name into the order of the markers.
+fn order_by_name<'v>(prepared: &Prepared, named: &[(&str, Value<'v>)]) -> Result<Vec<Value<'v>>, QueryError> {
+    let value = |name: &str| named.iter().rfind(|(sent, _)| *sent == name).map(|(_, value)| *value);
+    let values: Vec<_> = prepared.variables.iter().filter_map(|variable| value(&variable.name)).collect();
+    if values.len() == prepared.variables.len() {
+        Ok(values)
+    } else {
+        Err(QueryError::invalid("Invalid amount of bind variables"))
+    }
+}
