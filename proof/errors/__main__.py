@@ -96,7 +96,7 @@ def judge(name: str, results: list[tuple], known: dict[str, str]) -> tuple[int, 
         tally = counts.setdefault(category, Counter())
         if difference is None and key not in known:
             tally["pass"] += 1
-        elif difference is not None and feature:
+        elif difference is not None and feature and refused(difference):
             tally["not yet"] += 1
         elif difference is not None and key in known:
             tally["known"] += 1
@@ -109,6 +109,11 @@ def judge(name: str, results: list[tuple], known: dict[str, str]) -> tuple[int, 
     total = sum(counts.values(), Counter())
     print(f"{'all':38} {total['pass']:6} {total['known']:6} {total['not yet']:8} {total['FAIL']:6}\n", flush=True)
     return total["pass"], total["FAIL"]
+
+
+def refused(difference: str) -> bool:
+    """What is not there yet has to be refused: neither accepted nor answered by a closed connection."""
+    return not difference.startswith(("accepted", "Connection", "warnings"))
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,122 @@
+"""Random histories against Cassandra 5.0.8 and Espalier: same rows, metadata, warnings and errors.
+
+Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from where
+`--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
+
+usage: python -m proof.differential [--seed S] [--ops N] [--self] ...
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from proof import places
+from proof.differential.compare import Difference, Outcome, Pair
+from proof.differential.generator import history
+from proof.differential.shrink import shrink
+from proof.differential.steps import History
+from proof.oracle.cassandra import Cassandra
+from proof.oracle.espalier import Espalier
+
+REGRESSIONS = Path(__file__).with_name("regressions")
+FOUND = places.CACHE / "differences"
+STEPS_PER_HISTORY = 130
+
+
+def main() -> None:
+    options = arguments()
+    with Cassandra.start(heap_mb=1024) as left, (Cassandra if options.self else Espalier).start() as right:
+        pair = Pair(left, right)
+        totals = Totals(pair, options)
+        started = time.monotonic()
+        for chosen in histories(options):
+            totals.add(pair.run(chosen, options.stop_at))
+            if options.ops and totals.statements >= options.ops or len(totals.found) >= options.max_found:
+                break
+        totals.report(time.monotonic() - started)
+    sys.exit(1 if totals.found else 0)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ops", type=int, default=6000, help="statements to send to each")
+    parser.add_argument("--first", type=int, default=0, help="number of the first history")
+    parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
+    parser.add_argument("--replay", type=Path, help="run one kept history")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--shrink-seconds", type=float, default=40)
+    parser.add_argument("--stop-at", type=int, default=10, help="differences looked for in one history")
+    parser.add_argument("--max-found", type=int, default=12, help="different differences after which to stop")
+    return parser.parse_args()
+
+
+def histories(options: argparse.Namespace):
+    if options.replay:
+        yield History.from_json(json.loads(options.replay.read_text()))
+        options.ops = 1
+        return
+    for kept in sorted(REGRESSIONS.glob("*.json")):
+        yield History.from_json(json.loads(kept.read_text()))
+    number = options.first
+    while True:
+        yield history(options.seed, number, STEPS_PER_HISTORY)
+        number += 1
+
+
+class Totals:
+    """What a run has seen so far."""
+
+    def __init__(self, pair: Pair, options: argparse.Namespace):
+        self.pair = pair
+        self.options = options
+        self.histories = 0
+        self.equal = 0
+        self.explained: dict[str, int] = {}
+        self.found: dict[str, Difference] = {}
+        self.again: dict[str, int] = {}
+
+    @property
+    def statements(self) -> int:
+        return self.equal + sum(self.explained.values()) + sum(self.again.values())
+
+    def add(self, outcome: Outcome) -> None:
+        self.histories += 1
+        self.equal += outcome.equal
+        for rule, count in outcome.explained.items():
+            self.explained[rule] = self.explained.get(rule, 0) + count
+        for difference in outcome.differences:
+            signature = difference.signature
+            self.again[signature] = self.again.get(signature, 0) + 1
+            if signature not in self.found and len(self.found) < self.options.max_found:
+                self.found[signature] = self.keep(difference)
+
+    def keep(self, difference: Difference) -> Difference:
+        """Shrinks, prints and writes a difference not seen before."""
+        print(f"\nDIFFERENCE {len(self.found) + 1}: {difference}", flush=True)
+        if not self.options.no_shrink:
+            difference = shrink(self.pair, difference, self.options.shrink_seconds)
+            print(f"  shrunk to {len(difference.history.steps)} steps:")
+            for step in difference.history.steps:
+                print("    " + str(step).replace("\n", "\n    "))
+            print(f"  cassandra: {difference.left}\n  espalier:  {difference.right}", flush=True)
+        FOUND.mkdir(parents=True, exist_ok=True)
+        file = FOUND / f"{self.options.seed}-{difference.history.keyspace}-{difference.index}.json"
+        file.write_text(json.dumps(difference.history.to_json(), indent=1))
+        print(f"  kept in {file.relative_to(places.ROOT)}", flush=True)
+        return difference
+
+    def report(self, seconds: float) -> None:
+        print(f"\nseed {self.options.seed}: {self.histories} histories, {self.statements} statements in {seconds:.1f} s")
+        for rule, count in sorted(self.explained.items()):
+            print(f"  explained {count} times: {rule}")
+        for signature, difference in self.found.items():
+            print(f"  {self.again[signature]} times: {difference.history.steps[-1 if not self.options.no_shrink else difference.index]}"
+                  f"\n      cassandra: {difference.left[:300]}\n      espalier:  {difference.right[:300]}")
+        print(f"{self.equal} passed, {sum(self.again.values())} failed")
+
+
+if __name__ == "__main__":
+    main()

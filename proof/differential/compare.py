@@ -1,0 +1,199 @@
+"""Sends a history to two servers and finds the first step they answer differently."""
+
+from dataclasses import dataclass
+
+from proof.differential.explained import explanation
+from proof.differential.steps import History, Step
+from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
+from proof.wire import requests
+from proof.wire.responses import Response
+
+CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+PAGES_MAX = 300
+UNORDERED = "known type signatures:"        # such messages list candidates in hash order
+
+
+@dataclass
+class Difference:
+    """Step `index` of a history was answered by `left` (Cassandra) and `right` (Espalier)."""
+
+    history: History
+    index: int
+    left: str
+    right: str
+    diverged: bool              # only one of them carried the statement out
+
+    @property
+    def signature(self) -> str:
+        """Equal for differences that look alike: both texts without names and numbers."""
+        words = (self.history.steps[self.index].kind + self.left + self.right).replace("'", " ").split()
+        return " ".join(w for w in words if w.isalpha())[:160]
+
+    def __str__(self) -> str:
+        step = self.history.steps[self.index]
+        return (f"{self.history.name} (v{self.history.version}, compression {self.history.compression}), step {self.index}:\n"
+                f"  {step}\n  cassandra: {self.left}\n  espalier:  {self.right}")
+
+
+@dataclass
+class Outcome:
+    """How many steps were answered alike, how many differences are explained (by rule), and those that are not."""
+
+    equal: int
+    explained: dict[str, int]
+    differences: list[Difference]
+
+
+class Pair:
+    """Cassandra and Espalier, driven in step."""
+
+    def __init__(self, left, right):
+        self.nodes = (left, right)
+
+    def run(self, history: History, stop_at: int = 1) -> Outcome:
+        """Runs a history on fresh keyspaces. Ends after `stop_at` differences, or one after which the states differ."""
+        connections = []
+        try:
+            for node in self.nodes:
+                connection = Connection(node.host, node.port, history.version, history.compression)
+                connections.append(connection)
+                connection.query(f"DROP KEYSPACE IF EXISTS {history.keyspace}")
+                require(connection.query(CREATE.format(history.keyspace)))
+                require(connection.query(f"USE {history.keyspace}"))
+            return self.run_steps(history, connections, stop_at)
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def run_steps(self, history: History, connections: list[Connection], stop_at: int) -> Outcome:
+        outcome = Outcome(0, {}, [])
+        for index, step in enumerate(history.steps):
+            if step.kind == "flush":
+                for node in self.nodes:
+                    node.flush(history.keyspace)
+                continue
+            left, right = exchange(connections, step)
+            difference = compare(left, right)
+            if difference is None:
+                outcome.equal += 1
+                continue
+            rule = explanation(step, left[-1], right[-1])
+            if rule is not None:
+                outcome.explained[rule] = outcome.explained.get(rule, 0) + 1
+                continue
+            diverged = isinstance(left[-1], Error) != isinstance(right[-1], Error) or isinstance(right[-1], Lost)
+            diverged = diverged and not step.cql.lstrip().upper().startswith("SELECT")
+            outcome.differences.append(Difference(history, index, *difference, diverged))
+            if diverged or isinstance(right[-1], Lost) or len(outcome.differences) >= stop_at:
+                break
+        return outcome
+
+
+@dataclass
+class Lost(Response):
+    """No answer: the connection broke or spoke nonsense."""
+
+    reason: str
+
+
+def require(answer: Response) -> None:
+    if isinstance(answer, Error):
+        raise RuntimeError(f"the history cannot begin: {answer.message}")
+
+
+def exchange(connections: list[Connection], step: Step) -> tuple[list, list]:
+    """Every answer to a step (PREPARE, then each page) from both servers."""
+    conversations = [converse(connection, step) for connection in connections]
+    answers: tuple[list, list] = ([], [])
+    pending = [next(conversation, None) for conversation in conversations]
+    # Both requests are on their way before either answer is awaited.
+    while any(pending):
+        for side, conversation in enumerate(conversations):
+            if pending[side] is None:
+                continue
+            try:
+                answer = connections[side].receive()[1]
+                answers[side].append(answer)
+                pending[side] = conversation.send(answer)
+            except StopIteration:
+                pending[side] = None
+            except (ConnectionClosed, OSError, ValueError) as failure:
+                answers[side].append(Lost(f"{type(failure).__name__}: {failure}"))
+                pending[side] = None
+    return answers
+
+
+def converse(connection: Connection, step: Step):
+    """A coroutine: sends a request at each step, is resumed with the answer, ends when the step is over."""
+    version = connection.version
+    if step.kind == "batch":
+        body = requests.batch(step.batch_type, step.batch_items(), step.options(version), version)
+        connection.send(requests.BATCH, body)
+        yield True
+        return
+    options = step.options(version)
+    prepared = None
+    if step.prepared:
+        connection.send(requests.PREPARE, requests.prepare(step.cql, version))
+        prepared = yield True
+        if not isinstance(prepared, Prepared):
+            return
+    for _ in range(PAGES_MAX):
+        send_query(connection, step.cql, prepared, options)
+        answer = yield True
+        if not isinstance(answer, Rows) or answer.metadata.paging_state is None:
+            return
+        options = options.next_page(answer.metadata.paging_state)
+
+
+def send_query(connection: Connection, cql: str, prepared: Prepared | None, options: QueryOptions) -> None:
+    if prepared is None:
+        connection.send(requests.QUERY, requests.query(cql, options, connection.version))
+    else:
+        body = requests.execute(prepared.id, prepared.metadata_id, options, connection.version)
+        connection.send(requests.EXECUTE, body)
+
+
+def compare(left: list, right: list) -> tuple[str, str] | None:
+    """None when both conversations are alike, else what each said where they part."""
+    for number, (one, other) in enumerate(zip(left, right)):
+        seen = comparable(one), comparable(other)
+        if seen[0] != seen[1]:
+            return described(number, left, seen[0], seen[1]), described(number, right, seen[1], seen[0])
+    if len(left) != len(right):
+        return f"{len(left)} answers (pages)", f"{len(right)} answers (pages)"
+    return None
+
+
+def described(number: int, answers: list, own, other) -> str:
+    """What stands in `own` and not in `other`; whole if it is short."""
+    page = f"answer {number + 1}: " if len(answers) > 1 else ""
+    if isinstance(own, dict) and isinstance(other, dict) and own.get("kind") == other.get("kind"):
+        own = {k: v for k, v in own.items() if v != other.get(k)}
+        if isinstance(own.get("rows"), list) and len(own["rows"]) > 12:
+            rows = other.get("rows", [])
+            own["rows"] = [f"{len(own['rows'])} rows, of them only here:"] + [row for row in own["rows"] if row not in rows][:12]
+    return page + repr(own)
+
+
+def comparable(answer: Response) -> dict:
+    """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
+    seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
+    if isinstance(answer, Error):
+        message = answer.message.split(UNORDERED)[0]
+        return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
+    if isinstance(answer, Rows):
+        return seen | {"columns": answer.metadata.columns, "more": answer.metadata.paging_state is not None,
+                       "changed": answer.metadata.changed_id is not None, "rows": [shown(row) for row in answer.rows]}
+    if isinstance(answer, Prepared):
+        return seen | {"variables": answer.variables, "partition_key": answer.partition_key, "result": answer.result.columns}
+    return seen | {k: v for k, v in vars(answer).items() if k not in ("tracing_id", "warnings")}
+
+
+def shown(row: tuple) -> tuple:
+    """Hex, with text beside it where it reads as text."""
+    return tuple(None if value is None else value.hex() if not printable(value) else value.decode() for value in row)
+
+
+def printable(value: bytes) -> bool:
+    return len(value) > 4 and all(0x20 <= byte < 0x7F or byte == 0x0A for byte in value)

@@ -1,0 +1,131 @@
+"""Histories from a seed: a schema, then writes, reads, schema changes, flushes and mistakes in random order."""
+
+from random import Random
+
+from proof.differential.mistakes import spoil
+from proof.differential.reads import read
+from proof.differential.schema import (REGULAR_NAMES, Column, Table, create_type, random_table, random_user_types)
+from proof.differential.steps import History, Step
+from proof.differential.values import Scalar, UserType, random_type
+from proof.differential.writes import Clock, write
+
+CONNECTIONS = [(5, None), (4, None), (5, "lz4"), (4, "lz4"), (4, "snappy"), (3, None)]
+SYSTEM_READS = [
+    "SELECT table_name, column_name, clustering_order, kind, position, type FROM system_schema.columns WHERE keyspace_name = '{}'",
+    "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = '{}'",
+    "SELECT table_name, comment, compaction, compression, flags, gc_grace_seconds, caching FROM system_schema.tables WHERE keyspace_name = '{}'",
+    "SELECT * FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
+]
+
+FUTURE = 1_900_000_000      # in 2030, seconds
+
+
+def history(seed: int, number: int, steps: int) -> History:
+    """The `number`-th history of a seed: the same for ever."""
+    rng = Random(f"{seed}/{number}")
+    version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
+    keyspace = f"h{number}"
+    return History(f"seed {seed}, history {number}", keyspace, version, compression, Generator(rng, keyspace, version).steps(steps))
+
+
+class Generator:
+    def __init__(self, rng: Random, keyspace: str, version: int):
+        self.rng = rng
+        self.keyspace = keyspace
+        self.version = version
+        self.types = random_user_types(rng)
+        self.tables = [random_table(rng, keyspace, f"t{n}", self.types) for n in range(rng.choice((1, 1, 2)))]
+        self.clock = Clock(rng)
+        # In v5 a statement can bring its own clock, so that expiry can be watched: a clock in the future, for what has
+        # expired by the real one may be gone from the disk.
+        self.now = FUTURE if version >= 5 and rng.random() < 0.5 else None
+
+    def steps(self, count: int) -> list[Step]:
+        steps = [Step("cql", create_type(self.keyspace, kind)) for kind in self.types]
+        steps += [Step("cql", table.create()) for table in self.tables]
+        while len(steps) < count - len(self.tables):
+            steps.append(self.step())
+        steps += [Step("cql", f"SELECT * FROM {table.full_name}", page_size=5000) for table in self.tables if table.alive]
+        return steps
+
+    def step(self) -> Step:
+        rng = self.rng
+        table = rng.choice(self.tables)
+        now = self.next_now()
+        roll = rng.random()
+        if roll < 0.48:
+            return write(rng, table, self.clock, now)
+        if roll < 0.88:
+            return read(rng, table, now)
+        if roll < 0.94:
+            return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else read(rng, table, now))
+        if roll < 0.965:
+            return Step("flush")
+        return self.schema_step(table)
+
+    def next_now(self) -> int | None:
+        if self.now is not None and self.rng.random() < 0.1:
+            self.now += self.rng.choice((1, 60, 50_000))
+        return self.now
+
+    def schema_step(self, table: Table) -> Step:
+        rng = self.rng
+        roll = rng.random()
+        if roll < 0.25:
+            return self.add_column(table)
+        if roll < 0.4:
+            return self.drop_column(table)
+        if roll < 0.5:
+            return Step("cql", f"TRUNCATE {table.full_name}")
+        if roll < 0.6:
+            return Step("cql", f"ALTER TABLE {table.full_name} WITH {rng.choice(OPTIONS)}")
+        if roll < 0.68 and self.types:
+            return self.alter_type(rng.choice(self.types))
+        if roll < 0.72:
+            return self.rename_column(table)
+        if roll < 0.9:
+            return Step("cql", rng.choice(SYSTEM_READS).format(self.keyspace))
+        return Step("cql", rng.choice((f"DESCRIBE TABLE {table.full_name}", f"DESCRIBE KEYSPACE {self.keyspace}",
+                                       f"DESCRIBE {table.full_name}")))
+
+    def add_column(self, table: Table) -> Step:
+        rng = self.rng
+        free = [name for name in REGULAR_NAMES if name not in {c.name for c in table.columns}]
+        if not free:
+            return Step("flush")
+        name = rng.choice([n for n in free if n in table.dropped] or free)
+        kind = table.dropped.get(name) if rng.random() < 0.8 else None
+        kind = kind or random_type(rng, self.types)
+        static = bool(table.clustering) and name not in table.dropped and rng.random() < 0.2
+        dropped = table.dropped.get(name)
+        if dropped is None or dropped.name == kind.name:        # another type may be refused: then nothing changes
+            table.columns.append(Column(name, kind, "static" if static else "regular"))
+        return Step("cql", f"ALTER TABLE {table.full_name} ADD {name} {kind.name}{' static' if static else ''}")
+
+    def drop_column(self, table: Table) -> Step:
+        if not table.of_kind("regular"):
+            return Step("flush")
+        column = self.rng.choice(table.of_kind("regular"))
+        table.columns.remove(column)
+        table.dropped[column.name] = column.type
+        at = f" USING TIMESTAMP {self.clock.next()}" if self.rng.random() < 0.7 else ""
+        return Step("cql", f"ALTER TABLE {table.full_name} DROP {column.name}{at}")
+
+    def rename_column(self, table: Table) -> Step:
+        column = self.rng.choice(table.partition_key + table.clustering)
+        old, new = column.name, column.name + "r"
+        column.name = new
+        table.key_domains[new] = table.key_domains.pop(old)
+        return Step("cql", f"ALTER TABLE {table.full_name} RENAME {old} TO {new}")
+
+    def alter_type(self, kind: UserType) -> Step:
+        name = f"g{len(kind.fields)}"
+        added = Scalar(self.rng.choice(("int", "text")))
+        kind.fields.append((name, added))
+        return Step("cql", f"ALTER TYPE {self.keyspace}.{kind.type_name} ADD {name} {added.name}")
+
+
+OPTIONS = ["comment = 'changed'", "gc_grace_seconds = 864001", "bloom_filter_fp_chance = 0.1", "default_time_to_live = 0",
+           "compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}", "compression = {'enabled': false}",
+           "caching = {'keys': 'ALL', 'rows_per_partition': '1'}", "speculative_retry = '95p'", "nosuch = 1",
+           "compaction = {'class': 'SizeTieredCompactionStrategy'}", "gc_grace_seconds = -1"]

@@ -1,0 +1,31 @@
+"""Statements that are almost right."""
+
+import re
+from random import Random
+
+from proof.differential.steps import Step
+
+TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\w+|\s+|.")
+STRAY = ["nosuch", "1", "'x'", "null", ",", ")", "(", "WHERE", "AND", "p0", "k0", "[", "0xzz", "?", "*", "token", "IN"]
+
+
+def spoil(rng: Random, step: Step) -> Step:
+    """The step with one token dropped, doubled, replaced or swapped; often an error, of any kind."""
+    if step.kind != "cql":
+        return step
+    tokens = TOKEN.findall(step.cql)
+    places = [at for at, token in enumerate(tokens) if not token.isspace()]
+    at = rng.choice(places)
+    roll = rng.random()
+    if roll < 0.3:
+        del tokens[at]
+    elif roll < 0.7:
+        tokens[at] = rng.choice(STRAY)
+    elif roll < 0.85:
+        other = rng.choice(places)
+        tokens[at], tokens[other] = tokens[other], tokens[at]
+    else:
+        tokens.insert(at, tokens[at] + " ")
+    spoiled = "".join(tokens)
+    # Without WHERE or with another name a statement may do far more than it says; keep those that name the same table.
+    return Step("cql", spoiled, step.values, step.prepared, step.page_size, step.timestamp, step.now)

@@ -1,0 +1,73 @@
+"""One step of a history: pure data, so that histories can be kept in files, replayed and shrunk."""
+
+from dataclasses import asdict, dataclass, field
+
+from proof.wire import QueryOptions, UNSET
+
+
+@dataclass
+class Step:
+    """`kind` is "cql", "batch" or "flush". Values are hex, None, or "unset"."""
+
+    kind: str
+    cql: str = ""
+    values: list = field(default_factory=list)
+    prepared: bool = False
+    page_size: int | None = None
+    timestamp: int | None = None
+    now: int | None = None              # now_in_seconds, sent in v5 only
+    batch_type: int = 0
+    items: list = field(default_factory=list)       # of a batch: [cql, values]
+
+    def options(self, version: int) -> QueryOptions:
+        return QueryOptions(tuple(decode(v) for v in self.values), page_size=self.page_size, timestamp=self.timestamp,
+                            now_in_seconds=self.now if version >= 5 else None)
+
+    def batch_items(self) -> list[tuple]:
+        return [(cql, [decode(v) for v in values]) for cql, values in self.items]
+
+    def to_json(self) -> dict:
+        default = asdict(Step(self.kind))
+        return {"kind": self.kind} | {k: v for k, v in asdict(self).items() if v != default[k]}
+
+    @staticmethod
+    def from_json(item: dict) -> "Step":
+        return Step(**item)
+
+    def __str__(self) -> str:
+        if self.kind == "flush":
+            return "-- flush both"
+        if self.kind == "batch":
+            lines = [f"--   {cql} {values or ''}" for cql, values in self.items]
+            return "\n".join([f"-- BATCH message of type {self.batch_type}{self.notes()}", *lines])
+        return self.cql + ";" + self.notes()
+
+    def notes(self) -> str:
+        notes = [f"values={self.values}" if self.values else "", "prepared" if self.prepared else ""]
+        for name in ("page_size", "timestamp", "now"):
+            if getattr(self, name) is not None:
+                notes.append(f"{name}={getattr(self, name)}")
+        text = " ".join(note for note in notes if note)
+        return f"   -- {text}" if text else ""
+
+
+def decode(value):
+    return UNSET if value == "unset" else None if value is None else bytes.fromhex(value)
+
+
+@dataclass
+class History:
+    """Everything sent in one keyspace over one connection per server."""
+
+    name: str
+    keyspace: str
+    version: int
+    compression: str | None
+    steps: list[Step]
+
+    def to_json(self) -> dict:
+        return {**asdict(self), "steps": [step.to_json() for step in self.steps]}
+
+    @staticmethod
+    def from_json(item: dict) -> "History":
+        return History(**{**item, "steps": [Step.from_json(step) for step in item["steps"]]})

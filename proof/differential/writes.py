@@ -1,0 +1,235 @@
+"""Random writes: INSERT, INSERT JSON, UPDATE, DELETE and batches of them."""
+
+from random import Random
+
+from proof.differential.schema import BASE_TIMESTAMP, Column, Table
+from proof.differential.steps import Step
+from proof.differential.values import (NO_JSON, NULL, List, Map, Set, UserType, Value, json_text, quoted)
+
+
+class Text:
+    """A statement being written: literals in place, or markers with their values."""
+
+    def __init__(self, rng: Random, bound: bool):
+        self.rng = rng
+        self.bound = bound
+        self.values: list[str | None] = []
+
+    def value(self, value: Value) -> str:
+        """The value as it stands in the statement: its literal, or a marker."""
+        if not self.bound or self.rng.random() < 0.1:
+            return value.literal
+        self.values.append(None if value.data is None else value.data.hex())
+        return "?"
+
+    def unset_or(self, value: Value) -> str:
+        if self.bound and self.rng.random() < 0.05:
+            self.values.append("unset")
+            return "?"
+        return self.value(value)
+
+
+class Clock:
+    """Timestamps of a history: rising, or few and so often equal."""
+
+    def __init__(self, rng: Random):
+        self.rng = rng
+        self.ties = rng.random() < 0.35
+        self.last = BASE_TIMESTAMP
+
+    def next(self) -> int:
+        if self.ties:
+            return BASE_TIMESTAMP + self.rng.randrange(12)
+        self.last += self.rng.choice((1, 1, 1, 10, -3))
+        return self.last
+
+
+def write(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
+    """One INSERT, UPDATE, DELETE or BATCH."""
+    if rng.random() < 0.1:
+        return batch(rng, table, clock, now)
+    text, cql = single_write(rng, table, clock)
+    return finish(rng, text, cql, now, clock)
+
+
+def finish(rng: Random, text: Text, cql: str, now: int | None, clock: Clock) -> Step:
+    step = Step("cql", cql, text.values, now=now)
+    step.prepared = text.bound and rng.random() < 0.7
+    if "USING TIMESTAMP" not in cql and "AND TIMESTAMP" not in cql:
+        step.timestamp = clock.next()
+    return step
+
+
+def single_write(rng: Random, table: Table, clock: Clock, in_batch: bool = False) -> tuple[Text, str]:
+    text = Text(rng, rng.random() < 0.4)
+    roll = rng.random()
+    if roll < 0.45:
+        return text, insert(text, table, clock)
+    if roll < 0.5 and not in_batch:
+        return text, insert_json(text, table, clock)
+    if roll < 0.77:
+        return text, update(text, table, clock)
+    return text, delete(text, table, clock)
+
+
+def using(text: Text, clock: Clock, ttl_allowed: bool = True) -> str:
+    """Often USING TIMESTAMP, sometimes a TTL that no run lives to see expire unless the clock is the statement's."""
+    parts = [f"TIMESTAMP {clock.next()}"] if text.rng.random() < 0.7 else []
+    if ttl_allowed and text.rng.random() < 0.12:
+        parts.append(f"TTL {text.rng.choice((100_000, 0)) + text.rng.randrange(90_000_000) if text.rng.random() < 0.9 else 0}")
+    text.rng.shuffle(parts)
+    return f" USING {' AND '.join(parts)}" if parts else ""
+
+
+def maybe_null(rng: Random, column: Column) -> Value:
+    return NULL if rng.random() < 0.08 else column.type.value(rng)
+
+
+def insert(text: Text, table: Table, clock: Clock) -> str:
+    rng = text.rng
+    data = rng.sample(table.data_columns, rng.randrange(len(table.data_columns) + 1))
+    only_static = table.clustering and data and all(c.kind == "static" for c in data) and rng.random() < 0.7
+    keys = table.partition_key + ([] if only_static else table.clustering)
+    chosen = keys + data
+    if rng.random() < 0.3:
+        rng.shuffle(chosen)
+    values = [text.value(table.key_value(rng, c)) if c in keys else text.unset_or(maybe_null(rng, c)) for c in chosen]
+    return f"INSERT INTO {table.full_name} ({', '.join(c.name for c in chosen)}) VALUES ({', '.join(values)}){using(text, clock)}"
+
+
+def insert_json(text: Text, table: Table, clock: Clock) -> str:
+    rng = text.rng
+    chosen = table.partition_key + table.clustering + rng.sample(table.data_columns, rng.randrange(len(table.data_columns) + 1))
+    document = {}
+    for column in chosen:
+        key = column.kind in ("partition_key", "clustering")
+        value = table.key_value(rng, column) if key else maybe_null(rng, column)
+        if value.json is not NO_JSON:
+            document[column.name] = value.json
+    literal = quoted(json_text(document))
+    default = rng.choice(("", "", " DEFAULT NULL", " DEFAULT UNSET"))
+    return f"INSERT INTO {table.full_name} JSON {literal}{default}{using(text, clock)}"
+
+
+def relation(text: Text, table: Table, column: Column, several: float = 0.15) -> str:
+    rng = text.rng
+    if rng.random() < several:
+        values = [text.value(table.key_value(rng, column)) for _ in range(rng.choice((0, 1, 2, 2, 3)))]
+        return f"{column.name} IN ({', '.join(values)})"
+    return f"{column.name} = {text.value(table.key_value(rng, column))}"
+
+
+def update(text: Text, table: Table, clock: Clock) -> str:
+    rng = text.rng
+    if not table.data_columns:
+        return insert(text, table, clock)
+    data = rng.sample(table.data_columns, min(len(table.data_columns), rng.choice((1, 1, 2, 3))))
+    only_static = all(c.kind == "static" for c in data)
+    head = f"UPDATE {table.full_name}{using(text, clock)} SET {', '.join(assignment(text, c) for c in data)}"
+    keys = table.partition_key + ([] if only_static else table.clustering)
+    return f"{head} WHERE {' AND '.join(relation(text, table, c, 0.08) for c in keys)}"
+
+
+def assignment(text: Text, column: Column) -> str:
+    rng, kind, name = text.rng, column.type, column.name
+    if not kind.multi_cell or rng.random() < 0.3:
+        return f"{name} = {text.unset_or(maybe_null(rng, column))}"
+    if isinstance(kind, List):
+        roll = rng.random()
+        if roll < 0.25:
+            return f"{name}[{rng.choice((0, 0, 1, 2, -1))}] = {text.value(kind.element.value(rng))}"
+        if roll < 0.5:
+            return f"{name} = {text.value(kind.value(rng))} + {name}"
+        return f"{name} = {name} {rng.choice('++-')} {text.value(kind.value(rng))}"
+    if isinstance(kind, Set):
+        return f"{name} = {name} {rng.choice('++-')} {text.value(kind.value(rng))}"
+    if isinstance(kind, Map):
+        roll = rng.random()
+        if roll < 0.4:
+            value = NULL if rng.random() < 0.2 else kind.element.value(rng)
+            return f"{name}[{text.value(kind.key.value(rng))}] = {text.value(value)}"
+        if roll < 0.6:
+            return f"{name} = {name} - {text.value(Set(kind.key, False).value(rng))}"
+        return f"{name} = {name} + {text.value(kind.value(rng))}"
+    if isinstance(kind, UserType):
+        field, field_type = rng.choice(kind.fields)
+        return f"{name}.{field} = {text.value(NULL if rng.random() < 0.2 else field_type.value(rng))}"
+    return f"{name} = {text.value(maybe_null(rng, column))}"
+
+
+def delete(text: Text, table: Table, clock: Clock) -> str:
+    rng = text.rng
+    roll = rng.random()
+    targets = ""
+    clustering = table.clustering
+    if roll < 0.35 and table.data_columns:
+        chosen = rng.sample(table.data_columns, min(len(table.data_columns), rng.choice((1, 1, 2))))
+        targets = " " + ", ".join(target(text, c) for c in chosen)
+        clustering = [] if all(c.kind == "static" for c in chosen) else table.clustering
+    head = f"DELETE{targets} FROM {table.full_name}{using(text, clock, ttl_allowed=False)} WHERE "
+    relations = [relation(text, table, c, 0.08) for c in table.partition_key]
+    if targets or not clustering:
+        return head + " AND ".join(relations + [relation(text, table, c, 0.08) for c in clustering])
+    return head + " AND ".join(relations + rows_relation(text, table))
+
+
+def target(text: Text, column: Column) -> str:
+    rng, kind = text.rng, column.type
+    if kind.multi_cell and rng.random() < 0.6:
+        if isinstance(kind, List):
+            return f"{column.name}[{rng.choice((0, 0, 1))}]"
+        if isinstance(kind, Map):
+            return f"{column.name}[{text.value(kind.key.value(rng))}]"
+        if isinstance(kind, Set):
+            return f"{column.name}[{text.value(kind.element.value(rng))}]"
+        if isinstance(kind, UserType):
+            return f"{column.name}.{rng.choice(kind.fields)[0]}"
+    return column.name
+
+
+def rows_relation(text: Text, table: Table) -> list[str]:
+    """Which rows of a partition: all, one, a prefix, a range, a multi-column range."""
+    rng = text.rng
+    depth = rng.randrange(len(table.clustering) + 1)
+    if rng.random() < 0.4:
+        depth = len(table.clustering)
+    relations = [relation(text, table, c, 0.06) for c in table.clustering[:depth]]
+    if depth == len(table.clustering) or rng.random() < 0.25:
+        return relations
+    return relations + slice_relation(text, table, table.clustering[depth:])
+
+
+def slice_relation(text: Text, table: Table, columns: list[Column]) -> list[str]:
+    rng = text.rng
+    if len(columns) > 1 and rng.random() < 0.4:
+        chosen = columns[:rng.randrange(2, len(columns) + 1)]
+        names = ", ".join(c.name for c in chosen)
+        lower = ", ".join(text.value(table.key_value(rng, c)) for c in chosen)
+        bounds = [f"({names}) {rng.choice(('>', '>='))} ({lower})"]
+        if rng.random() < 0.5:
+            shorter = chosen[:rng.randrange(1, len(chosen) + 1)]
+            upper = ", ".join(text.value(table.key_value(rng, c)) for c in shorter)
+            bounds.append(f"({', '.join(c.name for c in shorter)}) {rng.choice(('<', '<='))} ({upper})")
+        rng.shuffle(bounds)
+        return bounds[:rng.choice((1, 2))]
+    column = columns[0]
+    bounds = [f"{column.name} {rng.choice(('>', '>='))} {text.value(table.key_value(rng, column))}"]
+    if rng.random() < 0.6:
+        bounds.append(f"{column.name} {rng.choice(('<', '<='))} {text.value(table.key_value(rng, column))}")
+    return bounds if rng.random() < 0.8 else bounds[-1:]
+
+
+def batch(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
+    """A batch as CQL text, or as a BATCH message."""
+    writes = [single_write(rng, table, clock, in_batch=True) for _ in range(rng.choice((1, 2, 3, 5)))]
+    if rng.random() < 0.5:
+        step = Step("batch", now=now, batch_type=rng.choice((0, 1)), timestamp=clock.next())
+        step.items = [[cql, text.values] for text, cql in writes]
+        return step
+    values = [value for text, _ in writes for value in text.values]
+    shared = f" USING TIMESTAMP {clock.next()}" if rng.random() < 0.3 else ""
+    body = "; ".join(cql for _, cql in writes)
+    step = Step("cql", f"BEGIN {rng.choice(('', 'UNLOGGED '))}BATCH{shared} {body}; APPLY BATCH", values, now=now)
+    if not shared:
+        step.timestamp = clock.next()
+    return step
