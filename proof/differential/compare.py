@@ -1,5 +1,6 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
+import re
 from dataclasses import dataclass
 
 from proof.differential.explained import explanation
@@ -11,6 +12,7 @@ from proof.wire.responses import Response
 CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 PAGES_MAX = 300
 UNORDERED = "known type signatures:"        # such messages list candidates in hash order
+OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
 @dataclass
@@ -180,7 +182,7 @@ def comparable(answer: Response) -> dict:
     """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
     seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
     if isinstance(answer, Error):
-        message = answer.message.split(UNORDERED)[0]
+        message = OWN_ADDRESS.sub("/address", answer.message.split(UNORDERED)[0])
         return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
     if isinstance(answer, Rows):
         return seen | {"columns": answer.metadata.columns, "more": answer.metadata.paging_state is not None,
