@@ -106,6 +106,9 @@ pub fn fields(value: &[u8]) -> Parts<'_> {
     Parts { rest: value, left: None, cut_short: "Not enough bytes to read a tuple" }
 }
 
+/// A key and its value.
+pub type Entry<'a> = (&'a [u8], &'a [u8]);
+
 /// The parts of a serialized collection or tuple, in order; after an error it ends.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
@@ -127,7 +130,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The next key and value of a map; nulls, which no stored map has, are an error.
-    pub fn next_entry(&mut self) -> Option<Result<(&'a [u8], &'a [u8]), MarshalError>> {
+    pub fn next_entry(&mut self) -> Option<Result<Entry<'a>, MarshalError>> {
         let key = match self.next_non_null()? {
             Ok(key) => key,
             Err(error) => return Some(Err(error)),
@@ -137,7 +140,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The keys and values of a map, paired.
-    pub fn entries(mut self) -> impl Iterator<Item = Result<(&'a [u8], &'a [u8]), MarshalError>> {
+    pub fn entries(mut self) -> impl Iterator<Item = Result<Entry<'a>, MarshalError>> {
         std::iter::from_fn(move || self.next_entry())
     }
 

@@ -120,11 +120,8 @@ impl Decimal {
     /// finest, but no scale above 1000; rounded half up, without trailing zeros.
     pub fn divide(&self, other: &Decimal) -> Result<Decimal, DecimalError> {
         let first_digit = self.exponent() - other.exponent();
-        let scale = (QUOTIENT_SCALE_MIN - first_digit)
-            .max(i64::from(self.scale))
-            .max(i64::from(other.scale))
-            .max(QUOTIENT_SCALE_MIN)
-            .min(QUOTIENT_SCALE_MAX);
+        let wanted = (QUOTIENT_SCALE_MIN - first_digit).max(i64::from(self.scale)).max(i64::from(other.scale));
+        let scale = wanted.clamp(QUOTIENT_SCALE_MIN, QUOTIENT_SCALE_MAX);
         Ok(self.divide_to_scale(other, scale as i32)?.strip_trailing_zeros())
     }
 
@@ -295,8 +292,8 @@ fn digits(magnitude: &BigUint) -> u64 {
         let small = magnitude.iter_u64_digits().next().unwrap_or(0);
         return u64::from(small.checked_ilog10().unwrap_or(0)) + 1;
     }
-    // floor((bits - 1) * log10(2)) digits at least; at most one more.
-    let at_least = ((bits - 1) as u128 * 30_102_999_566_398_119 / 100_000_000_000_000_000) as u64;
+    // At least 2^(bits - 1), which has floor((bits - 1) * log10(2)) + 1 digits; at most one digit more.
+    let at_least = (u128::from(bits - 1) * 30_102_999_566_398_119 / 100_000_000_000_000_000) as u64 + 1;
     if *magnitude >= power_of_ten(at_least as u32) { at_least + 1 } else { at_least }
 }
 

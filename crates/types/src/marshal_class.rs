@@ -237,9 +237,9 @@ impl<'a> Parser<'a> {
         }
         match simple {
             "FrozenType" => Ok(self.one(depth)?.freeze()),
-            "ListType" => Ok(CqlType::list(self.one(depth)?)).map(freeze_inside),
-            "SetType" => Ok(CqlType::set(self.one(depth)?)).map(freeze_inside),
-            "MapType" => self.map(depth).map(freeze_inside),
+            "ListType" => Ok(CqlType::list(self.one(depth)?.freeze())),
+            "SetType" => Ok(CqlType::set(self.one(depth)?.freeze())),
+            "MapType" => self.map(depth),
             "TupleType" => Ok(CqlType::tuple(self.classes(depth)?)),
             "VectorType" => self.vector(depth),
             "UserType" => self.user_type(depth),
@@ -277,7 +277,8 @@ impl<'a> Parser<'a> {
         self.expect(',')?;
         let value = self.class(depth + 1)?;
         self.expect(')')?;
-        Ok(CqlType::map(key, value))
+        // The parts of a collection are frozen, with or without a wrapper.
+        Ok(CqlType::map(key.freeze(), value.freeze()))
     }
 
     fn vector(&mut self, depth: usize) -> Result<CqlType, MarshalError> {
@@ -382,17 +383,5 @@ impl<'a> Parser<'a> {
 
     fn error(&self, what: &str) -> MarshalError {
         MarshalError::new(format!("Syntax error parsing '{}': at char {}: {what}", self.text, self.at))
-    }
-}
-
-/// The parts of a non-frozen collection are frozen, with or without a wrapper.
-fn freeze_inside(collection: CqlType) -> CqlType {
-    match collection {
-        CqlType::List { element, frozen } => CqlType::List { element: Arc::new(element.freeze()), frozen },
-        CqlType::Set { element, frozen } => CqlType::Set { element: Arc::new(element.freeze()), frozen },
-        CqlType::Map { key, value, frozen } => {
-            CqlType::Map { key: Arc::new(key.freeze()), value: Arc::new(value.freeze()), frozen }
-        }
-        other => other,
     }
 }

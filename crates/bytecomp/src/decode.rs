@@ -1,0 +1,214 @@
+//! Bytes back to values.
+
+use types::{CqlType, collection, vint};
+
+use crate::reader::{DecodeError, Reader};
+use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
+use crate::{decimal, escape, number};
+
+/// Appends the serialized value whose encoding `input` starts with, and moves `input` past it, to the separator that
+/// follows or to the end. For types that [`is_invertible`](crate::is_invertible) rules out, an equal value may differ
+/// in bytes from the original.
+pub fn decode_value(cql_type: &CqlType, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    decode_from(cql_type, false, input, out)
+}
+
+/// As [`decode_value`], of what [`encode_value_reversed`](crate::encode_value_reversed) wrote.
+pub fn decode_value_reversed(cql_type: &CqlType, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    decode_from(cql_type, true, input, out)
+}
+
+fn decode_from(cql_type: &CqlType, reversed: bool, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let mut reader = Reader::new(input);
+    reader.set_inverted(reversed);
+    decode(cql_type, &mut reader, out)?;
+    *input = reader.rest();
+    Ok(())
+}
+
+pub(crate) fn decode(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    match cql_type {
+        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration | CqlType::Custom(_) => {
+            escape::decode(reader, out)
+        }
+        CqlType::Empty => Err(reader.error("no value, the type has none")),
+        CqlType::Int => decode_signed::<4>(reader, "an int", out),
+        CqlType::Tinyint => decode_signed::<1>(reader, "a tinyint", out),
+        CqlType::Smallint => decode_signed::<2>(reader, "a smallint", out),
+        CqlType::Timestamp => decode_signed::<8>(reader, "a timestamp", out),
+        CqlType::Date => reader.copy(4, "a date", out),
+        CqlType::Time => reader.copy(8, "a time", out),
+        CqlType::Bigint | CqlType::Counter => {
+            out.extend_from_slice(&number::decode_i64(reader)?.to_be_bytes());
+            Ok(())
+        }
+        CqlType::Varint => number::decode_varint(reader, out),
+        CqlType::Decimal => decimal::decode(reader, out),
+        CqlType::Boolean => {
+            out.push(u8::from(reader.byte("a boolean")? == 1));
+            Ok(())
+        }
+        CqlType::Float => decode_float::<4>(reader, "a float", out),
+        CqlType::Double => decode_float::<8>(reader, "a double", out),
+        CqlType::Uuid => decode_uuid(reader, out),
+        CqlType::Timeuuid => decode_timeuuid(reader, out),
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => decode_list(element, reader, out),
+        CqlType::Map { key, value, .. } => decode_map(key, value, reader, out),
+        CqlType::Tuple(elements) => decode_fields(elements.len(), |i| &elements[i], reader, out),
+        CqlType::Udt { definition, .. } => {
+            decode_fields(definition.fields.len(), |i| &definition.fields[i].1, reader, out)
+        }
+        CqlType::Vector { element, dimension } => decode_vector(element, *dimension, reader, out),
+    }
+}
+
+fn decode_signed<const N: usize>(
+    reader: &mut Reader<'_>,
+    expected: &'static str,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let mut bytes = reader.array::<N>(expected)?;
+    bytes[0] ^= 0x80;
+    out.extend_from_slice(&bytes);
+    Ok(())
+}
+
+fn decode_float<const N: usize>(
+    reader: &mut Reader<'_>,
+    expected: &'static str,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let mut bytes = reader.array::<N>(expected)?;
+    if bytes[0] < 0x80 {
+        bytes = bytes.map(|byte| !byte);
+    } else {
+        bytes[0] &= 0x7f;
+    }
+    out.extend_from_slice(&bytes);
+    Ok(())
+}
+
+fn decode_uuid(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let encoded = u64::from_be_bytes(reader.array("a uuid")?);
+    let high = match encoded >> 60 {
+        1 => high_half_of_time(encoded),
+        version => encoded << 4 & !0xffff | version << 12 | encoded & 0x0fff,
+    };
+    out.extend_from_slice(&high.to_be_bytes());
+    reader.copy(8, "the low half of a uuid", out)
+}
+
+fn decode_timeuuid(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let encoded = u64::from_be_bytes(reader.array("a timeuuid")?);
+    out.extend_from_slice(&high_half_of_time(encoded).to_be_bytes());
+    let low = reader.array::<8>("the low half of a timeuuid")?;
+    out.extend_from_slice(&low.map(|byte| byte ^ 0x80));
+    Ok(())
+}
+
+fn high_half_of_time(order: u64) -> u64 {
+    order << 32 | (order >> 32 & 0xffff) << 16 | order >> 48
+}
+
+/// Decodes one component after its separator into `[i32 length][bytes]`; `false` at the terminator. What has no bytes
+/// comes back as null; inside a collection, where no null can be, it was an empty value.
+fn decode_part(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, DecodeError> {
+    match reader.byte("a separator")? {
+        TERMINATOR => Ok(false),
+        NEXT_COMPONENT_NULL => {
+            collection::write_part(None, out);
+            Ok(true)
+        }
+        NEXT_COMPONENT => {
+            with_length(out, |out| decode(cql_type, reader, out))?;
+            Ok(true)
+        }
+        _ => Err(reader.error_behind("a separator")),
+    }
+}
+
+/// Writes an i32 length and then what `write` appends.
+pub(crate) fn with_length(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out)?;
+    let length = (out.len() - start - 4) as i32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+fn decode_list(element: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut count = 0i32;
+    while decode_part(element, reader, out)? {
+        count += 1;
+    }
+    out[start..start + 4].copy_from_slice(&count.to_be_bytes());
+    Ok(())
+}
+
+fn decode_map(key: &CqlType, value: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut count = 0i32;
+    while decode_part(key, reader, out)? {
+        if !decode_part(value, reader, out)? {
+            return Err(reader.error_behind("the value of a map's key"));
+        }
+        count += 1;
+    }
+    out[start..start + 4].copy_from_slice(&count.to_be_bytes());
+    Ok(())
+}
+
+/// Fields that are not there any more, or not yet, come back as nulls.
+fn decode_fields<'t>(
+    count: usize,
+    field_type: impl Fn(usize) -> &'t CqlType,
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    for i in 0..count {
+        if !decode_part(field_type(i), reader, out)? {
+            (i..count).for_each(|_| collection::write_part(None, out));
+            return Ok(());
+        }
+    }
+    terminator(reader)
+}
+
+fn decode_vector(
+    element: &CqlType,
+    dimension: u32,
+    reader: &mut Reader<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    let bare = element.fixed_length().is_some();
+    let mut scratch = Vec::new();
+    for _ in 0..dimension {
+        match reader.byte("a separator")? {
+            NEXT_COMPONENT if bare => decode(element, reader, out)?,
+            NEXT_COMPONENT => {
+                scratch.clear();
+                decode(element, reader, &mut scratch)?;
+                vint::write_uvint(scratch.len() as u64, out);
+                out.extend_from_slice(&scratch);
+            }
+            // Only an element of a type with lengths can be empty.
+            NEXT_COMPONENT_NULL if !bare => vint::write_uvint(0, out),
+            _ => return Err(reader.error_behind("the separator before an element of a vector")),
+        }
+    }
+    terminator(reader)
+}
+
+fn terminator(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    match reader.byte("a terminator")? {
+        TERMINATOR => Ok(()),
+        _ => Err(reader.error_behind("a terminator")),
+    }
+}

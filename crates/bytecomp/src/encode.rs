@@ -1,0 +1,144 @@
+//! Values to bytes, one rule for each type.
+
+use types::CqlType;
+use types::collection::{self, Parts};
+
+use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
+use crate::{decimal, escape, number};
+
+/// Appends the encoding of a valid value. `false`, and nothing appended, when this value has none of its own (the
+/// empty value of most types: the place it stands in says so with a separator byte).
+///
+/// Bytes that are no valid value of the type get some encoding, without panic.
+pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool {
+    match cql_type {
+        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration | CqlType::Custom(_) => {
+            escape::encode(value, out);
+            return true;
+        }
+        CqlType::Empty => return false,
+        _ if value.is_empty() => return false,
+        CqlType::Int | CqlType::Tinyint | CqlType::Smallint | CqlType::Timestamp => {
+            out.push(value[0] ^ 0x80);
+            out.extend_from_slice(&value[1..]);
+        }
+        CqlType::Date | CqlType::Time => out.extend_from_slice(value),
+        CqlType::Bigint | CqlType::Counter => {
+            let fill = if value[0] >= 0x80 { -1i64 } else { 0 };
+            number::encode_i64(value.iter().fold(fill, |value, &byte| value << 8 | i64::from(byte)), out);
+        }
+        CqlType::Varint => number::encode_varint(value, out),
+        CqlType::Decimal => decimal::encode(value, out),
+        CqlType::Boolean => out.push(u8::from(value[0] != 0)),
+        CqlType::Float | CqlType::Double => {
+            if value[0] < 0x80 {
+                out.push(value[0] | 0x80);
+                out.extend_from_slice(&value[1..]);
+            } else {
+                out.extend(value.iter().map(|byte| !byte));
+            }
+        }
+        CqlType::Uuid => encode_uuid(value, out),
+        CqlType::Timeuuid => encode_timeuuid(value, out),
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+            encode_parts(after_count(value), |_| element, out);
+        }
+        CqlType::Map { key, value: mapped, .. } => {
+            encode_parts(after_count(value), |i| if i % 2 == 0 { key } else { mapped }, out);
+        }
+        CqlType::Tuple(elements) => encode_fields(value, elements.len(), |i| &elements[i], out),
+        CqlType::Udt { definition, .. } => {
+            encode_fields(value, definition.fields.len(), |i| &definition.fields[i].1, out);
+        }
+        CqlType::Vector { element, dimension } => {
+            for part in collection::vector_elements(element, *dimension, value) {
+                encode_component(element, part.ok(), out);
+            }
+            out.push(TERMINATOR);
+        }
+    }
+    true
+}
+
+/// As [`encode_value`], for a column in descending order: every byte inverted.
+pub fn encode_value_reversed(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let has_encoding = encode_value(cql_type, value, out);
+    out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    has_encoding
+}
+
+/// The version digit first; then, of version 1, the time from its high end down, of others the digits as they are.
+fn encode_uuid(value: &[u8], out: &mut Vec<u8>) {
+    let Ok(uuid) = <[u8; 16]>::try_from(value) else {
+        out.extend_from_slice(value);
+        return;
+    };
+    let version = u64::from(types::timeuuid::version(&uuid));
+    let high = if version == 1 {
+        types::timeuuid::time_order(&uuid)
+    } else {
+        let high = (u128::from_be_bytes(uuid) >> 64) as u64;
+        version << 60 | high >> 4 & 0x0fff_ffff_ffff_f000 | high & 0x0fff
+    };
+    out.extend_from_slice(&high.to_be_bytes());
+    out.extend_from_slice(&uuid[8..]);
+}
+
+fn encode_timeuuid(value: &[u8], out: &mut Vec<u8>) {
+    let Ok(uuid) = <[u8; 16]>::try_from(value) else {
+        out.extend_from_slice(value);
+        return;
+    };
+    out.extend_from_slice(&types::timeuuid::time_order(&uuid).to_be_bytes());
+    // Timeuuids compare these as signed bytes.
+    out.extend(uuid[8..].iter().map(|byte| byte ^ 0x80));
+}
+
+fn after_count(value: &[u8]) -> Parts<'_> {
+    collection::fields(value.get(4..).unwrap_or_default())
+}
+
+fn encode_parts<'t>(parts: Parts<'_>, part_type: impl Fn(usize) -> &'t CqlType, out: &mut Vec<u8>) {
+    for (i, part) in parts.enumerate() {
+        encode_component(part_type(i), part.ok().flatten(), out);
+    }
+    out.push(TERMINATOR);
+}
+
+/// Nulls at the end are left out: a tuple is the same with and without them.
+fn encode_fields<'t>(value: &[u8], count: usize, field_type: impl Fn(usize) -> &'t CqlType, out: &mut Vec<u8>) {
+    let present = |part: &Result<Option<&[u8]>, _>| matches!(part, Ok(Some(_)));
+    let fields = || collection::fields(value).take(count);
+    let last = fields().enumerate().filter(|(_, part)| present(part)).last().map_or(0, |(i, _)| i + 1);
+    for (i, part) in fields().take(last).enumerate() {
+        encode_component(field_type(i), part.ok().flatten(), out);
+    }
+    out.push(TERMINATOR);
+}
+
+fn encode_component(cql_type: &CqlType, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    let separator = out.len();
+    out.push(NEXT_COMPONENT);
+    if !value.is_some_and(|value| encode_value(cql_type, value, out)) {
+        out[separator] = NEXT_COMPONENT_NULL;
+    }
+}
+
+/// Whether decoding gives back every value of this type byte for byte. Where not, 1.0 and 1.00, padded varints,
+/// tuples with and without nulls at the end, or an empty and a null element have one encoding.
+pub fn is_invertible(cql_type: &CqlType) -> bool {
+    match cql_type {
+        CqlType::Decimal
+        | CqlType::Varint
+        | CqlType::Boolean
+        | CqlType::Tuple(_)
+        | CqlType::Udt { .. }
+        | CqlType::List { .. }
+        | CqlType::Set { .. }
+        | CqlType::Map { .. } => false,
+        // With a length before each element there is more than one way to write that length.
+        CqlType::Vector { element, .. } => element.fixed_length().is_some() && is_invertible(element),
+        _ => true,
+    }
+}

@@ -1,0 +1,80 @@
+//! Partitions: token first, then the key's bytes.
+
+use types::Token;
+
+use crate::escape;
+use crate::reader::{DecodeError, Reader};
+use crate::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, NEXT_COMPONENT, TERMINATOR};
+
+const SIGN: u64 = 1 << 63;
+
+/// Which side of a key or token a bound stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Before it and everything equal to it.
+    Before,
+    /// After it and everything equal to it.
+    After,
+}
+
+impl Side {
+    fn terminator(self) -> u8 {
+        match self {
+            Side::Before => LT_NEXT_COMPONENT,
+            Side::After => GT_NEXT_COMPONENT,
+        }
+    }
+}
+
+/// Appends the position of a partition.
+pub fn encode_decorated_key(token: Token, key: &[u8], out: &mut Vec<u8>) {
+    encode_with_terminator(token, key, TERMINATOR, out);
+}
+
+/// Appends the bound just before or after a partition.
+pub fn encode_key_bound(token: Token, key: &[u8], side: Side, out: &mut Vec<u8>) {
+    encode_with_terminator(token, key, side.terminator(), out);
+}
+
+/// Appends the bound before or after all partitions with this token. The minimum token stands for "before
+/// everything": both its bounds are the one before it.
+pub fn encode_token_bound(token: Token, side: Side, out: &mut Vec<u8>) {
+    let side = if token == Token::MINIMUM { Side::Before } else { side };
+    encode_token(token, out);
+    out.push(side.terminator());
+}
+
+/// The token and key of a whole encoded position.
+pub fn decode_decorated_key(encoded: &[u8]) -> Result<(Token, Vec<u8>), DecodeError> {
+    let mut key = Vec::with_capacity(encoded.len().saturating_sub(12));
+    let token = decode_decorated_key_into(encoded, &mut key)?;
+    Ok((token, key))
+}
+
+/// As [`decode_decorated_key`]; appends the key to `out`.
+pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<Token, DecodeError> {
+    let mut reader = Reader::new(encoded);
+    expect(&mut reader, NEXT_COMPONENT, "the separator before a token")?;
+    let token = Token((u64::from_be_bytes(reader.array("a token")?) ^ SIGN) as i64);
+    expect(&mut reader, NEXT_COMPONENT, "the separator before a key")?;
+    escape::decode(&mut reader, out)?;
+    expect(&mut reader, TERMINATOR, "the terminator of a key")?;
+    if reader.peek().is_some() { Err(reader.error("the end of a key")) } else { Ok(token) }
+}
+
+fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
+    out.reserve(key.len() + 12);
+    encode_token(token, out);
+    out.push(NEXT_COMPONENT);
+    escape::encode(key, out);
+    out.push(terminator);
+}
+
+fn encode_token(token: Token, out: &mut Vec<u8>) {
+    out.push(NEXT_COMPONENT);
+    out.extend_from_slice(&(token.0 as u64 ^ SIGN).to_be_bytes());
+}
+
+fn expect(reader: &mut Reader<'_>, byte: u8, expected: &'static str) -> Result<(), DecodeError> {
+    if reader.byte(expected)? == byte { Ok(()) } else { Err(reader.error_behind(expected)) }
+}
