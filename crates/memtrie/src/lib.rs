@@ -1,1 +1,34 @@
+//! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte strings
+//! to byte strings in 32-byte blocks, with one writer and any number of readers that take no lock.
+//!
+//! Start with [`Trie`]; the structure is in `node.rs`, changes to it in `edit.rs` and `prune.rs`, memory in `raw`.
+#![doc = include_str!("../FORMAT.md")]
+#![deny(missing_docs, unsafe_code)]
 
+mod cursor;
+mod edit;
+mod node;
+mod node_cursor;
+mod prune;
+#[allow(unsafe_code)]
+mod raw;
+mod store;
+mod sync;
+mod trie;
+mod verify;
+
+pub use cursor::Cursor;
+pub use node_cursor::NodeCursor;
+pub use trie::{Bounds, Direction, Edit, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
+
+/// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrieFull;
+
+impl std::fmt::Display for TrieFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the trie's memory limit is reached")
+    }
+}
+
+impl std::error::Error for TrieFull {}

@@ -1,0 +1,480 @@
+//! How the writer changes the trie.
+//!
+//! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's wide word.
+//! All blocks and blobs it needs are allocated and written before.
+//!
+//! - **W1** A store that makes something reachable is the last store of its operation (or of the step that a copying
+//!   operation takes below its unpublished root).
+//! - **W2** Outside a copying operation, words that a reader can reach change only by: a pointer word (chain's, standalone
+//!   prefix's, sparse's, split's), a content word, a sparse node's wide word. The bytes of a chain in use, and the flags of a
+//!   prefix in use, never change.
+//! - **W3** A chain block is reached by one live pointer; cutting a chain leaves the tail in the old block and copies the head.
+//! - **W4** A copying operation changes only blocks that it allocated itself.
+//! - **W5** No node without content and without children is reachable, except no root at all.
+
+use crate::node::{
+    CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, ChainBytes, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE,
+    SPARSE_CHILDREN_MAX, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, kind, matching, prefix, split_mid_slot,
+    split_next, split_slot, split_tail_slot,
+};
+use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::store::Store;
+use crate::trie::Edit;
+use crate::{TrieFull, prune};
+
+/// A split that has at most this many children after a removal becomes sparse again.
+pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;
+
+/// The running operation: memory to look at, memory to take.
+pub(crate) struct Operation<'o> {
+    pub(crate) memory: Memory<'o>,
+    pub(crate) store: &'o mut Store,
+}
+
+/// A node as seen from the slot that leads to it, its prefix taken off.
+pub(crate) struct Seen {
+    /// Where the pointer to `node` is; with an embedded prefix, where the pointer to the prefix is.
+    pub slot: Slot,
+    /// Content of an embedded prefix, to be carried along when the node is replaced.
+    pub carried: Ptr,
+    pub node: Ptr,
+}
+
+/// Where a key leaves the trie, or ends in it.
+pub(crate) struct Locus {
+    pub slot: Slot,
+    /// What `slot` holds.
+    pub ptr: Ptr,
+    /// Bytes of the key used up on the way to `slot`.
+    pub consumed: usize,
+    /// Steps of the chain at `ptr` that the key follows beyond `consumed`; fewer than the chain has.
+    pub steps: usize,
+}
+
+/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
+#[inline]
+pub(crate) fn upsert<'c>(
+    memory: Memory<'_>,
+    store: &mut Store,
+    key: &[u8],
+    decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
+) -> Result<(), TrieFull> {
+    let mut operation = Operation { memory, store };
+    let locus = operation.locate(Slot::ROOT, key)?;
+    let existing = locus.content(memory, key);
+    match decide((!existing.is_none()).then(|| memory.blob(existing))) {
+        None => Ok(()),
+        Some(Some(content)) => operation.set_content(&locus, key, existing, content),
+        Some(None) if existing.is_none() => Ok(()),
+        Some(None) => prune::remove(&mut operation, Slot::ROOT, key),
+    }
+}
+
+/// Makes all edits below `prefix` visible by one store.
+pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
+    let mut operation = Operation { memory, store };
+    let locus = operation.locate(Slot::ROOT, prefix)?;
+    let before = locus.subtree(memory, prefix);
+    operation.store.copy_from_here();
+    memory.publish(Slot::PENDING, before);
+    for edit in edits {
+        match edit.content {
+            Some(content) => {
+                let locus = operation.locate(Slot::PENDING, edit.suffix)?;
+                let existing = locus.content(memory, edit.suffix);
+                operation.set_content(&locus, edit.suffix, existing, content)?;
+            }
+            None => prune::remove(&mut operation, Slot::PENDING, edit.suffix)?,
+        }
+    }
+    let after = memory.load(Slot::PENDING);
+    if after == before {
+        return Ok(());
+    }
+    operation.store.copy_to_here();
+    if after.is_none() {
+        return prune::cut_branch(&mut operation, Slot::ROOT, prefix);
+    }
+    operation.attach(&locus, prefix, after)
+}
+
+impl Locus {
+    /// The leaf pointer of the key's content, none if there is none.
+    #[inline]
+    fn content(&self, memory: Memory<'_>, key: &[u8]) -> Ptr {
+        if self.consumed != key.len() || self.ptr.is_none() {
+            Ptr::NONE
+        } else if self.ptr.is_leaf() {
+            self.ptr
+        } else if kind(self.ptr) == Kind::Prefix {
+            prefix(memory, self.ptr).content
+        } else {
+            Ptr::NONE
+        }
+    }
+
+    /// What is at and below the key; if it ends within a chain, the rest of the chain.
+    fn subtree(&self, memory: Memory<'_>, key: &[u8]) -> Ptr {
+        if self.consumed + self.steps < key.len() {
+            Ptr::NONE
+        } else if self.steps == 0 {
+            self.ptr
+        } else {
+            let node = Seen::at(memory, self.slot, self.ptr).node;
+            node.with_kind(node.kind() + self.steps as u32)
+        }
+    }
+}
+
+impl Seen {
+    #[inline]
+    pub(crate) fn at(memory: Memory<'_>, slot: Slot, ptr: Ptr) -> Seen {
+        if ptr.kind() != PREFIX {
+            return Seen { slot, carried: Ptr::NONE, node: ptr };
+        }
+        let prefix = prefix(memory, ptr);
+        match prefix.child_slot {
+            Some(slot) => Seen { slot, carried: Ptr::NONE, node: prefix.child },
+            None => Seen { slot, carried: prefix.content, node: prefix.child },
+        }
+    }
+}
+
+impl Operation<'_> {
+    /// Follows `key` down from `slot` as far as it goes. A copying operation makes every node on the way its own.
+    #[inline]
+    pub(crate) fn locate(&mut self, mut slot: Slot, key: &[u8]) -> Result<Locus, TrieFull> {
+        let memory = self.memory;
+        let mut consumed = 0;
+        loop {
+            let mut ptr = memory.load(slot);
+            if ptr.is_none() || ptr.is_leaf() {
+                return Ok(Locus { slot, ptr, consumed, steps: 0 });
+            }
+            ptr = self.own(slot, ptr)?;
+            let here = Locus { slot, ptr, consumed, steps: 0 };
+            let rest = &key[consumed..];
+            let Some(&character) = rest.first() else { return Ok(here) };
+            let seen = Seen::at(memory, slot, ptr);
+            let node = self.own(seen.slot, seen.node)?;
+            match kind(node) {
+                Kind::Chain => {
+                    let bytes = ChainBytes::load(memory, node);
+                    let steps = bytes.steps(node);
+                    let matched = matching(steps, rest);
+                    if matched < steps.len() {
+                        return Ok(Locus { steps: matched, ..here });
+                    }
+                    consumed += matched;
+                    slot = node.slot(CHILD_WORD);
+                }
+                Kind::Sparse => {
+                    let Some(place) = SparseWord::load(memory, node).find(character) else { return Ok(here) };
+                    consumed += 1;
+                    slot = node.slot(place);
+                }
+                _ => {
+                    let Some(child) = self.locate_in_split(node, character)? else { return Ok(here) };
+                    consumed += 1;
+                    slot = child;
+                }
+            }
+        }
+    }
+
+    /// The slot of a child that is there.
+    #[inline]
+    fn locate_in_split(&mut self, node: Ptr, character: u8) -> Result<Option<Slot>, TrieFull> {
+        let mut slot = split_slot(node, character);
+        for next in [split_mid_slot, split_tail_slot] {
+            let block = self.memory.load(slot);
+            if block.is_none() {
+                return Ok(None);
+            }
+            slot = next(self.own_block(slot, block)?, character);
+        }
+        Ok((!self.memory.load(slot).is_none()).then_some(slot))
+    }
+
+    /// In a copying operation: replaces the node at `slot` by a copy, unless it is the operation's own already (W4).
+    #[inline]
+    pub(crate) fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
+        if self.store.is_copying() { self.copy_node(slot, ptr) } else { Ok(ptr) }
+    }
+
+    fn copy_node(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
+        // The pointer to a node with an embedded prefix is the prefix's: the copy of its block keeps both.
+        let seen = Seen::at(self.memory, slot, ptr);
+        if seen.slot == slot && seen.node.kind() == SPARSE {
+            return self.copy_sparse(slot, ptr);
+        }
+        self.own_block(slot, ptr)
+    }
+
+    fn copy_sparse(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
+        if self.store.is_fresh(ptr) {
+            return Ok(ptr);
+        }
+        let copy = self.store.allocate_block(self.memory)?.with_kind(SPARSE);
+        for word in 0..SPARSE_CHILDREN_MAX as u32 {
+            self.memory.set_word(copy.slot(word), self.memory.word(ptr.slot(word)));
+        }
+        self.memory.publish_wide(copy, self.memory.load_wide(ptr));
+        self.store.replace(ptr);
+        self.memory.publish(slot, copy);
+        Ok(copy)
+    }
+
+    /// As `own`, for a block that is accessed by 32-bit words only.
+    pub(crate) fn own_block(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
+        if !self.store.is_copying() || self.store.is_fresh(ptr) {
+            return Ok(ptr);
+        }
+        let copy = self.store.allocate_block(self.memory)?.with_kind(ptr.kind());
+        for word in 0..8 {
+            self.memory.set_word(copy.slot(word), self.memory.word(ptr.slot(word)));
+        }
+        self.store.replace(ptr);
+        self.memory.publish(slot, copy);
+        Ok(copy)
+    }
+
+    /// Puts `content` at `key`, whose locus this is.
+    fn set_content(&mut self, locus: &Locus, key: &[u8], existing: Ptr, content: &[u8]) -> Result<(), TrieFull> {
+        let memory = self.memory;
+        let leaf = self.store.allocate_blob(memory, content)?;
+        if !existing.is_none() {
+            let slot = if locus.ptr.is_leaf() { locus.slot } else { locus.ptr.slot(CONTENT_WORD) };
+            memory.publish(slot, leaf);
+            self.store.replace(existing);
+            return Ok(());
+        }
+        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to give.
+        let fresh = locus.steps == 0 && self.store.is_copying();
+        let branch = self.with_content(leaf, locus.subtree(memory, key), fresh)?;
+        self.attach(locus, key, branch)
+    }
+
+    /// Makes `branch` what is at and below `key`, whose locus this is. If the key ends at a node or within a chain,
+    /// `branch` comes instead of what was there.
+    fn attach(&mut self, locus: &Locus, key: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+        let rest = &key[locus.consumed..];
+        let Locus { slot, ptr, steps, .. } = *locus;
+        if rest.is_empty() || ptr.is_none() {
+            let branch = self.chain(rest, branch)?;
+            self.memory.publish(slot, branch);
+            return Ok(());
+        }
+        if ptr.is_leaf() {
+            let branch = self.chain(rest, branch)?;
+            let inner = self.with_content(ptr, branch, true)?;
+            self.memory.publish(slot, inner);
+            return Ok(());
+        }
+        let seen = Seen::at(self.memory, slot, ptr);
+        match kind(seen.node) {
+            Kind::Chain => self.cut_chain(&seen, rest, steps, branch),
+            Kind::Sparse => self.add_to_sparse(&seen, rest, branch),
+            _ => self.add_to_split(&seen, rest, branch),
+        }
+    }
+
+    /// The chain's first `steps` steps stay, in a new block; there it branches, or `branch` follows if the key ends.
+    fn cut_chain(&mut self, seen: &Seen, rest: &[u8], steps: usize, branch: Ptr) -> Result<(), TrieFull> {
+        let node = seen.node;
+        let bytes = ChainBytes::load(self.memory, node);
+        let chain = bytes.steps(node);
+        let below = if steps == rest.len() {
+            branch
+        } else {
+            let tail = if steps + 1 < chain.len() {
+                node.with_kind(node.kind() + steps as u32 + 1)
+            } else {
+                self.store.replace(node);
+                self.memory.load(node.slot(CHILD_WORD))
+            };
+            let new = self.chain(&rest[steps + 1..], branch)?;
+            let (old_character, new_character) = (chain[steps], rest[steps]);
+            if old_character < new_character {
+                self.sparse(&[(old_character, tail), (new_character, new)])?
+            } else {
+                self.sparse(&[(new_character, new), (old_character, tail)])?
+            }
+        };
+        let head = self.chain(&chain[..steps], below)?;
+        let head = self.with_content(seen.carried, head, true)?;
+        self.memory.publish(seen.slot, head);
+        Ok(())
+    }
+
+    fn add_to_sparse(&mut self, seen: &Seen, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+        let memory = self.memory;
+        let branch = self.chain(&rest[1..], branch)?;
+        let word = SparseWord::load(memory, seen.node);
+        let count = word.count();
+        if (count as usize) < SPARSE_CHILDREN_MAX {
+            // The pointer first; the word makes it reachable.
+            memory.publish(seen.node.slot(count), branch);
+            memory.publish_wide(seen.node, word.with(rest[0]).0);
+            return Ok(());
+        }
+        let split = self.empty_block()?.with_kind(SPLIT);
+        for place in 0..count {
+            self.set_in_split(split, word.character(place), memory.load(seen.node.slot(place)))?;
+        }
+        self.set_in_split(split, rest[0], branch)?;
+        self.store.replace(seen.node);
+        memory.publish(seen.slot, split);
+        Ok(())
+    }
+
+    fn add_to_split(&mut self, seen: &Seen, rest: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+        let branch = self.chain(&rest[1..], branch)?;
+        self.set_in_split(seen.node, rest[0], branch)
+    }
+
+    /// Adds a child where there is none. Missing blocks are completed before the one store that links them.
+    fn set_in_split(&mut self, split: Ptr, character: u8, child: Ptr) -> Result<(), TrieFull> {
+        let memory = self.memory;
+        let top = split_slot(split, character);
+        let middle = memory.load(top);
+        if middle.is_none() {
+            let middle = self.empty_block()?;
+            let tail = self.empty_block()?;
+            memory.publish(split_tail_slot(tail, character), child);
+            memory.publish(split_mid_slot(middle, character), tail);
+            memory.publish(top, middle);
+            return Ok(());
+        }
+        let middle_slot = split_mid_slot(middle, character);
+        let tail = memory.load(middle_slot);
+        if tail.is_none() {
+            let tail = self.empty_block()?;
+            memory.publish(split_tail_slot(tail, character), child);
+            memory.publish(middle_slot, tail);
+            return Ok(());
+        }
+        memory.publish(split_tail_slot(tail, character), child);
+        Ok(())
+    }
+
+    fn empty_block(&mut self) -> Result<Ptr, TrieFull> {
+        let block = self.store.allocate_block(self.memory)?;
+        for word in 0..8 {
+            self.memory.set_word(block.slot(word), 0);
+        }
+        Ok(block)
+    }
+
+    /// New chain blocks for `steps`, leading to `child`. The last blocks are full: the first has the room for a prefix.
+    #[inline]
+    pub(crate) fn chain(&mut self, mut steps: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
+        let mut ptr = child;
+        while !steps.is_empty() {
+            let (before, own) = steps.split_at(steps.len().saturating_sub(CHAIN_STEPS_MAX));
+            let first = CHAIN_STEPS_MAX - own.len();
+            let mut bytes = [0; CHAIN_STEPS_MAX];
+            bytes[first..].copy_from_slice(own);
+            let block = self.store.allocate_block(self.memory)?;
+            for (word, chunk) in bytes.as_chunks::<4>().0.iter().enumerate() {
+                if word >= first / 4 {
+                    self.memory.set_word(block.slot(word as u32), u32::from_le_bytes(*chunk));
+                }
+            }
+            self.memory.publish(block.slot(CHILD_WORD), ptr);
+            ptr = block.with_kind(first as u32);
+            steps = before;
+        }
+        Ok(ptr)
+    }
+
+    /// A new sparse node; children in ascending order of their characters.
+    pub(crate) fn sparse(&mut self, children: &[(u8, Ptr)]) -> Result<Ptr, TrieFull> {
+        let node = self.store.allocate_block(self.memory)?.with_kind(SPARSE);
+        let mut characters = [0; SPARSE_CHILDREN_MAX];
+        for (place, &(character, child)) in children.iter().enumerate() {
+            characters[place] = character;
+            self.memory.publish(node.slot(place as u32), child);
+        }
+        self.memory.publish_wide(node, SparseWord::of_ascending(&characters[..children.len()]).0);
+        Ok(node)
+    }
+
+    /// `child` with `content` (a leaf pointer or none) on it. `fresh`: if `child` is a chain, this operation made it and
+    /// nothing reaches it yet.
+    pub(crate) fn with_content(&mut self, content: Ptr, child: Ptr, fresh: bool) -> Result<Ptr, TrieFull> {
+        let memory = self.memory;
+        if content.is_none() {
+            return Ok(child);
+        }
+        if child.is_none() {
+            return Ok(content);
+        }
+        match kind(child) {
+            Kind::Split => {
+                // A reader that came when this split had a prefix before reads the new content of the same key.
+                memory.set_word(child.slot(FLAGS_WORD), SPLIT);
+                memory.publish(child.slot(CONTENT_WORD), content);
+                Ok(child.with_kind(PREFIX))
+            }
+            Kind::Chain if child.kind() >= EMBED_FROM => {
+                let block = if fresh { child } else { self.copy_chain(child)? };
+                let flags = memory.word(block.slot(FLAGS_WORD)) & !0xFF | child.kind();
+                memory.set_word(block.slot(FLAGS_WORD), flags);
+                memory.publish(block.slot(CONTENT_WORD), content);
+                Ok(block.with_kind(PREFIX))
+            }
+            _ => {
+                let block = self.store.allocate_block(memory)?.with_kind(PREFIX);
+                memory.set_word(block.slot(FLAGS_WORD), STANDALONE);
+                memory.publish(block.slot(CONTENT_WORD), content);
+                memory.publish(block.slot(CHILD_WORD), child);
+                Ok(block)
+            }
+        }
+    }
+
+    /// A copy of a chain in a new block, which replaces the old one.
+    fn copy_chain(&mut self, chain: Ptr) -> Result<Ptr, TrieFull> {
+        let copy = self.store.allocate_block(self.memory)?.with_kind(chain.kind());
+        for word in chain.kind() / 4..8 {
+            self.memory.set_word(copy.slot(word), self.memory.word(chain.slot(word)));
+        }
+        self.store.replace(chain);
+        Ok(copy)
+    }
+
+    /// Up to `most` children of a split, but not the one for `except`.
+    pub(crate) fn split_children(&self, split: Ptr, except: u8, most: usize) -> Vec<(u8, Ptr)> {
+        let mut children = Vec::with_capacity(most);
+        let mut from = Some(0);
+        while let Some(start) = from
+            && children.len() < most
+            && let Some((character, child)) = split_next(self.memory, split, start, false)
+        {
+            if character != except {
+                children.push((character, child));
+            }
+            from = character.checked_add(1);
+        }
+        children
+    }
+
+    /// Unlinks all blocks of a split, not its children.
+    pub(crate) fn replace_split(&mut self, split: Ptr) {
+        for word in SPLIT_WORDS_FROM..8 {
+            let middle = self.memory.load(split.slot(word));
+            if middle.is_none() {
+                continue;
+            }
+            for word in 0..8 {
+                let tail = self.memory.load(middle.slot(word));
+                if !tail.is_none() {
+                    self.store.replace(tail);
+                }
+            }
+            self.store.replace(middle);
+        }
+        self.store.replace(split);
+    }
+}

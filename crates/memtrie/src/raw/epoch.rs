@@ -1,0 +1,150 @@
+//! Reclamation: who reads, and what waits until they have passed.
+//!
+//! - **E1** A pin stores the current epoch in a slot of its own, then a sequentially consistent fence, and only then
+//!   loads anything of the trie; it clears the slot, by release, after its last use.
+//! - **E2** The writer closes a batch of retired pieces after it unpublished them: it stamps the batch with the epoch and
+//!   advances the epoch by a release increment.
+//! - **E3** A batch is reclaimed when, after a sequentially consistent fence, no slot holds an epoch at or below its stamp.
+//!   A pin that the scan does not see has its fence after the scan's and loads what the writer published before (E1); one
+//!   with a later epoch acquired the increment that followed the unpublishing (E2). Neither can reach the batch.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use super::memory::Ptr;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+const SLOTS: usize = 16;
+
+/// A slot on a cache line pair of its own. 0 = free.
+#[repr(align(128))]
+struct PinSlot(AtomicU64);
+
+struct PinSlots {
+    slots: [PinSlot; SLOTS],
+    more: OnceLock<Box<PinSlots>>,
+}
+
+impl PinSlots {
+    fn new() -> PinSlots {
+        PinSlots { slots: std::array::from_fn(|_| PinSlot(AtomicU64::new(0))), more: OnceLock::new() }
+    }
+}
+
+/// The epoch and the pins of one trie.
+pub(crate) struct Epochs {
+    epoch: AtomicU64,
+    pins: PinSlots,
+}
+
+/// A claimed slot; reading is allowed until it is dropped.
+pub(crate) struct PinGuard<'a>(&'a AtomicU64);
+
+impl Drop for PinGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+thread_local! {
+    static FIRST_SLOT: usize = {
+        static NEXT: std::sync::atomic::AtomicUsize = const { std::sync::atomic::AtomicUsize::new(0) };
+        NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % SLOTS
+    };
+}
+
+impl Epochs {
+    pub(crate) fn new() -> Epochs {
+        Epochs { epoch: AtomicU64::new(1), pins: PinSlots::new() }
+    }
+
+    /// Claims a slot, trying the thread's own first (E1).
+    #[inline]
+    pub(crate) fn pin(&self) -> PinGuard<'_> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let first = FIRST_SLOT.with(|&slot| slot);
+        let slot = &self.pins.slots[first].0;
+        if slot.compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            fence(Ordering::SeqCst);
+            return PinGuard(slot);
+        }
+        self.pin_elsewhere(epoch)
+    }
+
+    #[cold]
+    fn pin_elsewhere(&self, epoch: u64) -> PinGuard<'_> {
+        let mut slots = &self.pins;
+        loop {
+            for slot in &slots.slots {
+                if slot.0.compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    fence(Ordering::SeqCst);
+                    return PinGuard(&slot.0);
+                }
+            }
+            slots = slots.more.get_or_init(|| Box::new(PinSlots::new()));
+        }
+    }
+
+    /// The stamp for a batch whose pieces are all unpublished (E2).
+    pub(crate) fn advance(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::Release)
+    }
+
+    /// The oldest epoch that a pin holds; `u64::MAX` without pins (E3).
+    pub(crate) fn oldest_pin(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let mut oldest = u64::MAX;
+        let mut slots = Some(&self.pins);
+        while let Some(group) = slots {
+            for slot in &group.slots {
+                let epoch = slot.0.load(Ordering::Acquire);
+                if epoch != 0 {
+                    oldest = oldest.min(epoch);
+                }
+            }
+            slots = group.more.get().map(|more| &**more);
+        }
+        oldest
+    }
+}
+
+/// Pieces that were unpublished together.
+#[derive(Default)]
+struct Batch {
+    stamp: u64,
+    pieces: Vec<Ptr>,
+}
+
+/// Blocks and blobs (as pointers) that wait for readers to pass. Emptied batches are used again: no allocation in the long run.
+#[derive(Default)]
+pub(crate) struct Limbo {
+    waiting: VecDeque<Batch>,
+    spare: Vec<Vec<Ptr>>,
+}
+
+impl Limbo {
+    /// Takes all of `pieces`, leaving it empty with capacity.
+    pub(crate) fn push(&mut self, stamp: u64, pieces: &mut Vec<Ptr>) {
+        let fresh = self.spare.pop().unwrap_or_default();
+        self.waiting.push_back(Batch { stamp, pieces: std::mem::replace(pieces, fresh) });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Hands every piece that no pin from `oldest` on can reach to `reclaim`.
+    pub(crate) fn drain(&mut self, oldest: u64, mut reclaim: impl FnMut(Ptr)) {
+        while let Some(batch) = self.waiting.front_mut()
+            && batch.stamp < oldest
+        {
+            let mut pieces = std::mem::take(&mut batch.pieces);
+            pieces.drain(..).for_each(&mut reclaim);
+            if self.spare.len() < 4 {
+                self.spare.push(pieces);
+            }
+            self.waiting.pop_front();
+        }
+    }
+}

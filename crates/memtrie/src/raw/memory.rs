@@ -1,0 +1,214 @@
+//! Pointers, and access to the words of blocks and the bytes of blobs.
+
+use std::marker::PhantomData;
+
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob; otherwise 27 bits of block (the first of them 0) and 5 bits of kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ptr(u32);
+
+/// The address of a pointer word: block number times 8 plus word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    /// Where the trie's root pointer is.
+    pub(crate) const ROOT: Slot = Slot(0);
+    /// The root of a subtree that is being built and not published.
+    pub(crate) const PENDING: Slot = Slot(1);
+}
+
+impl Ptr {
+    pub(crate) const NONE: Ptr = Ptr(0);
+
+    #[inline]
+    pub(crate) fn leaf(unit: u32) -> Ptr {
+        debug_assert!(unit < 1 << 31);
+        Ptr(!unit)
+    }
+
+    #[inline]
+    pub(super) fn block_start(number: u32) -> Ptr {
+        debug_assert!(number < 1 << 26);
+        Ptr(number << 5)
+    }
+
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(crate) fn is_leaf(self) -> bool {
+        self.0 & 0x8000_0000 != 0
+    }
+
+    /// The blob's unit of a leaf pointer.
+    #[inline]
+    pub(crate) fn unit(self) -> u32 {
+        debug_assert!(self.is_leaf());
+        !self.0
+    }
+
+    /// The 5 bits of kind, or of place in a chain.
+    #[inline]
+    pub(crate) fn kind(self) -> u32 {
+        self.0 & 31
+    }
+
+    /// The same block with another kind or place.
+    #[inline]
+    pub(crate) fn with_kind(self, kind: u32) -> Ptr {
+        debug_assert!(!self.is_leaf() && kind < 32);
+        Ptr(self.0 & !31 | kind)
+    }
+
+    #[inline]
+    pub(crate) fn block_number(self) -> u32 {
+        debug_assert!(!self.is_leaf());
+        self.0 >> 5
+    }
+
+    /// The address of word `word` (0..8) of the block.
+    #[inline]
+    pub(crate) fn slot(self, word: u32) -> Slot {
+        debug_assert!(word < 8);
+        Slot((self.0 >> 5) * 8 + word)
+    }
+
+    /// The word as it stands in a block, for dumps and worked examples.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+/// The base pointers that readers use (invariant R2).
+pub(crate) struct Bases {
+    blocks: AtomicPtr<u8>,
+    blobs: AtomicPtr<u8>,
+}
+
+impl Bases {
+    pub(crate) fn new() -> Bases {
+        Bases { blocks: AtomicPtr::default(), blobs: AtomicPtr::default() }
+    }
+
+    /// Called once, by the writer, before the first publication.
+    pub(crate) fn set(&self, blocks: *mut u8, blobs: *mut u8) {
+        debug_assert!(self.memory().is_none());
+        self.blobs.store(blobs, Ordering::Relaxed);
+        self.blocks.store(blocks, Ordering::Release);
+    }
+
+    /// Access for a reader or the writer; `None` before the first write.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<Memory<'_>> {
+        let blocks = self.blocks.load(Ordering::Acquire);
+        if blocks.is_null() {
+            return None;
+        }
+        let blobs = self.blobs.load(Ordering::Relaxed);
+        Some(Memory { blocks, blobs, trie: PhantomData })
+    }
+}
+
+/// Access to one trie's blocks and blobs. Valid as long as the trie; what it may look at is said by R3 and R6.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'a> {
+    blocks: *const u8,
+    blobs: *mut u8,
+    trie: PhantomData<&'a Bases>,
+}
+
+// SAFETY: R1, R4: the pointers are valid for the trie's life from any thread, and racing accesses are atomic.
+unsafe impl Send for Memory<'_> {}
+// SAFETY: as for Send.
+unsafe impl Sync for Memory<'_> {}
+
+impl<'a> Memory<'a> {
+    #[inline]
+    fn atomic(self, slot: Slot) -> &'a AtomicU32 {
+        // SAFETY: R1, R3: the slot is of a committed block (or block 0), 4-byte aligned; R4: 32-bit accesses only.
+        unsafe { &*self.blocks.cast::<AtomicU32>().add(slot.0 as usize) }
+    }
+
+    /// A pointer word, acquired: everything written before its publication is visible.
+    #[inline]
+    pub(crate) fn load(self, slot: Slot) -> Ptr {
+        Ptr(self.atomic(slot).load(Ordering::Acquire))
+    }
+
+    /// Publishes a pointer: everything written before is visible to whoever loads it.
+    #[inline]
+    pub(crate) fn publish(self, slot: Slot, ptr: Ptr) {
+        self.atomic(slot).store(ptr.0, Ordering::Release);
+    }
+
+    /// A word that is not a pointer, or whose block was acquired already.
+    #[inline]
+    pub(crate) fn word(self, slot: Slot) -> u32 {
+        self.atomic(slot).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word that no reader can reach yet, or whose meaning for readers does not change.
+    #[inline]
+    pub(crate) fn set_word(self, slot: Slot, word: u32) {
+        self.atomic(slot).store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn wide(self, block: Ptr) -> &'a AtomicU64 {
+        // SAFETY: R1, R3: the last 8 bytes of a committed 32-byte block, 8-byte aligned; R4: for sparse nodes always this width.
+        unsafe { &*self.blocks.add(block.block_number() as usize * 32 + 24).cast::<AtomicU64>() }
+    }
+
+    /// The characters and order word of a sparse node, acquired.
+    #[inline]
+    pub(crate) fn load_wide(self, block: Ptr) -> u64 {
+        self.wide(block).load(Ordering::Acquire)
+    }
+
+    /// Publishes characters and order word of a sparse node.
+    #[inline]
+    pub(crate) fn publish_wide(self, block: Ptr, word: u64) {
+        self.wide(block).store(word, Ordering::Release);
+    }
+
+    /// The bytes of a blob: 4 bytes of length, then the content.
+    #[inline]
+    pub(crate) fn blob(self, leaf: Ptr) -> &'a [u8] {
+        // SAFETY: R3, R5: the leaf names a complete, immutable blob: a 4-byte length and that many bytes; R6 bounds the
+        // use of the slice by the pin or writer borrow of the caller.
+        unsafe {
+            let start = self.blobs.add(leaf.unit() as usize * 8);
+            let length = start.cast::<u32>().read() as usize;
+            std::slice::from_raw_parts(start.add(4), length)
+        }
+    }
+
+    /// Writes a blob at a unit that was just allocated for it.
+    #[inline]
+    pub(crate) fn write_blob(self, unit: u32, content: &[u8], length: u32) {
+        debug_assert_eq!(content.len(), length as usize);
+        // SAFETY: R1, R6, R7: the allocator handed out these bytes for `4 + length` bytes and nothing else refers to them.
+        unsafe {
+            let start = self.blobs.add(unit as usize * 8);
+            start.cast::<u32>().write(length);
+            start.add(4).copy_from_nonoverlapping(content.as_ptr(), content.len());
+        }
+    }
+
+    /// The link word of a free piece of the blob arena.
+    #[inline]
+    pub(super) fn free_link(self, unit: u32) -> u32 {
+        // SAFETY: R1, R6, R7: a free piece of at least 8 bytes, reached by nobody but the allocator.
+        unsafe { self.blobs.add(unit as usize * 8).cast::<u32>().read() }
+    }
+
+    #[inline]
+    pub(super) fn set_free_link(self, unit: u32, link: u32) {
+        // SAFETY: as in `free_link`.
+        unsafe { self.blobs.add(unit as usize * 8).cast::<u32>().write(link) }
+    }
+}

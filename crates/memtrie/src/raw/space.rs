@@ -1,0 +1,80 @@
+//! Reserved address space that is committed on demand.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+
+/// From this committed size on a space asks for huge pages.
+const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
+
+/// One private anonymous mapping (invariant R1).
+pub(crate) struct Space {
+    base: NonNull<u8>,
+    reserved: usize,
+    committed: usize,
+}
+
+// SAFETY: R1, R7: the mapping belongs to no thread; `Space` itself is used only under the writer's lock.
+unsafe impl Send for Space {}
+
+impl Space {
+    /// Reserves `bytes` (a multiple of the page size) of address space. No memory is used yet. `None` if the system refuses.
+    pub(crate) fn reserve(bytes: usize) -> Option<Space> {
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let address = unsafe {
+            mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+        };
+        let base = NonNull::new(address.ok()?.cast::<u8>())?;
+        Some(Space { base, reserved: bytes, committed: 0 })
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn committed(&self) -> usize {
+        self.committed
+    }
+
+    /// Makes the first `upto` bytes usable. False if that exceeds the reservation or the system has no memory.
+    pub(crate) fn commit(&mut self, upto: usize) -> bool {
+        if upto > self.reserved {
+            return false;
+        }
+        if upto <= self.committed {
+            return true;
+        }
+        let from = self.at(self.committed);
+        let length = upto - self.committed;
+        // SAFETY: the range lies in our own mapping (R1).
+        if unsafe { mprotect(from, length, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err() {
+            return false;
+        }
+        if upto > HUGE_PAGES_FROM_BYTES {
+            // SAFETY: as above; this advice does not change contents. It may be refused, which costs only speed.
+            let _ = unsafe { madvise(from, length, Advice::LinuxHugepage) };
+        }
+        self.committed = upto;
+        true
+    }
+
+    /// Gives the memory of a committed range back to the system; it reads as zero when next used.
+    pub(crate) fn release(&self, offset: usize, length: usize) -> bool {
+        debug_assert!(offset + length <= self.committed);
+        // SAFETY: R1, R6, R7: the range is ours and free: nothing refers into it.
+        unsafe { madvise(self.at(offset), length, Advice::LinuxDontNeed) }.is_ok()
+    }
+
+    fn at(&self, offset: usize) -> *mut c_void {
+        self.base.as_ptr().wrapping_add(offset).cast()
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // SAFETY: R1: the mapping is ours, and nothing that refers into it outlives the trie that drops us.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
+        debug_assert!(unmapped.is_ok());
+    }
+}

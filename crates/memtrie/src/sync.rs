@@ -1,0 +1,3 @@
+//! Every atomic and fence this crate uses comes from here, so that a model checker's types can take their place.
+
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};

@@ -1,0 +1,342 @@
+//! The trie and its front doors: one writer at a time, any number of pins.
+
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::cursor::Cursor;
+use crate::node;
+use crate::node_cursor::NodeCursor;
+use crate::raw::epoch::{Epochs, PinGuard};
+use crate::raw::memory::{Bases, Memory, Slot};
+use crate::store::Store;
+use crate::sync::{AtomicU64, Ordering};
+use crate::{TrieFull, edit};
+
+/// Limits of a trie. Address space for them is reserved at the first write; memory is used as content comes.
+#[derive(Clone, Copy, Debug)]
+pub struct TrieOptions {
+    /// Most bytes of blocks (the structure); at most and by default 2 GiB.
+    pub blocks_bytes_max: usize,
+    /// Most bytes of contents, with their lengths and rounding; at most and by default 16 GiB.
+    pub blobs_bytes_max: usize,
+}
+
+impl Default for TrieOptions {
+    fn default() -> TrieOptions {
+        TrieOptions { blocks_bytes_max: 2 << 30, blobs_bytes_max: 16 << 30 }
+    }
+}
+
+/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed and never used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Blocks and contents that the trie now consists of.
+    pub used: usize,
+    /// Replaced or removed blocks and contents, and gaps: what later writes can use without growing.
+    pub reusable: usize,
+    /// Committed from the system and not given back.
+    pub reserved: usize,
+}
+
+/// The range of keys a cursor covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'a> {
+    /// Where the range starts.
+    pub start: Bound<&'a [u8]>,
+    /// Where the range ends.
+    pub end: Bound<&'a [u8]>,
+}
+
+impl Bounds<'static> {
+    /// All keys.
+    pub const ALL: Bounds<'static> = Bounds { start: Bound::Unbounded, end: Bound::Unbounded };
+}
+
+impl<'a> Bounds<'a> {
+    /// Keys between `start` and `end`, both included.
+    pub fn inclusive(start: &'a [u8], end: &'a [u8]) -> Bounds<'a> {
+        Bounds { start: Bound::Included(start), end: Bound::Included(end) }
+    }
+}
+
+/// In which order of keys a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending.
+    Forward,
+    /// Descending.
+    Reverse,
+}
+
+/// What becomes of a key's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upsert {
+    /// It stays as it is.
+    Keep,
+    /// It becomes what was written to the scratch buffer.
+    Replace,
+    /// The key is removed.
+    Remove,
+}
+
+/// One change of [`Writer::apply`].
+#[derive(Clone, Copy, Debug)]
+pub struct Edit<'a> {
+    /// The key's bytes after the prefix.
+    pub suffix: &'a [u8],
+    /// The new content; `None` removes the key.
+    pub content: Option<&'a [u8]>,
+}
+
+/// A map from byte strings to byte strings, ordered bytewise. One writer at a time; readers need no lock and see each
+/// publication whole. Keys may be prefixes of one another, and empty.
+pub struct Trie {
+    options: TrieOptions,
+    bases: Bases,
+    epochs: Epochs,
+    used: AtomicU64,
+    reusable: AtomicU64,
+    reserved: AtomicU64,
+    state: Mutex<WriterState>,
+}
+
+pub(crate) struct WriterState {
+    /// Allocators; none before the first write.
+    pub(crate) store: Option<Box<Store>>,
+    scratch: Vec<u8>,
+}
+
+impl Trie {
+    /// An empty trie. Costs a few KiB until the first write.
+    pub fn new(options: TrieOptions) -> Trie {
+        Trie {
+            options,
+            bases: Bases::new(),
+            epochs: Epochs::new(),
+            used: AtomicU64::new(0),
+            reusable: AtomicU64::new(0),
+            reserved: AtomicU64::new(0),
+            state: Mutex::new(WriterState { store: None, scratch: Vec::new() }),
+        }
+    }
+
+    /// Waits for the writer's lock.
+    pub fn writer(&self) -> Writer<'_> {
+        // The only foreign code that runs under the lock is `upsert`'s closure, and it runs before anything is changed:
+        // the state is sound even after its panic.
+        Writer { trie: self, state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// The writer, if nobody else is writing.
+    pub fn try_writer(&self) -> Option<Writer<'_>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(Writer { trie: self, state }),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => {
+                Some(Writer { trie: self, state: poisoned.into_inner() })
+            }
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Starts a bounded stretch of reading. While a pin lives nothing that was replaced since can be recycled: read some
+    /// (about 64 KiB or a millisecond), copy out, drop the pin, and go on from the last key with a new one.
+    #[inline]
+    pub fn pin(&self) -> Pin<'_> {
+        Pin { trie: self, _guard: self.epochs.pin() }
+    }
+
+    /// Memory after the last completed write. Takes no lock.
+    pub fn memory(&self) -> MemoryUse {
+        let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as usize;
+        MemoryUse { used: figure(&self.used), reusable: figure(&self.reusable), reserved: figure(&self.reserved) }
+    }
+
+    /// True if there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.bases.memory().is_none_or(|memory| memory.load(Slot::ROOT).is_none())
+    }
+}
+
+impl std::fmt::Debug for Trie {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trie").field("options", &self.options).field("memory", &self.memory()).finish_non_exhaustive()
+    }
+}
+
+/// Permission to read for a bounded stretch; see [`Trie::pin`].
+pub struct Pin<'t> {
+    trie: &'t Trie,
+    _guard: PinGuard<'t>,
+}
+
+impl<'t> Pin<'t> {
+    /// The content of `key`. It is copied out before the pin ends.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let memory = self.trie.bases.memory()?;
+        node::get(memory, memory.load(Slot::ROOT), key)
+    }
+
+    /// Goes through the keys within `bounds`.
+    pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
+        Cursor::new(self.trie.bases.memory(), bounds, direction)
+    }
+
+    /// Goes through the nodes.
+    pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
+        NodeCursor::new(self.trie.bases.memory(), direction)
+    }
+
+    /// The entry with the largest key at or before `key`, as a cursor on it; `None` if all keys are larger.
+    pub fn floor<'a>(&'a self, key: &'a [u8]) -> Option<Cursor<'a>> {
+        let bounds = Bounds { start: Bound::Unbounded, end: Bound::Included(key) };
+        let mut cursor = self.cursor(bounds, Direction::Reverse);
+        cursor.advance().then_some(cursor)
+    }
+
+    /// The entry with the smallest key at or after `key`, as a cursor on it; `None` if all keys are smaller.
+    pub fn ceiling<'a>(&'a self, key: &'a [u8]) -> Option<Cursor<'a>> {
+        let bounds = Bounds { start: Bound::Included(key), end: Bound::Unbounded };
+        let mut cursor = self.cursor(bounds, Direction::Forward);
+        cursor.advance().then_some(cursor)
+    }
+}
+
+/// The trie's one writer, until dropped.
+pub struct Writer<'t> {
+    trie: &'t Trie,
+    state: MutexGuard<'t, WriterState>,
+}
+
+impl Writer<'_> {
+    /// The content of `key`.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let memory = self.trie.bases.memory()?;
+        node::get(memory, memory.load(Slot::ROOT), key)
+    }
+
+    /// Goes through the keys within `bounds`.
+    pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
+        Cursor::new(self.trie.bases.memory(), bounds, direction)
+    }
+
+    /// Goes through the nodes.
+    pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
+        NodeCursor::new(self.trie.bases.memory(), direction)
+    }
+
+    /// Puts or replaces the content of one key.
+    ///
+    /// # Errors
+    /// [`TrieFull`]: the trie is as it was.
+    pub fn put(&mut self, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+        self.with_store(|memory, store| edit::upsert(memory, store, key, |_| Some(Some(content))))
+    }
+
+    /// Removes one key and the branch that only led to it. True if it was there.
+    ///
+    /// # Errors
+    /// [`TrieFull`]: the trie is as it was (removing may need a block).
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool, TrieFull> {
+        let mut found = false;
+        self.with_store(|memory, store| {
+            edit::upsert(memory, store, key, |existing| {
+                found = existing.is_some();
+                Some(None)
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// Changes the content of one key: `change` sees what is there and decides, writing a replacement to the (empty) scratch buffer.
+    /// Readers see the old content or the new, never a mixture.
+    ///
+    /// # Errors
+    /// [`TrieFull`]: the trie is as it was.
+    pub fn upsert(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(Option<&[u8]>, &mut Vec<u8>) -> Upsert,
+    ) -> Result<(), TrieFull> {
+        let mut scratch = std::mem::take(&mut self.state.scratch);
+        scratch.clear();
+        let scratch_used = &mut scratch;
+        let result = self.with_store(|memory, store| {
+            edit::upsert(memory, store, key, |existing| match change(existing, scratch_used) {
+                Upsert::Keep => None,
+                Upsert::Replace => Some(Some(scratch_used.as_slice())),
+                Upsert::Remove => Some(None),
+            })
+        });
+        scratch.shrink_to(1 << 16);
+        self.state.scratch = scratch;
+        result
+    }
+
+    /// Makes several changes below `prefix`, which readers see all at once or not at all. The edits must be sorted by
+    /// suffix, without duplicates. The nodes on the edited paths are copied, and published by one store.
+    ///
+    /// A reader that is below the prefix already goes on with the version it started with.
+    ///
+    /// # Errors
+    /// [`TrieFull`]: the trie is as it was.
+    pub fn apply(&mut self, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
+        debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix));
+        self.with_store(|memory, store| edit::apply(memory, store, prefix, edits))
+    }
+
+    /// Recycles what readers have passed, without waiting for the next write to do it.
+    pub fn reclaim(&mut self) {
+        let trie = self.trie;
+        if let (Some(memory), Some(store)) = (trie.bases.memory(), &mut self.state.store) {
+            store.close_batch(memory, &trie.epochs);
+            self.count_memory();
+        }
+    }
+
+    /// Runs an operation and then publishes its bookkeeping, or undoes its allocations if it failed.
+    #[inline]
+    fn with_store<T>(
+        &mut self,
+        operation: impl FnOnce(Memory<'_>, &mut Store) -> Result<T, TrieFull>,
+    ) -> Result<T, TrieFull> {
+        if self.state.store.is_none() {
+            self.open()?;
+        }
+        let trie = self.trie;
+        let (Some(memory), Some(store)) = (trie.bases.memory(), &mut self.state.store) else {
+            return Err(TrieFull);
+        };
+        let result = operation(memory, store);
+        match &result {
+            Ok(_) => store.commit(memory, &trie.epochs),
+            Err(_) => store.roll_back(memory, &trie.epochs),
+        }
+        self.count_memory();
+        result
+    }
+
+    #[cold]
+    fn open(&mut self) -> Result<(), TrieFull> {
+        let store = Store::open(&self.trie.options).ok_or(TrieFull)?;
+        let (blocks, blobs) = store.bases();
+        self.trie.bases.set(blocks.as_ptr(), blobs.as_ptr());
+        self.state.store = Some(Box::new(store));
+        Ok(())
+    }
+
+    #[inline]
+    fn count_memory(&self) {
+        if let Some(store) = &self.state.store {
+            let MemoryUse { used, reusable, reserved } = store.memory_use();
+            self.trie.used.store(used as u64, Ordering::Relaxed);
+            self.trie.reusable.store(reusable as u64, Ordering::Relaxed);
+            self.trie.reserved.store(reserved as u64, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn raw_parts(&self) -> (Option<Memory<'_>>, Option<&Store>) {
+        (self.trie.bases.memory(), self.state.store.as_deref())
+    }
+}

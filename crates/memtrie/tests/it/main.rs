@@ -1,0 +1,5 @@
+//! Behaviour of the trie against a `BTreeMap`.
+
+mod history;
+mod model;
+mod small_scope;

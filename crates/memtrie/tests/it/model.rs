@@ -1,0 +1,137 @@
+//! The model, and a comparison of everything a trie can be asked.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use memtrie::{Bounds, Direction, Trie};
+
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// splitmix64: seeded, and the same everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+/// Entries of the trie in the given bounds and direction.
+pub fn entries(trie: &Trie, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let pin = trie.pin();
+    let mut cursor = pin.cursor(bounds, direction);
+    let mut found = Vec::new();
+    while cursor.advance() {
+        found.push((cursor.key().to_vec(), cursor.content().to_vec()));
+    }
+    assert!(!cursor.advance(), "a cursor that ended stays ended");
+    found
+}
+
+fn in_bounds(bounds: Bounds<'_>, key: &[u8]) -> bool {
+    (match bounds.start {
+        Bound::Unbounded => true,
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+    }) && match bounds.end {
+        Bound::Unbounded => true,
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+    }
+}
+
+pub fn expected(model: &Model, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut entries: Vec<_> =
+        model.iter().filter(|(key, _)| in_bounds(bounds, key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    if direction == Direction::Reverse {
+        entries.reverse();
+    }
+    entries
+}
+
+/// All content, both directions, and the structure.
+pub fn check_all(trie: &Trie, model: &Model) {
+    for direction in [Direction::Forward, Direction::Reverse] {
+        assert_eq!(entries(trie, Bounds::ALL, direction), expected(model, Bounds::ALL, direction));
+    }
+    trie.writer().verify().expect("sound");
+    check_nodes(trie, model);
+}
+
+/// The node cursor visits every key once, in order of paths, with its content.
+fn check_nodes(trie: &Trie, model: &Model) {
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let pin = trie.pin();
+        let mut cursor = pin.node_cursor(direction);
+        let mut path = Vec::new();
+        let mut found = Vec::new();
+        while let Some(depth) = cursor.depth() {
+            path.truncate(depth.saturating_sub(1));
+            path.extend(cursor.incoming());
+            assert_eq!(path.len(), depth);
+            if let Some(content) = cursor.content() {
+                found.push((path.clone(), content.to_vec()));
+            }
+            cursor.advance();
+        }
+        if direction == Direction::Reverse {
+            found.sort();
+        }
+        assert_eq!(found, expected(model, Bounds::ALL, Direction::Forward));
+    }
+}
+
+/// Slices, seeks and gets around `targets`.
+pub fn check_around(trie: &Trie, model: &Model, targets: &[&[u8]]) {
+    for &target in targets {
+        assert_eq!(trie.pin().get(target), model.get(target).map(Vec::as_slice), "get {target:02x?}");
+        for &other in targets {
+            for start in [Bound::Unbounded, Bound::Included(target), Bound::Excluded(target)] {
+                for end in [Bound::Unbounded, Bound::Included(other), Bound::Excluded(other)] {
+                    let bounds = Bounds { start, end };
+                    for direction in [Direction::Forward, Direction::Reverse] {
+                        let wanted = expected(model, bounds, direction);
+                        assert_eq!(entries(trie, bounds, direction), wanted, "{bounds:?} {direction:?}");
+                    }
+                }
+            }
+            check_skip(trie, model, target, other);
+        }
+    }
+}
+
+/// From the first entry at or after `from`, skips to `to`.
+fn check_skip(trie: &Trie, model: &Model, from: &[u8], to: &[u8]) {
+    let pin = trie.pin();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let all = expected(model, Bounds::ALL, direction);
+        let after = |key: &[u8], target: &[u8]| match direction {
+            Direction::Forward => key >= target,
+            Direction::Reverse => key <= target,
+        };
+        let mut cursor = pin.cursor(Bounds::ALL, direction);
+        let first = all.iter().position(|(key, _)| after(key, from));
+        assert_eq!(cursor.skip_to(from), first.is_some(), "{from:02x?} {direction:?}");
+        let Some(first) = first else { continue };
+        assert_eq!(cursor.key(), all[first].0, "{from:02x?} {direction:?}");
+        let second = (first..all.len()).find(|&index| after(&all[index].0, to));
+        assert_eq!(cursor.skip_to(to), second.is_some(), "{from:02x?} {to:02x?} {direction:?}");
+        let Some(mut index) = second else { continue };
+        loop {
+            assert_eq!((cursor.key(), cursor.content()), (all[index].0.as_slice(), all[index].1.as_slice()));
+            index += 1;
+            assert_eq!(cursor.advance(), index < all.len());
+            if index == all.len() {
+                break;
+            }
+        }
+    }
+}
