@@ -16,5 +16,5 @@ mod system;
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
-pub use ring::{BlockRing, FilledBatch, Reservation, ReserveError, SealedBatch};
+pub use ring::{BlockRing, FilledBatch, Reservation, ReserveError, Seal, SealedBatch};
 pub use system::SystemDisk;

@@ -10,8 +10,9 @@
 //!
 //! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done when the
 //! reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes done in it.
-//! [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch; once the count reaches what was reserved
-//! the batch is the sealer's alone: to finish, write out, and release.
+//! [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch. [`take_sealed`](BlockRing::take_sealed)
+//! hands sealed batches out in order; once the count reaches what was reserved the batch is its taker's alone: to finish, write
+//! out, and release.
 //!
 //! Invariants, on which the unsafe code rests:
 //! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
@@ -22,8 +23,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
@@ -31,6 +32,7 @@ use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 const BATCHES_MAX: usize = 64;
 /// Bits of the tail word that number the batch; the rest is the position.
 const BATCH_BITS: u32 = 16;
+const BATCH_MASK: u64 = (1 << BATCH_BITS) - 1;
 
 /// See the module's text.
 pub struct BlockRing {
@@ -51,9 +53,24 @@ struct Sealed {
 
 struct Outstanding {
     number: u64,
+    start: u64,
+    /// Where its reservations end.
+    filled: u64,
     /// Where the next batch begins.
     end: u64,
+    taken: bool,
     released: bool,
+}
+
+/// What a seal found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// A batch to be taken.
+    Sealed,
+    /// Nothing was reserved since the last seal; the tail moved all the same.
+    Empty,
+    /// Too many batches wait to be released; nothing changed.
+    TooMany,
 }
 
 /// Why nothing was reserved.
@@ -103,7 +120,7 @@ impl BlockRing {
             if range.end - self.released().min(range.end) > self.capacity() {
                 return Err(ReserveError::Full);
             }
-            let number = tail & ((1 << BATCH_BITS) - 1);
+            let number = tail & BATCH_MASK;
             match self.tail.compare_exchange_weak(
                 tail,
                 range.end << BATCH_BITS | number,
@@ -116,50 +133,64 @@ impl BlockRing {
         }
     }
 
-    /// Ends the open batch, if anything was reserved in it, and moves the tail to `next` of where it stands: a block's start at or
-    /// behind it. `None` if the batch is empty or too many batches are outstanding; the tail moves in the first case only.
-    pub fn seal(&self, next: impl Fn(u64) -> u64) -> Option<SealedBatch<'_>> {
-        let mut sealed = self.sealed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if sealed.outstanding.len() + 1 >= BATCHES_MAX {
-            return None;
+    /// Ends the open batch and moves the tail to `next` of where it stands: a block's start at or behind it. `next` may be called
+    /// several times; the last call counts.
+    pub fn seal(&self, mut next: impl FnMut(u64) -> u64) -> Seal {
+        let mut sealed = self.lock();
+        if sealed.outstanding.len() >= BATCHES_MAX - 1 {
+            return Seal::TooMany;
         }
         let mut tail = self.tail.load(Ordering::Acquire);
         loop {
-            let position = tail >> BATCH_BITS;
-            let number = tail & ((1 << BATCH_BITS) - 1);
-            let end = next(position);
-            assert!(end >= position && end.is_multiple_of(BLOCK_SIZE as u64), "a seal at a block's start");
-            let empty = position == sealed.open_start;
-            let next_number = if empty { number } else { (number + 1) & ((1 << BATCH_BITS) - 1) };
-            if let Err(now) = self.tail.compare_exchange_weak(
-                tail,
-                end << BATCH_BITS | next_number,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            let filled = tail >> BATCH_BITS;
+            let number = tail & BATCH_MASK;
+            let end = next(filled);
+            assert!(end >= filled && end.is_multiple_of(BLOCK_SIZE as u64), "a seal at a block's start");
+            let start = sealed.open_start;
+            let next_number = if filled == start { number } else { (number + 1) & BATCH_MASK };
+            let moved = end << BATCH_BITS | next_number;
+            if let Err(now) = self.tail.compare_exchange_weak(tail, moved, Ordering::AcqRel, Ordering::Acquire) {
                 tail = now;
                 continue;
             }
-            let start = std::mem::replace(&mut sealed.open_start, end);
-            if !empty {
-                sealed.outstanding.push_back(Outstanding { number, end, released: false });
-                return Some(SealedBatch { ring: self, number, start, filled: position });
+            sealed.open_start = end;
+            if filled != start {
+                sealed.outstanding.push_back(Outstanding { number, start, filled, end, taken: false, released: false });
+                return Seal::Sealed;
             }
             match sealed.outstanding.back_mut() {
                 Some(last) => last.end = end,
                 None => self.released.store(end, Ordering::Release),
             }
-            return None;
+            return Seal::Empty;
         }
     }
 
+    /// The oldest sealed batch that nobody took.
+    pub fn take_sealed(&self) -> Option<SealedBatch<'_>> {
+        let mut sealed = self.lock();
+        let batch = sealed.outstanding.iter_mut().find(|batch| !batch.taken)?;
+        batch.taken = true;
+        Some(SealedBatch { ring: self, number: batch.number, start: batch.start, filled: batch.filled })
+    }
+
+    /// Whether something was reserved that is not in a taken batch.
+    pub fn has_untaken(&self) -> bool {
+        let sealed = self.lock();
+        self.tail() != sealed.open_start || sealed.outstanding.iter().any(|batch| !batch.taken)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sealed> {
+        self.sealed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     fn release(&self, number: u64) {
-        let mut sealed = self.sealed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut sealed = self.lock();
         self.done_of(number).store(0, Ordering::Relaxed);
         if let Some(batch) = sealed.outstanding.iter_mut().find(|b| b.number == number) {
             batch.released = true;
         }
-        while let Some(batch) = sealed.outstanding.pop_front_if(|b| b.released) {
+        while let Some(batch) = sealed.outstanding.pop_front_if(|batch| batch.released) {
             self.released.store(batch.end, Ordering::Release);
         }
     }

@@ -22,11 +22,14 @@ fn fill(ring: &BlockRing, length: u64, byte: u8) -> Result<(), ReserveError> {
 #[test]
 fn a_batch_is_handed_over_when_its_last_reservation_drops() {
     let ring = BlockRing::new(4 * BLOCK_SIZE);
-    assert!(ring.seal(up).is_none());
+    assert_eq!(ring.seal(up), Seal::Empty);
     let first = ring.reserve(|at| Some(at..at + 10)).unwrap();
     let second = ring.reserve(|at| Some(at + 5..at + 20)).unwrap();
     assert_eq!(second.range(), 15..30);
-    let sealed = ring.seal(up).unwrap();
+    assert!(ring.has_untaken());
+    assert_eq!(ring.seal(up), Seal::Sealed);
+    let sealed = ring.take_sealed().unwrap();
+    assert!(!ring.has_untaken() && ring.take_sealed().is_none());
     assert_eq!(ring.tail(), BLOCK);
     drop(second);
     let sealed = sealed.filled().unwrap_err();
@@ -44,7 +47,8 @@ fn memory_comes_back_in_order_only() {
     let mut batches = Vec::new();
     for byte in 0..3 {
         fill(&ring, 100, byte).unwrap();
-        batches.push(ring.seal(up).unwrap().filled().unwrap());
+        ring.seal(up);
+        batches.push(ring.take_sealed().unwrap().filled().unwrap());
     }
     assert_eq!(fill(&ring, 1, 9), Err(ReserveError::Full));
     batches.pop().unwrap().release();
@@ -61,13 +65,14 @@ fn memory_comes_back_in_order_only() {
 #[test]
 fn an_empty_batch_only_moves_the_tail() {
     let ring = BlockRing::new(4 * BLOCK_SIZE);
-    assert!(ring.seal(|_| 2 * BLOCK).is_none());
+    assert_eq!(ring.seal(|_| 2 * BLOCK), Seal::Empty);
     assert_eq!((ring.tail(), ring.released()), (2 * BLOCK, 2 * BLOCK));
     fill(&ring, 3 * BLOCK, 1).unwrap();
-    let batch = ring.seal(up).unwrap().filled().unwrap();
+    ring.seal(up);
+    let batch = ring.take_sealed().unwrap().filled().unwrap();
     assert_eq!(batch.run(2 * BLOCK, u64::MAX), 2 * BLOCK..4 * BLOCK);
     assert_eq!(batch.run(4 * BLOCK, u64::MAX), 4 * BLOCK..5 * BLOCK);
-    assert!(ring.seal(|at| at + 7 * BLOCK).is_none());
+    assert_eq!(ring.seal(|at| at + 7 * BLOCK), Seal::Empty);
     batch.release();
     assert_eq!(ring.released(), 12 * BLOCK);
     assert!(matches!(ring.reserve(|_| None), Err(ReserveError::Refused)));
@@ -111,7 +116,8 @@ fn many_threads_fill_and_nothing_is_torn() {
             let mut seen = 0;
             loop {
                 let last = finished.load(Ordering::SeqCst);
-                let Some(mut sealed) = ring.seal(up) else {
+                ring.seal(up);
+                let Some(mut sealed) = ring.take_sealed() else {
                     if last {
                         return seen;
                     }

@@ -1,0 +1,96 @@
+//! What can go wrong, by what the caller does next.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockio::DiskError;
+
+/// A failure of the log.
+#[derive(Clone, Debug)]
+pub enum LogError {
+    /// The log takes no more records: it was shut down, or a write or sync failed earlier. Refuse writes, go on reading.
+    Closed(Arc<str>),
+    /// The record can never be taken.
+    TooLarge {
+        /// What it would take in the log.
+        size_bytes: u64,
+        /// The most that is taken: half a segment.
+        max_bytes: u64,
+    },
+    /// Every segment holds records of tables that are not flushed. Flush (see [`CommitLog::pressure`](crate::CommitLog::pressure)) and try again.
+    NoFreeSegment,
+    /// The disk is full: the log cannot grow. Nothing is lost; try again when there is room or a segment is free.
+    DiskFull(DiskError),
+    /// The log on disk is damaged. Restore it, or open with salvage and lose what is named.
+    Corrupt(Box<Corruption>),
+    /// The log on disk is sound, but not one we can use: another format version, another host's.
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The options contradict themselves.
+    InvalidOptions(String),
+    /// The disk failed.
+    Disk(DiskError),
+}
+
+/// Damage: where, and how it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corruption {
+    /// The file.
+    pub path: PathBuf,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// What should be there.
+    pub expected: String,
+    /// What is.
+    pub got: String,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is damaged at offset {}: expected {}, got {}",
+            self.path.display(),
+            self.offset,
+            self.expected,
+            self.got
+        )
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Closed(reason) => write!(f, "the commit log is closed: {reason}"),
+            LogError::TooLarge { size_bytes, max_bytes } => {
+                write!(f, "a record of {size_bytes} bytes is too large for the maximum size of {max_bytes}")
+            }
+            LogError::NoFreeSegment => f.write_str("no free commit log segment"),
+            LogError::DiskFull(e) => write!(f, "the commit log cannot grow: {e}"),
+            LogError::Corrupt(corruption) => corruption.fmt(f),
+            LogError::Refused { path, reason } => write!(f, "the commit log {} is refused: {reason}", path.display()),
+            LogError::InvalidOptions(reason) => write!(f, "commit log options: {reason}"),
+            LogError::Disk(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LogError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LogError::DiskFull(e) | LogError::Disk(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<DiskError> for LogError {
+    fn from(error: DiskError) -> LogError {
+        LogError::Disk(error)
+    }
+}

@@ -1,0 +1,202 @@
+//! The log's one file: made whole under another name, then opened, read in large pieces and written in blocks.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskErrorKind, Durability, File, OpenOptions};
+use uuid::Uuid;
+
+use crate::format::{
+    BookkeepingEntry, EntryFault, FORMAT_VERSION, Geometry, SegmentState, Superblock, SuperblockFault,
+};
+use crate::{Corruption, LogError};
+
+/// The file's name in the commit log directory.
+pub const FILE_NAME: &str = "commitlog.log";
+/// Its name until it is whole.
+const NEW_FILE_NAME: &str = "commitlog.log.new";
+/// How much is prewritten, or read, at once.
+pub(crate) const CHUNK_SIZE: usize = 1 << 20;
+
+/// The open file.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    file: Box<dyn File>,
+    pub superblock: Superblock,
+    /// Of the checksums of bookkeeping and blocks: the checksum of the log's id.
+    pub seed: u32,
+    /// The superblock copy that was found damaged, and written anew.
+    pub repaired_superblock: Option<Corruption>,
+    /// One block, for bookkeeping entries.
+    entry: Mutex<AlignedBuffer>,
+}
+
+/// The seed of a log's checksums.
+pub(crate) fn seed_of(log_id: Uuid) -> u32 {
+    crc32fast::hash(log_id.as_bytes())
+}
+
+impl LogFile {
+    /// Opens the log in `directory`; `None` if there is none.
+    pub fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<LogFile>, LogError> {
+        let path = directory.join(FILE_NAME);
+        let file = match disk.open(&path, OpenOptions::write().blocks()) {
+            Ok(file) => file,
+            Err(e) if e.kind() == DiskErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let (superblock, damaged) = read_superblocks(&*file)?;
+        let log = LogFile::with(file, superblock, damaged);
+        log.repair_superblock()?;
+        Ok(Some(log))
+    }
+
+    /// Opens the log for reading only: nothing is locked or repaired.
+    pub fn open_to_read(disk: &dyn Disk, directory: &Path) -> Result<LogFile, LogError> {
+        let file = disk.open(&directory.join(FILE_NAME), OpenOptions::read())?;
+        let (superblock, damaged) = read_superblocks(&*file)?;
+        Ok(LogFile::with(file, superblock, damaged))
+    }
+
+    /// Makes a new log, in place of the one that is there if any, and opens it.
+    pub fn create(disk: &dyn Disk, directory: &Path, superblock: Superblock) -> Result<LogFile, LogError> {
+        let new = directory.join(NEW_FILE_NAME);
+        let file = disk.open(&new, OpenOptions::create().blocks())?;
+        let log = LogFile::with(file, superblock, None);
+        log.write_superblock(0)?;
+        log.write_superblock(1)?;
+        log.write_all_free()?;
+        log.file.sync_data()?;
+        drop(log);
+        let path = directory.join(FILE_NAME);
+        disk.rename(&new, &path)?;
+        disk.sync_dir(directory)?;
+        Ok(LogFile::with(disk.open(&path, OpenOptions::write().blocks())?, superblock, None))
+    }
+
+    fn with(file: Box<dyn File>, superblock: Superblock, repaired_superblock: Option<Corruption>) -> LogFile {
+        let entry = Mutex::new(AlignedBuffer::new(BLOCK_SIZE));
+        LogFile { file, superblock, seed: seed_of(superblock.log_id), repaired_superblock, entry }
+    }
+
+    pub fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub fn geometry(&self) -> &Geometry {
+        &self.superblock.geometry
+    }
+
+    pub fn block_writes(&self) -> BlockWrites {
+        self.file.block_writes()
+    }
+
+    fn write_superblock(&self, copy: u64) -> Result<(), LogError> {
+        let mut block = AlignedBuffer::new(BLOCK_SIZE);
+        self.superblock.encode(&mut block);
+        self.file.write_blocks(block.all_blocks(), Geometry::superblock_offset(copy), Durability::Durable)?;
+        Ok(())
+    }
+
+    fn repair_superblock(&self) -> Result<(), LogError> {
+        match &self.repaired_superblock {
+            Some(damaged) => self.write_superblock(damaged.offset / BLOCK_SIZE as u64),
+            None => Ok(()),
+        }
+    }
+
+    /// Says that every segment is free; for a new log.
+    fn write_all_free(&self) -> Result<(), LogError> {
+        let segments = self.geometry().segments;
+        let per_chunk = (CHUNK_SIZE / BLOCK_SIZE) as u32;
+        let mut buffer = AlignedBuffer::new(CHUNK_SIZE.min(segments as usize * BLOCK_SIZE));
+        for first in (0..segments).step_by(per_chunk as usize) {
+            let count = per_chunk.min(segments - first);
+            for (index, block) in (first..first + count).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
+                BookkeepingEntry { index, state: SegmentState::Free, id: 0 }.encode(self.seed, block);
+            }
+            let blocks = buffer.blocks(0..count as usize * BLOCK_SIZE);
+            self.file.write_blocks(blocks, self.geometry().bookkeeping_offset(first), Durability::AtNextSync)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a segment's entry; on the device when it returns.
+    pub fn write_entry(&self, entry: BookkeepingEntry) -> Result<(), LogError> {
+        let mut block = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        entry.encode(self.seed, &mut block);
+        self.file.write_blocks(
+            block.all_blocks(),
+            self.geometry().bookkeeping_offset(entry.index),
+            Durability::Durable,
+        )?;
+        Ok(())
+    }
+
+    /// Reads every segment's entry.
+    pub fn read_entries(&self) -> Result<Vec<Result<BookkeepingEntry, EntryFault>>, LogError> {
+        let segments = self.geometry().segments;
+        let mut bytes = vec![0; segments as usize * BLOCK_SIZE];
+        self.file.read_exact_at(&mut bytes, self.geometry().bookkeeping_offset(0))?;
+        let blocks = (0..segments).zip(bytes.chunks_exact(BLOCK_SIZE));
+        Ok(blocks.map(|(index, block)| BookkeepingEntry::decode(block, self.seed, index)).collect())
+    }
+
+    /// Reads what was ever written of a segment: whole blocks, fewer than a segment has if the file ends in it.
+    pub fn read_segment(&self, slot: u32) -> Result<Vec<u8>, LogError> {
+        let start = self.geometry().segment_offset(slot);
+        let written = self.file.len()?.saturating_sub(start).min(u64::from(self.geometry().segment_size_bytes));
+        let mut bytes = vec![0; written as usize / BLOCK_SIZE * BLOCK_SIZE];
+        for (index, chunk) in bytes.chunks_mut(CHUNK_SIZE).enumerate() {
+            self.file.read_exact_at(chunk, start + (index * CHUNK_SIZE) as u64)?;
+        }
+        Ok(bytes)
+    }
+
+    pub fn corrupt(&self, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Corruption {
+        Corruption { path: self.path().to_path_buf(), offset, expected: expected.into(), got: got.into() }
+    }
+}
+
+/// Reads both copies; one sound copy is enough.
+fn read_superblocks(file: &dyn File) -> Result<(Superblock, Option<Corruption>), LogError> {
+    let mut block = vec![0; BLOCK_SIZE];
+    let mut read = |copy| -> Result<Result<Superblock, SuperblockFault>, LogError> {
+        let got = file.read_at(&mut block, Geometry::superblock_offset(copy))?;
+        Ok(Superblock::decode(block.get(..got).unwrap_or_default()))
+    };
+    let (first, second) = (read(0)?, read(1)?);
+    for copy in [&first, &second] {
+        if let Err(SuperblockFault::Version(version)) = copy {
+            let reason = format!("it has format version {version}; this build reads version {FORMAT_VERSION}");
+            return Err(LogError::Refused { path: file.path().to_path_buf(), reason });
+        }
+    }
+    let damage = |copy, fault: &SuperblockFault| Corruption {
+        path: file.path().to_path_buf(),
+        offset: Geometry::superblock_offset(copy),
+        expected: "a superblock".into(),
+        got: fault.to_string(),
+    };
+    match (first, second) {
+        (Ok(first), Ok(second)) if first == second => Ok((first, None)),
+        (Ok(first), Ok(second)) => Err(LogError::Corrupt(Box::new(Corruption {
+            path: file.path().to_path_buf(),
+            offset: Geometry::superblock_offset(1),
+            expected: format!("the superblock of log {}", first.log_id),
+            got: format!("that of log {}", second.log_id),
+        }))),
+        (Ok(sound), Err(fault)) => Ok((sound, Some(damage(1, &fault)))),
+        (Err(fault), Ok(sound)) => Ok((sound, Some(damage(0, &fault)))),
+        (Err(fault), Err(_)) => Err(LogError::Corrupt(Box::new(damage(0, &fault)))),
+    }
+}
+
+/// Where the log of a directory lies.
+pub fn log_path(directory: &Path) -> PathBuf {
+    directory.join(FILE_NAME)
+}

@@ -1,0 +1,30 @@
+//! The bytes of the log, as FORMAT.md lays them out. Big-endian throughout. Nothing here does I/O.
+
+mod block;
+mod bookkeeping;
+mod geometry;
+mod record;
+mod superblock;
+
+pub use block::{
+    BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, classify_block,
+    write_block_header,
+};
+pub use bookkeeping::{BookkeepingEntry, EntryFault, SegmentState};
+pub use geometry::{Geometry, advance, record_start};
+pub use record::{RECORD_OVERHEAD, RecordFault, RecordHead, TABLE_ID_SIZE, body_crc};
+pub use superblock::{FORMAT_VERSION, Superblock, SuperblockFault};
+
+/// `N` bytes of a larger piece, or zeros where it ends early: decoders check lengths before.
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some(source) = bytes.get(offset..).and_then(|rest| rest.get(..N)) {
+        out.copy_from_slice(source);
+    }
+    out
+}
+
+/// Writes `value` at `offset`; encoders size their buffers.
+fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    bytes[offset..offset + value.len()].copy_from_slice(value);
+}

@@ -1,0 +1,95 @@
+//! Where things are: superblocks, bookkeeping, segments; and how far a record reaches over the blocks' headers.
+
+use blockio::BLOCK_SIZE;
+
+use super::BLOCK_HEADER_SIZE;
+use super::block::BLOCK_PAYLOAD_SIZE;
+
+/// Superblock copies at the head of the file.
+const SUPERBLOCKS: u64 = 2;
+
+/// The layout of one log. Fixed when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Size of each segment: a multiple of the block's.
+    pub segment_size_bytes: u32,
+    /// Segments the log may have; the file grows up to that.
+    pub segments: u32,
+}
+
+impl Geometry {
+    /// Blocks in a segment.
+    pub fn blocks_per_segment(&self) -> u32 {
+        self.segment_size_bytes / BLOCK_SIZE as u32
+    }
+
+    /// File offset of a superblock copy, 0 or 1.
+    pub fn superblock_offset(copy: u64) -> u64 {
+        copy * BLOCK_SIZE as u64
+    }
+
+    /// File offset of a segment's bookkeeping block.
+    pub fn bookkeeping_offset(&self, index: u32) -> u64 {
+        (SUPERBLOCKS + u64::from(index)) * BLOCK_SIZE as u64
+    }
+
+    /// File offset of a segment; for `index == segments`, of the end of the whole log.
+    pub fn segment_offset(&self, index: u32) -> u64 {
+        self.bookkeeping_offset(self.segments) + u64::from(index) * u64::from(self.segment_size_bytes)
+    }
+
+    /// File offset of a block of a segment.
+    pub fn block_offset(&self, index: u32, block: u32) -> u64 {
+        self.segment_offset(index) + u64::from(block) * BLOCK_SIZE as u64
+    }
+
+    /// The most a record may take, overhead included: half a segment.
+    pub fn record_size_max(&self) -> u64 {
+        u64::from(self.segment_size_bytes / 2)
+    }
+}
+
+/// Where a record may begin that is reserved at `position`: not in a block's header.
+pub fn record_start(position: u64) -> u64 {
+    if position.is_multiple_of(BLOCK_SIZE as u64) { position + BLOCK_HEADER_SIZE as u64 } else { position }
+}
+
+/// Where `length` bytes of payload end that begin at `start`, stepping over blocks' headers. At a block's end the answer is
+/// that end, not the next payload.
+pub fn advance(start: u64, length: u64) -> u64 {
+    let block = BLOCK_SIZE as u64;
+    let payload = BLOCK_PAYLOAD_SIZE as u64;
+    let room = block - start % block;
+    if length <= room {
+        return start + length;
+    }
+    let rest = length - room;
+    let whole = (rest - 1) / payload;
+    start + room + whole * block + BLOCK_HEADER_SIZE as u64 + (rest - whole * payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advance_agrees_with_walking_byte_by_byte() {
+        for start in [40, 41, 100, 4095, 4096 + 40, 8191] {
+            let mut position = start;
+            for length in 1..9000 {
+                position = record_start(position) + 1;
+                assert_eq!(advance(start, length), position, "{start} + {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let geometry = Geometry { segment_size_bytes: 65536, segments: 5 };
+        assert_eq!(Geometry::superblock_offset(1), 4096);
+        assert_eq!(geometry.bookkeeping_offset(0), 8192);
+        assert_eq!(geometry.segment_offset(0), 8192 + 5 * 4096);
+        assert_eq!(geometry.block_offset(1, 2), geometry.segment_offset(0) + 65536 + 8192);
+        assert_eq!(geometry.blocks_per_segment(), 16);
+    }
+}

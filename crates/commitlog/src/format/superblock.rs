@@ -1,0 +1,99 @@
+//! The superblock: what log this is. Two copies, each inside one 512-byte sector.
+
+use blockio::BLOCK_SIZE;
+use uuid::Uuid;
+
+use super::{Geometry, array, put};
+
+/// The version of this format.
+pub const FORMAT_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"ESPALLOG";
+const SIZE: usize = 64;
+
+/// What log this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The layout.
+    pub geometry: Geometry,
+    /// Made anew with each log; it seeds the checksum of every other block, so that those of an earlier log are never taken for ours.
+    pub log_id: Uuid,
+    /// The node it belongs to.
+    pub host_id: Uuid,
+}
+
+/// What is wrong with a superblock copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SuperblockFault {
+    /// No magic: not a log of ours, or damaged.
+    Magic([u8; 8]),
+    /// Another format version, of a sound superblock.
+    Version(u32),
+    /// The checksum does not match.
+    Checksum {
+        /// As computed.
+        expected: u32,
+        /// As stored.
+        got: u32,
+    },
+    /// Sound, but its numbers make no sense.
+    Geometry(Geometry),
+}
+
+impl Superblock {
+    /// One copy, as a block.
+    pub fn encode(&self, block: &mut [u8]) {
+        block.fill(0);
+        put(block, 0, &MAGIC);
+        put(block, 8, &FORMAT_VERSION.to_be_bytes());
+        put(block, 12, &(BLOCK_SIZE as u32).to_be_bytes());
+        put(block, 16, &self.geometry.segment_size_bytes.to_be_bytes());
+        put(block, 20, &self.geometry.segments.to_be_bytes());
+        put(block, 24, self.log_id.as_bytes());
+        put(block, 40, self.host_id.as_bytes());
+        let crc = crc32fast::hash(&block[..SIZE - 4]);
+        put(block, SIZE - 4, &crc.to_be_bytes());
+    }
+
+    /// Reads one copy.
+    pub fn decode(block: &[u8]) -> Result<Superblock, SuperblockFault> {
+        let magic = array(block, 0);
+        if magic != MAGIC {
+            return Err(SuperblockFault::Magic(magic));
+        }
+        let expected = crc32fast::hash(block.get(..SIZE - 4).unwrap_or_default());
+        let got = u32::from_be_bytes(array(block, SIZE - 4));
+        if expected != got {
+            return Err(SuperblockFault::Checksum { expected, got });
+        }
+        let version = u32::from_be_bytes(array(block, 8));
+        if version != FORMAT_VERSION {
+            return Err(SuperblockFault::Version(version));
+        }
+        let block_size = u32::from_be_bytes(array(block, 12));
+        let geometry = Geometry {
+            segment_size_bytes: u32::from_be_bytes(array(block, 16)),
+            segments: u32::from_be_bytes(array(block, 20)),
+        };
+        let sizes_fit = geometry.segment_size_bytes.is_multiple_of(BLOCK_SIZE as u32)
+            && geometry.segment_size_bytes <= i32::MAX as u32;
+        if block_size != BLOCK_SIZE as u32 || !sizes_fit || geometry.segment_size_bytes == 0 || geometry.segments == 0 {
+            return Err(SuperblockFault::Geometry(geometry));
+        }
+        let uuid = |offset| Uuid::from_bytes(array(block, offset));
+        Ok(Superblock { geometry, log_id: uuid(24), host_id: uuid(40) })
+    }
+}
+
+impl std::fmt::Display for SuperblockFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SuperblockFault::Magic(got) => write!(f, "magic {}", got.escape_ascii()),
+            SuperblockFault::Version(version) => write!(f, "format version {version}"),
+            SuperblockFault::Checksum { expected, got } => {
+                write!(f, "checksum {got:08x} over bytes of checksum {expected:08x}")
+            }
+            SuperblockFault::Geometry(g) => write!(f, "{} segments of {} bytes", g.segments, g.segment_size_bytes),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Counters, under Cassandra's names where they mean the same.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What the log did so far and what it has at hand. A snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogMetrics {
+    /// `CompletedTasks`: records appended.
+    pub completed_tasks: u64,
+    /// `PendingTasks`: waiters for records not yet on the device.
+    pub pending_tasks: u64,
+    /// `TotalCommitLogSize`: bytes of the segments in use.
+    pub total_size_bytes: u64,
+    /// `WaitingOnCommit`: waits for the device.
+    pub waiting_on_commit: WaitCount,
+    /// `WaitingOnSegmentAllocation`: waits for room in memory or in the log.
+    pub waiting_on_segment_allocation: WaitCount,
+    /// Device writes.
+    pub frames: u64,
+    /// Bytes in them.
+    pub written_bytes: u64,
+    /// Of these, bytes of padding at frames' ends.
+    pub padding_bytes: u64,
+    /// Syncs of the file (`periodic` mode).
+    pub syncs: u64,
+}
+
+/// How many waits there were, and how long together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitCount {
+    /// Waits.
+    pub count: u64,
+    /// Their sum.
+    pub total: Duration,
+}
+
+/// The live counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub completed_tasks: AtomicU64,
+    pub commit_waits: Waits,
+    pub allocation_waits: Waits,
+    pub frames: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub padding_bytes: AtomicU64,
+    pub syncs: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Waits {
+    pub fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn read(&self) -> WaitCount {
+        WaitCount {
+            count: self.count.load(Ordering::Relaxed),
+            total: Duration::from_nanos(self.nanos.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Counters {
+    pub fn snapshot(&self, pending_tasks: u64, total_size_bytes: u64) -> LogMetrics {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LogMetrics {
+            completed_tasks: load(&self.completed_tasks),
+            pending_tasks,
+            total_size_bytes,
+            waiting_on_commit: self.commit_waits.read(),
+            waiting_on_segment_allocation: self.allocation_waits.read(),
+            frames: load(&self.frames),
+            written_bytes: load(&self.written_bytes),
+            padding_bytes: load(&self.padding_bytes),
+            syncs: load(&self.syncs),
+        }
+    }
+}

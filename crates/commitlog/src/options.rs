@@ -1,0 +1,126 @@
+//! What a log is opened with.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use blockio::BLOCK_SIZE;
+use uuid::Uuid;
+
+use crate::LogError;
+use crate::format::Geometry;
+
+/// When a record is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Within `period`; nobody waits. Records reach the operating system within 10 ms.
+    Periodic {
+        /// `commitlog_sync_period`.
+        period: Duration,
+    },
+    /// Before it is acknowledged. Whoever finds the device idle issues at once; what comes meanwhile goes with the next write.
+    Batch,
+    /// Before it is acknowledged; the first record waits `window` for company.
+    Group {
+        /// `commitlog_sync_group_window`.
+        window: Duration,
+    },
+}
+
+impl SyncMode {
+    /// The mode's code in a block's header.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            SyncMode::Periodic { .. } => 0,
+            SyncMode::Batch => 1,
+            SyncMode::Group { .. } => 2,
+        }
+    }
+}
+
+/// Milliseconds since the epoch, by whatever clock the node goes by.
+pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// What a log is opened with.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// `commitlog_directory`. Taken for this process alone while the log is open.
+    pub directory: PathBuf,
+    /// `commitlog_segment_size`, in bytes: a multiple of 4096. Holds for a new log, and for one that is opened with nothing in it.
+    pub segment_size_bytes: u32,
+    /// `commitlog_total_space`, in bytes: the log never takes more. At least two segments. Holds as the segment size does.
+    pub total_space_bytes: u64,
+    /// `commitlog_sync` and its window.
+    pub sync: SyncMode,
+    /// The node. A log of another one is refused; `None` takes what is there, or makes one for a new log.
+    pub host_id: Option<Uuid>,
+    /// The identity of a log that has to be made; `None`: random.
+    pub log_id: Option<Uuid>,
+    /// The greatest segment id known from elsewhere (intervals of our own SSTables); new segments get greater ones.
+    pub segment_id_seen: i64,
+    /// How long [`CommitLog::append`](crate::CommitLog::append) waits for room.
+    pub append_timeout: Duration,
+    /// Replay what is sound in a damaged log, keep a copy of the rest, report the gaps.
+    pub salvage: bool,
+    /// Where segment ids come from; a clock that steps back does no harm.
+    pub clock: Clock,
+    /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins to have something to say. Must
+    /// return soon.
+    pub on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl LogOptions {
+    /// Cassandra's defaults, in `batch` mode.
+    pub fn new(directory: impl Into<PathBuf>) -> LogOptions {
+        LogOptions {
+            directory: directory.into(),
+            segment_size_bytes: 32 << 20,
+            total_space_bytes: 8 << 30,
+            sync: SyncMode::Batch,
+            host_id: None,
+            log_id: None,
+            segment_id_seen: 0,
+            append_timeout: Duration::from_secs(2),
+            salvage: false,
+            clock: Arc::new(system_clock),
+            on_pressure: None,
+        }
+    }
+
+    /// The layout they ask for.
+    pub(crate) fn geometry(&self) -> Result<Geometry, LogError> {
+        let invalid = |reason: String| Err(LogError::InvalidOptions(reason));
+        let size = self.segment_size_bytes;
+        if !size.is_multiple_of(BLOCK_SIZE as u32) || size < 4 * BLOCK_SIZE as u32 || size > 1 << 30 {
+            return invalid(format!(
+                "commitlog_segment_size of {size} bytes: it must be a multiple of 4096 from 16 KiB to 1 GiB"
+            ));
+        }
+        let segments = self.total_space_bytes / u64::from(size);
+        if !(2..=1 << 20).contains(&segments) {
+            return invalid(format!(
+                "commitlog_total_space of {} bytes holds {segments} segments: 2 to 1048576",
+                self.total_space_bytes
+            ));
+        }
+        Ok(Geometry { segment_size_bytes: size, segments: segments as u32 })
+    }
+}
+
+fn system_clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for LogOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogOptions")
+            .field("directory", &self.directory)
+            .field("segment_size_bytes", &self.segment_size_bytes)
+            .field("total_space_bytes", &self.total_space_bytes)
+            .field("sync", &self.sync)
+            .field("salvage", &self.salvage)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! Opening: which log is there, what its bookkeeping says, and whether it may be used.
+
+use std::sync::Arc;
+
+use blockio::Disk;
+use uuid::Uuid;
+
+use crate::file::LogFile;
+use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
+use crate::scan::SegmentImage;
+use crate::segment::SegmentUse;
+use crate::{Corruption, Gap, LogError, LogOptions};
+
+/// What is there.
+pub(crate) struct Opened {
+    pub file: LogFile,
+    /// The greatest segment id ever seen.
+    pub last_id: i64,
+    /// The segments that hold records, in order of ids.
+    pub live: Vec<Arc<SegmentUse>>,
+    /// Damage in superblocks and bookkeeping that was got over.
+    pub gaps: Vec<Gap>,
+}
+
+/// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and has
+/// another layout than `wanted`.
+pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Opened, LogError> {
+    let Some(file) = LogFile::open(disk, &options.directory)? else {
+        let host_id = options.host_id.unwrap_or_else(Uuid::new_v4);
+        return create(disk, options, wanted, host_id, options.segment_id_seen);
+    };
+    check_host(&file, options)?;
+    let opened = read_bookkeeping(file, options)?;
+    if opened.live.is_empty() && opened.gaps.is_empty() && *opened.file.geometry() != wanted {
+        let host_id = opened.file.superblock.host_id;
+        return create(disk, options, wanted, host_id, opened.last_id);
+    }
+    Ok(opened)
+}
+
+fn create(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    geometry: Geometry,
+    host_id: Uuid,
+    last_id: i64,
+) -> Result<Opened, LogError> {
+    let log_id = options.log_id.unwrap_or_else(Uuid::new_v4);
+    let file = LogFile::create(disk, &options.directory, Superblock { geometry, log_id, host_id })?;
+    Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
+}
+
+fn check_host(file: &LogFile, options: &LogOptions) -> Result<(), LogError> {
+    let theirs = file.superblock.host_id;
+    match options.host_id {
+        Some(ours) if ours != theirs => {
+            let reason = format!("it belongs to host {theirs}; this is host {ours}");
+            Err(LogError::Refused { path: file.path().to_path_buf(), reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogError> {
+    let mut gaps: Vec<Gap> = file.repaired_superblock.iter().map(|damage| Gap::of(damage.clone(), 0, None)).collect();
+    let mut entries = Vec::new();
+    for (slot, entry) in (0..).zip(file.read_entries()?) {
+        match entry {
+            Ok(entry) => entries.push(entry),
+            Err(fault) => {
+                let offset = file.geometry().bookkeeping_offset(slot);
+                let damage = file.corrupt(offset, format!("the bookkeeping of segment {slot}"), fault.to_string());
+                if !options.salvage {
+                    return Err(LogError::Corrupt(Box::new(damage)));
+                }
+                let entry = guess_entry(&file, slot)?;
+                gaps.push(Gap::of(damage, 0, Some(entry.id)));
+                entries.push(entry);
+            }
+        }
+    }
+    let last_id = entries.iter().map(|entry| entry.id).fold(options.segment_id_seen, i64::max);
+    let mut live: Vec<_> = entries.iter().filter(|entry| entry.state == SegmentState::Live).collect();
+    live.sort_by_key(|entry| entry.id);
+    if let Some(pair) = live.array_windows::<2>().find(|[a, b]| a.id == b.id) {
+        return Err(LogError::Corrupt(Box::new(twins(&file, pair))));
+    }
+    let live = live.into_iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
+    Ok(Opened { file, last_id, live, gaps })
+}
+
+fn twins(file: &LogFile, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {
+    let offset = file.geometry().bookkeeping_offset(b.index);
+    file.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
+}
+
+/// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.
+fn guess_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
+    let geometry = file.geometry();
+    let image =
+        SegmentImage::new(file.superblock.log_id, i64::MAX, file.read_segment(slot)?, geometry.segment_size_bytes);
+    let id = image.greatest_stale_id();
+    let state = if id.is_some() { SegmentState::Live } else { SegmentState::Free };
+    Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0) })
+}

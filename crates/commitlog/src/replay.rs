@@ -1,0 +1,255 @@
+//! Replay: the records found at open, in order, each checked three times: its blocks' ids and checksums, its head's, its body's.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockio::{BLOCK_SIZE, Disk, OpenOptions};
+use uuid::Uuid;
+
+use crate::format::{BlockState, TABLE_ID_SIZE};
+use crate::log::Shared;
+use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
+use crate::segment::SegmentUse;
+use crate::{Corruption, LogError, LogOptions, LogPosition};
+
+/// The records found at open. To be read to the end before the log's segments can be freed.
+#[derive(Debug)]
+pub struct Replay {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    salvage: bool,
+    /// Segments to come, oldest first.
+    pending: VecDeque<Arc<SegmentUse>>,
+    found: Vec<Arc<SegmentUse>>,
+    /// The image of the first pending segment, if it was looked at already.
+    ahead: Option<SegmentImage>,
+    current: Option<Current>,
+    /// Table ids and data of the last record.
+    scratch: Vec<u8>,
+    tables: Vec<Uuid>,
+    report: ReplayReport,
+}
+
+/// The segment being replayed.
+#[derive(Debug)]
+struct Current {
+    segment: Arc<SegmentUse>,
+    image: SegmentImage,
+    runs: VecDeque<Run>,
+    cursor: Option<RecordCursor>,
+}
+
+/// A record of the log. Its bytes are borrowed from the replay until the next one is asked for.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Where it begins.
+    pub start: LogPosition,
+    /// Where it ends: the position it is known by.
+    pub position: LogPosition,
+    /// The tables it touches.
+    pub tables: &'a [Uuid],
+    /// Its data, as appended.
+    pub data: &'a [u8],
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Segments read.
+    pub segments: u64,
+    /// Sound records.
+    pub records: u64,
+    /// Bytes of data in them.
+    pub data_bytes: u64,
+    /// Records cut by the log's end: never acknowledged, dropped.
+    pub cut_records: u64,
+    /// Damage that was got over: a superblock copy, or, with salvage, anything.
+    pub gaps: Vec<Gap>,
+}
+
+/// A damaged piece of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where, and how it shows.
+    pub damage: Corruption,
+    /// Bytes of segments that could not be replayed for it; 0 where only bookkeeping was hit.
+    pub length_bytes: u64,
+    /// The segment's id, where it concerns one.
+    pub segment: Option<i64>,
+}
+
+impl Gap {
+    pub(crate) fn of(damage: Corruption, length_bytes: u64, segment: Option<i64>) -> Gap {
+        Gap { damage, length_bytes, segment }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.damage.fmt(f)?;
+        match self.segment {
+            Some(id) => write!(f, " ({} bytes of segment {id} lost)", self.length_bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Replay {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        options: &LogOptions,
+        shared: Arc<Shared>,
+        found: Vec<Arc<SegmentUse>>,
+        gaps: Vec<Gap>,
+    ) -> Replay {
+        Replay {
+            shared,
+            disk,
+            directory: options.directory.clone(),
+            salvage: options.salvage,
+            pending: found.clone().into(),
+            found,
+            ahead: None,
+            current: None,
+            scratch: Vec::new(),
+            tables: Vec::new(),
+            report: ReplayReport { gaps, ..ReplayReport::default() },
+        }
+    }
+
+    /// The next record, in the order of positions; `None` at the end. [`LogError::Corrupt`] is final, unless the log was opened with
+    /// salvage.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
+        let (segment, found) = loop {
+            let Some(current) = &mut self.current else {
+                match self.pending.pop_front() {
+                    Some(segment) => self.current = Some(self.load(segment)?),
+                    None => {
+                        self.finish()?;
+                        return Ok(None);
+                    }
+                }
+                continue;
+            };
+            let Some(cursor) = &mut current.cursor else {
+                match current.runs.pop_front() {
+                    Some(run) => current.cursor = Some(RecordCursor::new(&current.image, run)),
+                    None => self.current = None,
+                }
+                continue;
+            };
+            match cursor.next(&current.image, &mut self.scratch) {
+                Step::Record(found) => break (Arc::clone(&current.segment), found),
+                Step::End => current.cursor = None,
+                Step::Cut(_) => self.report.cut_records += 1,
+                Step::Fault(start, fault) => {
+                    let file = &self.shared.file;
+                    let offset = file.geometry().segment_offset(current.segment.slot) + u64::from(start);
+                    let gap = Gap::of(file.corrupt(offset, "a record", fault.to_string()), 0, Some(current.segment.id));
+                    self.got_over(gap)?;
+                }
+            }
+        };
+        Ok(Some(self.deliver(&segment, found)))
+    }
+
+    fn deliver(&mut self, segment: &SegmentUse, found: Found) -> Record<'_> {
+        let at = |offset: u32| segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
+        let (ids, data) = self.scratch.split_at_checked(usize::from(found.tables) * TABLE_ID_SIZE).unwrap_or_default();
+        self.tables.clear();
+        self.tables.extend(ids.chunks_exact(TABLE_ID_SIZE).filter_map(|id| Uuid::from_slice(id).ok()));
+        let position = at(found.end);
+        segment.mark_dirty(&self.tables, position.offset);
+        self.report.records += 1;
+        self.report.data_bytes += data.len() as u64;
+        Record { start: at(found.start), position, tables: &self.tables, data }
+    }
+
+    /// What was found, so far.
+    pub fn report(&self) -> &ReplayReport {
+        &self.report
+    }
+
+    /// Reads a segment and judges its blocks.
+    fn load(&mut self, segment: Arc<SegmentUse>) -> Result<Current, LogError> {
+        let image = match self.ahead.take() {
+            Some(image) => image,
+            None => self.read(&segment)?,
+        };
+        if let Some(mode) = image.unknown_mode() {
+            let reason =
+                format!("segment {} was written in sync mode {mode}, which this build does not know", segment.id);
+            return Err(LogError::Refused { path: self.shared.file.path().to_path_buf(), reason });
+        }
+        let mut horizon = image.horizon_of(segment.id);
+        if let Some(next) = self.pending.front() {
+            // The first frame of the next segment says how far this one goes.
+            let next = self.read(next)?;
+            horizon = horizon.max(next.horizon_of(segment.id));
+            self.ahead = Some(next);
+        }
+        let verdict = image.judge(horizon);
+        self.report_damage(&segment, &image, &verdict)?;
+        self.report.segments += 1;
+        Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None })
+    }
+
+    fn read(&self, segment: &SegmentUse) -> Result<SegmentImage, LogError> {
+        let file = &self.shared.file;
+        let bytes = file.read_segment(segment.slot)?;
+        Ok(SegmentImage::new(file.superblock.log_id, segment.id, bytes, file.geometry().segment_size_bytes))
+    }
+
+    fn report_damage(&mut self, segment: &SegmentUse, image: &SegmentImage, verdict: &Verdict) -> Result<(), LogError> {
+        for range in &verdict.damaged {
+            let offset = self.shared.file.geometry().block_offset(segment.slot, range.start);
+            let expected = format!("block {} of segment {}", range.start, segment.id);
+            let damage = self.shared.file.corrupt(offset, expected, describe(&image.state(range.start)));
+            let length = u64::from(range.end - range.start) * BLOCK_SIZE as u64;
+            self.got_over(Gap::of(damage, length, Some(segment.id)))?;
+        }
+        if !verdict.damaged.is_empty() {
+            self.keep_copy(segment, image)?;
+        }
+        Ok(())
+    }
+
+    /// Damage: an error, unless we salvage.
+    fn got_over(&mut self, gap: Gap) -> Result<(), LogError> {
+        if !self.salvage {
+            return Err(LogError::Corrupt(Box::new(gap.damage)));
+        }
+        self.report.gaps.push(gap);
+        Ok(())
+    }
+
+    /// Keeps the bytes of a damaged segment, for whoever wants to look at them after the segment is reused.
+    fn keep_copy(&self, segment: &SegmentUse, image: &SegmentImage) -> Result<(), LogError> {
+        let path = self.directory.join(format!("commitlog.damaged-{}", segment.id));
+        let copy = self.disk.open(&path, OpenOptions::create())?;
+        copy.write_at(image.bytes(), 0)?;
+        copy.sync_data()?;
+        Ok(self.disk.sync_dir(&self.directory)?)
+    }
+
+    /// All is known of the segments found: those that nobody needs are freed.
+    fn finish(&mut self) -> Result<(), LogError> {
+        for segment in self.found.drain(..) {
+            segment.replayed();
+        }
+        self.shared.free_unused()
+    }
+}
+
+fn describe(state: &BlockState) -> String {
+    match state {
+        BlockState::Live(_) => "that block".into(),
+        BlockState::Blank => "zeros".into(),
+        BlockState::Stale(header) => format!("a block of segment {}", header.segment_id),
+        BlockState::Torn { expected, got } => format!("checksum {got:08x} over bytes of checksum {expected:08x}"),
+        BlockState::Misplaced(header) => format!("block {} of segment {}", header.index, header.segment_id),
+    }
+}

@@ -1,0 +1,310 @@
+//! Judging a segment's bytes and walking its records. No I/O: what a segment holds comes in as bytes, so that tests, tools and
+//! fuzzers drive it as recovery does.
+
+use std::ops::Range;
+
+use blockio::BLOCK_SIZE;
+use uuid::Uuid;
+
+use crate::decision::{BlockKind, Decision, Place, decide};
+use crate::file::seed_of;
+use crate::format::{
+    BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, RecordFault, RecordHead,
+    TABLE_ID_SIZE, classify_block,
+};
+
+/// The greatest code of a sync mode that this build writes; each means that blocks were written in order.
+const ORDERED_MODE_MAX: u8 = 2;
+
+/// A segment as found: its bytes and what each block is.
+#[derive(Debug)]
+pub struct SegmentImage {
+    id: i64,
+    bytes: Vec<u8>,
+    states: Vec<BlockState>,
+    blocks: u32,
+}
+
+/// What follows from a segment's blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Runs of sound blocks to replay, in order.
+    pub runs: Vec<Run>,
+    /// Blocks that are damaged, as runs of neighbours.
+    pub damaged: Vec<Range<u32>>,
+}
+
+/// Sound blocks in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Their indices.
+    pub blocks: Range<u32>,
+    /// A record may begin before the run; its rest is skipped.
+    pub after_damage: bool,
+    /// A record may be cut at the run's end: it was never acknowledged, or the damage behind the run has the rest.
+    pub may_be_cut: bool,
+}
+
+impl SegmentImage {
+    /// The segment's bytes, of the log `log_id`, in a use of id `id`. Bytes that are missing at the end are blank.
+    pub fn new(log_id: Uuid, id: i64, bytes: Vec<u8>, segment_size_bytes: u32) -> SegmentImage {
+        let seed = seed_of(log_id);
+        let blocks = segment_size_bytes / BLOCK_SIZE as u32;
+        let states = (0..blocks)
+            .zip(bytes.chunks_exact(BLOCK_SIZE))
+            .map(|(index, block)| classify_block(block, seed, id, index));
+        SegmentImage { id, states: states.collect(), bytes, blocks }
+    }
+
+    /// The id of the use.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// What a block is.
+    pub fn state(&self, block: u32) -> BlockState {
+        self.states.get(block as usize).copied().unwrap_or(BlockState::Blank)
+    }
+
+    /// Blocks the segment has room for.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Its bytes, as found.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The most blocks of segment `id` that a sound block of this one says are durable.
+    pub fn horizon_of(&self, id: i64) -> u32 {
+        let claims = self.live().filter(|header| header.horizon_segment == id).map(|header| header.horizon_blocks);
+        claims.max().unwrap_or(0)
+    }
+
+    /// The greatest id among sound blocks of earlier uses.
+    pub fn greatest_stale_id(&self) -> Option<i64> {
+        let ids = self.states.iter().filter_map(|state| match state {
+            BlockState::Stale(header) => Some(header.segment_id),
+            _ => None,
+        });
+        ids.max()
+    }
+
+    /// The first sound block of a sync mode that this build does not know.
+    pub fn unknown_mode(&self) -> Option<u8> {
+        self.live().map(|header| header.mode).find(|mode| *mode > ORDERED_MODE_MAX)
+    }
+
+    fn live(&self) -> impl Iterator<Item = &BlockHeader> {
+        self.states.iter().filter_map(|state| match state {
+            BlockState::Live(header) => Some(header),
+            _ => None,
+        })
+    }
+
+    /// Applies the decision table from the first block on. `horizon_blocks` are known to have been durable, from this segment or
+    /// another. After damage it goes on as far as the horizon reaches; a caller that does not salvage stops at any.
+    pub fn judge(&self, horizon_blocks: u32) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut after_damage = false;
+        let mut start = 0;
+        for block in 0..=self.blocks {
+            let decision = if block == self.blocks { Decision::End } else { self.decide(block, horizon_blocks) };
+            if decision == Decision::Take {
+                continue;
+            }
+            if start < block {
+                let may_be_cut = block < self.blocks;
+                verdict.runs.push(Run { blocks: start..block, after_damage, may_be_cut });
+            }
+            if decision == Decision::End {
+                break;
+            }
+            match verdict.damaged.last_mut() {
+                Some(range) if range.end == block => range.end += 1,
+                _ => verdict.damaged.push(block..block + 1),
+            }
+            after_damage = true;
+            start = block + 1;
+        }
+        verdict
+    }
+
+    fn decide(&self, block: u32, horizon_blocks: u32) -> Decision {
+        let place = if block < horizon_blocks { Place::BelowHorizon } else { Place::AboveHorizon };
+        decide(BlockKind::from(&self.state(block)), place)
+    }
+
+    fn header(&self, block: u32) -> Option<&BlockHeader> {
+        match self.states.get(block as usize) {
+            Some(BlockState::Live(header)) => Some(header),
+            _ => None,
+        }
+    }
+
+    /// The used payload of a sound block.
+    fn payload(&self, block: u32) -> &[u8] {
+        let used = self.header(block).map_or(0, |header| usize::from(header.used).min(BLOCK_PAYLOAD_SIZE));
+        let start = block as usize * BLOCK_SIZE + BLOCK_HEADER_SIZE;
+        self.bytes.get(start..start + used).unwrap_or_default()
+    }
+}
+
+/// Walks the records of a run.
+#[derive(Debug)]
+pub struct RecordCursor {
+    run: Run,
+    block: u32,
+    /// In the block's payload.
+    offset: usize,
+}
+
+/// A record found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Byte offset of its head in the segment.
+    pub start: u32,
+    /// Byte offset behind its last byte: the offset of its position.
+    pub end: u32,
+    /// Tables it touches: their ids begin the scratch buffer.
+    pub tables: u16,
+}
+
+/// One step of the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A sound record: table ids and data are in the scratch buffer.
+    Record(Found),
+    /// No more.
+    End,
+    /// The run ends within a record that begins at this byte offset of the segment; it was never acknowledged.
+    Cut(u32),
+    /// A damaged record at this byte offset, in sound blocks. The cursor stands behind it, as far as that can be told.
+    Fault(u32, RecordFault),
+}
+
+/// Why bytes could not be taken.
+enum Short {
+    /// The run is at its end.
+    RunEnds,
+    /// A frame ends; records never go on in the next.
+    FrameEnds,
+}
+
+impl RecordCursor {
+    /// At the run's first record.
+    pub fn new(image: &SegmentImage, run: Run) -> RecordCursor {
+        let mut cursor = RecordCursor { block: run.blocks.start, offset: 0, run };
+        if cursor.run.after_damage {
+            cursor.seek_record(image, cursor.run.blocks.start);
+        }
+        cursor
+    }
+
+    /// Moves to the first record that starts in `block` or behind it.
+    fn seek_record(&mut self, image: &SegmentImage, block: u32) {
+        self.block = block;
+        self.offset = 0;
+        while self.block < self.run.blocks.end {
+            match image.header(self.block) {
+                Some(header) if header.first_record != NO_RECORD_STARTS => {
+                    self.offset = usize::from(header.first_record);
+                    return;
+                }
+                _ => self.block += 1,
+            }
+        }
+    }
+
+    /// The next record; its table ids and data replace what `scratch` held.
+    pub fn next(&mut self, image: &SegmentImage, scratch: &mut Vec<u8>) -> Step {
+        self.skip_used_up(image);
+        if self.block >= self.run.blocks.end {
+            return Step::End;
+        }
+        let start = self.position();
+        let first_block = self.block;
+        match self.read(image, scratch) {
+            Ok(Ok(tables)) => Step::Record(Found { start, end: self.position(), tables }),
+            Ok(Err(fault)) => {
+                // A sound head tells where the next record is.
+                if !matches!(fault, RecordFault::Body { .. }) {
+                    self.seek_record(image, first_block + 1);
+                }
+                Step::Fault(start, fault)
+            }
+            Err((Short::RunEnds, _)) if self.run.may_be_cut => {
+                self.block = self.run.blocks.end;
+                Step::Cut(start)
+            }
+            Err((_, fault)) => {
+                self.seek_record(image, first_block + 1);
+                Step::Fault(start, fault)
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        image: &SegmentImage,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Result<u16, RecordFault>, (Short, RecordFault)> {
+        scratch.clear();
+        self.take(image, RecordHead::SIZE, scratch)?;
+        let mut bytes = [0; RecordHead::SIZE];
+        bytes.copy_from_slice(scratch);
+        let head = match RecordHead::decode(&bytes) {
+            Ok(head) => head,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        scratch.clear();
+        let body = usize::from(head.tables) * TABLE_ID_SIZE + head.data_size as usize;
+        self.take(image, body, scratch)?;
+        let expected = crc32fast::hash(scratch);
+        self.take(image, 4, scratch)?;
+        let got = scratch.iter().skip(body).fold(0, |crc, byte| crc << 8 | u32::from(*byte));
+        scratch.truncate(body);
+        Ok(if expected == got { Ok(head.tables) } else { Err(RecordFault::Body { expected, got }) })
+    }
+
+    /// Appends the next `count` bytes of the stream to `out`.
+    fn take(&mut self, image: &SegmentImage, count: usize, out: &mut Vec<u8>) -> Result<(), (Short, RecordFault)> {
+        let mut left = count;
+        while left > 0 {
+            let cut = |short| (short, RecordFault::Cut { expected: count as u64, got: (count - left) as u64 });
+            if self.block >= self.run.blocks.end {
+                return Err(cut(Short::RunEnds));
+            }
+            let payload = image.payload(self.block);
+            let rest = payload.get(self.offset..).unwrap_or_default();
+            if rest.is_empty() {
+                if payload.len() < BLOCK_PAYLOAD_SIZE {
+                    return Err(cut(Short::FrameEnds));
+                }
+                self.block += 1;
+                self.offset = 0;
+                continue;
+            }
+            let n = left.min(rest.len());
+            out.extend_from_slice(rest.get(..n).unwrap_or_default());
+            self.offset += n;
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Steps over the ends of blocks, padded or full.
+    fn skip_used_up(&mut self, image: &SegmentImage) {
+        while self.block < self.run.blocks.end && self.offset >= image.payload(self.block).len() {
+            self.block += 1;
+            self.offset = 0;
+        }
+    }
+
+    /// The byte offset in the segment. Behind the last byte of a block it is the block's end.
+    fn position(&self) -> u32 {
+        let position = u64::from(self.block) * BLOCK_SIZE as u64 + (BLOCK_HEADER_SIZE + self.offset) as u64;
+        u32::try_from(position).unwrap_or(u32::MAX)
+    }
+}

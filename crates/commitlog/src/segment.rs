@@ -1,0 +1,179 @@
+//! One use of a segment: its id, and what tables still need it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use uuid::Uuid;
+
+use crate::{IntervalSet, LogPosition, PositionInterval};
+
+/// A segment from its activation until it is free again.
+#[derive(Debug)]
+pub(crate) struct SegmentUse {
+    /// The id of this use.
+    pub id: i64,
+    /// The segment's index in the file.
+    pub slot: u32,
+    /// How many segments were activated before it in this run; `None` for one found at open.
+    pub number: Option<u64>,
+    /// The ring position behind its last record, once no more can follow; until then `u64::MAX`.
+    closed_at: AtomicU64,
+    /// Found at open and not replayed yet: not all that is in it is known.
+    replaying: AtomicBool,
+    dirty: RwLock<HashMap<Uuid, DirtyRange>>,
+    clean: Mutex<HashMap<Uuid, IntervalSet>>,
+}
+
+/// Offsets of the ends of a table's first and last record in the segment.
+#[derive(Debug)]
+struct DirtyRange {
+    first: AtomicI32,
+    last: AtomicI32,
+}
+
+impl SegmentUse {
+    /// A segment to be filled.
+    pub fn new(id: i64, slot: u32, number: u64) -> SegmentUse {
+        SegmentUse {
+            id,
+            slot,
+            number: Some(number),
+            closed_at: AtomicU64::new(u64::MAX),
+            replaying: AtomicBool::new(false),
+            dirty: RwLock::default(),
+            clean: Mutex::default(),
+        }
+    }
+
+    /// A segment found at open, to be replayed.
+    pub fn found(id: i64, slot: u32) -> SegmentUse {
+        let found = SegmentUse { number: None, ..SegmentUse::new(id, slot, 0) };
+        found.closed_at.store(0, Ordering::Relaxed);
+        found.replaying.store(true, Ordering::Relaxed);
+        found
+    }
+
+    /// A place in it.
+    pub fn at(&self, offset: i32) -> LogPosition {
+        LogPosition { segment: self.id, offset }
+    }
+
+    /// No record follows the ring position.
+    pub fn close(&self, position: u64) {
+        self.closed_at.store(position, Ordering::Release);
+    }
+
+    pub fn replayed(&self) {
+        self.replaying.store(false, Ordering::Release);
+    }
+
+    /// A record that ends at `offset` touches the tables. Takes no exclusive lock but for a table's first record here.
+    pub fn mark_dirty(&self, tables: &[Uuid], offset: i32) {
+        let dirty = self.dirty.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known = true;
+        for table in tables {
+            match dirty.get(table) {
+                Some(range) => {
+                    range.first.fetch_min(offset, Ordering::Relaxed);
+                    range.last.fetch_max(offset, Ordering::Relaxed);
+                }
+                None => known = false,
+            }
+        }
+        drop(dirty);
+        if !known {
+            self.mark_new(tables, offset);
+        }
+    }
+
+    fn mark_new(&self, tables: &[Uuid], offset: i32) {
+        let mut dirty = self.dirty.write().unwrap_or_else(PoisonError::into_inner);
+        for table in tables {
+            let range = dirty
+                .entry(*table)
+                .or_insert_with(|| DirtyRange { first: AtomicI32::new(offset), last: AtomicI32::new(offset) });
+            range.first.fetch_min(offset, Ordering::Relaxed);
+            range.last.fetch_max(offset, Ordering::Relaxed);
+        }
+    }
+
+    /// The records of `table` in the interval are in SSTables.
+    pub fn mark_clean(&self, table: Uuid, interval: PositionInterval) {
+        let start = interval.start.max(self.at(0));
+        let end = interval.end.min(self.at(i32::MAX));
+        let mut clean = self.clean.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = clean.entry(table).or_default();
+        set.add(PositionInterval { start, end });
+        let mut dirty = self.dirty.write().unwrap_or_else(PoisonError::into_inner);
+        let covered = |range: &DirtyRange| {
+            let offset = |end: &AtomicI32| self.at(end.load(Ordering::Relaxed));
+            set.covers(offset(&range.first), offset(&range.last))
+        };
+        if dirty.get(&table).is_some_and(covered) {
+            dirty.remove(&table);
+        }
+    }
+
+    /// Whether no table needs it and no record can still come in; `horizon` is the durable ring position.
+    pub fn is_unused(&self, horizon: u64) -> bool {
+        self.closed_at() <= horizon && self.is_clean()
+    }
+
+    /// The ring position behind its last record, once no more can follow; until then `u64::MAX`.
+    pub fn closed_at(&self) -> u64 {
+        self.closed_at.load(Ordering::Acquire)
+    }
+
+    /// Whether no table needs what is in it, all of which is known.
+    pub fn is_clean(&self) -> bool {
+        !self.replaying.load(Ordering::Acquire) && self.dirty.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The tables that need it.
+    pub fn dirty_tables(&self) -> Vec<Uuid> {
+        let mut tables: Vec<Uuid> = self.dirty.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        tables.sort();
+        tables
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(start: i32, end: i32) -> PositionInterval {
+        PositionInterval {
+            start: LogPosition { segment: 5, offset: start },
+            end: LogPosition { segment: 5, offset: end },
+        }
+    }
+
+    #[test]
+    fn flushes_in_any_order_make_a_segment_unused() {
+        let [a, b] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        let segment = SegmentUse::new(5, 0, 0);
+        segment.mark_dirty(&[a, b], 100);
+        segment.mark_dirty(&[a], 200);
+        segment.mark_clean(a, interval(150, 300));
+        assert!(!segment.is_clean());
+        segment.mark_clean(a, interval(0, 150));
+        assert_eq!(segment.dirty_tables(), [b]);
+        let all = PositionInterval { start: LogPosition::NONE, end: LogPosition { segment: 9, offset: 0 } };
+        segment.mark_clean(b, all);
+        assert!(segment.is_clean());
+        assert!(!segment.is_unused(u64::MAX - 1), "records may still come in");
+        segment.close(500);
+        assert!(!segment.is_unused(499) && segment.is_unused(500));
+    }
+
+    #[test]
+    fn a_record_behind_the_flush_keeps_it() {
+        let a = Uuid::from_u128(1);
+        let segment = SegmentUse::new(5, 0, 0);
+        segment.mark_dirty(&[a], 100);
+        segment.mark_dirty(&[a], 200);
+        segment.mark_clean(a, interval(0, 199));
+        assert!(!segment.is_clean());
+    }
+}

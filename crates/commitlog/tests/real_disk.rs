@@ -1,0 +1,229 @@
+//! The log on the machine's own disk.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use blockio::SystemDisk;
+use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, Replay, SyncMode};
+use uuid::Uuid;
+
+/// A directory of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("espalier-commitlog-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Scratch(path)
+    }
+
+    fn options(&self, sync: SyncMode) -> LogOptions {
+        LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 8 << 20, sync, ..LogOptions::new(&self.0) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(options: &LogOptions) -> (CommitLog, Replay) {
+    CommitLog::open(Arc::new(SystemDisk::new()), options.clone()).unwrap()
+}
+
+fn replayed(mut replay: Replay) -> BTreeMap<LogPosition, (Vec<Uuid>, Vec<u8>)> {
+    let mut records = BTreeMap::new();
+    let mut last = LogPosition::NONE;
+    while let Some(record) = replay.next_record().unwrap() {
+        assert!(last <= record.start && record.start < record.position, "{last} {record:?}");
+        last = record.position;
+        records.insert(record.position, (record.tables.to_vec(), record.data.to_vec()));
+    }
+    records
+}
+
+const MODES: [SyncMode; 3] = [
+    SyncMode::Batch,
+    SyncMode::Group { window: Duration::from_millis(2) },
+    SyncMode::Periodic { period: Duration::from_millis(20) },
+];
+
+#[test]
+fn what_many_threads_appended_is_replayed_in_every_mode() {
+    for (index, sync) in MODES.into_iter().enumerate() {
+        let dir = Scratch::new(&format!("threads-{index}"));
+        let options = dir.options(sync);
+        let (log, replay) = open(&options);
+        assert_eq!(replayed(replay).len(), 0);
+        let mut appended = BTreeMap::new();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8u8)
+                .map(|thread| {
+                    let log = &log;
+                    scope.spawn(move || {
+                        let mut mine = Vec::new();
+                        for i in 0..100usize {
+                            let tables = vec![Uuid::from_u128(u128::from(thread)); i % 3];
+                            let data = vec![thread ^ i as u8; (i * 131 + usize::from(thread) * 977) % 9000];
+                            let at = log.append(&tables, &data).unwrap();
+                            log.durable(at.position).wait().unwrap();
+                            mine.push((at.position, (tables, data)));
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            for thread in threads {
+                appended.extend(thread.join().unwrap());
+            }
+        });
+        assert_eq!(appended.len(), 800);
+        assert!(appended.keys().all(|position| *position <= log.position()));
+        log.sync().unwrap();
+        let metrics = log.metrics();
+        assert_eq!((metrics.completed_tasks, metrics.pending_tasks), (800, 0));
+        drop(log);
+
+        let (log, replay) = open(&options);
+        assert!(replayed(replay) == appended, "{sync:?}");
+        log.discard_replayed().unwrap();
+        log.shutdown().unwrap();
+        drop(log);
+        let (_log, replay) = open(&options);
+        assert_eq!(replayed(replay).len(), 0);
+    }
+}
+
+#[test]
+fn flushed_segments_are_used_again_and_the_log_stays_within_its_space() {
+    let dir = Scratch::new("reuse");
+    let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..dir.options(SyncMode::Batch) };
+    let (log, _) = open(&options);
+    let table = Uuid::from_u128(7);
+    let mut start = log.position();
+    for round in 0..12 {
+        for _ in 0..4 {
+            log.append(&[table], &[round; 60_000]).unwrap();
+        }
+        let end = log.position();
+        log.flushed(table, PositionInterval { start, end }).unwrap();
+        start = end;
+    }
+    log.sync().unwrap();
+    let length = std::fs::metadata(commitlog::log_path(&dir.0)).unwrap().len();
+    assert!(length <= options.total_space_bytes + (2 + 4) * 4096, "{length}");
+    assert!(log.metrics().total_size_bytes <= options.total_space_bytes);
+}
+
+#[test]
+fn a_log_that_is_full_refuses_and_goes_on_after_a_flush() {
+    let dir = Scratch::new("full");
+    let options = LogOptions {
+        total_space_bytes: 2 * (256 << 10),
+        append_timeout: Duration::from_millis(30),
+        ..dir.options(SyncMode::Batch)
+    };
+    let (log, _) = open(&options);
+    let [quiet, busy] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let start = log.position();
+    log.append(&[quiet], b"first").unwrap();
+    let refused = loop {
+        if let Err(error) = log.append(&[busy], &[1; 50_000]) {
+            break error;
+        }
+    };
+    assert!(matches!(refused, LogError::NoFreeSegment), "{refused}");
+    let pressure = log.pressure().unwrap();
+    assert_eq!(pressure.tables, [quiet, busy]);
+    assert_eq!(pressure.free_segments, 0);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let before = Instant::now();
+            loop {
+                match log.append(&[busy], &[2; 50_000]) {
+                    Ok(_) => return,
+                    Err(error) => assert!(before.elapsed() < Duration::from_secs(20), "{error}"),
+                }
+            }
+        });
+        for table in [quiet, busy] {
+            log.flushed(table, PositionInterval { start, end: log.position() }).unwrap();
+        }
+        waiter.join().unwrap();
+    });
+    assert!(log.metrics().waiting_on_segment_allocation.count > 0);
+}
+
+#[test]
+fn a_record_above_half_a_segment_is_refused_with_its_sizes() {
+    let dir = Scratch::new("large");
+    let (log, _) = open(&dir.options(SyncMode::Batch));
+    assert_eq!(log.record_size_max(), 128 << 10);
+    let most = (128 << 10) - 16 - 16;
+    log.append(&[Uuid::nil()], &vec![1; most]).unwrap();
+    match log.append(&[Uuid::nil()], &vec![1; most + 1]) {
+        Err(LogError::TooLarge { size_bytes, max_bytes }) => {
+            assert_eq!((size_bytes, max_bytes), ((128 << 10) + 1, 128 << 10))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_second_log_on_the_directory_is_refused() {
+    let dir = Scratch::new("second");
+    let options = dir.options(SyncMode::Batch);
+    let (log, _) = open(&options);
+    let second = CommitLog::open(Arc::new(SystemDisk::new()), options.clone());
+    assert!(matches!(&second, Err(LogError::Disk(e)) if e.kind() == blockio::DiskErrorKind::Locked), "{second:?}");
+    drop(log);
+    open(&options);
+}
+
+#[test]
+fn another_hosts_log_is_refused() {
+    let dir = Scratch::new("host");
+    let ours = LogOptions { host_id: Some(Uuid::from_u128(1)), ..dir.options(SyncMode::Batch) };
+    drop(open(&ours));
+    let theirs = LogOptions { host_id: Some(Uuid::from_u128(2)), ..ours.clone() };
+    let refused = CommitLog::open(Arc::new(SystemDisk::new()), theirs);
+    assert!(matches!(refused, Err(LogError::Refused { .. })), "{refused:?}");
+    let unasked = LogOptions { host_id: None, ..ours };
+    assert_eq!(open(&unasked).0.host_id(), Uuid::from_u128(1));
+}
+
+#[test]
+fn a_log_that_is_shut_down_takes_nothing_more() {
+    let dir = Scratch::new("shutdown");
+    let (log, _) = open(&dir.options(SyncMode::Periodic { period: Duration::from_secs(10) }));
+    let at = log.append(&[Uuid::nil()], b"kept").unwrap();
+    log.shutdown().unwrap();
+    assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
+    log.shutdown().unwrap();
+    drop(log);
+    let (_log, replay) = open(&dir.options(SyncMode::Batch));
+    assert_eq!(replayed(replay).into_keys().collect::<Vec<_>>(), [at.position]);
+}
+
+#[test]
+fn another_layout_takes_effect_once_the_log_is_empty() {
+    let dir = Scratch::new("layout");
+    let small = dir.options(SyncMode::Batch);
+    let large = LogOptions { segment_size_bytes: 512 << 10, ..small.clone() };
+    let (log, _) = open(&small);
+    log.append(&[Uuid::nil()], b"kept").unwrap();
+    let id = log.position().segment;
+    drop(log);
+    let (log, replay) = open(&large);
+    assert_eq!(log.geometry().segment_size_bytes, 256 << 10);
+    assert_eq!(replayed(replay).len(), 1);
+    log.discard_replayed().unwrap();
+    log.shutdown().unwrap();
+    drop(log);
+    let (log, _) = open(&large);
+    assert_eq!(log.geometry().segment_size_bytes, 512 << 10);
+    assert!(log.position().segment > id);
+}
