@@ -14,7 +14,8 @@ pub struct DeletionTime {
 
 impl DeletionTime {
     /// Deletes nothing.
-    pub const LIVE: DeletionTime = DeletionTime { marked_for_delete_at: i64::MIN, local_deletion_time: NO_DELETION_TIME };
+    pub const LIVE: DeletionTime =
+        DeletionTime { marked_for_delete_at: i64::MIN, local_deletion_time: NO_DELETION_TIME };
 
     /// A deletion of everything written up to `marked_for_delete_at` (microseconds), made at `local_deletion_time` (seconds).
     pub fn new(marked_for_delete_at: i64, local_deletion_time: u32) -> Self {

@@ -31,6 +31,6 @@ pub use row::{
     Cell, Cells, ColumnData, ComplexCells, Liveness, Row, RowBuilder, RowMerger, RowRef, TTL_NONE, reconcile_cells,
 };
 pub use schema::{
-    Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder,
-    TableId, TableOptions,
+    Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,
+    TableOptions,
 };

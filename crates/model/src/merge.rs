@@ -61,7 +61,11 @@ enum Current {
     /// `row_bytes`, with the clustering of the source.
     Merged(usize),
     /// A marker at the source's position.
-    Marker { source: usize, before: DeletionTime, after: DeletionTime },
+    Marker {
+        source: usize,
+        before: DeletionTime,
+        after: DeletionTime,
+    },
 }
 
 impl<'a> MergeCursor<'a> {
@@ -117,7 +121,11 @@ impl<'a> MergeCursor<'a> {
             let order = match self.meeting.first() {
                 None => Ordering::Equal,
                 Some(&first) => {
-                    let order = compare_items(&self.table, &source.cursor.unfiltered(), &self.sources[first].cursor.unfiltered());
+                    let order = compare_items(
+                        &self.table,
+                        &source.cursor.unfiltered(),
+                        &self.sources[first].cursor.unfiltered(),
+                    );
                     if self.reversed { order.reverse() } else { order }
                 }
             };
@@ -137,7 +145,7 @@ impl<'a> MergeCursor<'a> {
     fn merge_rows(&mut self) -> bool {
         let first = self.meeting[0];
         let active = self.deletion.max(self.open);
-        if self.meeting.len() == 1 && active.is_live() {
+        if self.meeting.len() == 1 && active.is_live() && !has_deletion(&self.sources[first].cursor.unfiltered()) {
             self.current = Current::OfSource(first);
             return true;
         }
@@ -188,6 +196,11 @@ fn compare_items(table: &Table, left: &Unfiltered<'_>, right: &Unfiltered<'_>) -
         Unfiltered::Marker(marker) => marker.side.weight(),
     };
     table.comparator().compare_positions(prefix(left), position(left), prefix(right), position(right))
+}
+
+/// A source may hold a row together with what the row's own deletion deletes.
+fn has_deletion(item: &Unfiltered<'_>) -> bool {
+    matches!(item, Unfiltered::Row(row) if row.row.has_deletion())
 }
 
 fn prefix<'u>(item: &Unfiltered<'u>) -> &'u [u8] {

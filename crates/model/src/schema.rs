@@ -411,7 +411,11 @@ impl TableBuilder {
 
     /// Drops a static or regular column; `recorded_type` is its type with user types expanded to tuples.
     pub fn drop_column(mut self, name: &str, recorded_type: CqlType, dropped_time_micros: i64) -> Self {
-        let kind = if latest(&self.statics).iter().any(|c| &*c.name == name) { ColumnKind::Static } else { ColumnKind::Regular };
+        let kind = if latest(&self.statics).iter().any(|c| &*c.name == name) {
+            ColumnKind::Static
+        } else {
+            ColumnKind::Regular
+        };
         self.change_set(kind, |columns| columns.retain(|column| &*column.name != name));
         self.record_dropped(DroppedColumn { name: name.into(), ty: recorded_type, kind, dropped_time_micros })
     }
@@ -436,7 +440,8 @@ impl TableBuilder {
 
     /// Replaces the type of every column by what `replace` makes of it (a user type that gained or renamed a field).
     pub fn map_types(mut self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
-        let map = |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
+        let map =
+            |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
         self.partition_key.iter_mut().chain(&mut self.clustering).for_each(map);
         self.statics.iter_mut().chain(&mut self.regulars).flat_map(|set| &mut set.columns).for_each(map);
         self
@@ -472,7 +477,8 @@ impl TableBuilder {
             .chain(&regulars.current().columns)
             .map(|column| (column.name.clone(), column.clone()))
             .collect();
-        let comparator = ClusteringComparator::new(self.clustering.iter().map(|c| (c.ty.clone(), c.reversed)).collect());
+        let comparator =
+            ClusteringComparator::new(self.clustering.iter().map(|c| (c.ty.clone(), c.reversed)).collect());
         Table {
             keyspace: self.keyspace,
             name: self.name,

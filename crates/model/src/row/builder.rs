@@ -48,9 +48,7 @@ struct Shared {
 
 impl Shared {
     fn covers(&self, cell: &CellEntry) -> bool {
-        self.timestamp == Some(cell.timestamp)
-            && self.ttl == cell.ttl
-            && self.expiration == cell.local_deletion_time
+        self.timestamp == Some(cell.timestamp) && self.ttl == cell.ttl && self.expiration == cell.local_deletion_time
     }
 }
 
@@ -178,7 +176,10 @@ impl RowBuilder {
     }
 
     fn simple_cells(&self) -> impl Iterator<Item = &CellEntry> {
-        self.columns.iter().filter(|column| column.complex.is_none()).filter_map(|column| self.cells.get(column.first_cell))
+        self.columns
+            .iter()
+            .filter(|column| column.complex.is_none())
+            .filter_map(|column| self.cells.get(column.first_cell))
     }
 
     /// What the row says for its cells: the liveness if there is one, else what the first cell has.

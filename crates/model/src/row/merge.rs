@@ -21,6 +21,8 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| left.is_tombstone().cmp(&right.is_tombstone()))
         .then_with(|| left.local_deletion_time.cmp(&right.local_deletion_time))
         .then_with(|| left.value.cmp(right.value))
+        // Cassandra leaves this tie to the order of arrival; ours has none.
+        .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
 /// Merges versions of one row into a blob under the table's current columns. Keeps its buffers from row to row.
@@ -65,6 +67,34 @@ impl RowMerger {
         true
     }
 
+    /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`: columns that
+    /// `reader` does not know are left out. Appends nothing and returns false where nothing is left.
+    pub fn translate(&mut self, row: Row<'_>, writer: &Table, reader: &Table, out: &mut Vec<u8>) -> bool {
+        let is_static = row.is_static();
+        let (written, read) = (writer.columns(is_static), reader.columns(is_static));
+        self.builder.start(read, is_static);
+        self.builder.liveness(row.liveness());
+        self.builder.deletion(row.deletion());
+        for (index, data) in row.columns(writer) {
+            let column = &written.columns[index];
+            let place =
+                read.columns.iter().position(|c| c.name == column.name && c.is_complex() == column.is_complex());
+            match (place, data) {
+                (None, _) => {}
+                (Some(place), ColumnData::Simple(cell)) => self.builder.cell(place, &cell),
+                (Some(place), ColumnData::Complex(cells)) => {
+                    self.builder.complex(place, cells.deletion);
+                    cells.for_each(|cell| self.builder.complex_cell(&cell));
+                }
+            }
+        }
+        if self.builder.is_empty() {
+            return false;
+        }
+        self.builder.finish(out);
+        true
+    }
+
     fn copy_columns(&mut self, table: &Table, row: Row<'_>, active: DeletionTime) {
         for (index, data) in row.columns(table) {
             match data {
@@ -72,7 +102,9 @@ impl RowMerger {
                 ColumnData::Simple(cell) => self.builder.cell(index, &cell),
                 ColumnData::Complex(cells) => {
                     let active = self.begin_complex(index, cells.deletion, active);
-                    cells.filter(|cell| !active.deletes(cell.timestamp)).for_each(|cell| self.builder.complex_cell(&cell));
+                    cells
+                        .filter(|cell| !active.deletes(cell.timestamp))
+                        .for_each(|cell| self.builder.complex_cell(&cell));
                 }
             }
         }

@@ -158,6 +158,11 @@ impl<'a> Row<'a> {
         self.header().deletion
     }
 
+    /// Whether the whole row is deleted at some time; cells may have been written later.
+    pub fn has_deletion(&self) -> bool {
+        self.bytes.first().is_some_and(|flags| flags & flag::DELETION != 0)
+    }
+
     /// Whether this is a static row.
     pub fn is_static(&self) -> bool {
         self.header().flags & flag::STATIC != 0

@@ -1,0 +1,9 @@
+//! Behaviour of rows, merges and mutations.
+#![allow(clippy::unwrap_used)]
+
+mod cells_model;
+mod dropped_columns;
+mod format_examples;
+mod merge_cursor;
+mod mutation_record;
+mod random;

@@ -1,0 +1,108 @@
+//! Mutations as log records.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{
+    Cell, ClusteringBound, DeletionTime, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
+    RowBuilder, Schema, Side, Slice, Table, TableBuilder, TableId, push_component,
+};
+use types::CqlType;
+use uuid::Uuid;
+
+use crate::random::Random;
+
+fn table(name: &str, id: u128) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", name, TableId(Uuid::from_u128(id))).partition_key("k", CqlType::Int);
+    let builder = builder.clustering("c", CqlType::Int, true).static_column("s", CqlType::Text);
+    Arc::new(builder.regular("v", CqlType::Text).build())
+}
+
+fn schema(tables: &[&Arc<Table>]) -> Schema {
+    let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
+    keyspace.tables = tables.iter().map(|table| (table.name.clone(), (*table).clone())).collect();
+    Schema::new(Uuid::nil(), [("ks".into(), Arc::new(keyspace))].into_iter().collect())
+}
+
+fn clustering(value: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_component(Some(&value.to_be_bytes()), &mut bytes);
+    bytes
+}
+
+fn row(table: &Table, is_static: bool, value: &str) -> Vec<u8> {
+    let mut builder = RowBuilder::default();
+    builder.start(table.columns(is_static), is_static);
+    if !is_static {
+        builder.liveness(Liveness::at(7));
+    }
+    builder.cell(0, &Cell::live(7, value.as_bytes()));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    blob
+}
+
+fn full_update(table: &Arc<Table>) -> model::PartitionUpdate {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&1i32.to_be_bytes()));
+    update.delete_partition(DeletionTime::new(3, 4));
+    update.static_row(&row(table, true, "st"));
+    update.row(&clustering(1), &row(table, false, "one"));
+    update.row(&clustering(5), &row(table, false, "five"));
+    update.row(&clustering(1), &row(table, false, "oneplus"));
+    let start = ClusteringBound::new(clustering(9), Side::Before);
+    update.delete_range(Slice { start, end: ClusteringBound::top() }, DeletionTime::new(5, 6));
+    update.build()
+}
+
+#[test]
+fn a_record_reads_back_as_what_was_written() {
+    let (first, second) = (table("a", 1), table("b", 2));
+    let mutation = Mutation::new(vec![full_update(&first), full_update(&second)]);
+    let mut record = Vec::new();
+    mutation.write_record(&mut record);
+    assert_eq!(record.len(), mutation.record_size());
+    let (read, unknown) = Mutation::read_record(&record, &schema(&[&first, &second])).unwrap();
+    assert_eq!(unknown, 0);
+    for (read, written) in read.updates().iter().zip(mutation.updates()) {
+        assert_eq!(read.as_bytes(), written.as_bytes());
+        assert_eq!(read.key(), written.key());
+        assert_eq!(read.partition_deletion(), DeletionTime::new(3, 4));
+        assert_eq!(read.static_row(), written.static_row());
+        // Descending clustering; versions of one row merged.
+        let clusterings: Vec<_> = read.rows().map(|row| row.clustering.to_vec()).collect();
+        assert_eq!(clusterings, [clustering(5), clustering(1)]);
+        assert!(read.rows().eq(written.rows()));
+        assert!(read.range_deletions().eq(written.range_deletions()));
+        assert_eq!(read.range_deletion_count(), 1);
+    }
+}
+
+#[test]
+fn updates_of_dropped_tables_are_left_out_and_counted() {
+    let (kept, dropped) = (table("a", 1), table("b", 2));
+    let mut record = Vec::new();
+    Mutation::new(vec![full_update(&dropped), full_update(&kept)]).write_record(&mut record);
+    let (read, unknown) = Mutation::read_record(&record, &schema(&[&kept])).unwrap();
+    assert_eq!((read.updates().len(), unknown), (1, 1));
+    assert_eq!(read.updates()[0].table().name, kept.name);
+}
+
+#[test]
+fn damaged_records_are_refused_without_panic() {
+    let table = table("a", 1);
+    let schema = schema(&[&table]);
+    let mut record = Vec::new();
+    Mutation::new(vec![full_update(&table)]).write_record(&mut record);
+    for length in 1..record.len() {
+        assert!(Mutation::read_record(&record[..length], &schema).is_err(), "cut at {length}");
+    }
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let mut damaged = record.clone();
+        let at = random.below(damaged.len() as u64) as usize;
+        damaged[at] = random.next() as u8;
+        if let Ok((mutation, _)) = Mutation::read_record(&damaged, &schema) {
+            mutation.updates().iter().for_each(|update| update.rows().for_each(drop));
+        }
+    }
+}
