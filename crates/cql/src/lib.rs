@@ -7,5 +7,11 @@
 pub mod ast;
 mod error;
 mod keywords;
+mod lexer;
+mod message;
+mod parser;
+mod sets;
+mod token;
 
 pub use error::SyntaxError;
+pub use parser::parse;

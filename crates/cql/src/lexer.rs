@@ -1,0 +1,554 @@
+//! Turns a text into tokens.
+//!
+//! Token boundaries, and what is said where there is no token, are Cassandra's: it decides on the kind of a token
+//! from its first characters and then insists, so `12345678-5` is half a uuid and `1a` no token at all.
+
+use std::borrow::Cow;
+
+use super::token::{TokenKind, word_kind};
+
+/// A piece of the text that means something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub kind: TokenKind,
+    /// Byte offsets in the text.
+    pub start: usize,
+    pub end: usize,
+    /// Number of tokens before this one, white space and comments counted.
+    pub number: usize,
+}
+
+impl Token {
+    /// The text of the token: for quoted ones what is between the quotes.
+    pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let raw = text.get(self.start..self.end).unwrap_or_default();
+        match self.kind {
+            TokenKind::StringLiteral if raw.starts_with('$') => {
+                Cow::Borrowed(raw.get(2..raw.len().saturating_sub(2)).unwrap_or_default())
+            }
+            TokenKind::StringLiteral => unquote(raw, "''", "'"),
+            TokenKind::QuotedName => unquote(raw, "\"\"", "\""),
+            _ => Cow::Borrowed(raw),
+        }
+    }
+}
+
+fn unquote<'a>(raw: &'a str, escaped: &str, plain: &str) -> Cow<'a, str> {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if inner.contains(plain) { Cow::Owned(inner.replace(escaped, plain)) } else { Cow::Borrowed(inner) }
+}
+
+/// Where and why there is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LexError {
+    /// Byte offset of the character.
+    pub at: usize,
+    pub expecting: Expecting,
+}
+
+/// What should have been there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expecting {
+    /// No token goes on like this.
+    NoAlternative,
+    /// One more digit at least.
+    Repetition,
+    /// One of several characters.
+    Set,
+    Character(char),
+}
+
+/// The tokens of a text; the last is `Eof`, or `LexerError` where the lexer stopped.
+pub(crate) struct Tokens {
+    /// Without white space and comments.
+    pub tokens: Vec<Token>,
+    pub error: Option<LexError>,
+}
+
+/// Splits a text into tokens, up to its end or the first mistake.
+pub(crate) fn tokenize(text: &str) -> Tokens {
+    let mut tokens = Vec::with_capacity(text.len() / 5 + 2);
+    let mut number = 0;
+    let mut start = 0;
+    loop {
+        let mut lexer = Lexer { text, bytes: text.as_bytes(), at: start };
+        let (kind, error) = match lexer.next() {
+            Ok(Some(kind)) => (kind, None),
+            Ok(None) => {
+                number += 1;
+                start = lexer.at;
+                continue;
+            }
+            Err(error) => (TokenKind::LexerError, Some(error)),
+        };
+        tokens.push(Token { kind, start, end: lexer.at, number });
+        if error.is_some() || kind == TokenKind::Eof {
+            return Tokens { tokens, error };
+        }
+        number += 1;
+        start = lexer.at;
+    }
+}
+
+/// All tokens up to `end` (a byte offset), white space and comments included, as (start, end, kind if not hidden).
+pub(crate) fn tokenize_all(text: &str, end: usize) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut start = 0;
+    while start < end {
+        let mut lexer = Lexer { text, bytes: text.as_bytes(), at: start };
+        let kind = match lexer.next() {
+            Ok(kind) => kind.unwrap_or(TokenKind::LexerError),
+            Err(_) => break,
+        };
+        tokens.push(Token { kind, start, end: lexer.at, number: tokens.len() });
+        start = lexer.at;
+    }
+    tokens
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Lexer<'_> {
+    /// The next token's kind; `None` for white space and comments. `at` ends up behind it.
+    fn next(&mut self) -> Result<Option<TokenKind>, LexError> {
+        use TokenKind::*;
+        let Some(first) = self.peek(0) else {
+            return Ok(Some(Eof));
+        };
+        let kind = match first {
+            b' ' | b'\t' | b'\n' | b'\r' => {
+                self.skip_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
+                return Ok(None);
+            }
+            b'/' if self.peek(1) == Some(b'/') => return self.comment(),
+            b'/' if self.peek(1) == Some(b'*') => return self.multiline_comment(),
+            b'-' if self.peek(1) == Some(b'-') => return self.comment(),
+            b'\'' => self.string()?,
+            b'$' => self.dollar_string()?,
+            b'"' => self.quoted_name()?,
+            b'0'..=b'9' => self.number()?,
+            b'-' => self.minus()?,
+            b'a'..=b'z' | b'A'..=b'Z' => self.word()?,
+            b'!' => {
+                self.at += 1;
+                self.expect('=')?;
+                NotEqual
+            }
+            b'+' => self.one_or_two(b'=', Plus, PlusEq),
+            b'<' => self.one_or_two(b'=', Less, LessEq),
+            b'>' => self.one_or_two(b'=', Greater, GreaterEq),
+            b'.' => self.one_or_two(b'.', Dot, Range),
+            _ => {
+                let kind = match first {
+                    b'%' => Percent,
+                    b'(' => OpenParen,
+                    b')' => CloseParen,
+                    b',' => Comma,
+                    b'/' => Slash,
+                    b':' => Colon,
+                    b';' => Semicolon,
+                    b'=' => Equal,
+                    b'?' => QMark,
+                    b'[' => OpenBracket,
+                    b']' => CloseBracket,
+                    b'{' => OpenBrace,
+                    b'}' => CloseBrace,
+                    b'*' => Star,
+                    _ => return Err(self.error(Expecting::NoAlternative)),
+                };
+                self.at += 1;
+                kind
+            }
+        };
+        Ok(Some(kind))
+    }
+
+    fn peek(&self, offset: usize) -> Option<u8> {
+        self.bytes.get(self.at + offset).copied()
+    }
+
+    fn error(&self, expecting: Expecting) -> LexError {
+        LexError { at: self.at, expecting }
+    }
+
+    fn skip_while(&mut self, mut wanted: impl FnMut(u8) -> bool) {
+        while self.peek(0).is_some_and(&mut wanted) {
+            self.at += 1;
+        }
+    }
+
+    fn expect(&mut self, character: char) -> Result<(), LexError> {
+        if self.peek(0) == Some(character as u8) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(self.error(Expecting::Character(character)))
+    }
+
+    /// One character out of several.
+    fn expect_any(&mut self, wanted: impl Fn(u8) -> bool) -> Result<(), LexError> {
+        if self.peek(0).is_some_and(wanted) {
+            self.at += 1;
+            return Ok(());
+        }
+        Err(self.error(Expecting::Set))
+    }
+
+    fn one_or_two(&mut self, second: u8, one: TokenKind, two: TokenKind) -> TokenKind {
+        self.at += 1;
+        if self.peek(0) != Some(second) {
+            return one;
+        }
+        self.at += 1;
+        two
+    }
+
+    /// `--` or `//` to the end of the line, which must be there.
+    fn comment(&mut self) -> Result<Option<TokenKind>, LexError> {
+        self.skip_while(|b| !matches!(b, b'\n' | b'\r'));
+        self.expect_any(|_| true)?;
+        Ok(None)
+    }
+
+    fn multiline_comment(&mut self) -> Result<Option<TokenKind>, LexError> {
+        let rest = self.bytes.get(self.at + 2..).unwrap_or_default();
+        match rest.windows(2).position(|pair| pair == b"*/") {
+            Some(length) => {
+                self.at += 2 + length + 2;
+                Ok(None)
+            }
+            None => {
+                self.at = self.bytes.len();
+                Err(self.error(Expecting::Character('*')))
+            }
+        }
+    }
+
+    /// `'...'` with `''` for a quote.
+    fn string(&mut self) -> Result<TokenKind, LexError> {
+        self.quoted(b'\'')?;
+        Ok(TokenKind::StringLiteral)
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<(), LexError> {
+        self.at += 1;
+        loop {
+            self.skip_while(|b| b != quote);
+            self.expect(char::from(quote))?;
+            if self.peek(0) != Some(quote) {
+                return Ok(());
+            }
+            self.at += 1;
+        }
+    }
+
+    /// `"..."` with `""` for a quote. An empty name has a kind of its own.
+    fn quoted_name(&mut self) -> Result<TokenKind, LexError> {
+        if self.peek(1) == Some(b'"') && self.peek(2) != Some(b'"') {
+            self.at += 2;
+            return Ok(TokenKind::EmptyQuotedName);
+        }
+        self.quoted(b'"')?;
+        Ok(TokenKind::QuotedName)
+    }
+
+    /// `$$...$$`, taken as it is.
+    fn dollar_string(&mut self) -> Result<TokenKind, LexError> {
+        self.at += 1;
+        self.expect('$')?;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if let Some(length) = rest.windows(2).position(|pair| pair == b"$$") {
+            self.at += length + 2;
+            return Ok(TokenKind::StringLiteral);
+        }
+        // Cassandra gives up at the last character of the text, whatever it is.
+        self.at += self.text.get(self.at..).and_then(|t| t.char_indices().last()).map_or(0, |(i, _)| i);
+        self.expect('$')?;
+        Err(self.error(Expecting::Character('$')))
+    }
+
+    /// Something that starts with a minus sign.
+    fn minus(&mut self) -> Result<TokenKind, LexError> {
+        match self.peek(1) {
+            Some(b'0'..=b'9') => self.number(),
+            Some(b'P') => self.iso_duration(),
+            Some(b'n' | b'N') => self.negative_word("nan", TokenKind::KNegativeNan),
+            Some(b'i' | b'I') => self.negative_word("infinity", TokenKind::KNegativeInfinity),
+            _ => Ok(self.one_or_two(b'=', TokenKind::Minus, TokenKind::MinusEq)),
+        }
+    }
+
+    fn negative_word(&mut self, word: &str, kind: TokenKind) -> Result<TokenKind, LexError> {
+        self.at += 1;
+        for letter in word.bytes() {
+            self.expect_any(|b| b.eq_ignore_ascii_case(&letter))?;
+        }
+        Ok(kind)
+    }
+
+    /// A keyword, identifier, or a uuid or duration that starts with a letter.
+    fn word(&mut self) -> Result<TokenKind, LexError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if starts_uuid(rest) {
+            return self.uuid();
+        }
+        let length = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        let word = rest.get(..length).unwrap_or_default();
+        if word.first() == Some(&b'P') {
+            if let [b'P', a, b, c, d, b'-', ..] = rest
+                && [a, b, c, d].iter().all(|x| x.is_ascii_digit())
+            {
+                return self.iso_duration();
+            }
+            if is_iso_duration(word) {
+                self.at += length;
+                return Ok(TokenKind::Duration);
+            }
+        }
+        self.at += length;
+        if word == b"expr" && self.peek(0) == Some(b'(') {
+            self.at += 1;
+            return Ok(TokenKind::Expr);
+        }
+        Ok(word_kind(word))
+    }
+
+    fn uuid(&mut self) -> Result<TokenKind, LexError> {
+        for (i, group) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+            if i > 0 {
+                self.expect('-')?;
+            }
+            for _ in 0..group {
+                self.expect_any(|b| b.is_ascii_hexdigit())?;
+            }
+        }
+        Ok(TokenKind::Uuid)
+    }
+
+    /// A duration that starts with `P` or `-P` and cannot be anything else.
+    fn iso_duration(&mut self) -> Result<TokenKind, LexError> {
+        if self.peek(0) == Some(b'-') {
+            self.at += 1;
+        }
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if let [b'P', a, b, c, d, b'-', ..] = rest
+            && [a, b, c, d].iter().all(|x| x.is_ascii_digit())
+        {
+            self.at += 5;
+            for pattern in b"-dd-ddTdd:dd:dd" {
+                match pattern {
+                    b'd' => self.expect_any(|b| b.is_ascii_digit())?,
+                    _ => self.expect(char::from(*pattern))?,
+                }
+            }
+            return Ok(TokenKind::Duration);
+        }
+        let length = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        match (1..=length).rev().find(|n| rest.get(..*n).is_some_and(is_iso_duration)) {
+            Some(length) => {
+                self.at += length;
+                Ok(TokenKind::Duration)
+            }
+            None => {
+                self.at += 1;
+                self.skip_while(|b| b.is_ascii_digit());
+                Err(self.error(Expecting::NoAlternative))
+            }
+        }
+    }
+
+    /// Something that starts with a digit, or with a minus sign and a digit.
+    fn number(&mut self) -> Result<TokenKind, LexError> {
+        let negative = self.peek(0) == Some(b'-');
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if !negative && starts_uuid(rest) && !is_float_of_eight(rest) {
+            return self.uuid();
+        }
+        if negative {
+            self.at += 1;
+        }
+        let digits_start = self.at;
+        self.skip_while(|b| b.is_ascii_digit());
+        let digits = self.at - digits_start;
+        let may_be_hex = !negative && digits < 8;
+        match self.peek(0) {
+            Some(b'x' | b'X') if !negative && digits == 1 && self.bytes.get(digits_start) == Some(&b'0') => {
+                self.at += 1;
+                self.skip_while(|b| b.is_ascii_hexdigit());
+                Ok(TokenKind::HexNumber)
+            }
+            Some(b'.') => self.fraction(),
+            Some(b'e' | b'E') => self.exponent_or_uuid(may_be_hex, digits_start),
+            Some(b'd' | b'D') if may_be_hex => self.days_or_uuid(digits_start),
+            Some(b) if is_duration_unit(b) => self.duration(),
+            Some(0xC2) if self.peek(1) == Some(0xB5) => self.duration(),
+            Some(b) if may_be_hex && b.is_ascii_hexdigit() => {
+                self.at = digits_start;
+                self.uuid()
+            }
+            _ => Ok(TokenKind::Integer),
+        }
+    }
+
+    /// The fraction of a number, from its point on. `1..2` is a range of integers.
+    fn fraction(&mut self) -> Result<TokenKind, LexError> {
+        if self.peek(1) == Some(b'.') {
+            if self.peek(2) == Some(b'.') {
+                self.at += 1;
+                return Ok(TokenKind::Float);
+            }
+            return Ok(TokenKind::Integer);
+        }
+        self.at += 1;
+        self.skip_while(|b| b.is_ascii_digit());
+        if matches!(self.peek(0), Some(b'e' | b'E')) {
+            self.exponent()?;
+        }
+        Ok(TokenKind::Float)
+    }
+
+    fn exponent(&mut self) -> Result<(), LexError> {
+        self.at += 1;
+        if matches!(self.peek(0), Some(b'+' | b'-')) {
+            self.at += 1;
+        }
+        if !self.peek(0).is_some_and(|b| b.is_ascii_digit()) {
+            return Err(self.error(Expecting::Repetition));
+        }
+        self.skip_while(|b| b.is_ascii_digit());
+        Ok(())
+    }
+
+    /// Digits and an `e`: a number, unless more letters make it (the start of) a uuid.
+    fn exponent_or_uuid(&mut self, may_be_hex: bool, start: usize) -> Result<TokenKind, LexError> {
+        if may_be_hex {
+            match self.peek(1) {
+                Some(b'+' | b'-') => {}
+                Some(b'0'..=b'9') => {
+                    let hex = self.bytes.get(start..).unwrap_or_default();
+                    let exponent_end = hex.iter().skip(self.at - start + 1).take_while(|b| b.is_ascii_digit()).count();
+                    let length = self.at - start + 1 + exponent_end;
+                    if length < 8 && hex.get(length).is_some_and(|b| b.is_ascii_hexdigit()) {
+                        self.at = start;
+                        return self.uuid();
+                    }
+                }
+                Some(b) if b.is_ascii_hexdigit() => {
+                    self.at = start;
+                    return self.uuid();
+                }
+                _ => {
+                    self.at += 1;
+                    return Err(self.error(Expecting::NoAlternative));
+                }
+            }
+        }
+        self.exponent()?;
+        Ok(TokenKind::Float)
+    }
+
+    /// Digits and a `d`: a duration, unless more letters make it (the start of) a uuid.
+    fn days_or_uuid(&mut self, start: usize) -> Result<TokenKind, LexError> {
+        let hex = self.bytes.get(start..).unwrap_or_default();
+        let mut letters = false;
+        let mut length = self.at - start + 1;
+        while length < 8 && hex.get(length).is_some_and(u8::is_ascii_digit) {
+            length += 1;
+            letters = true;
+        }
+        let next = hex.get(length).copied().unwrap_or_default();
+        let uuid = length < 8 && next.is_ascii_hexdigit() && !(letters && matches!(next, b'd' | b'D'));
+        if uuid {
+            self.at = start;
+            return self.uuid();
+        }
+        self.duration()
+    }
+
+    /// The units of a duration, from the first one on.
+    fn duration(&mut self) -> Result<TokenKind, LexError> {
+        loop {
+            self.duration_unit()?;
+            if !self.peek(0).is_some_and(|b| b.is_ascii_digit()) {
+                return Ok(TokenKind::Duration);
+            }
+            self.skip_while(|b| b.is_ascii_digit());
+        }
+    }
+
+    fn duration_unit(&mut self) -> Result<(), LexError> {
+        let next = self.peek(1).map(|b| b.to_ascii_lowercase());
+        match self.peek(0).map(|b| b.to_ascii_lowercase()) {
+            Some(b'm') if matches!(next, Some(b'o' | b's')) => self.at += 2,
+            Some(b'y' | b'm' | b'w' | b'd' | b'h' | b's') => self.at += 1,
+            Some(b'u' | b'n') => {
+                self.at += 1;
+                self.expect_any(|b| b.eq_ignore_ascii_case(&b's'))?;
+            }
+            Some(0xC2) if next == Some(0xB5) => {
+                self.at += 2;
+                self.expect_any(|b| b.eq_ignore_ascii_case(&b's'))?;
+            }
+            _ => return Err(self.error(Expecting::NoAlternative)),
+        }
+        Ok(())
+    }
+}
+
+/// Eight hexadecimal digits and a minus sign.
+fn starts_uuid(bytes: &[u8]) -> bool {
+    bytes.get(..8).is_some_and(|head| head.iter().all(u8::is_ascii_hexdigit)) && bytes.get(8) == Some(&b'-')
+}
+
+/// `1234567e-1` is a number although it starts like a uuid.
+fn is_float_of_eight(bytes: &[u8]) -> bool {
+    let Some((digits, rest)) = bytes.split_at_checked(7) else {
+        return false;
+    };
+    let exponent: usize = rest.get(2..).unwrap_or_default().iter().take_while(|b| b.is_ascii_digit()).count();
+    let uuid_like = rest.get(2..7).is_some_and(|b| {
+        b.get(..4).is_some_and(|group| group.iter().all(u8::is_ascii_hexdigit)) && b.get(4) == Some(&b'-')
+    });
+    digits.iter().all(u8::is_ascii_digit) && matches!(rest.first(), Some(b'e' | b'E')) && exponent > 0 && !uuid_like
+}
+
+fn is_duration_unit(byte: u8) -> bool {
+    matches!(byte.to_ascii_lowercase(), b'y' | b'm' | b'w' | b'd' | b'h' | b's' | b'u' | b'n')
+}
+
+/// Whether a word is a whole ISO 8601 duration such as `P1Y2M3DT4H5M6S` or `P3W`.
+fn is_iso_duration(word: &[u8]) -> bool {
+    let Some(rest) = word.strip_prefix(b"P") else {
+        return false;
+    };
+    let (date, time) = match rest.iter().position(|b| *b == b'T') {
+        Some(t) => (rest.get(..t).unwrap_or_default(), rest.get(t + 1..)),
+        None => (rest, None),
+    };
+    let date_valid =
+        (time.is_some() && date.is_empty()) || designators(date, b"YMD") || (time.is_none() && designators(date, b"W"));
+    date_valid && time.is_none_or(|time| designators(time, b"HMS"))
+}
+
+/// Whether the bytes are at least one number with a designator, designators in the order given. `Y` and `D` need
+/// not have an `M` between them.
+fn designators(bytes: &[u8], order: &[u8]) -> bool {
+    let mut rest = bytes;
+    let mut allowed = order;
+    while !rest.is_empty() {
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        let Some(found) = rest.get(digits).and_then(|d| allowed.iter().position(|a| a == d)) else {
+            return false;
+        };
+        if digits == 0 {
+            return false;
+        }
+        allowed = allowed.get(found + 1..).unwrap_or_default();
+        rest = rest.get(digits + 1..).unwrap_or_default();
+    }
+    !bytes.is_empty()
+}

@@ -1,0 +1,266 @@
+//! Recursive descent over the tokens.
+//!
+//! Every function parses one construct of the grammar and leaves the parser behind it. Where Cassandra chooses
+//! between alternatives by looking ahead, the function here looks at the same tokens, so that it stops at the same
+//! one: which tokens were looked at decides what the message says and how much context it shows.
+
+mod describe;
+mod modification;
+mod names;
+mod property;
+mod relation;
+mod role;
+mod schema;
+mod select;
+mod statement;
+mod table;
+mod term;
+mod types;
+
+use std::borrow::Cow;
+
+use super::ast::{BindMarker, Identifier, ParsedStatement};
+use super::error::SyntaxError;
+use super::lexer::{LexError, Token, tokenize};
+use super::message::{Wanted, lexer_message, parser_message};
+use super::sets;
+use super::token::{TokenKind, TokenSet};
+
+/// Nested constructs (parentheses, collections, calls, types) deeper than this are refused: the parser and whoever
+/// walks the tree recurse.
+const NESTING_MAX: usize = 96;
+
+/// Operators in a row that build a tree of that depth.
+const OPERATORS_MAX: usize = 256;
+
+/// Parses one statement.
+///
+/// # Errors
+/// The message is Cassandra's. Of several mistakes the first is reported.
+pub fn parse(text: &str) -> Result<ParsedStatement, SyntaxError> {
+    let tokens = tokenize(text);
+    let mut parser = Parser {
+        text,
+        tokens: tokens.tokens,
+        lex_error: tokens.error,
+        at: 0,
+        seen: 0,
+        markers: Vec::new(),
+        complaint: None,
+        nesting: 0,
+    };
+    let result = parser.statement();
+    let markers = std::mem::take(&mut parser.markers);
+    match result {
+        Ok(statement) => match parser.complaint {
+            None => Ok(ParsedStatement { statement, markers }),
+            Some(message) => Err(SyntaxError { message }),
+        },
+        Err(stop) => Err(SyntaxError { message: parser.stop_message(stop) }),
+    }
+}
+
+/// Why parsing cannot go on.
+enum Stop {
+    /// A token does not fit.
+    Mismatch { found: usize, wanted: Wanted },
+    /// Anything else, with its whole message.
+    Thrown(Box<str>),
+}
+
+type Parsed<T> = Result<T, Stop>;
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    lex_error: Option<LexError>,
+    /// Index of the current token.
+    at: usize,
+    /// Index of the last token looked at.
+    seen: usize,
+    /// Names of the bind markers so far.
+    markers: Vec<Option<Identifier>>,
+    /// The first mistake that does not stop the parser.
+    complaint: Option<String>,
+    nesting: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// The token `k` tokens on (1 is the current one), or the last one.
+    fn look(&mut self, k: usize) -> Token {
+        let index = (self.at + k - 1).min(self.tokens.len() - 1);
+        self.seen = self.seen.max(index);
+        self.tokens[index]
+    }
+
+    fn kind(&mut self) -> TokenKind {
+        self.look(1).kind
+    }
+
+    /// The kind of the token `k` tokens on (1 is the current one).
+    fn kind_at(&mut self, k: usize) -> TokenKind {
+        self.look(k).kind
+    }
+
+    fn is(&mut self, set: TokenSet) -> bool {
+        set.contains(self.kind())
+    }
+
+    fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        self.seen = self.seen.max(self.at);
+    }
+
+    /// Goes past the current token if it is of this kind.
+    fn accept(&mut self, kind: TokenKind) -> bool {
+        let found = self.kind() == kind;
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Goes past the current token, which must be of this kind.
+    fn expect(&mut self, kind: TokenKind) -> Parsed<()> {
+        if self.accept(kind) {
+            return Ok(());
+        }
+        Err(Stop::Mismatch { found: self.at, wanted: Wanted::Token(kind) })
+    }
+
+    fn expect_all(&mut self, kinds: &[TokenKind]) -> Parsed<()> {
+        kinds.iter().try_for_each(|kind| self.expect(*kind))
+    }
+
+    /// The text of the current token, which must be of this kind.
+    fn expect_text(&mut self, kind: TokenKind) -> Parsed<String> {
+        let token = self.look(1);
+        self.expect(kind)?;
+        Ok(token.text(self.text).into_owned())
+    }
+
+    /// The text of the current token, whatever it is; goes past it.
+    fn take_text(&mut self) -> Cow<'a, str> {
+        let token = self.look(1);
+        self.advance();
+        token.text(self.text)
+    }
+
+    /// No alternative fits the token `k` tokens on.
+    fn no_alternative<T>(&mut self, k: usize) -> Parsed<T> {
+        let found = (self.at + k - 1).min(self.tokens.len() - 1);
+        self.seen = self.seen.max(found);
+        Err(Stop::Mismatch { found, wanted: Wanted::Alternative })
+    }
+
+    /// Looks for the token `k` tokens on in a set of those that fit.
+    fn require(&mut self, k: usize, set: TokenSet) -> Parsed<TokenKind> {
+        let kind = self.kind_at(k);
+        if set.contains(kind) { Ok(kind) } else { self.no_alternative(k) }
+    }
+
+    /// `element (',' element)*`
+    fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut elements = vec![element(self)?];
+        while self.accept(TokenKind::Comma) {
+            elements.push(element(self)?);
+        }
+        Ok(elements)
+    }
+
+    /// A list that may be empty: it starts if the current token is in `first`.
+    fn optional_list<T>(&mut self, first: TokenSet, element: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        if self.is(first) { self.list(element) } else { Ok(Vec::new()) }
+    }
+
+    /// Parses something if it can be parsed as a whole; else nothing has happened, save that tokens were seen.
+    fn attempt<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<Option<T>> {
+        let (at, markers, complained) = (self.at, self.markers.len(), self.complaint.is_some());
+        match parse(self) {
+            Ok(value) => Ok(Some(value)),
+            Err(Stop::Mismatch { .. }) => {
+                self.at = at;
+                self.markers.truncate(markers);
+                if !complained {
+                    self.complaint = None;
+                }
+                Ok(None)
+            }
+            Err(thrown) => Err(thrown),
+        }
+    }
+
+    /// Parses something nested, unless there is too much around it already.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.nesting == NESTING_MAX {
+            return Err(Stop::Thrown(format!("Statement is nested too deeply: more than {NESTING_MAX} levels").into()));
+        }
+        self.nesting += 1;
+        let result = parse(self);
+        self.nesting -= 1;
+        result
+    }
+
+    /// Counts an operator of a chain.
+    fn count_operator(&mut self, operators: &mut usize) -> Parsed<()> {
+        *operators += 1;
+        if *operators <= OPERATORS_MAX {
+            return Ok(());
+        }
+        Err(Stop::Thrown(format!("Too many operators in one expression: more than {OPERATORS_MAX}").into()))
+    }
+
+    /// Notes a mistake that does not stop the parser; the first one counts.
+    fn complain(&mut self, message: impl Into<String>) {
+        if self.complaint.is_none() {
+            self.complaint = Some(self.seen_lex_error().unwrap_or_else(|| message.into()));
+        }
+    }
+
+    /// The mistake of the lexer, if the parser has come to it.
+    fn seen_lex_error(&self) -> Option<String> {
+        let error = self.lex_error.filter(|_| self.seen + 1 == self.tokens.len())?;
+        Some(lexer_message(self.text, error))
+    }
+
+    fn stop_message(&mut self, stop: Stop) -> String {
+        let (found, wanted) = match stop {
+            Stop::Thrown(message) => return message.into(),
+            Stop::Mismatch { found, wanted } => (found, wanted),
+        };
+        if let Some(complaint) = self.complaint.take() {
+            return complaint;
+        }
+        if let Some(message) = self.seen_lex_error() {
+            return message;
+        }
+        let [found, current, seen] = [found, self.at, self.seen].map(|i| self.tokens[i]);
+        parser_message(self.text, &found, &current, &seen, wanted)
+    }
+
+    /// Numbers a new bind marker.
+    fn new_marker(&mut self, name: Option<Identifier>) -> BindMarker {
+        let index = self.markers.len();
+        self.markers.push(name);
+        BindMarker { index }
+    }
+
+    /// `IF NOT EXISTS`, if it is there.
+    fn if_not_exists(&mut self) -> Parsed<bool> {
+        use TokenKind::*;
+        if !self.accept(KIf) {
+            return Ok(false);
+        }
+        self.expect_all(&[KNot, KExists])?;
+        Ok(true)
+    }
+
+    /// `IF EXISTS`, if it is there.
+    fn if_exists(&mut self) -> Parsed<bool> {
+        if !self.accept(TokenKind::KIf) {
+            return Ok(false);
+        }
+        self.expect(TokenKind::KExists)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,363 @@
+//! SELECT.
+
+use super::term::multiplication_operator;
+use super::{Parsed, Parser, sets};
+use crate::ast::{
+    ArithmeticOperator, Direction, FunctionName, Ordering, Select, SelectClause, Selectable, Selector, Term,
+    WritetimeOrTtl,
+};
+use crate::token::TokenKind::{self, *};
+use crate::token::TokenSet;
+
+/// What a selected expression without parentheses is.
+enum SimpleSelectable {
+    Column,
+    Literal,
+    Function,
+}
+
+impl Parser<'_> {
+    pub(super) fn select(&mut self) -> Parsed<Select> {
+        self.expect(KSelect)?;
+        let (is_json, (is_distinct, selection)) = self.json_select_clause()?;
+        self.expect(KFrom)?;
+        let table = self.table_name()?;
+        let where_clause = if self.accept(KWhere) { self.where_clause()? } else { Default::default() };
+        let group_by = self.by_list(KGroup, Self::selectable)?;
+        let order_by = self.by_list(KOrder, Self::ordering)?;
+        let mut per_partition_limit = None;
+        if self.accept(KPer) {
+            self.expect_all(&[KPartition, KLimit])?;
+            per_partition_limit = Some(self.int_value()?);
+        }
+        let limit = if self.accept(KLimit) { Some(self.int_value()?) } else { None };
+        let allow_filtering = self.accept(KAllow);
+        if allow_filtering {
+            self.expect(KFiltering)?;
+        }
+        Ok(Select {
+            table,
+            is_json,
+            is_distinct,
+            selection,
+            where_clause,
+            group_by,
+            order_by,
+            per_partition_limit,
+            limit,
+            allow_filtering,
+        })
+    }
+
+    /// `keyword BY element, ...`, if the keyword is there.
+    fn by_list<T>(&mut self, keyword: TokenKind, element: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        if !self.accept(keyword) {
+            return Ok(Vec::new());
+        }
+        self.expect(KBy)?;
+        self.list(element)
+    }
+
+    /// JSON may also be the name of a column.
+    fn json_select_clause(&mut self) -> Parsed<(bool, (bool, SelectClause))> {
+        if self.require(1, sets::SELECTABLE.and(TokenSet::of(&[Star])))? == KJson {
+            let json = self.attempt(|p| {
+                p.advance();
+                p.select_clause()
+            })?;
+            if let Some(clause) = json {
+                return Ok((true, clause));
+            }
+        }
+        Ok((false, self.select_clause()?))
+    }
+
+    /// The selection and whether it is DISTINCT, which may also be the name of a column.
+    fn select_clause(&mut self) -> Parsed<(bool, SelectClause)> {
+        if self.require(1, sets::SELECTABLE.and(TokenSet::of(&[Star])))? == KDistinct {
+            let distinct = self.attempt(|p| {
+                p.advance();
+                p.selectors()
+            })?;
+            if let Some(selectors) = distinct {
+                return Ok((true, selectors));
+            }
+        }
+        Ok((false, self.selectors()?))
+    }
+
+    /// `*` or a list of selectors.
+    pub(super) fn selectors(&mut self) -> Parsed<SelectClause> {
+        if self.require(1, sets::SELECTABLE.and(TokenSet::of(&[Star])))? == Star {
+            self.advance();
+            return Ok(SelectClause::Wildcard);
+        }
+        Ok(SelectClause::Selectors(self.list(Self::selector)?))
+    }
+
+    fn selector(&mut self) -> Parsed<Selector> {
+        let selectable = self.selectable()?;
+        let alias = if self.accept(KAs) { Some(self.identifier()?) } else { None };
+        Ok(Selector { selectable, alias })
+    }
+
+    pub(super) fn ordering(&mut self) -> Parsed<Ordering> {
+        let column = self.column()?;
+        let mut ann_of = None;
+        if self.accept(KAnn) {
+            self.expect(KOf)?;
+            ann_of = Some(self.term()?);
+        }
+        let direction = if self.accept(KDesc) {
+            Direction::Desc
+        } else {
+            self.accept(KAsc);
+            Direction::Asc
+        };
+        Ok(Ordering { column, ann_of, direction })
+    }
+
+    /// An expression without alias.
+    pub(super) fn selectable(&mut self) -> Parsed<Selectable> {
+        self.nested(Self::selected_addition)
+    }
+
+    fn selected_addition(&mut self) -> Parsed<Selectable> {
+        let mut left = self.selected_multiplication()?;
+        let mut operators = 0;
+        loop {
+            let operator = match self.kind() {
+                Plus => ArithmeticOperator::Add,
+                Minus => ArithmeticOperator::Subtract,
+                _ => return Ok(left),
+            };
+            self.count_operator(&mut operators)?;
+            self.advance();
+            let right = self.selected_multiplication()?;
+            left = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
+        }
+    }
+
+    fn selected_multiplication(&mut self) -> Parsed<Selectable> {
+        let mut left = self.selected_group()?;
+        let mut operators = 0;
+        while let Some(operator) = multiplication_operator(self.kind()) {
+            self.count_operator(&mut operators)?;
+            self.advance();
+            let right = self.selected_group()?;
+            left = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
+        }
+        Ok(left)
+    }
+
+    /// An operand: perhaps with a sign, perhaps with fields or elements taken out of it.
+    fn selected_group(&mut self) -> Parsed<Selectable> {
+        if self.require(1, sets::SELECTABLE)? == Minus {
+            self.advance();
+            return Ok(Selectable::Negation(Box::new(self.nested(Self::selected_group)?)));
+        }
+        let bare = self.selected_bare()?;
+        if !matches!(self.kind(), Dot | OpenBracket) {
+            return Ok(bare);
+        }
+        // When what looks like a modifier is none, the mistake is the token that starts it.
+        let whole = self.attempt(|p| p.modifiers(bare.clone()))?;
+        Ok(whole.unwrap_or(bare))
+    }
+
+    /// `.field`, `[element]` and `[from..to]`, any number of them.
+    fn modifiers(&mut self, receiver: Selectable) -> Parsed<Selectable> {
+        let mut receiver = receiver;
+        let mut modifiers = 0;
+        loop {
+            match self.require(1, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])))? {
+                Dot => {
+                    self.count_operator(&mut modifiers)?;
+                    self.advance();
+                    let field = self.identifier()?;
+                    receiver = Selectable::Field { receiver: Box::new(receiver), field };
+                }
+                OpenBracket => {
+                    self.count_operator(&mut modifiers)?;
+                    receiver = self.sub_selection(receiver)?;
+                }
+                _ => return Ok(receiver),
+            }
+        }
+    }
+
+    fn sub_selection(&mut self, receiver: Selectable) -> Parsed<Selectable> {
+        let receiver = Box::new(receiver);
+        self.expect(OpenBracket)?;
+        let selected = if self.require(1, sets::TERM.and(TokenSet::of(&[Range])))? == Range {
+            self.advance();
+            Selectable::Slice { receiver, from: None, to: Some(Box::new(self.term()?)) }
+        } else {
+            let first = Box::new(self.term()?);
+            if self.accept(Range) {
+                let to = if self.is(sets::TERM) { Some(Box::new(self.term()?)) } else { None };
+                Selectable::Slice { receiver, from: Some(first), to }
+            } else {
+                Selectable::Element { receiver, element: first }
+            }
+        };
+        self.expect(CloseBracket)?;
+        Ok(selected)
+    }
+
+    fn selected_bare(&mut self) -> Parsed<Selectable> {
+        match self.kind() {
+            OpenParen => match self.attempt(|p| p.nested(Self::selected_type_hint))? {
+                Some(hinted) => Ok(hinted),
+                None => self.selected_tuple(),
+            },
+            OpenBracket => self.selected_list(),
+            OpenBrace => self.selected_braces(),
+            Minus => self.no_alternative(1),
+            _ => self.selected_simple(),
+        }
+    }
+
+    fn selected_type_hint(&mut self) -> Parsed<Selectable> {
+        self.expect(OpenParen)?;
+        let type_name = self.type_name()?;
+        self.expect(CloseParen)?;
+        Ok(Selectable::TypeHint { type_name, selectable: Box::new(self.selected_bare()?) })
+    }
+
+    fn selected_tuple(&mut self) -> Parsed<Selectable> {
+        self.expect(OpenParen)?;
+        let elements = self.list(Self::selectable)?;
+        self.expect(CloseParen)?;
+        Ok(Selectable::BetweenParenthesesOrTuple(elements))
+    }
+
+    fn selected_list(&mut self) -> Parsed<Selectable> {
+        self.expect(OpenBracket)?;
+        let elements = self.optional_list(sets::SELECTABLE, Self::selectable)?;
+        self.expect(CloseBracket)?;
+        Ok(Selectable::List(elements))
+    }
+
+    fn selected_braces(&mut self) -> Parsed<Selectable> {
+        let empty = self.require(2, sets::SELECTABLE.and(TokenSet::of(&[CloseBrace])))? == CloseBrace;
+        self.expect(OpenBrace)?;
+        if empty {
+            self.expect(CloseBrace)?;
+            return Ok(Selectable::Set(Vec::new()));
+        }
+        let first = self.selectable()?;
+        let selected = if self.require(1, TokenSet::of(&[Colon, Comma, CloseBrace]))? == Colon {
+            self.advance();
+            let mut entries = vec![(first, self.selectable()?)];
+            while self.accept(Comma) {
+                let key = self.selectable()?;
+                self.expect(Colon)?;
+                entries.push((key, self.selectable()?));
+            }
+            Selectable::MapOrUdt(entries)
+        } else {
+            let mut elements = vec![first];
+            while self.accept(Comma) {
+                elements.push(self.selectable()?);
+            }
+            Selectable::Set(elements)
+        };
+        self.expect(CloseBrace)?;
+        Ok(selected)
+    }
+
+    fn selected_simple(&mut self) -> Parsed<Selectable> {
+        match self.selected_simple_kind()? {
+            SimpleSelectable::Column => Ok(Selectable::Column(self.identifier()?)),
+            SimpleSelectable::Function => self.selected_function(),
+            SimpleSelectable::Literal => Ok(Selectable::Term(match self.kind() {
+                KNull => {
+                    self.advance();
+                    Term::Null
+                }
+                Colon | QMark => Term::Marker(self.marker()?),
+                _ => Term::Constant(self.constant()?),
+            })),
+        }
+    }
+
+    fn selected_simple_kind(&mut self) -> Parsed<SimpleSelectable> {
+        let kind = self.kind();
+        let (call, without_call) = match kind {
+            KToken => return Ok(SimpleSelectable::Function),
+            Colon | KNull => return Ok(SimpleSelectable::Literal),
+            QMark => (TokenSet::of(&[]), SimpleSelectable::Literal),
+            KDistinct | KJson | KKey => (TokenSet::of(&[]), SimpleSelectable::Column),
+            _ if sets::CONSTANT.contains(kind) => return Ok(SimpleSelectable::Literal),
+            _ if sets::IDENTIFIER.contains(kind) => (TokenSet::of(&[OpenParen]), SimpleSelectable::Column),
+            _ => return self.no_alternative(1),
+        };
+        match self.require(2, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])).and(call))? {
+            OpenParen => Ok(SimpleSelectable::Function),
+            Dot => {
+                let name = self.kind_at(3);
+                if name == KToken {
+                    return Ok(SimpleSelectable::Function);
+                }
+                if sets::NO_FUNCTION_NAME.contains(name) {
+                    return Ok(without_call);
+                }
+                self.require(3, sets::FUNCTION_NAME)?;
+                match self.require(4, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot, OpenParen])))? {
+                    OpenParen => Ok(SimpleSelectable::Function),
+                    _ => Ok(without_call),
+                }
+            }
+            _ => Ok(without_call),
+        }
+    }
+
+    fn selected_function(&mut self) -> Parsed<Selectable> {
+        const CALL_OR_DOT: TokenSet = TokenSet::of(&[OpenParen, Dot]);
+        let kind = self.kind();
+        let special = matches!(kind, KCount | KMaxwritetime | KWritetime | KTtl | KCast)
+            && self.require(2, CALL_OR_DOT)? == OpenParen;
+        if !special {
+            return self.selected_call();
+        }
+        match kind {
+            KCount => {
+                let arguments = sets::SELECTABLE.and(TokenSet::of(&[Star, CloseParen]));
+                if self.require(3, arguments)? != Star {
+                    return self.selected_call();
+                }
+                self.expect_all(&[KCount, OpenParen, Star, CloseParen])?;
+                Ok(Selectable::CountRows)
+            }
+            KCast => {
+                self.expect_all(&[KCast, OpenParen])?;
+                let argument = Box::new(self.selectable()?);
+                self.expect(KAs)?;
+                let type_name = self.native_type()?;
+                self.expect(CloseParen)?;
+                Ok(Selectable::Cast { argument, type_name })
+            }
+            KMaxwritetime => self.writetime_or_ttl(WritetimeOrTtl::MaxWritetime),
+            KWritetime => self.writetime_or_ttl(WritetimeOrTtl::Writetime),
+            _ => self.writetime_or_ttl(WritetimeOrTtl::Ttl),
+        }
+    }
+
+    fn writetime_or_ttl(&mut self, kind: WritetimeOrTtl) -> Parsed<Selectable> {
+        self.advance();
+        self.expect(OpenParen)?;
+        let column = self.identifier()?;
+        let selected = Box::new(self.modifiers(Selectable::Column(column.clone()))?);
+        self.expect(CloseParen)?;
+        Ok(Selectable::WritetimeOrTtl { kind, column, selected })
+    }
+
+    fn selected_call(&mut self) -> Parsed<Selectable> {
+        let name: FunctionName = self.function_name()?;
+        self.expect(OpenParen)?;
+        let arguments = self.optional_list(sets::SELECTABLE, Self::selectable)?;
+        self.expect(CloseParen)?;
+        Ok(Selectable::Function { name, arguments })
+    }
+}

@@ -1,0 +1,353 @@
+//! Terms.
+
+use super::{Parsed, Parser, sets};
+use crate::ast::{ArithmeticOperator, BindMarker, Constant, ConstantKind, Term};
+use crate::token::TokenKind::{self, *};
+use crate::token::TokenSet;
+
+/// What a simple term is.
+enum SimpleTerm {
+    Value,
+    Function,
+    TypeHint,
+    Cast,
+}
+
+impl Parser<'_> {
+    pub(super) fn term(&mut self) -> Parsed<Term> {
+        self.nested(Self::addition)
+    }
+
+    fn addition(&mut self) -> Parsed<Term> {
+        let mut left = self.multiplication()?;
+        let mut operators = 0;
+        while let Some(operator) = self.addition_operator()? {
+            self.count_operator(&mut operators)?;
+            self.advance();
+            let right = self.multiplication()?;
+            left = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
+        }
+        Ok(left)
+    }
+
+    /// The operator at hand if there is one. The plus of `SET c = 1 + c` belongs to the assignment.
+    fn addition_operator(&mut self) -> Parsed<Option<ArithmeticOperator>> {
+        match self.kind() {
+            Minus => return Ok(Some(ArithmeticOperator::Subtract)),
+            Plus => {}
+            kind if sets::AFTER_TERM.contains(kind) => return Ok(None),
+            _ => return self.no_alternative(1),
+        }
+        let next = self.kind_at(2);
+        let ends_assignment = TokenSet::of(&[Comma, KWhere]);
+        let continues = if next == EmptyQuotedName {
+            false
+        } else if sets::TERM_ONLY.contains(next) {
+            true
+        } else if sets::FUNCTION_OR_CAST.contains(next) {
+            let after = self.require(3, ends_assignment.and(TokenSet::of(&[OpenParen, Dot])))?;
+            !ends_assignment.contains(after)
+        } else if sets::NO_FUNCTION_NO_CAST.contains(next) {
+            self.require(3, ends_assignment.and(TokenSet::of(&[Dot])))? == Dot
+        } else {
+            return self.no_alternative(2);
+        };
+        Ok(continues.then_some(ArithmeticOperator::Add))
+    }
+
+    fn multiplication(&mut self) -> Parsed<Term> {
+        let mut left = self.signed_term()?;
+        let mut operators = 0;
+        while let Some(operator) = multiplication_operator(self.kind()) {
+            self.count_operator(&mut operators)?;
+            self.advance();
+            let right = self.signed_term()?;
+            left = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
+        }
+        Ok(left)
+    }
+
+    fn signed_term(&mut self) -> Parsed<Term> {
+        self.require(1, sets::TERM)?;
+        if self.accept(Minus) {
+            return Ok(Term::Negation(Box::new(self.simple_term()?)));
+        }
+        self.simple_term()
+    }
+
+    fn simple_term(&mut self) -> Parsed<Term> {
+        match self.simple_term_kind()? {
+            SimpleTerm::Value => self.value(),
+            SimpleTerm::Function => self.function(),
+            SimpleTerm::TypeHint => self.nested(|p| {
+                p.expect(OpenParen)?;
+                let type_name = p.type_name()?;
+                p.expect(CloseParen)?;
+                Ok(Term::TypeHint { type_name, term: Box::new(p.simple_term()?) })
+            }),
+            SimpleTerm::Cast => self.nested(|p| {
+                p.expect_all(&[KCast, OpenParen])?;
+                let term = Box::new(p.simple_term()?);
+                p.expect(KAs)?;
+                let type_name = p.native_type()?;
+                p.expect(CloseParen)?;
+                Ok(Term::Cast { term, type_name })
+            }),
+        }
+    }
+
+    fn simple_term_kind(&mut self) -> Parsed<SimpleTerm> {
+        match self.kind() {
+            OpenParen => self.parenthesis_kind(),
+            QMark => match self.require(2, sets::AFTER_SIMPLE_TERM.and(TokenSet::of(&[Dot])))? {
+                Dot => Ok(SimpleTerm::Function),
+                _ => Ok(SimpleTerm::Value),
+            },
+            KCast => match self.require(2, TokenSet::of(&[Dot, OpenParen]))? {
+                Dot => Ok(SimpleTerm::Function),
+                _ => Ok(SimpleTerm::Cast),
+            },
+            Colon | OpenBracket | OpenBrace | KNull => Ok(SimpleTerm::Value),
+            KToken => Ok(SimpleTerm::Function),
+            kind if sets::CONSTANT.contains(kind) => Ok(SimpleTerm::Value),
+            kind if sets::IDENTIFIER.contains(kind) => Ok(SimpleTerm::Function),
+            _ => self.no_alternative(1),
+        }
+    }
+
+    /// Whether a parenthesis opens a tuple or a type hint.
+    fn parenthesis_kind(&mut self) -> Parsed<SimpleTerm> {
+        const DOT: TokenSet = TokenSet::of(&[Dot]);
+        const CALL: TokenSet = TokenSet::of(&[OpenParen]);
+        const CLOSE: TokenSet = TokenSet::of(&[CloseParen]);
+        let kind = self.kind_at(2);
+        let after = match kind {
+            KSet => return Ok(SimpleTerm::TypeHint),
+            StringLiteral => return self.parenthesized_string_kind(),
+            KFrozen | KList | KMap | KTuple | KVector => CALL.and(DOT).and(CLOSE).and(TokenSet::of(&[Less])),
+            KCast | KCount => CALL.and(DOT),
+            KKey => CLOSE.and(DOT),
+            _ if sets::TERM_ONLY.contains(kind) => return Ok(SimpleTerm::Value),
+            _ if sets::OTHER_UNRESERVED.contains(kind) => DOT,
+            _ if sets::IDENTIFIER.contains(kind) => CALL.and(DOT).and(CLOSE),
+            _ => return self.no_alternative(2),
+        };
+        match self.require(3, after)? {
+            OpenParen => Ok(SimpleTerm::Value),
+            Dot => self.parenthesized_qualified_kind(),
+            _ => Ok(SimpleTerm::TypeHint),
+        }
+    }
+
+    /// After `(keyspace.`: a function or a user type.
+    fn parenthesized_qualified_kind(&mut self) -> Parsed<SimpleTerm> {
+        let kind = self.kind_at(4);
+        if sets::NATIVE_TYPE.contains(kind) || matches!(kind, KCount | KToken) {
+            return Ok(SimpleTerm::Value);
+        }
+        match kind {
+            KKey => Ok(SimpleTerm::TypeHint),
+            Ident | QuotedName => self.name_in_parenthesis_kind(),
+            _ if sets::BASIC.contains(kind) => self.name_in_parenthesis_kind(),
+            _ => self.no_alternative(4),
+        }
+    }
+
+    fn name_in_parenthesis_kind(&mut self) -> Parsed<SimpleTerm> {
+        match self.require(5, TokenSet::of(&[OpenParen, CloseParen]))? {
+            OpenParen => Ok(SimpleTerm::Value),
+            _ => Ok(SimpleTerm::TypeHint),
+        }
+    }
+
+    /// After `('`: a tuple of a string, or a custom type before a term.
+    fn parenthesized_string_kind(&mut self) -> Parsed<SimpleTerm> {
+        const NAMED: TokenSet = TokenSet::of(&[OpenParen, Dot]);
+        if self.require(3, TokenSet::of(&[Percent, Plus, Comma, Minus, Slash, Star, CloseParen]))? != CloseParen {
+            return Ok(SimpleTerm::Value);
+        }
+        let kind = self.kind_at(4);
+        let hint = match kind {
+            KPer => self.require(5, NAMED.and(TokenSet::of(&[KPartition])))? != KPartition,
+            KGroup => self.require(5, NAMED.and(TokenSet::of(&[KBy])))? != KBy,
+            KAs => NAMED.contains(self.require(5, NAMED.and(sets::NATIVE_TYPE))?),
+            Colon => self.colon_starts_marker()?,
+            _ if sets::AFTER_STRING_TUPLE.contains(kind) => false,
+            _ if sets::AFTER_CUSTOM_TYPE_HINT.contains(kind) => true,
+            _ => return self.no_alternative(4),
+        };
+        Ok(if hint { SimpleTerm::TypeHint } else { SimpleTerm::Value })
+    }
+
+    /// After `('string') :`, whether the colon is that of a named marker and not that of a map.
+    fn colon_starts_marker(&mut self) -> Parsed<bool> {
+        let kind = self.kind_at(5);
+        if sets::TERM_ONLY.contains(kind) {
+            return Ok(false);
+        }
+        let call = if sets::FUNCTION_OR_CAST.contains(kind) {
+            TokenSet::of(&[OpenParen, Dot])
+        } else if sets::NO_FUNCTION_NO_CAST.contains(kind) {
+            TokenSet::of(&[Dot])
+        } else {
+            return self.no_alternative(5);
+        };
+        let after = self.require(6, call.and(sets::AFTER_SIMPLE_TERM))?;
+        Ok(!call.contains(after))
+    }
+
+    fn value(&mut self) -> Parsed<Term> {
+        match self.kind() {
+            OpenBracket => self.list_literal(),
+            OpenBrace => self.braces(),
+            OpenParen => self.tuple_literal(),
+            KNull => {
+                self.advance();
+                Ok(Term::Null)
+            }
+            Colon | QMark => Ok(Term::Marker(self.marker()?)),
+            _ => Ok(Term::Constant(self.constant()?)),
+        }
+    }
+
+    fn list_literal(&mut self) -> Parsed<Term> {
+        self.expect(OpenBracket)?;
+        let elements = self.optional_list(sets::TERM, Self::term)?;
+        self.expect(CloseBracket)?;
+        Ok(Term::List(elements))
+    }
+
+    /// `(term, ...)`
+    pub(super) fn tuple_literal(&mut self) -> Parsed<Term> {
+        self.expect(OpenParen)?;
+        let elements = self.list(Self::term)?;
+        self.expect(CloseParen)?;
+        Ok(Term::Tuple(elements))
+    }
+
+    /// A set, a map or a user type.
+    fn braces(&mut self) -> Parsed<Term> {
+        let kind = self.kind_at(2);
+        let user_type = if kind == CloseBrace || sets::TERM_ONLY.contains(kind) {
+            false
+        } else if sets::FUNCTION_OR_CAST.contains(kind) {
+            self.require(3, TokenSet::of(&[OpenParen, Dot, Colon]))? == Colon
+        } else if sets::NO_FUNCTION_NO_CAST.contains(kind) {
+            self.require(3, TokenSet::of(&[Dot, Colon]))? == Colon
+        } else {
+            return self.no_alternative(2);
+        };
+        self.expect(OpenBrace)?;
+        let value = if user_type { self.user_type_fields()? } else { self.set_or_map()? };
+        self.expect(CloseBrace)?;
+        Ok(value)
+    }
+
+    fn user_type_fields(&mut self) -> Parsed<Term> {
+        Ok(Term::UserType(self.list(|p| {
+            let field = p.identifier()?;
+            p.expect(Colon)?;
+            Ok((field, p.term()?))
+        })?))
+    }
+
+    fn set_or_map(&mut self) -> Parsed<Term> {
+        if self.kind() == CloseBrace {
+            return Ok(Term::Set(Vec::new()));
+        }
+        let first = self.term()?;
+        if self.require(1, TokenSet::of(&[Colon, Comma, CloseBrace]))? == Colon {
+            return self.map_entries(first);
+        }
+        let mut elements = vec![first];
+        while self.accept(Comma) {
+            elements.push(self.term()?);
+        }
+        Ok(Term::Set(elements))
+    }
+
+    fn map_entries(&mut self, first_key: Term) -> Parsed<Term> {
+        self.expect(Colon)?;
+        let mut entries = vec![(first_key, self.term()?)];
+        while self.accept(Comma) {
+            let key = self.term()?;
+            self.expect(Colon)?;
+            entries.push((key, self.term()?));
+        }
+        Ok(Term::Map(entries))
+    }
+
+    /// `?` or `:name`.
+    pub(super) fn marker(&mut self) -> Parsed<BindMarker> {
+        let name = match self.require(1, TokenSet::of(&[QMark, Colon]))? {
+            Colon => {
+                self.advance();
+                Some(self.identifier()?)
+            }
+            _ => {
+                self.advance();
+                None
+            }
+        };
+        Ok(self.new_marker(name))
+    }
+
+    pub(super) fn constant(&mut self) -> Parsed<Constant> {
+        let token = self.require(1, sets::CONSTANT)?;
+        let text = self.take_text().into_owned();
+        let (kind, text) = match token {
+            StringLiteral => (ConstantKind::String, text),
+            Integer => (ConstantKind::Integer, text),
+            Float => (ConstantKind::Float, text),
+            Boolean => (ConstantKind::Boolean, text),
+            Duration => (ConstantKind::Duration, text),
+            Uuid => (ConstantKind::Uuid, text),
+            HexNumber => (ConstantKind::Hex, text),
+            KPositiveInfinity => (ConstantKind::Float, "Infinity".to_string()),
+            KNegativeInfinity => (ConstantKind::Float, "-Infinity".to_string()),
+            _ => (ConstantKind::Float, "NaN".to_string()),
+        };
+        Ok(Constant { kind, text })
+    }
+
+    /// An integer constant or a marker.
+    pub(super) fn int_value(&mut self) -> Parsed<Term> {
+        match self.require(1, TokenSet::of(&[Integer, Colon, QMark]))? {
+            Integer => Ok(Term::Constant(self.constant()?)),
+            _ => Ok(Term::Marker(self.marker()?)),
+        }
+    }
+
+    fn function(&mut self) -> Parsed<Term> {
+        let kind = self.kind();
+        let open = if kind == KToken {
+            2
+        } else {
+            let bare = sets::FUNCTION_NAME.contains(kind);
+            let after = if bare { TokenSet::of(&[Dot, OpenParen]) } else { TokenSet::of(&[Dot]) };
+            if self.require(2, after)? == Dot {
+                self.require(3, sets::FUNCTION_NAME.and(TokenSet::of(&[KToken])))?;
+                4
+            } else {
+                2
+            }
+        };
+        self.require(open, TokenSet::of(&[OpenParen]))?;
+        self.require(open + 1, sets::TERM.and(TokenSet::of(&[CloseParen])))?;
+        let name = self.function_name()?;
+        self.expect(OpenParen)?;
+        let arguments = self.optional_list(sets::TERM, Self::term)?;
+        self.expect(CloseParen)?;
+        Ok(Term::Function { name, arguments })
+    }
+}
+
+/// The operator of a token, if it is one of those that bind strongly.
+pub(super) fn multiplication_operator(kind: TokenKind) -> Option<ArithmeticOperator> {
+    match kind {
+        Star => Some(ArithmeticOperator::Multiply),
+        Slash => Some(ArithmeticOperator::Divide),
+        Percent => Some(ArithmeticOperator::Modulo),
+        _ => None,
+    }
+}
