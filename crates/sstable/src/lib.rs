@@ -1,1 +1,35 @@
+//! SSTables in Cassandra's BTI format, version `da`: every component, written, read and verified.
+//!
+//! [`SSTableReader`] opens a table and hands out cursors over its partitions and rows ([`SSTableCursor`], which
+//! implements the model's cursor trait). Blocks of data and pages of indexes pass through a bounded [`BlockCache`];
+//! nothing is memory-mapped. Every checksum is verified where its bytes are read, and damage is an error that names
+//! file, offset, expected and got.
+#![forbid(unsafe_code)]
 
+mod cache;
+mod clustering;
+mod compression;
+mod data;
+mod descriptor;
+mod error;
+mod filter;
+mod index_file;
+mod input;
+mod partition_index;
+mod reader;
+mod row_index;
+mod stats;
+mod trie;
+mod writer;
+
+pub use cache::BlockCache;
+pub use compression::{CompressionInfo, CompressionParams, Compressor};
+pub use descriptor::{Component, Descriptor, SSTableId};
+pub use error::{Corruption, SSTableError};
+pub use filter::BloomFilter;
+pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables};
+pub use stats::{
+    Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
+    Statistics, StatsMetadata, TombstoneHistogram,
+};
+pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, PreparedSSTable, SSTableWriter, WriterOptions, remove_leftovers};

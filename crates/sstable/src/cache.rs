@@ -1,0 +1,63 @@
+//! The bounded cache that all tables share: index pages and uncompressed data blocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+/// A block of a file: the file's number and the block's.
+type Key = (u64, u64);
+
+/// Bytes an entry costs beside its content.
+const ENTRY_OVERHEAD_BYTES: u64 = 64;
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Key, Arc<[u8]>> for Bytes {
+    fn weight(&self, _: &Key, block: &Arc<[u8]>) -> u64 {
+        block.len() as u64 + ENTRY_OVERHEAD_BYTES
+    }
+}
+
+/// Blocks of files in memory, up to a number of bytes. Cheap to clone; clones share the content.
+#[derive(Clone)]
+pub struct BlockCache {
+    blocks: Arc<Cache<Key, Arc<[u8]>, Bytes>>,
+}
+
+impl BlockCache {
+    /// A cache of at most `capacity_bytes`.
+    pub fn new(capacity_bytes: u64) -> Self {
+        let expected = (capacity_bytes / 8192).clamp(16, 1 << 24) as usize;
+        BlockCache { blocks: Arc::new(Cache::with_weighter(expected, capacity_bytes, Bytes)) }
+    }
+
+    /// Bytes held now.
+    pub fn used_bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// The most it holds, bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.blocks.capacity()
+    }
+
+    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load.
+    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Arc<[u8]>, E>) -> Result<Arc<[u8]>, E> {
+        self.blocks.get_or_insert_with(&key, load)
+    }
+
+    /// A number for a file that is opened, never used again in this process.
+    pub(crate) fn file_number() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockCache({} of {} bytes)", self.used_bytes(), self.capacity_bytes())
+    }
+}

@@ -1,0 +1,91 @@
+//! How the columns of a file relate to those of the table: by name.
+
+use model::{ColumnKind, Table};
+use types::{CqlType, MarshalClass};
+
+use crate::error::{Corruption, SSTableError};
+use crate::stats::{HeaderColumn, SerializationHeader};
+
+/// A static or regular column of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileColumn {
+    /// Index in the table's current columns; none where the column is gone.
+    pub target: Option<usize>,
+    /// Cells with timestamps up to this one (microseconds) were dropped.
+    pub dropped_until: i64,
+    /// Length of every value of a simple column, where fixed.
+    pub fixed_length: Option<usize>,
+    /// Whether cells have paths.
+    pub complex: bool,
+}
+
+/// The columns of a file, and the forms of its keys.
+#[derive(Clone, Debug)]
+pub(crate) struct FileColumns {
+    pub statics: Vec<FileColumn>,
+    pub regulars: Vec<FileColumn>,
+    /// Fixed lengths of the clustering types.
+    pub clustering: Vec<Option<usize>>,
+}
+
+/// The type of a column's values in a file.
+fn parse_class(file: &str, class: &str) -> Result<CqlType, SSTableError> {
+    CqlType::parse_marshal_class(class)
+        .map_err(|error| Corruption::new(file, 0, "a marshal class in the header", error.to_string()).into())
+}
+
+impl FileColumns {
+    /// Relates the header's columns to the table's.
+    pub fn new(file: &str, header: &SerializationHeader, table: &Table) -> Result<Self, SSTableError> {
+        let clustering = header.clustering_classes.iter().map(|class| clustering_length(file, class)).collect::<Result<Vec<_>, _>>()?;
+        if clustering.len() != table.clustering().len() {
+            let expected = format!("{} clustering columns as the table has", table.clustering().len());
+            return Err(Corruption::new(file, 0, expected, clustering.len().to_string()).into());
+        }
+        Ok(FileColumns {
+            statics: Self::relate(file, &header.statics, table, ColumnKind::Static)?,
+            regulars: Self::relate(file, &header.regulars, table, ColumnKind::Regular)?,
+            clustering,
+        })
+    }
+
+    pub fn of(&self, is_static: bool) -> &[FileColumn] {
+        if is_static { &self.statics } else { &self.regulars }
+    }
+
+    fn relate(
+        file: &str,
+        columns: &[HeaderColumn],
+        table: &Table,
+        column_kind: ColumnKind,
+    ) -> Result<Vec<FileColumn>, SSTableError> {
+        let current = table.columns(column_kind == ColumnKind::Static);
+        let mut related: Vec<FileColumn> = Vec::with_capacity(columns.len());
+        let mut last_target = None;
+        for column in columns {
+            let ty = parse_class(file, &column.class)?;
+            let complex = ty.is_multi_cell();
+            let dropped = table.dropped().iter().find(|dropped| *dropped.name == column.name);
+            let target = current.index_of(&column.name).filter(|index| current.columns[*index].is_complex() == complex);
+            if target.is_none() && dropped.is_none() {
+                let what = format!("column {} of {column_kind:?} kind, which table {} does not have", column.name, table.name);
+                return Err(SSTableError::Unsupported { file: file.to_owned(), what });
+            }
+            if target.is_some() && target <= last_target {
+                return Err(Corruption::new(file, 0, "columns in Cassandra's order", column.name.clone()).into());
+            }
+            last_target = target.or(last_target);
+            let dropped_until = dropped.map_or(i64::MIN, |dropped| dropped.dropped_time_micros);
+            related.push(FileColumn { target, dropped_until, fixed_length: ty.fixed_length(), complex });
+        }
+        Ok(related)
+    }
+}
+
+fn clustering_length(file: &str, class: &str) -> Result<Option<usize>, SSTableError> {
+    match MarshalClass::parse(class) {
+        Ok(MarshalClass::Plain(ty) | MarshalClass::Reversed(ty)) => Ok(ty.fixed_length()),
+        Ok(MarshalClass::Composite(_)) => Ok(None),
+        Err(error) => Err(Corruption::new(file, 0, "a marshal class in the header", error.to_string()).into()),
+    }
+}

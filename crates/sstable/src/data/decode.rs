@@ -1,0 +1,310 @@
+//! Reading unfiltereds cell by cell into the model's row blobs.
+
+use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table};
+
+use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, cell_flag, extended, flag};
+use crate::clustering::{kind, read_value, read_values};
+use crate::error::Decoded;
+use crate::input::Input;
+use crate::stats::EncodingBase;
+
+/// Reads a partition deletion, or an open marker of the row index: one byte if live, else twelve.
+pub(crate) fn read_deletion(input: &mut Input<'_>) -> Decoded<DeletionTime> {
+    match input.peek() {
+        Some(LIVE_DELETION) => {
+            input.u8("deletion")?;
+            Ok(DeletionTime::LIVE)
+        }
+        Some(first) if first > LIVE_DELETION => {
+            Err(input.damaged("a deletion that is live (80) or has a positive timestamp", format!("{first:02x}")))
+        }
+        _ => Ok(DeletionTime::new(input.i64("deletion timestamp")?, input.u32("local deletion time")?)),
+    }
+}
+
+/// What stands before the body of an unfiltered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnfilteredHead {
+    /// Flags; `END_OF_PARTITION` alone ends the partition.
+    pub flags: u8,
+    /// The extension byte.
+    pub extended: u8,
+    /// Kind of a marker.
+    pub kind: u8,
+    /// Bytes before the body.
+    pub head_length: usize,
+    /// Bytes of the body.
+    pub body_length: usize,
+}
+
+impl UnfilteredHead {
+    pub fn is_end(&self) -> bool {
+        self.flags & flag::END_OF_PARTITION != 0
+    }
+
+    pub fn is_marker(&self) -> bool {
+        self.flags & flag::IS_MARKER != 0
+    }
+
+    /// All bytes of the unfiltered.
+    pub fn length(&self) -> usize {
+        self.head_length + self.body_length
+    }
+
+    /// -1 before all with the prefix, 0 the row itself, 1 after.
+    pub fn weight(&self) -> i8 {
+        match (self.is_marker(), self.side()) {
+            (false, _) => 0,
+            (true, Side::Before) => -1,
+            (true, Side::After) => 1,
+        }
+    }
+
+    /// The side of its prefix that a marker lies on.
+    pub fn side(&self) -> Side {
+        if self.kind < kind::CLUSTERING { Side::Before } else { Side::After }
+    }
+}
+
+/// Decodes the data of one file under one table.
+#[derive(Clone, Copy)]
+pub(crate) struct Decoder<'a> {
+    pub base: EncodingBase,
+    pub columns: &'a FileColumns,
+    pub table: &'a Table,
+}
+
+/// Timestamp, ttl and expiration that cells may refer to.
+type RowLiveness = Liveness;
+
+impl Decoder<'_> {
+    fn timestamp(&self, input: &mut Input<'_>) -> Decoded<i64> {
+        Ok(self.base.timestamp.wrapping_add(input.uvint("timestamp")? as i64))
+    }
+
+    fn local_deletion_time(&self, input: &mut Input<'_>) -> Decoded<u32> {
+        Ok(self.base.local_deletion_time.wrapping_add(input.uvint("local deletion time")? as u32))
+    }
+
+    fn ttl(&self, input: &mut Input<'_>) -> Decoded<i32> {
+        let ttl = self.base.ttl.wrapping_add(input.uvint("ttl")? as i32);
+        if ttl < 0 {
+            return Err(input.damaged("a ttl that is not negative", ttl.to_string()));
+        }
+        Ok(ttl)
+    }
+
+    /// A deletion stored as deltas.
+    fn deletion(&self, input: &mut Input<'_>) -> Decoded<DeletionTime> {
+        let timestamp = self.timestamp(input)?;
+        let local_deletion_time = self.local_deletion_time(input)?;
+        Ok(match timestamp {
+            i64::MIN => DeletionTime::LIVE,
+            _ => DeletionTime::new(timestamp, local_deletion_time),
+        })
+    }
+
+    /// Reads up to the body, and the clustering or prefix into `clustering`.
+    pub fn head(&self, input: &mut Input<'_>, clustering: &mut Vec<u8>) -> Decoded<UnfilteredHead> {
+        clustering.clear();
+        let start = input.consumed();
+        let flags = input.u8("flags")?;
+        let mut head = UnfilteredHead { flags, extended: 0, kind: kind::CLUSTERING, head_length: 1, body_length: 0 };
+        if head.is_end() {
+            if flags != flag::END_OF_PARTITION {
+                return Err(input.damaged("an end-of-partition flag alone", format!("{flags:02x}")));
+            }
+            return Ok(head);
+        }
+        if head.is_marker() {
+            if flags != flag::IS_MARKER {
+                return Err(input.damaged("a marker flag alone", format!("{flags:02x}")));
+            }
+            head.kind = input.u8("marker kind")?;
+            if !matches!(head.kind, 0..=2 | 5..=7) {
+                return Err(input.damaged("a marker kind", head.kind.to_string()));
+            }
+            let count = usize::from(input.u16("clustering size")?);
+            read_values(&self.columns.clustering, count, input, clustering)?;
+        } else {
+            if flags & flag::EXTENSION != 0 {
+                head.extended = input.u8("extended flags")?;
+            }
+            if head.extended & extended::IS_STATIC == 0 {
+                read_values(&self.columns.clustering, self.columns.clustering.len(), input, clustering)?;
+            }
+        }
+        head.body_length = input.length("row size")?;
+        head.head_length = input.consumed() - start;
+        Ok(head)
+    }
+
+    /// The deletions before and after a marker, from its body.
+    pub fn marker(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<(DeletionTime, DeletionTime)> {
+        body.uvint("previous size")?;
+        let first = self.deletion(body)?;
+        let both = match head.kind {
+            kind::EXCL_END_INCL_START_BOUNDARY | kind::INCL_END_EXCL_START_BOUNDARY => (first, self.deletion(body)?),
+            kind::INCL_START_BOUND | kind::EXCL_START_BOUND => (DeletionTime::LIVE, first),
+            _ => (first, DeletionTime::LIVE),
+        };
+        self.check_end(body)?;
+        Ok(both)
+    }
+
+    fn check_end(&self, body: &Input<'_>) -> Decoded<()> {
+        match body.remaining() {
+            0 => Ok(()),
+            left => Err(body.damaged("the end of the row", format!("{left} more bytes"))),
+        }
+    }
+
+    /// Reads a row's body into `builder`, which is started here.
+    pub fn row(&self, head: &UnfilteredHead, body: &mut Input<'_>, builder: &mut RowBuilder) -> Decoded<()> {
+        let is_static = head.extended & extended::IS_STATIC != 0;
+        builder.start(self.table.columns(is_static), is_static);
+        body.uvint("previous size")?;
+        let mut liveness = Liveness::EMPTY;
+        if head.flags & flag::HAS_TIMESTAMP != 0 {
+            liveness.timestamp = self.timestamp(body)?;
+            if head.flags & flag::HAS_TTL != 0 {
+                liveness.ttl = self.ttl(body)?;
+                liveness.expiration = self.local_deletion_time(body)?;
+            }
+            builder.liveness(liveness);
+        }
+        if head.flags & flag::HAS_DELETION != 0 {
+            builder.deletion(self.deletion(body)?);
+        }
+        if head.extended & extended::HAS_SHADOWABLE_DELETION != 0 {
+            return Err(body.damaged("a row without shadowable deletion", "one of an old materialized view"));
+        }
+        let columns = self.columns.of(is_static);
+        let has_complex_deletion = head.flags & flag::HAS_COMPLEX_DELETION != 0;
+        if head.flags & flag::HAS_ALL_COLUMNS != 0 {
+            for column in columns {
+                self.column(column, &liveness, has_complex_deletion, body, builder)?;
+            }
+        } else {
+            self.some_columns(columns, &liveness, has_complex_deletion, body, builder)?;
+        }
+        self.check_end(body)
+    }
+
+    fn some_columns(
+        &self,
+        columns: &[FileColumn],
+        liveness: &RowLiveness,
+        has_complex_deletion: bool,
+        body: &mut Input<'_>,
+        builder: &mut RowBuilder,
+    ) -> Decoded<()> {
+        if columns.len() < BITMAP_COLUMNS_MAX {
+            let absent = body.uvint("column subset")?;
+            if absent >> columns.len() != 0 {
+                return Err(body.damaged("a subset of the columns", format!("{absent:x}")));
+            }
+            for (index, column) in columns.iter().enumerate() {
+                if absent >> index & 1 == 0 {
+                    self.column(column, liveness, has_complex_deletion, body, builder)?;
+                }
+            }
+            return Ok(());
+        }
+        for index in read_large_subset(columns.len(), body)? {
+            self.column(&columns[index], liveness, has_complex_deletion, body, builder)?;
+        }
+        Ok(())
+    }
+
+    fn column(
+        &self,
+        column: &FileColumn,
+        liveness: &RowLiveness,
+        has_complex_deletion: bool,
+        body: &mut Input<'_>,
+        builder: &mut RowBuilder,
+    ) -> Decoded<()> {
+        if !column.complex {
+            let cell = self.cell(column, liveness, body)?;
+            if let Some(target) = column.target
+                && !is_dropped(column, cell.timestamp)
+            {
+                builder.cell(target, &cell);
+            }
+            return Ok(());
+        }
+        let deletion = if has_complex_deletion { self.deletion(body)? } else { DeletionTime::LIVE };
+        if let Some(target) = column.target {
+            let dropped = is_dropped(column, deletion.marked_for_delete_at);
+            builder.complex(target, if dropped { DeletionTime::LIVE } else { deletion });
+        }
+        let count = body.uvint("cell count")?;
+        for _ in 0..body.checked_count(count, 1, "cells")? {
+            let cell = self.cell(column, liveness, body)?;
+            if column.target.is_some() && !is_dropped(column, cell.timestamp) {
+                builder.complex_cell(&cell);
+            }
+        }
+        Ok(())
+    }
+
+    fn cell<'b>(&self, column: &FileColumn, liveness: &RowLiveness, body: &mut Input<'b>) -> Decoded<Cell<'b>> {
+        let flags = body.u8("cell flags")?;
+        let has = |bit: u8| flags & bit != 0;
+        let timestamp =
+            if has(cell_flag::USE_ROW_TIMESTAMP) { liveness.timestamp } else { self.timestamp(body)? };
+        let (deleted, expiring) = (has(cell_flag::IS_DELETED), has(cell_flag::IS_EXPIRING));
+        let (mut ttl, mut local_deletion_time) = (TTL_NONE, NO_DELETION_TIME);
+        if has(cell_flag::USE_ROW_TTL) {
+            (ttl, local_deletion_time) = (liveness.ttl, liveness.expiration);
+        } else {
+            if deleted || expiring {
+                local_deletion_time = self.local_deletion_time(body)?;
+            }
+            if expiring {
+                ttl = self.ttl(body)?;
+            }
+        }
+        let path = if column.complex { body.vbytes("cell path")? } else { &[] };
+        let value = match (has(cell_flag::HAS_EMPTY_VALUE), column.complex) {
+            (true, _) => &[],
+            (false, true) => body.vbytes("cell value")?,
+            (false, false) => read_value(column.fixed_length, body)?,
+        };
+        Ok(Cell { timestamp, ttl, local_deletion_time, path, value })
+    }
+}
+
+/// Whether something written at `timestamp` was gone with its column.
+fn is_dropped(column: &FileColumn, timestamp: i64) -> bool {
+    column.dropped_until != i64::MIN && timestamp <= column.dropped_until
+}
+
+/// The present columns of a row of a table with many columns.
+fn read_large_subset(column_count: usize, body: &mut Input<'_>) -> Decoded<Vec<usize>> {
+    let absent = body.uvint("absent column count")?;
+    let absent = usize::try_from(absent).ok().filter(|absent| *absent <= column_count);
+    let Some(absent) = absent else {
+        return Err(body.damaged("at most as many absent columns as columns", "more"));
+    };
+    let present = column_count - absent;
+    if absent == 0 {
+        return Ok((0..column_count).collect());
+    }
+    let lists_present = present < column_count / 2;
+    let count = if lists_present { present } else { absent };
+    let mut listed = Vec::with_capacity(count);
+    for _ in 0..count {
+        let index = body.length("column index")?;
+        if index >= column_count || listed.last().is_some_and(|last| *last >= index) {
+            return Err(body.damaged("ascending column indexes", index.to_string()));
+        }
+        listed.push(index);
+    }
+    if lists_present {
+        return Ok(listed);
+    }
+    let mut listed = listed.into_iter().peekable();
+    Ok((0..column_count).filter(|index| listed.next_if_eq(index).is_none()).collect())
+}

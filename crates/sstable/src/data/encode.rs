@@ -1,0 +1,376 @@
+//! Writing the model's rows and markers as unfiltereds, cell by cell.
+
+use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, Row, Side, Table};
+use types::vint;
+
+use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, cell_flag, extended, flag};
+use crate::clustering::{component_count, kind, write_value, write_values};
+use crate::error::SSTableError;
+use crate::stats::{EncodingBase, StatsCollector, push_vbytes};
+
+/// Appends a partition deletion or an open marker of the row index.
+pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) -> Result<(), SSTableError> {
+    if deletion.is_live() {
+        out.push(LIVE_DELETION);
+        return Ok(());
+    }
+    if deletion.marked_for_delete_at < 0 {
+        let what = "a partition or range deletion with a negative timestamp".into();
+        return Err(SSTableError::Unwritable { what });
+    }
+    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
+    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
+    Ok(())
+}
+
+/// A column of the file being written.
+#[derive(Clone, Debug)]
+struct WrittenColumn {
+    fixed_length: Option<usize>,
+    complex: bool,
+}
+
+/// The static or regular columns of the file being written.
+#[derive(Clone, Debug)]
+struct WrittenColumns {
+    columns: Vec<WrittenColumn>,
+    /// By index in the table's columns: index in the file.
+    places: Vec<Option<usize>>,
+}
+
+impl WrittenColumns {
+    fn new(table: &Table, is_static: bool, included: &[usize]) -> Self {
+        let all = &table.columns(is_static).columns;
+        let mut places = vec![None; all.len()];
+        let mut columns = Vec::with_capacity(included.len());
+        for index in included {
+            if let (Some(column), Some(place)) = (all.get(*index), places.get_mut(*index)) {
+                *place = Some(columns.len());
+                columns.push(WrittenColumn { fixed_length: column.ty.fixed_length(), complex: column.is_complex() });
+            }
+        }
+        WrittenColumns { columns, places }
+    }
+}
+
+/// Encodes the data of one file.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    base: EncodingBase,
+    statics: WrittenColumns,
+    regulars: WrittenColumns,
+    clustering: Vec<Option<usize>>,
+    body: Vec<u8>,
+    /// Indexes in the file of the row's columns.
+    present: Vec<usize>,
+}
+
+impl Encoder {
+    /// Writes the given columns (indexes among the table's static and regular ones) against `base`.
+    pub fn new(table: &Table, base: EncodingBase, statics: &[usize], regulars: &[usize]) -> Self {
+        Encoder {
+            base,
+            statics: WrittenColumns::new(table, true, statics),
+            regulars: WrittenColumns::new(table, false, regulars),
+            clustering: table.clustering().iter().map(|column| column.ty.fixed_length()).collect(),
+            body: Vec::new(),
+            present: Vec::new(),
+        }
+    }
+
+    /// Whether every partition has a static row.
+    pub fn has_statics(&self) -> bool {
+        !self.statics.columns.is_empty()
+    }
+
+    fn timestamp(base: &EncodingBase, timestamp: i64, out: &mut Vec<u8>) {
+        vint::write_uvint(timestamp.wrapping_sub(base.timestamp) as u64, out);
+    }
+
+    fn local_deletion_time(base: &EncodingBase, time: u32, out: &mut Vec<u8>) {
+        vint::write_uvint(i64::from(time.wrapping_sub(base.local_deletion_time) as i32) as u64, out);
+    }
+
+    fn ttl(base: &EncodingBase, ttl: i32, out: &mut Vec<u8>) {
+        vint::write_uvint(i64::from(ttl.wrapping_sub(base.ttl)) as u64, out);
+    }
+
+    fn deletion(base: &EncodingBase, deletion: DeletionTime, out: &mut Vec<u8>) {
+        Self::timestamp(base, deletion.marked_for_delete_at, out);
+        Self::local_deletion_time(base, deletion.local_deletion_time, out);
+    }
+
+    /// Appends a marker.
+    pub fn marker(
+        &mut self,
+        marker: &Marker<'_>,
+        previous_size: u64,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        let kind = marker_kind(marker);
+        out.extend_from_slice(&[flag::IS_MARKER, kind]);
+        let count = component_count(marker.prefix) as u16;
+        out.extend_from_slice(&count.to_be_bytes());
+        write_values(&self.clustering, marker.prefix, out)?;
+        self.body.clear();
+        vint::write_uvint(previous_size, &mut self.body);
+        for deletion in [marker.before, marker.after].iter().filter(|deletion| !deletion.is_live()) {
+            Self::deletion(&self.base, *deletion, &mut self.body);
+            stats.deletion(*deletion);
+        }
+        push_vbytes(&self.body, out);
+        Ok(())
+    }
+
+    /// Appends the static row of a partition, empty if there is none.
+    pub fn static_row(
+        &mut self,
+        table: &Table,
+        row: Option<Row<'_>>,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        match row {
+            Some(row) => self.any_row(table, true, &[], row, 0, stats, out),
+            None => {
+                self.body.clear();
+                self.body.push(0);
+                let mut flags = flag::EXTENSION;
+                self.present.clear();
+                self.write_subset(true, &mut flags);
+                out.extend_from_slice(&[flags, extended::IS_STATIC]);
+                push_vbytes(&self.body, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends a row.
+    pub fn row(
+        &mut self,
+        table: &Table,
+        clustering: &[u8],
+        row: Row<'_>,
+        previous_size: u64,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        self.any_row(table, false, clustering, row, previous_size, stats, out)
+    }
+
+    #[allow(clippy::too_many_arguments)] // One straight function behind the two above.
+    fn any_row(
+        &mut self,
+        table: &Table,
+        is_static: bool,
+        clustering: &[u8],
+        row: Row<'_>,
+        previous_size: u64,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        let (liveness, deletion) = (row.liveness(), row.deletion());
+        let mut flags = self.survey(table, is_static, row)?;
+        self.body.clear();
+        vint::write_uvint(previous_size, &mut self.body);
+        if !liveness.is_empty() {
+            flags |= flag::HAS_TIMESTAMP;
+            Self::timestamp(&self.base, liveness.timestamp, &mut self.body);
+            if liveness.is_expiring() {
+                flags |= flag::HAS_TTL;
+                Self::ttl(&self.base, liveness.ttl, &mut self.body);
+                Self::local_deletion_time(&self.base, liveness.expiration, &mut self.body);
+            }
+        }
+        if !deletion.is_live() {
+            flags |= flag::HAS_DELETION;
+            Self::deletion(&self.base, deletion, &mut self.body);
+        }
+        self.write_subset(is_static, &mut flags);
+        let columns_set = self.write_columns(table, is_static, row, &liveness, flags, stats)?;
+        if !(is_static && self.present.is_empty() && liveness.is_empty() && deletion.is_live()) {
+            stats.liveness(&liveness);
+            stats.deletion(deletion);
+            stats.row(columns_set);
+        }
+        if is_static {
+            out.extend_from_slice(&[flags | flag::EXTENSION, extended::IS_STATIC]);
+        } else {
+            out.push(flags);
+            self.check_clustering(clustering)?;
+            write_values(&self.clustering, clustering, out)?;
+        }
+        push_vbytes(&self.body, out);
+        Ok(())
+    }
+
+    fn check_clustering(&self, clustering: &[u8]) -> Result<(), SSTableError> {
+        let count = component_count(clustering);
+        if count == self.clustering.len() {
+            return Ok(());
+        }
+        let what = format!("a row with {count} clustering values in a table of {}", self.clustering.len());
+        Err(SSTableError::Unwritable { what })
+    }
+
+    /// Notes which columns are present; the flag for complex deletions if there is one.
+    fn survey(&mut self, table: &Table, is_static: bool, row: Row<'_>) -> Result<u8, SSTableError> {
+        self.present.clear();
+        let written = if is_static { &self.statics } else { &self.regulars };
+        let mut flags = 0;
+        for (index, data) in row.columns(table) {
+            let Some(place) = written.places.get(index).copied().flatten() else {
+                let what = format!("column {index}, which the table being written does not include");
+                return Err(SSTableError::Unwritable { what });
+            };
+            self.present.push(place);
+            if let ColumnData::Complex(cells) = data
+                && !cells.deletion.is_live()
+            {
+                flags = flag::HAS_COMPLEX_DELETION;
+            }
+        }
+        Ok(flags)
+    }
+
+    /// Appends the column subset to the body, or sets the flag that there is none.
+    fn write_subset(&mut self, is_static: bool, flags: &mut u8) {
+        let count = if is_static { self.statics.columns.len() } else { self.regulars.columns.len() };
+        let present = self.present.len();
+        if present == count {
+            *flags |= flag::HAS_ALL_COLUMNS;
+            return;
+        }
+        if count < BITMAP_COLUMNS_MAX {
+            let all = (1_u64 << count) - 1;
+            let absent = self.present.iter().fold(all, |absent, index| absent & !(1 << index));
+            vint::write_uvint(absent, &mut self.body);
+            return;
+        }
+        vint::write_uvint((count - present) as u64, &mut self.body);
+        if present < count / 2 {
+            for index in &self.present {
+                vint::write_uvint(*index as u64, &mut self.body);
+            }
+            return;
+        }
+        let mut listed = self.present.iter().peekable();
+        for index in 0..count {
+            if listed.next_if_eq(&&index).is_none() {
+                vint::write_uvint(index as u64, &mut self.body);
+            }
+        }
+    }
+
+    /// Appends the cells; returns how many columns have one.
+    fn write_columns(
+        &mut self,
+        table: &Table,
+        is_static: bool,
+        row: Row<'_>,
+        liveness: &Liveness,
+        flags: u8,
+        stats: &mut StatsCollector,
+    ) -> Result<usize, SSTableError> {
+        let Encoder { base, statics, regulars, body, .. } = self;
+        let written = if is_static { statics } else { regulars };
+        let mut columns_set = 0;
+        for (index, data) in row.columns(table) {
+            let Some(place) = written.places[index] else { continue };
+            let column = &written.columns[place];
+            match data {
+                ColumnData::Simple(cell) => {
+                    columns_set += 1;
+                    stats.cell(&cell);
+                    write_cell(base, column, &cell, liveness, body)?;
+                }
+                ColumnData::Complex(cells) => {
+                    let with_deletion = flags & flag::HAS_COMPLEX_DELETION != 0;
+                    let count = write_complex(base, column, cells, liveness, with_deletion, stats, body)?;
+                    columns_set += usize::from(count > 0);
+                }
+            }
+        }
+        Ok(columns_set)
+    }
+}
+
+fn write_complex(
+    base: &EncodingBase,
+    column: &WrittenColumn,
+    cells: ComplexCells<'_>,
+    liveness: &Liveness,
+    with_deletion: bool,
+    stats: &mut StatsCollector,
+    body: &mut Vec<u8>,
+) -> Result<usize, SSTableError> {
+    if with_deletion {
+        Encoder::deletion(base, cells.deletion, body);
+        stats.deletion(cells.deletion);
+    }
+    let count = cells.count();
+    vint::write_uvint(count as u64, body);
+    for cell in cells {
+        stats.cell(&cell);
+        write_cell(base, column, &cell, liveness, body)?;
+    }
+    Ok(count)
+}
+
+fn write_cell(
+    base: &EncodingBase,
+    column: &WrittenColumn,
+    cell: &Cell<'_>,
+    liveness: &Liveness,
+    body: &mut Vec<u8>,
+) -> Result<(), SSTableError> {
+    let row_timestamp = !liveness.is_empty() && liveness.timestamp == cell.timestamp;
+    let (deleted, expiring) = (cell.is_tombstone(), cell.is_expiring());
+    let row_ttl = expiring
+        && liveness.is_expiring()
+        && liveness.ttl == cell.ttl
+        && liveness.expiration == cell.local_deletion_time;
+    let mut flags = 0;
+    for (set, bit) in [
+        (deleted, cell_flag::IS_DELETED),
+        (expiring, cell_flag::IS_EXPIRING),
+        (cell.value.is_empty(), cell_flag::HAS_EMPTY_VALUE),
+        (row_timestamp, cell_flag::USE_ROW_TIMESTAMP),
+        (row_ttl, cell_flag::USE_ROW_TTL),
+    ] {
+        flags |= if set { bit } else { 0 };
+    }
+    body.push(flags);
+    if !row_timestamp {
+        Encoder::timestamp(base, cell.timestamp, body);
+    }
+    if (deleted || expiring) && !row_ttl {
+        Encoder::local_deletion_time(base, cell.local_deletion_time, body);
+    }
+    if expiring && !row_ttl {
+        Encoder::ttl(base, cell.ttl, body);
+    }
+    if column.complex {
+        push_vbytes(cell.path, body);
+    }
+    match (cell.value.is_empty(), column.complex) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            push_vbytes(cell.value, body);
+            Ok(())
+        }
+        (false, false) => write_value(column.fixed_length, cell.value, body),
+    }
+}
+
+fn marker_kind(marker: &Marker<'_>) -> u8 {
+    match (marker.side, marker.before.is_live(), marker.after.is_live()) {
+        (Side::Before, true, _) => kind::INCL_START_BOUND,
+        (Side::Before, false, true) => kind::EXCL_END_BOUND,
+        (Side::Before, false, false) => kind::EXCL_END_INCL_START_BOUNDARY,
+        (Side::After, true, _) => kind::EXCL_START_BOUND,
+        (Side::After, false, true) => kind::INCL_END_BOUND,
+        (Side::After, false, false) => kind::INCL_END_EXCL_START_BOUNDARY,
+    }
+}

@@ -1,0 +1,42 @@
+//! Data.db: partitions, rows, cells and markers, from and to the model's forms.
+
+mod columns;
+mod decode;
+mod encode;
+
+pub(crate) use columns::{FileColumn, FileColumns};
+pub(crate) use decode::{Decoder, UnfilteredHead, read_deletion};
+pub(crate) use encode::{Encoder, write_deletion};
+
+/// Flags of an unfiltered.
+pub(crate) mod flag {
+    pub const END_OF_PARTITION: u8 = 0x01;
+    pub const IS_MARKER: u8 = 0x02;
+    pub const HAS_TIMESTAMP: u8 = 0x04;
+    pub const HAS_TTL: u8 = 0x08;
+    pub const HAS_DELETION: u8 = 0x10;
+    pub const HAS_ALL_COLUMNS: u8 = 0x20;
+    pub const HAS_COMPLEX_DELETION: u8 = 0x40;
+    pub const EXTENSION: u8 = 0x80;
+}
+
+/// Flags of the extension byte.
+pub(crate) mod extended {
+    pub const IS_STATIC: u8 = 0x01;
+    pub const HAS_SHADOWABLE_DELETION: u8 = 0x02;
+}
+
+/// Flags of a cell.
+pub(crate) mod cell_flag {
+    pub const IS_DELETED: u8 = 0x01;
+    pub const IS_EXPIRING: u8 = 0x02;
+    pub const HAS_EMPTY_VALUE: u8 = 0x04;
+    pub const USE_ROW_TIMESTAMP: u8 = 0x08;
+    pub const USE_ROW_TTL: u8 = 0x10;
+}
+
+/// Tables with this many columns list the indexes of missing columns instead of a bitmap.
+pub(crate) const BITMAP_COLUMNS_MAX: usize = 64;
+
+/// First byte of "no partition deletion".
+pub(crate) const LIVE_DELETION: u8 = 0x80;

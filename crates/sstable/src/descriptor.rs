@@ -1,0 +1,232 @@
+//! Names of files: `da-<id>-bti-<component>`.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+/// The only version we read and write.
+const VERSION: &str = "da";
+/// The only format we read and write.
+const FORMAT: &str = "bti";
+/// Ending of files that are being written; they mean nothing after a crash.
+pub(crate) const TEMPORARY: &str = ".tmp";
+/// Length of an id made of a UUID: `DDDD_SSSS_NNNNNRRRRRRRRRRRRR`.
+const UUID_ID_LENGTH: usize = 28;
+/// Ticks of a version 1 UUID's timestamp per second.
+const TICKS_PER_SECOND: u64 = 10_000_000;
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// What tells the tables of a directory apart. Within a kind, later is greater; sequence numbers come before UUIDs.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SSTableId(Arc<str>);
+
+impl SSTableId {
+    /// The id of a version 1 UUID.
+    pub fn from_uuid(uuid: Uuid) -> SSTableId {
+        let (high, low) = uuid.as_u64_pair();
+        let ticks = (high & 0xFFF) << 48 | (high >> 16 & 0xFFFF) << 32 | high >> 32;
+        let seconds = ticks / TICKS_PER_SECOND;
+        let mut text = String::with_capacity(UUID_ID_LENGTH);
+        push_base36(seconds / SECONDS_PER_DAY, 4, &mut text);
+        text.push('_');
+        push_base36(seconds % SECONDS_PER_DAY, 4, &mut text);
+        text.push('_');
+        push_base36(ticks % TICKS_PER_SECOND, 5, &mut text);
+        push_base36(low, 13, &mut text);
+        SSTableId(text.into())
+    }
+
+    /// The id of a sequence number.
+    pub fn from_sequence(number: u32) -> SSTableId {
+        SSTableId(number.to_string().into())
+    }
+
+    /// Reads an id of either kind.
+    pub fn parse(text: &str) -> Option<SSTableId> {
+        let sequence = (1..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        let base36 = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+        let uuid = text.len() == UUID_ID_LENGTH
+            && text.bytes().enumerate().all(|(at, byte)| if at == 4 || at == 9 { byte == b'_' } else { base36(byte) });
+        (sequence || uuid).then(|| SSTableId(text.into()))
+    }
+
+    /// The id as it stands in file names.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn push_base36(mut value: u64, width: usize, out: &mut String) {
+    let mut digits = [b'0'; 13];
+    for digit in digits[..width].iter_mut().rev() {
+        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[(value % 36) as usize];
+        value /= 36;
+    }
+    out.extend(digits[..width].iter().map(|digit| char::from(*digit)));
+}
+
+impl fmt::Display for SSTableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SSTableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Ord for SSTableId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |id: &SSTableId| id.0.parse::<u64>().map_or((1, 0), |number| (0, number));
+        key(self).cmp(&key(other)).then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for SSTableId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A component of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Component {
+    /// Checksums of an uncompressed Data.db.
+    Crc,
+    /// Where the chunks of a compressed Data.db lie.
+    CompressionInfo,
+    /// The partitions.
+    Data,
+    /// Checksum of Data.db as a file.
+    Digest,
+    /// Bloom filter.
+    Filter,
+    /// Partition index.
+    Partitions,
+    /// Row indexes.
+    Rows,
+    /// Statistics and serialization header.
+    Statistics,
+    /// List of components; written last.
+    Toc,
+}
+
+impl Component {
+    /// All components, in the order of their names.
+    pub const ALL: [Component; 9] = [
+        Component::Crc,
+        Component::CompressionInfo,
+        Component::Data,
+        Component::Digest,
+        Component::Filter,
+        Component::Partitions,
+        Component::Rows,
+        Component::Statistics,
+        Component::Toc,
+    ];
+
+    /// The last part of the file name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::Crc => "CRC.db",
+            Component::CompressionInfo => "CompressionInfo.db",
+            Component::Data => "Data.db",
+            Component::Digest => "Digest.crc32",
+            Component::Filter => "Filter.db",
+            Component::Partitions => "Partitions.db",
+            Component::Rows => "Rows.db",
+            Component::Statistics => "Statistics.db",
+            Component::Toc => "TOC.txt",
+        }
+    }
+
+    /// The component of that name.
+    pub fn of_name(name: &str) -> Option<Component> {
+        Self::ALL.into_iter().find(|component| component.name() == name)
+    }
+}
+
+/// One table in one directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Descriptor {
+    /// Where its files are.
+    pub dir: PathBuf,
+    /// Which of the directory's tables it is.
+    pub id: SSTableId,
+}
+
+impl Descriptor {
+    /// The table `id` in `dir`.
+    pub fn new(dir: impl Into<PathBuf>, id: SSTableId) -> Descriptor {
+        Descriptor { dir: dir.into(), id }
+    }
+
+    /// The name of a component's file.
+    pub fn file_name(&self, component: Component) -> String {
+        format!("{VERSION}-{}-{FORMAT}-{}", self.id, component.name())
+    }
+
+    /// The path of a component's file.
+    pub fn path(&self, component: Component) -> PathBuf {
+        self.dir.join(self.file_name(component))
+    }
+
+    /// Where a component is while it is written.
+    pub(crate) fn temporary_path(&self, component: Component) -> PathBuf {
+        self.dir.join(self.file_name(component) + TEMPORARY)
+    }
+
+    /// Splits a file name into id and component name; none for names that are not of a `da` BTI table.
+    pub fn parse_file_name(name: &str) -> Option<(SSTableId, &str)> {
+        let mut parts = name.splitn(4, '-');
+        let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        (version == VERSION && format == FORMAT).then(|| SSTableId::parse(id).map(|id| (id, component)))?
+    }
+
+    /// The descriptor of any component's path.
+    pub fn of_path(path: &Path) -> Option<Descriptor> {
+        let (id, _) = Self::parse_file_name(path.file_name()?.to_str()?)?;
+        Some(Descriptor::new(path.parent().unwrap_or(Path::new("")), id))
+    }
+}
+
+impl fmt::Display for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.dir.join(format!("{VERSION}-{}-{FORMAT}", self.id)).display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_made_of_uuids_as_cassandra_does() {
+        // Timestamp 0x1f0e54 8... split by hand: ticks = 137_0000_0000_0000_001 + one day.
+        let uuid = Uuid::from_u64_pair(0x0000_0001_0000_1000, 35);
+        assert_eq!(SSTableId::from_uuid(uuid).as_str(), "0000_0000_000010000000000000z");
+        let parsed = SSTableId::parse("3gyf_1a2b_0000010000000000000z").is_none();
+        assert!(parsed, "an id of a wrong length");
+    }
+
+    #[test]
+    fn ids_sort_by_age_within_their_kind() {
+        let id = |text: &str| SSTableId::parse(text).unwrap();
+        let mut ids = [id("3gyf_0001_000010000000000000z"[..28].trim()), id("10"), id("9")];
+        ids.sort();
+        assert_eq!(ids.map(|id| id.to_string()), ["9", "10", "3gyf_0001_000010000000000000"]);
+    }
+
+    #[test]
+    fn file_names_are_split_at_the_first_three_dashes() {
+        let (id, component) = Descriptor::parse_file_name("da-12-bti-SAI+aa+x-y.db").unwrap();
+        assert_eq!((id.as_str(), component), ("12", "SAI+aa+x-y.db"));
+        assert!(Descriptor::parse_file_name("nb-12-big-Data.db").is_none());
+        assert!(Descriptor::parse_file_name("manifest.json").is_none());
+    }
+}

@@ -1,0 +1,106 @@
+//! What can go wrong, by what the caller does next.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// An error of this crate.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SSTableError {
+    /// The disk refused an operation: the caller follows its disk failure policy.
+    Disk(blockio::DiskError),
+    /// Bytes are not what they must be: the table is damaged, other tables are not.
+    Corruption(Box<Corruption>),
+    /// The table is sound but needs something this version does not do.
+    Unsupported {
+        /// The file or table concerned.
+        file: String,
+        /// What it needs.
+        what: String,
+    },
+    /// The writer was fed something a table cannot hold (wrong order, value too long): a bug or a limit of the caller.
+    Unwritable {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// The cursor that a writer was fed from failed.
+    Source(model::ReadError),
+}
+
+/// Where a file differs from what its format demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// Name of the damaged file.
+    pub file: String,
+    /// Byte offset in it; for Data.db the offset in the uncompressed data unless a chunk itself is damaged.
+    pub offset: u64,
+    /// What must be there.
+    pub expected: Cow<'static, str>,
+    /// What is there.
+    pub got: Cow<'static, str>,
+    /// True when decoding merely ran out of bytes; a caller that has more of them may try again.
+    pub(crate) short: bool,
+}
+
+impl Corruption {
+    pub(crate) fn new(
+        file: &str,
+        offset: u64,
+        expected: impl Into<Cow<'static, str>>,
+        got: impl Into<Cow<'static, str>>,
+    ) -> Box<Corruption> {
+        Box::new(Corruption { file: file.to_owned(), offset, expected: expected.into(), got: got.into(), short: false })
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is corrupt at offset {}: expected {}, got {}", self.file, self.offset, self.expected, self.got)
+    }
+}
+
+impl std::error::Error for Corruption {}
+
+impl fmt::Display for SSTableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SSTableError::Disk(error) => error.fmt(f),
+            SSTableError::Corruption(corruption) => corruption.fmt(f),
+            SSTableError::Unsupported { file, what } => write!(f, "{file}: {what} is not supported"),
+            SSTableError::Unwritable { what } => write!(f, "cannot be written to an sstable: {what}"),
+            SSTableError::Source(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SSTableError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SSTableError::Disk(error) => Some(error),
+            SSTableError::Corruption(corruption) => Some(corruption),
+            SSTableError::Source(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<blockio::DiskError> for SSTableError {
+    fn from(error: blockio::DiskError) -> Self {
+        SSTableError::Disk(error)
+    }
+}
+
+impl From<model::ReadError> for SSTableError {
+    fn from(error: model::ReadError) -> Self {
+        SSTableError::Source(error)
+    }
+}
+
+impl From<Box<Corruption>> for SSTableError {
+    fn from(corruption: Box<Corruption>) -> Self {
+        SSTableError::Corruption(corruption)
+    }
+}
+
+/// Result of decoding bytes.
+pub(crate) type Decoded<T> = Result<T, Box<Corruption>>;

@@ -1,0 +1,164 @@
+//! Filter.db: a Bloom filter over partition keys, bit for bit as Cassandra computes it.
+
+use types::murmur3;
+
+use crate::error::{Decoded, SSTableError};
+use crate::input::Input;
+
+/// Spare bits Cassandra adds to every filter.
+const EXCESS_BITS: u64 = 20;
+/// Cassandra's table of false positive rates ends here.
+const BUCKETS_MAX: u32 = 20;
+
+/// Answers "certainly not here" for most keys that are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BloomFilter {
+    hash_count: u32,
+    words: Vec<u64>,
+}
+
+/// Bits per key and number of hash functions for a false positive chance.
+fn specification(false_positive_chance: f64) -> (u32, u32) {
+    if false_positive_chance >= rate(2, 1) {
+        return (2, 1);
+    }
+    let buckets = (2..BUCKETS_MAX).find(|b| rate(*b, best_hash_count(*b)) <= false_positive_chance).unwrap_or(BUCKETS_MAX);
+    let mut hash_count = best_hash_count(buckets);
+    while hash_count > 1 && rate(buckets, hash_count - 1) <= false_positive_chance {
+        hash_count -= 1;
+    }
+    (buckets, hash_count)
+}
+
+/// The false positive rate of a full filter, to three significant digits as Cassandra's table has it.
+fn rate(buckets: u32, hash_count: u32) -> f64 {
+    let exact = (1.0 - (-f64::from(hash_count) / f64::from(buckets)).exp()).powi(hash_count as i32);
+    let scale = 10_f64.powi(2 - exact.log10().floor() as i32);
+    (exact * scale).round() / scale
+}
+
+fn best_hash_count(buckets: u32) -> u32 {
+    (1..=buckets).min_by(|a, b| rate(buckets, *a).total_cmp(&rate(buckets, *b))).unwrap_or(1)
+}
+
+impl BloomFilter {
+    /// A filter sized for `key_count` keys, or none where the chance asks for no filter.
+    pub fn new(key_count: u64, false_positive_chance: f64) -> Option<BloomFilter> {
+        if false_positive_chance >= 1.0 {
+            return None;
+        }
+        let (buckets, hash_count) = specification(false_positive_chance);
+        let bits = key_count.max(1).saturating_mul(u64::from(buckets)).saturating_add(EXCESS_BITS);
+        let words = usize::try_from(bits.div_ceil(64)).unwrap_or(usize::MAX).min(i32::MAX as usize);
+        Some(BloomFilter { hash_count, words: vec![0; words] })
+    }
+
+    /// Adds a key by its 128-bit hash ([`murmur3::hash128`]).
+    pub fn add_hash(&mut self, hash: (u64, u64)) {
+        let bits = self.words.len() as i64 * 64;
+        let (increment, mut base) = hash;
+        for _ in 0..self.hash_count {
+            let index = (base as i64).wrapping_rem(bits).unsigned_abs();
+            self.words[(index >> 6) as usize] |= 1 << (index & 63);
+            base = base.wrapping_add(increment);
+        }
+    }
+
+    /// Whether a key with this hash may be present.
+    pub fn may_contain_hash(&self, hash: (u64, u64)) -> bool {
+        let bits = self.words.len() as i64 * 64;
+        if bits == 0 {
+            return true;
+        }
+        let (increment, mut base) = hash;
+        for _ in 0..self.hash_count {
+            let index = (base as i64).wrapping_rem(bits).unsigned_abs();
+            if self.words[(index >> 6) as usize] & 1 << (index & 63) == 0 {
+                return false;
+            }
+            base = base.wrapping_add(increment);
+        }
+        true
+    }
+
+    /// Whether a key may be present.
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        self.may_contain_hash(murmur3::hash128(key))
+    }
+
+    /// Bytes held in memory.
+    pub fn size_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
+    /// Reads Filter.db; an empty file is a filter that lets everything pass.
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<BloomFilter, SSTableError> {
+        Ok(Self::parse(file, bytes)?)
+    }
+
+    fn parse(file: &str, bytes: &[u8]) -> Decoded<BloomFilter> {
+        if bytes.is_empty() {
+            return Ok(BloomFilter { hash_count: 0, words: Vec::new() });
+        }
+        let mut input = Input::new(file, 0, bytes);
+        let hash_count = match input.i32("hash function count")? {
+            count @ 1..=255 => count as u32,
+            other => return Err(input.damaged("1 to 255 hash functions", other.to_string())),
+        };
+        let words = input.i32("word count")?;
+        if words < 1 || input.remaining() as u64 != words as u64 * 8 {
+            let got = format!("{words} words in {} bytes", input.remaining());
+            return Err(input.damaged("as many 64-bit words as announced, at least one", got));
+        }
+        let (words, _) = input.take(input.remaining(), "filter bits")?.as_chunks::<8>();
+        Ok(BloomFilter { hash_count, words: words.iter().map(|word| u64::from_le_bytes(*word)).collect() })
+    }
+
+    /// The bytes of Filter.db.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8 + self.size_bytes());
+        out.extend_from_slice(&(self.hash_count as i32).to_be_bytes());
+        out.extend_from_slice(&(self.words.len() as i32).to_be_bytes());
+        for word in &self.words {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_cassandras() {
+        let known = [
+            (0.5, (2, 1)),
+            (0.3, (3, 1)),
+            (0.2, (4, 2)),
+            (0.1, (5, 3)),
+            (0.05, (7, 3)),
+            (0.02, (9, 4)),
+            (0.01, (10, 5)),
+            (0.005, (12, 5)),
+            (0.001, (15, 7)),
+            (0.0005, (16, 10)),
+            (0.0001, (20, 10)),
+        ];
+        for (chance, expected) in known {
+            assert_eq!(specification(chance), expected, "{chance}");
+        }
+    }
+
+    #[test]
+    fn added_keys_are_found_and_few_others() {
+        let mut filter = BloomFilter::new(1000, 0.01).unwrap();
+        for key in 0..1000_u32 {
+            filter.add_hash(murmur3::hash128(&key.to_be_bytes()));
+        }
+        let filter = BloomFilter::decode("Filter.db", &filter.encode()).unwrap();
+        assert!((0..1000_u32).all(|key| filter.may_contain(&key.to_be_bytes())));
+        let wrong = (1000..11_000_u32).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
+        assert!(wrong < 250, "{wrong} of 10000");
+    }
+}

@@ -1,0 +1,67 @@
+//! Partitions.db and Rows.db as pages behind the cache.
+
+use std::sync::Arc;
+
+use blockio::File;
+
+use crate::cache::BlockCache;
+use crate::error::{Corruption, SSTableError};
+use crate::trie::{PAGE_SIZE, Pages};
+
+/// An index file, read page by page.
+#[derive(Debug)]
+pub(crate) struct IndexFile {
+    name: String,
+    file: Box<dyn File>,
+    length: u64,
+    cache: BlockCache,
+    number: u64,
+}
+
+impl IndexFile {
+    pub fn new(name: String, file: Box<dyn File>, cache: BlockCache) -> Result<Self, SSTableError> {
+        let length = file.len()?;
+        Ok(IndexFile { name, file, length, cache, number: BlockCache::file_number() })
+    }
+
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Up to `length` bytes at `position`, fewer only at the end of the file.
+    pub fn read(&self, position: u64, length: usize) -> Result<Vec<u8>, SSTableError> {
+        let mut out = Vec::with_capacity(length);
+        let mut at = position;
+        while out.len() < length && at < self.length {
+            let page = self.page(at / PAGE_SIZE as u64)?;
+            let rest = page.get((at % PAGE_SIZE as u64) as usize..).unwrap_or_default();
+            let taken = &rest[..rest.len().min(length - out.len())];
+            if taken.is_empty() {
+                break;
+            }
+            out.extend_from_slice(taken);
+            at += taken.len() as u64;
+        }
+        Ok(out)
+    }
+}
+
+impl Pages for IndexFile {
+    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+        let start = number.saturating_mul(PAGE_SIZE as u64);
+        if start >= self.length {
+            let got = format!("the end of the file at {}", self.length);
+            return Err(Corruption::new(&self.name, start, "a page of a trie", got).into());
+        }
+        self.cache.get((self.number, number), || {
+            let length = (self.length - start).min(PAGE_SIZE as u64) as usize;
+            let mut page = vec![0; length];
+            self.file.read_exact_at(&mut page, start)?;
+            Ok(page.into())
+        })
+    }
+
+    fn file(&self) -> &str {
+        &self.name
+    }
+}

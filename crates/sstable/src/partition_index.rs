@@ -1,0 +1,254 @@
+//! Partitions.db: a trie of shortest unique prefixes of decorated keys, each with the place of its partition.
+
+use std::sync::Arc;
+
+use model::PartitionKey;
+use types::murmur3;
+
+use crate::error::{Corruption, SSTableError};
+use crate::index_file::IndexFile;
+use crate::input::Input;
+use crate::trie::{EntryCursor, Payload, TrieBuilder, Walker, read_sized, sized_length};
+
+/// Footer: position of the first key, number of keys, position of the root.
+const FOOTER_LENGTH: usize = 24;
+/// Payload bits from here on say that a hash byte precedes the position.
+const WITH_HASH: u8 = 8;
+
+/// Where a partition is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a position of the uncompressed data; it has no row index.
+    Data(u64),
+    /// Its record is at a position of Rows.db.
+    Rows(u64),
+}
+
+impl Place {
+    fn to_stored(self) -> i64 {
+        match self {
+            Place::Data(position) => !(position as i64),
+            Place::Rows(position) => position as i64,
+        }
+    }
+
+    fn of_stored(stored: i64) -> Place {
+        if stored < 0 { Place::Data(!stored as u64) } else { Place::Rows(stored as u64) }
+    }
+}
+
+/// The byte of a key's hash that is kept in the index.
+fn hash_byte(hash: (u64, u64)) -> u8 {
+    hash.1 as u8
+}
+
+/// Takes partitions in order and produces the bytes of Partitions.db.
+pub(crate) struct PartitionIndexWriter {
+    trie: TrieBuilder,
+    count: u64,
+    first_key: Vec<u8>,
+    last: Last,
+    encoded: Vec<u8>,
+}
+
+/// The partition added last, which is stored once its next neighbour is known.
+#[derive(Default)]
+struct Last {
+    key: Vec<u8>,
+    encoded: Vec<u8>,
+    hash: u8,
+    place: i64,
+    /// Bytes needed to tell it from the one before.
+    distinct: usize,
+}
+
+impl PartitionIndexWriter {
+    pub fn new() -> Self {
+        PartitionIndexWriter {
+            trie: TrieBuilder::new(0),
+            count: 0,
+            first_key: Vec::new(),
+            last: Last::default(),
+            encoded: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, key: &PartitionKey, hash: (u64, u64), place: Place) {
+        self.encoded.clear();
+        bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut self.encoded);
+        let mut distinct = 0;
+        if self.count == 0 {
+            self.first_key = key.bytes().to_vec();
+        } else {
+            distinct = 1 + self.last.encoded.iter().zip(&self.encoded).take_while(|(a, b)| a == b).count();
+            self.store_last(distinct);
+        }
+        std::mem::swap(&mut self.last.encoded, &mut self.encoded);
+        self.last.key.clear();
+        self.last.key.extend_from_slice(key.bytes());
+        self.last.hash = hash_byte(hash);
+        self.last.place = place.to_stored();
+        self.last.distinct = distinct;
+        self.count += 1;
+    }
+
+    fn store_last(&mut self, distinct_from_next: usize) {
+        let length = self.last.distinct.max(distinct_from_next).min(self.last.encoded.len());
+        let size = sized_length(self.last.place);
+        let mut payload = Payload::new(WITH_HASH + size as u8 - 1);
+        payload.push(&[self.last.hash]);
+        payload.push_sized(self.last.place, size);
+        self.trie.add(&self.last.encoded[..length], payload);
+    }
+
+    /// Bytes that are ready.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        self.trie.drain(out);
+    }
+
+    /// Appends what is left, footer included.
+    pub fn finish(mut self, out: &mut Vec<u8>) {
+        if self.count > 0 {
+            self.store_last(0);
+        }
+        let root = self.trie.complete();
+        let keys_position = self.trie.position();
+        self.trie.drain(out);
+        for key in [&self.first_key, &self.last.key] {
+            out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+            out.extend_from_slice(key);
+        }
+        for number in [keys_position, self.count, root] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+}
+
+/// An open Partitions.db.
+#[derive(Debug)]
+pub(crate) struct PartitionIndex {
+    file: Arc<IndexFile>,
+    root: u64,
+    key_count: u64,
+    first_key: PartitionKey,
+    last_key: PartitionKey,
+}
+
+impl PartitionIndex {
+    pub fn open(name: &str, file: Arc<IndexFile>) -> Result<Self, SSTableError> {
+        let wrong = |offset, expected: &'static str, got: u64| Corruption::new(name, offset, expected, got.to_string());
+        let Some(footer_position) = file.length().checked_sub(FOOTER_LENGTH as u64) else {
+            return Err(wrong(0, "a footer of 24 bytes", file.length()).into());
+        };
+        let footer = file.read(footer_position, FOOTER_LENGTH)?;
+        let mut input = Input::new(name, footer_position, &footer);
+        let keys_position = input.i64("keys position")? as u64;
+        let key_count = input.i64("key count")? as u64;
+        let root = input.i64("root position")? as u64;
+        if keys_position > footer_position || footer_position - keys_position > 2 * (2 + 65_535) {
+            return Err(wrong(footer_position, "the position of the first key", keys_position).into());
+        }
+        if root >= keys_position {
+            return Err(wrong(footer_position, "a root before the keys", root).into());
+        }
+        if key_count == 0 || key_count > i64::MAX as u64 {
+            return Err(wrong(footer_position, "a number of keys above zero", key_count).into());
+        }
+        let keys = file.read(keys_position, (footer_position - keys_position) as usize)?;
+        let mut input = Input::new(name, keys_position, &keys);
+        let first_key = PartitionKey::new(input.short_bytes("first key")?);
+        let last_key = PartitionKey::new(input.short_bytes("last key")?);
+        Ok(PartitionIndex { file, root, key_count, first_key, last_key })
+    }
+
+    pub fn key_count(&self) -> u64 {
+        self.key_count
+    }
+
+    pub fn first_key(&self) -> &PartitionKey {
+        &self.first_key
+    }
+
+    pub fn last_key(&self) -> &PartitionKey {
+        &self.last_key
+    }
+
+    /// Where the partition is, if it is here: the key found there must still be compared.
+    pub fn candidate(&self, key: &PartitionKey, hash: (u64, u64)) -> Result<Option<Place>, SSTableError> {
+        let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
+        bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
+        let mut walker = Walker::new(&*self.file, self.root)?;
+        for byte in encoded {
+            if !walker.descend(byte)? {
+                break;
+            }
+        }
+        if walker.has_children() || !walker.has_payload() {
+            return Ok(None);
+        }
+        let (bits, bytes) = walker.payload();
+        if bits >= WITH_HASH && bytes.first() != Some(&hash_byte(hash)) {
+            return Ok(None);
+        }
+        self.place(bits, bytes, walker.position()).map(Some)
+    }
+
+    /// A cursor over all places in key order.
+    pub fn entries(&self) -> Result<PlaceCursor<'_>, SSTableError> {
+        Ok(PlaceCursor { index: self, cursor: EntryCursor::new(&*self.file, self.root)? })
+    }
+
+    fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Result<Place, SSTableError> {
+        let (skip, size) = if bits >= WITH_HASH { (1, bits - 7) } else { (0, bits) };
+        match bytes.get(skip..skip + usize::from(size)) {
+            Some(stored) => Ok(Place::of_stored(read_sized(stored))),
+            None => {
+                let file = crate::trie::Pages::file(&*self.file);
+                Err(Corruption::new(file, position, "a payload within its page", "the end of the page").into())
+            }
+        }
+    }
+}
+
+/// Moves over the entries of Partitions.db.
+pub(crate) struct PlaceCursor<'i> {
+    index: &'i PartitionIndex,
+    cursor: EntryCursor<&'i IndexFile>,
+}
+
+impl PlaceCursor<'_> {
+    fn place(&self, found: bool) -> Result<Option<Place>, SSTableError> {
+        if !found {
+            return Ok(None);
+        }
+        let (bits, bytes) = self.cursor.payload();
+        self.index.place(bits, bytes, self.cursor.position()).map(Some)
+    }
+
+    /// The hash byte of the current entry, if it has one.
+    pub fn hash_byte(&self) -> Option<u8> {
+        let (bits, bytes) = self.cursor.payload();
+        if bits >= WITH_HASH { bytes.first().copied() } else { None }
+    }
+
+    pub fn first(&mut self) -> Result<Option<Place>, SSTableError> {
+        let found = self.cursor.seek_first()?;
+        self.place(found)
+    }
+
+    pub fn next(&mut self) -> Result<Option<Place>, SSTableError> {
+        let found = self.cursor.next()?;
+        self.place(found)
+    }
+
+    /// The first partition that may be at or after the encoded bound: it may be the one just before, no earlier one.
+    pub fn at_or_after(&mut self, encoded: &[u8]) -> Result<Option<Place>, SSTableError> {
+        let found = self.cursor.seek_candidate(encoded)?;
+        self.place(found)
+    }
+}
+
+/// Whether the hash byte kept for a key is the right one; for verification.
+pub(crate) fn hash_byte_of(key: &[u8]) -> u8 {
+    hash_byte(murmur3::hash128(key))
+}

@@ -1,0 +1,330 @@
+//! Data.db as a sequence of uncompressed blocks, each verified where it is read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockio::File;
+
+use crate::cache::BlockCache;
+use crate::compression::CompressionInfo;
+use crate::error::{Corruption, SSTableError};
+use crate::input::Input;
+
+/// Block of an uncompressed table that has no CRC.db.
+const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
+/// Bytes a sequential reader fetches at once.
+const READ_AHEAD_BYTES: u64 = 256 * 1024;
+
+/// Checksums of an uncompressed Data.db.
+#[derive(Debug)]
+pub(crate) struct Checksums {
+    pub chunk_length: u64,
+    pub crcs: Vec<u32>,
+}
+
+impl Checksums {
+    /// Reads CRC.db.
+    pub fn decode(file: &str, bytes: &[u8]) -> Result<Self, SSTableError> {
+        let mut input = Input::new(file, 0, bytes);
+        let chunk_length = match input.i32("chunk size")? {
+            length @ 1.. => length as u64,
+            other => return Err(input.damaged("a chunk size above zero", other.to_string()).into()),
+        };
+        if input.remaining() % 4 != 0 {
+            return Err(input.damaged("whole checksums", format!("{} bytes", input.remaining())).into());
+        }
+        let mut crcs = Vec::with_capacity(input.remaining() / 4);
+        while !input.is_empty() {
+            crcs.push(input.u32("checksum")?);
+        }
+        Ok(Checksums { chunk_length, crcs })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Layout {
+    Compressed(CompressionInfo),
+    Plain(Option<Checksums>),
+}
+
+/// An open Data.db.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    pub name: String,
+    file: Box<dyn File>,
+    file_length: u64,
+    /// Length of the uncompressed data.
+    pub length: u64,
+    layout: Layout,
+    pub block_length: u64,
+    cache: BlockCache,
+    number: u64,
+    /// Share of blocks whose checksum is verified, in 1/65536.
+    verified_share: u64,
+    blocks_read: AtomicU64,
+}
+
+impl DataFile {
+    pub fn new(
+        name: String,
+        file: Box<dyn File>,
+        layout: Layout,
+        crc_check_chance: f64,
+        cache: BlockCache,
+    ) -> Result<Self, SSTableError> {
+        let file_length = file.len()?;
+        let (length, block_length) = match &layout {
+            Layout::Compressed(info) => (info.data_length, u64::from(info.params.chunk_length)),
+            Layout::Plain(Some(checksums)) => (file_length, checksums.chunk_length),
+            Layout::Plain(None) => (file_length, PLAIN_BLOCK_LENGTH),
+        };
+        if let Layout::Plain(Some(checksums)) = &layout
+            && (checksums.crcs.len() as u64) < length.div_ceil(block_length)
+        {
+            let expected = format!("a file of {} checksummed chunks", checksums.crcs.len());
+            return Err(Corruption::new(&name, 0, expected, format!("{length} bytes")).into());
+        }
+        Ok(DataFile {
+            name,
+            file,
+            file_length,
+            length,
+            layout,
+            block_length,
+            cache,
+            number: BlockCache::file_number(),
+            verified_share: (crc_check_chance.clamp(0.0, 1.0) * 65_536.0) as u64,
+            blocks_read: AtomicU64::new(0),
+        })
+    }
+
+    pub fn file_length(&self) -> u64 {
+        self.file_length
+    }
+
+    pub fn compression(&self) -> Option<&CompressionInfo> {
+        match &self.layout {
+            Layout::Compressed(info) => Some(info),
+            Layout::Plain(_) => None,
+        }
+    }
+
+    pub fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Whether the next block's checksum is to be verified.
+    fn verify_next(&self) -> bool {
+        if self.verified_share >= 65_536 {
+            return true;
+        }
+        let read = self.blocks_read.fetch_add(1, Ordering::Relaxed);
+        (read.wrapping_add(1).wrapping_mul(self.verified_share)) >> 16 != read.wrapping_mul(self.verified_share) >> 16
+    }
+
+    /// Uncompressed length of a block.
+    fn block_data_length(&self, index: u64) -> usize {
+        self.length.saturating_sub(index.saturating_mul(self.block_length)).min(self.block_length) as usize
+    }
+
+    /// Where a block is stored: file offset and length.
+    fn stored_range(&self, index: u64) -> Result<(u64, usize), SSTableError> {
+        match &self.layout {
+            Layout::Compressed(info) => Ok(info.chunk_range(&self.name, index, self.file_length)?),
+            Layout::Plain(_) => Ok((index * self.block_length, self.block_data_length(index))),
+        }
+    }
+
+    /// Verifies a stored block and turns it into data.
+    fn unpack(&self, index: u64, offset: u64, stored: &[u8], out: &mut [u8]) -> Result<(), SSTableError> {
+        let verify = self.verify_next();
+        match &self.layout {
+            Layout::Compressed(info) => info.unpack(&self.name, offset, stored, verify, out)?,
+            Layout::Plain(checksums) => {
+                out.copy_from_slice(stored);
+                if let Some(crc) = checksums.as_ref().filter(|_| verify).and_then(|sums| sums.crcs.get(index as usize)) {
+                    let computed = crc32fast::hash(out);
+                    if computed != *crc {
+                        let (expected, got) = (format!("chunk checksum {crc:08x}"), format!("{computed:08x}"));
+                        return Err(Corruption::new(&self.name, offset, expected, got).into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A block through the cache.
+    fn cached(&self, index: u64) -> Result<Arc<[u8]>, SSTableError> {
+        self.cache.get((self.number, index), || {
+            let (offset, length) = self.stored_range(index)?;
+            let mut stored = vec![0; length];
+            self.file.read_exact_at(&mut stored, offset)?;
+            let mut block: Arc<[u8]> = std::iter::repeat_n(0, self.block_data_length(index)).collect();
+            let out = Arc::get_mut(&mut block).expect("nobody else has the block yet");
+            self.unpack(index, offset, &stored, out)?;
+            Ok(block)
+        })
+    }
+}
+
+/// How a cursor gets at blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Through the shared cache: for requests.
+    Cached,
+    /// Reading ahead and past the cache: for compaction, verification and dumps.
+    Sequential,
+}
+
+enum Block {
+    Shared(Arc<[u8]>),
+    Own(Vec<u8>),
+}
+
+/// A view of the data at one place, moved along by a cursor.
+pub(crate) struct DataWindow {
+    data: Arc<DataFile>,
+    mode: ReadMode,
+    block: Block,
+    /// Index of `block`; `u64::MAX` before the first.
+    block_index: u64,
+    /// Bytes that span blocks, and where they start.
+    spill: Vec<u8>,
+    spill_start: u64,
+    /// Stored bytes read ahead, and where they start in the file.
+    ahead: Vec<u8>,
+    ahead_start: u64,
+}
+
+impl DataWindow {
+    pub fn new(data: Arc<DataFile>, mode: ReadMode) -> Self {
+        DataWindow {
+            data,
+            mode,
+            block: Block::Own(Vec::new()),
+            block_index: u64::MAX,
+            spill: Vec::new(),
+            spill_start: 0,
+            ahead: Vec::new(),
+            ahead_start: 0,
+        }
+    }
+
+    pub fn data(&self) -> &DataFile {
+        &self.data
+    }
+
+    pub fn data_arc(&self) -> Arc<DataFile> {
+        self.data.clone()
+    }
+
+    /// Whether the position lies in the block that was looked at last.
+    pub fn is_near(&self, position: u64) -> bool {
+        position / self.data.block_length == self.block_index
+    }
+
+    fn block(&self) -> &[u8] {
+        match &self.block {
+            Block::Shared(block) => block,
+            Block::Own(block) => block,
+        }
+    }
+
+    fn load(&mut self, index: u64) -> Result<(), SSTableError> {
+        if index == self.block_index {
+            return Ok(());
+        }
+        match self.mode {
+            ReadMode::Cached => self.block = Block::Shared(self.data.cached(index)?),
+            ReadMode::Sequential => self.load_sequential(index)?,
+        }
+        self.block_index = index;
+        Ok(())
+    }
+
+    fn load_sequential(&mut self, index: u64) -> Result<(), SSTableError> {
+        self.block_index = u64::MAX;
+        let (offset, length) = self.data.stored_range(index)?;
+        let have = self.ahead_start..self.ahead_start + self.ahead.len() as u64;
+        if !(have.contains(&offset) && have.end - offset >= length as u64) {
+            let wanted = READ_AHEAD_BYTES.max(length as u64).min(self.data.file_length.saturating_sub(offset));
+            self.ahead.resize(wanted as usize, 0);
+            self.ahead_start = offset;
+            let read = self.data.file.read_exact_at(&mut self.ahead, offset);
+            if let Err(error) = read {
+                self.ahead.clear();
+                return Err(error.into());
+            }
+        }
+        let start = (offset - self.ahead_start) as usize;
+        let short = || Corruption::new(&self.data.name, offset, "a whole chunk", "the end of the file");
+        let stored = self.ahead.get(start..start + length).ok_or_else(short)?;
+        let mut own = match std::mem::replace(&mut self.block, Block::Own(Vec::new())) {
+            Block::Own(own) => own,
+            Block::Shared(_) => Vec::new(),
+        };
+        own.resize(self.data.block_data_length(index), 0);
+        self.data.unpack(index, offset, stored, &mut own)?;
+        self.block = Block::Own(own);
+        Ok(())
+    }
+
+    /// The data from `position` on: at least `least` bytes unless the data ends before, more if they are at hand.
+    pub fn at(&mut self, position: u64, least: usize) -> Result<&[u8], SSTableError> {
+        if position >= self.data.length {
+            return Ok(&[]);
+        }
+        let least = (least as u64).min(self.data.length - position) as usize;
+        let spill_end = self.spill_start + self.spill.len() as u64;
+        if position >= self.spill_start && position + least as u64 <= spill_end {
+            return Ok(&self.spill[(position - self.spill_start) as usize..]);
+        }
+        let index = position / self.data.block_length;
+        let offset = (position % self.data.block_length) as usize;
+        self.load(index)?;
+        if self.block().len() - offset.min(self.block().len()) < least {
+            self.gather(position, index, offset, least)?;
+            return Ok(&self.spill);
+        }
+        Ok(self.block().get(offset..).unwrap_or_default())
+    }
+
+    /// Collects bytes of several blocks.
+    fn gather(&mut self, position: u64, mut index: u64, offset: usize, least: usize) -> Result<(), SSTableError> {
+        let mut spill = std::mem::take(&mut self.spill);
+        spill.clear();
+        spill.extend_from_slice(self.block().get(offset..).unwrap_or_default());
+        while spill.len() < least {
+            index += 1;
+            self.load(index)?;
+            if self.block().is_empty() {
+                break;
+            }
+            spill.extend_from_slice(self.block());
+        }
+        self.spill = spill;
+        self.spill_start = position;
+        Ok(())
+    }
+
+    /// Decodes something of unknown length at `position`, with more and more bytes while it runs out of them.
+    pub fn decode<T>(
+        &mut self,
+        position: u64,
+        mut decode: impl FnMut(&mut Input<'_>) -> Result<T, Box<Corruption>>,
+    ) -> Result<T, SSTableError> {
+        let data = self.data.clone();
+        let mut least = 1;
+        loop {
+            let bytes = self.at(position, least)?;
+            let available = bytes.len();
+            match decode(&mut Input::new(&data.name, position, bytes)) {
+                Err(corruption) if corruption.short && position + (available as u64) < data.length => {
+                    least = available + 1;
+                }
+                result => return Ok(result?),
+            }
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! The cursor over an open table: partitions by index or in file order, slices of rows forward.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytecomp::ClusteringColumnType;
+use model::{
+    ClusteringBound, DeletionTime, KeyBound, KeyRange, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row,
+    RowBuilder, RowRef, Side, Slices, Table, Unfiltered, UnfilteredCursor,
+};
+
+use super::reversed::Backward;
+use super::{DataWindow, Located, ReadMode, SSTableReader};
+use crate::data::{UnfilteredHead, read_deletion};
+use crate::error::{Corruption, SSTableError};
+use crate::row_index::{Block, BlockCursor, RowIndexEntry, clustering_types, encode_position};
+
+/// Which partitions are still to come.
+enum Plan {
+    /// One partition, not looked for yet.
+    Single(PartitionKey),
+    /// Those from a data position on, up to a bound.
+    From { position: u64, end: KeyBound },
+    Done,
+}
+
+/// What `unfiltered` answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Current {
+    None,
+    Row,
+    /// A marker of the file.
+    Marker { side: Side, before: DeletionTime, after: DeletionTime },
+    /// The start (`true`) or end of a slice, where a range deletion is cut.
+    SliceBorder { slice: usize, start: bool, before: DeletionTime, after: DeletionTime },
+}
+
+/// The partition that the cursor stands in.
+pub(super) struct Partition {
+    pub key: PartitionKey,
+    pub deletion: DeletionTime,
+    /// Data position of the partition.
+    pub start: u64,
+    /// Data position of the first row or marker; none where the head was not read (the index told enough).
+    pub rows_start: Option<u64>,
+    pub index: Option<RowIndexEntry>,
+    static_row: Vec<u8>,
+    has_static_row: bool,
+}
+
+/// A cursor over a table's partitions and rows. Owns what it needs; may outlive the reader it came from.
+pub struct SSTableCursor {
+    pub(super) reader: SSTableReader,
+    pub(super) window: DataWindow,
+    pub(super) types: Vec<ClusteringColumnType>,
+    plan: Plan,
+    pub(super) slices: Slices,
+    pub(super) unbounded: bool,
+    reversed: bool,
+    pub(super) partition: Option<Partition>,
+    /// Data position of the next unfiltered.
+    pub(super) position: u64,
+    /// The unfiltered at `position`, if its head was read into `clustering` already.
+    pub(super) peeked: Option<UnfilteredHead>,
+    /// Whether `position` is the end of the partition.
+    at_end: bool,
+    pub(super) slice: usize,
+    pub(super) slice_begun: bool,
+    /// Whether something of the current slice was yielded.
+    pub(super) entered: bool,
+    /// The range deletion in force at `position`.
+    pub(super) open: DeletionTime,
+    backward: Option<Backward>,
+    builder: RowBuilder,
+    pub(super) clustering: Vec<u8>,
+    row: Vec<u8>,
+    pub(super) current: Current,
+}
+
+impl SSTableCursor {
+    pub(super) fn open(reader: SSTableReader, range: &ReadRange, mode: ReadMode) -> Result<Self, SSTableError> {
+        let window = DataWindow::new(reader.files().data.clone(), mode);
+        let plan = plan(&reader, &range.keys)?;
+        Ok(SSTableCursor {
+            window,
+            types: clustering_types(reader.table()),
+            reader,
+            plan,
+            unbounded: range.slices.is_all(),
+            slices: range.slices.clone(),
+            reversed: range.reversed,
+            partition: None,
+            position: 0,
+            peeked: None,
+            at_end: true,
+            slice: 0,
+            slice_begun: false,
+            entered: false,
+            open: DeletionTime::LIVE,
+            backward: None,
+            builder: RowBuilder::default(),
+            clustering: Vec::new(),
+            row: Vec::new(),
+            current: Current::None,
+        })
+    }
+
+    /// Data position of the current row or marker's partition, for dumps and verification.
+    pub(crate) fn partition_position(&self) -> Option<u64> {
+        self.partition.as_ref().map(|partition| partition.start)
+    }
+
+    pub(crate) fn rows_position(&self) -> Option<u64> {
+        self.partition.as_ref().and_then(|partition| partition.rows_start)
+    }
+
+    /// Data position behind the current row or marker.
+    pub(crate) fn next_position(&self) -> u64 {
+        self.position
+    }
+
+    fn try_advance_partition(&mut self) -> Result<bool, SSTableError> {
+        self.current = Current::None;
+        match std::mem::replace(&mut self.plan, Plan::Done) {
+            Plan::Done => {
+                self.partition = None;
+                Ok(false)
+            }
+            Plan::Single(key) => match self.reader.clone().locate(&key, &mut self.window)? {
+                None => Ok(false),
+                Some(located) => self.enter_located(key, located).map(|()| true),
+            },
+            Plan::From { position, end } => {
+                let position = match self.partition.is_some() {
+                    true => self.partition_end()?,
+                    false => position,
+                };
+                self.enter_next(position, end)
+            }
+        }
+    }
+
+    /// Enters a partition that the index found.
+    fn enter_located(&mut self, key: PartitionKey, located: Located) -> Result<(), SSTableError> {
+        let has_statics = !self.reader.files().statistics.header.statics.is_empty();
+        let Located { data_position, index } = located;
+        if let Some(entry) = &index
+            && !has_statics
+            && !self.unbounded
+        {
+            // The record holds all that the head of the partition would tell.
+            let deletion = entry.deletion;
+            self.begin(Partition {
+                key,
+                deletion,
+                start: data_position,
+                rows_start: None,
+                index,
+                static_row: Vec::new(),
+                has_static_row: false,
+            });
+            return Ok(());
+        }
+        let (stored, partition) = self.read_partition_head(data_position)?;
+        if stored != key.bytes() {
+            let name = &self.window.data().name;
+            return Err(Corruption::new(name, data_position, "the partition that the index names", "another key").into());
+        }
+        self.begin(Partition { key, index, ..partition });
+        Ok(())
+    }
+
+    /// Enters the next partition in file order, if it lies before the end bound.
+    fn enter_next(&mut self, position: u64, end: KeyBound) -> Result<bool, SSTableError> {
+        if position >= self.reader.files().data.length {
+            self.partition = None;
+            return Ok(false);
+        }
+        let (_, mut partition) = self.read_partition_head(position)?;
+        if !is_before(&end, &partition.key) {
+            self.partition = None;
+            return Ok(false);
+        }
+        if let Some(previous) = &self.partition
+            && previous.key >= partition.key
+        {
+            let name = &self.window.data().name;
+            return Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into());
+        }
+        if !self.unbounded || self.reversed {
+            let located = self.reader.clone().locate(&partition.key, &mut self.window)?;
+            partition.index = located.and_then(|located| located.index);
+        }
+        self.plan = Plan::From { position, end };
+        self.begin(partition);
+        Ok(true)
+    }
+
+    /// Reads key, deletion and static row at a data position.
+    fn read_partition_head(&mut self, position: u64) -> Result<(Vec<u8>, Partition), SSTableError> {
+        let (stored, deletion, length) = self.window.decode(position, |input| {
+            let key = input.short_bytes("partition key")?.to_vec();
+            Ok((key, read_deletion(input)?, input.consumed()))
+        })?;
+        let mut partition = Partition {
+            key: PartitionKey::new(&stored),
+            deletion,
+            start: position,
+            rows_start: None,
+            index: None,
+            static_row: Vec::new(),
+            has_static_row: false,
+        };
+        let mut rows_start = position + length as u64;
+        if !self.reader.files().statistics.header.statics.is_empty() {
+            let head = self.read_head(rows_start)?;
+            if head.extended & crate::data::extended::IS_STATIC == 0 {
+                return Err(Corruption::new(&self.window.data().name, rows_start, "a static row", "another row").into());
+            }
+            partition.has_static_row = self.decode_row(rows_start, &head, true)?;
+            std::mem::swap(&mut partition.static_row, &mut self.row);
+            rows_start += head.length() as u64;
+        }
+        partition.rows_start = Some(rows_start);
+        Ok((stored, partition))
+    }
+
+    fn begin(&mut self, partition: Partition) {
+        self.position = partition.rows_start.unwrap_or(partition.start);
+        self.partition = Some(partition);
+        self.peeked = None;
+        self.at_end = false;
+        self.slice = 0;
+        self.slice_begun = false;
+        self.entered = false;
+        self.open = DeletionTime::LIVE;
+        self.backward = None;
+        if self.reversed {
+            self.slice = self.slices.as_slice().len();
+        }
+    }
+
+    /// Reads the head of the unfiltered at a data position; its clustering goes into `clustering`.
+    pub(super) fn read_head(&mut self, position: u64) -> Result<UnfilteredHead, SSTableError> {
+        let Self { window, reader, clustering, .. } = self;
+        let decoder = reader.decoder();
+        let head = window.decode(position, |input| decoder.head(input, clustering))?;
+        let data = window.data();
+        if position + head.length() as u64 > data.length {
+            let got = format!("the end of the data at {}", data.length);
+            return Err(Corruption::new(&data.name, position, format!("a row of {} bytes", head.length()), got).into());
+        }
+        Ok(head)
+    }
+
+    /// Decodes the row at a data position into `row`; false if it holds nothing.
+    pub(super) fn decode_row(&mut self, position: u64, head: &UnfilteredHead, is_static: bool) -> Result<bool, SSTableError> {
+        let Self { window, reader, builder, row, .. } = self;
+        if is_static != (head.extended & crate::data::extended::IS_STATIC != 0) {
+            let name = &window.data().name;
+            return Err(Corruption::new(name, position, "a static row only before all others", "one among the rows").into());
+        }
+        let decoder = reader.decoder();
+        let start = position + head.head_length as u64;
+        with_body(window, start, head.body_length, |input| decoder.row(head, input, builder))?;
+        row.clear();
+        if builder.is_empty() {
+            return Ok(false);
+        }
+        builder.finish(row);
+        Ok(true)
+    }
+
+    /// The deletions before and after the marker at a data position.
+    pub(super) fn decode_marker(
+        &mut self,
+        position: u64,
+        head: &UnfilteredHead,
+    ) -> Result<(DeletionTime, DeletionTime), SSTableError> {
+        let Self { window, reader, .. } = self;
+        let decoder = reader.decoder();
+        with_body(window, position + head.head_length as u64, head.body_length, |input| decoder.marker(head, input))
+    }
+
+    /// Where the current partition ends: the data position of the next one.
+    fn partition_end(&mut self) -> Result<u64, SSTableError> {
+        let Some(partition) = &self.partition else { return Ok(self.position) };
+        if let Some(entry) = &partition.index
+            && (self.reversed || !self.at_end)
+        {
+            let (start, root) = (partition.start, entry.root);
+            if let Some(end) = BlockCursor::new(&self.reader.files().rows, root)?.end()? {
+                return Ok(start.saturating_add(end.offset).saturating_add(1));
+            }
+        }
+        if self.reversed {
+            self.position = partition.rows_start.unwrap_or(partition.start);
+            self.peeked = None;
+            self.at_end = false;
+        }
+        while !self.at_end {
+            self.peek()?;
+            if let Some(head) = self.peeked.take() {
+                self.position += head.length() as u64;
+            }
+        }
+        Ok(self.position + 1)
+    }
+
+    /// Reads the head at `position` unless that was done; notes the end of the partition.
+    fn peek(&mut self) -> Result<(), SSTableError> {
+        if self.peeked.is_none() && !self.at_end {
+            let head = self.read_head(self.position)?;
+            if head.is_end() {
+                self.at_end = true;
+            } else {
+                self.peeked = Some(head);
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the unfiltered whose head was read last with a bound.
+    pub(super) fn compare(&self, head: &UnfilteredHead, bound: &ClusteringBound) -> Ordering {
+        let weight = if bound.side == Side::Before { -1 } else { 1 };
+        let comparator = self.reader.table().comparator();
+        comparator.compare_positions(&self.clustering, head.weight(), &bound.prefix, weight)
+    }
+
+    /// Moves to where the current slice may start, by the row index if that leads further.
+    fn begin_slice(&mut self) -> Result<(), SSTableError> {
+        self.slice_begun = true;
+        let (Some(partition), Some(slice)) = (&self.partition, self.slices.as_slice().get(self.slice)) else {
+            return Ok(());
+        };
+        let Some(entry) = &partition.index else { return Ok(()) };
+        let (start, has_head) = (partition.start, partition.rows_start.is_some());
+        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
+        let mut encoded = Vec::new();
+        let weight = if slice.start.side == Side::Before { -1 } else { 1 };
+        encode_position(&self.types, &slice.start.prefix, weight, &mut encoded);
+        let block = match blocks.floor(&encoded)? {
+            Some(block) => block,
+            None => blocks.first()?.unwrap_or(Block { offset: 0, open: DeletionTime::LIVE }),
+        };
+        let target = start.saturating_add(block.offset);
+        if target > self.position || !has_head && self.slice == 0 {
+            self.position = target;
+            self.peeked = None;
+            self.open = block.open;
+        }
+        Ok(())
+    }
+
+    fn try_advance(&mut self) -> Result<bool, SSTableError> {
+        if self.partition.is_none() {
+            return Ok(false);
+        }
+        if self.reversed {
+            return self.advance_reversed();
+        }
+        loop {
+            if self.slice >= self.slices.as_slice().len() {
+                self.current = Current::None;
+                return Ok(false);
+            }
+            if !self.slice_begun && !self.unbounded {
+                self.begin_slice()?;
+            }
+            self.peek()?;
+            let Some(head) = self.peeked else {
+                if self.leave_slice() {
+                    return Ok(true);
+                }
+                continue;
+            };
+            if !self.unbounded {
+                let slice = &self.slices.as_slice()[self.slice];
+                if self.compare(&head, &slice.end) != Ordering::Less {
+                    if self.leave_slice() {
+                        return Ok(true);
+                    }
+                    continue;
+                }
+                if !self.entered && self.compare(&head, &slice.start) != Ordering::Greater {
+                    self.pass_over(&head)?;
+                    continue;
+                }
+                if self.enter_slice() {
+                    return Ok(true);
+                }
+            }
+            if self.yield_peeked(&head)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Leaves out an unfiltered before the slice; the range deletion it may open is remembered.
+    fn pass_over(&mut self, head: &UnfilteredHead) -> Result<(), SSTableError> {
+        if head.is_marker() {
+            self.open = self.decode_marker(self.position, head)?.1;
+        }
+        self.position += head.length() as u64;
+        self.peeked = None;
+        Ok(())
+    }
+
+    /// Begins to yield from the current slice; true if that starts with a border to be yielded first.
+    fn enter_slice(&mut self) -> bool {
+        if std::mem::replace(&mut self.entered, true) || self.open.is_live() {
+            return false;
+        }
+        self.current =
+            Current::SliceBorder { slice: self.slice, start: true, before: DeletionTime::LIVE, after: self.open };
+        true
+    }
+
+    /// Goes to the next slice; true if the current one has a border to be yielded first.
+    fn leave_slice(&mut self) -> bool {
+        if !self.unbounded && self.enter_slice() {
+            return true;
+        }
+        let left = self.slice;
+        self.slice += 1;
+        self.slice_begun = false;
+        self.entered = false;
+        if self.unbounded || self.open.is_live() {
+            return false;
+        }
+        self.current =
+            Current::SliceBorder { slice: left, start: false, before: self.open, after: DeletionTime::LIVE };
+        true
+    }
+
+    /// Makes the peeked unfiltered the current one; false if it is a row without content.
+    fn yield_peeked(&mut self, head: &UnfilteredHead) -> Result<bool, SSTableError> {
+        let position = self.position;
+        self.peeked = None;
+        if head.is_marker() {
+            let (before, after) = self.decode_marker(position, head)?;
+            if before != self.open {
+                let name = &self.window.data().name;
+                let (expected, got) = (format!("a marker that closes {:?}", self.open), format!("{before:?}"));
+                return Err(Corruption::new(name, position, expected, got).into());
+            }
+            self.open = after;
+            self.current = Current::Marker { side: head.side(), before, after };
+        } else if self.decode_row(position, head, false)? {
+            self.current = Current::Row;
+        } else {
+            self.position += head.length() as u64;
+            return Ok(false);
+        }
+        self.position += head.length() as u64;
+        Ok(true)
+    }
+
+    pub(super) fn backward(&mut self) -> &mut Backward {
+        self.backward.get_or_insert_with(Backward::default)
+    }
+}
+
+/// Decodes a body of known length.
+fn with_body<T>(
+    window: &mut DataWindow,
+    position: u64,
+    length: usize,
+    decode: impl FnOnce(&mut crate::input::Input<'_>) -> Result<T, Box<Corruption>>,
+) -> Result<T, SSTableError> {
+    let data = window.data_arc();
+    let bytes = window.at(position, length)?;
+    let short = || Corruption::new(&data.name, position, format!("a row body of {length} bytes"), "the end of the data");
+    let body = bytes.get(..length).ok_or_else(short)?;
+    Ok(decode(&mut crate::input::Input::new(&data.name, position, body))?)
+}
+
+/// Whether a key lies within an upper bound.
+fn is_before(end: &KeyBound, key: &PartitionKey) -> bool {
+    match end {
+        KeyBound::Unbounded => true,
+        KeyBound::Token { token, inclusive } => key.token() < *token || key.token() == *token && *inclusive,
+        KeyBound::Key { key: bound, inclusive } => key < bound || key == bound && *inclusive,
+    }
+}
+
+fn plan(reader: &SSTableReader, keys: &KeyRange) -> Result<Plan, SSTableError> {
+    let (start, end) = match keys {
+        KeyRange::Single(key) => return Ok(Plan::Single(key.clone())),
+        KeyRange::Range { start, end } => (start, end),
+    };
+    let mut encoded = Vec::new();
+    match start {
+        KeyBound::Unbounded => return Ok(Plan::From { position: 0, end: end.clone() }),
+        KeyBound::Token { token, inclusive } => {
+            let side = if *inclusive { bytecomp::Side::Before } else { bytecomp::Side::After };
+            bytecomp::encode_token_bound(*token, side, &mut encoded);
+        }
+        KeyBound::Key { key, inclusive } => {
+            let side = if *inclusive { bytecomp::Side::Before } else { bytecomp::Side::After };
+            bytecomp::encode_key_bound(key.token(), key.bytes(), side, &mut encoded);
+        }
+    }
+    let files = reader.files();
+    let mut entries = files.partitions.entries()?;
+    let Some(place) = entries.at_or_after(&encoded)? else { return Ok(Plan::Done) };
+    let position = files.data_position(place)?;
+    // The candidate may be the last one before the bound.
+    let mut window = DataWindow::new(files.data.clone(), ReadMode::Cached);
+    let key = window.decode(position, |input| Ok(PartitionKey::new(input.short_bytes("partition key")?)))?;
+    let from = KeyRange::Range { start: start.clone(), end: KeyBound::Unbounded };
+    if from.contains(&key) {
+        return Ok(Plan::From { position, end: end.clone() });
+    }
+    match entries.next()? {
+        None => Ok(Plan::Done),
+        Some(place) => Ok(Plan::From { position: files.data_position(place)?, end: end.clone() }),
+    }
+}
+
+impl UnfilteredCursor for SSTableCursor {
+    fn table(&self) -> &Arc<Table> {
+        self.reader.table()
+    }
+
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        Ok(self.try_advance_partition()?)
+    }
+
+    fn partition(&self) -> PartitionHead<'_> {
+        let partition = self.partition.as_ref().expect("partition() follows advance_partition() == true");
+        PartitionHead {
+            key: &partition.key,
+            deletion: partition.deletion,
+            static_row: partition.has_static_row.then(|| Row::new(&partition.static_row)),
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        Ok(self.try_advance()?)
+    }
+
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        match self.current {
+            Current::None => panic!("unfiltered() follows advance() == true"),
+            Current::Row => Unfiltered::Row(RowRef { clustering: &self.clustering, row: Row::new(&self.row) }),
+            Current::Marker { side, before, after } => {
+                Unfiltered::Marker(Marker { prefix: &self.clustering, side, before, after })
+            }
+            Current::SliceBorder { slice, start, before, after } => {
+                let slice = &self.slices.as_slice()[slice];
+                let bound = if start { &slice.start } else { &slice.end };
+                Unfiltered::Marker(Marker { prefix: &bound.prefix, side: bound.side, before, after })
+            }
+        }
+    }
+}
+
+impl From<SSTableError> for ReadError {
+    fn from(error: SSTableError) -> Self {
+        match error {
+            SSTableError::Corruption(corruption) => {
+                let Corruption { file, offset, expected, got, .. } = *corruption;
+                ReadError::Corruption { file, offset, expected: expected.into_owned(), got: got.into_owned() }
+            }
+            SSTableError::Disk(error) => ReadError::Io {
+                file: error.path().display().to_string(),
+                source: std::io::Error::new(error.io_error().kind(), error.to_string()),
+            },
+            SSTableError::Source(error) => error,
+            SSTableError::Unsupported { ref file, .. } => {
+                ReadError::Io { file: file.clone(), source: std::io::Error::new(std::io::ErrorKind::Unsupported, error.to_string()) }
+            }
+            SSTableError::Unwritable { .. } => ReadError::Io {
+                file: String::new(),
+                source: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
+            },
+        }
+    }
+}

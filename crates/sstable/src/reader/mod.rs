@@ -1,0 +1,295 @@
+//! An open table.
+
+mod blocks;
+mod cursor;
+mod reversed;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, DiskErrorKind, OpenOptions};
+use model::{KeyRange, PartitionKey, ReadRange, Table};
+use types::murmur3;
+
+pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
+pub use blocks::ReadMode;
+pub use cursor::SSTableCursor;
+
+use crate::cache::BlockCache;
+use crate::compression::CompressionInfo;
+use crate::data::{Decoder, FileColumns};
+use crate::descriptor::{Component, Descriptor, TEMPORARY};
+use crate::error::{Corruption, SSTableError};
+use crate::filter::BloomFilter;
+use crate::index_file::IndexFile;
+use crate::partition_index::{PartitionIndex, Place};
+use crate::row_index::RowIndexEntry;
+use crate::stats::{PARTITIONER, Statistics};
+
+/// Everything of a table that does not depend on the schema.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub descriptor: Descriptor,
+    pub statistics: Statistics,
+    pub filter: Option<BloomFilter>,
+    pub data: Arc<DataFile>,
+    pub partitions: PartitionIndex,
+    pub rows: Arc<IndexFile>,
+    pub size_on_disk_bytes: u64,
+}
+
+/// The table's schema and how the file's columns relate to it.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub table: Arc<Table>,
+    pub columns: FileColumns,
+}
+
+/// An open table. Cheap to clone; clones share files and memory. Reads take no locks but those of the cache.
+#[derive(Clone, Debug)]
+pub struct SSTableReader {
+    files: Arc<Files>,
+    view: Arc<View>,
+}
+
+/// Where a partition of an open table is.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub data_position: u64,
+    pub index: Option<RowIndexEntry>,
+}
+
+/// The whole of a small file; none if it is not there.
+pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, SSTableError> {
+    let file = match disk.open(path, OpenOptions::read()) {
+        Ok(file) => file,
+        Err(error) if error.kind() == DiskErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let length = file.len()?;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(Some(bytes))
+}
+
+/// The tables of a directory that are complete (have a TOC.txt), oldest id first.
+pub fn list_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
+    let mut tables = Vec::new();
+    for entry in disk.list(dir)?.iter().filter(|entry| !entry.is_dir && !entry.name.ends_with(TEMPORARY)) {
+        if let Some((id, component)) = Descriptor::parse_file_name(&entry.name)
+            && Component::of_name(component) == Some(Component::Toc)
+        {
+            tables.push(Descriptor::new(dir, id));
+        }
+    }
+    tables.sort();
+    Ok(tables)
+}
+
+impl SSTableReader {
+    /// Opens the table of a descriptor. Rows are read under `table`; blocks and index pages pass through `cache`.
+    pub fn open(
+        disk: &dyn Disk,
+        descriptor: &Descriptor,
+        table: &Arc<Table>,
+        cache: &BlockCache,
+    ) -> Result<SSTableReader, SSTableError> {
+        let statistics = read_statistics(disk, descriptor)?;
+        let name = |component| descriptor.file_name(component);
+        let path = |component| descriptor.path(component);
+        let filter = match read_whole(disk, &path(Component::Filter))? {
+            Some(bytes) => Some(BloomFilter::decode(&name(Component::Filter), &bytes)?),
+            None => None,
+        };
+        let data = open_data(disk, descriptor, table.options.crc_check_chance, cache)?;
+        let open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
+            let file = disk.open(&path(component), OpenOptions::read())?;
+            Ok(Arc::new(IndexFile::new(name(component), file, cache.clone())?))
+        };
+        let partitions_file = open_index(Component::Partitions)?;
+        let rows = open_index(Component::Rows)?;
+        let size_on_disk_bytes = data.file_length() + partitions_file.length() + rows.length();
+        let partitions = PartitionIndex::open(&name(Component::Partitions), partitions_file)?;
+        let columns = FileColumns::new(&name(Component::Statistics), &statistics.header, table)?;
+        let files = Files {
+            descriptor: descriptor.clone(),
+            statistics,
+            filter,
+            data: Arc::new(data),
+            partitions,
+            rows,
+            size_on_disk_bytes,
+        };
+        Ok(SSTableReader { files: Arc::new(files), view: Arc::new(View { table: table.clone(), columns }) })
+    }
+
+    /// The same open files, read under another version of the schema.
+    pub fn with_table(&self, table: &Arc<Table>) -> Result<SSTableReader, SSTableError> {
+        let name = self.files.descriptor.file_name(Component::Statistics);
+        let columns = FileColumns::new(&name, &self.files.statistics.header, table)?;
+        Ok(SSTableReader { files: self.files.clone(), view: Arc::new(View { table: table.clone(), columns }) })
+    }
+
+    /// The schema that rows are read under.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.view.table
+    }
+
+    /// Which table this is.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.files.descriptor
+    }
+
+    /// What Statistics.db says.
+    pub fn statistics(&self) -> &Statistics {
+        &self.files.statistics
+    }
+
+    /// The first partition's key.
+    pub fn first_key(&self) -> &PartitionKey {
+        self.files.partitions.first_key()
+    }
+
+    /// The last partition's key.
+    pub fn last_key(&self) -> &PartitionKey {
+        self.files.partitions.last_key()
+    }
+
+    /// Number of partitions.
+    pub fn partition_count(&self) -> u64 {
+        self.files.partitions.key_count()
+    }
+
+    /// Bytes of Data.db and the indexes on disk.
+    pub fn size_on_disk_bytes(&self) -> u64 {
+        self.files.size_on_disk_bytes
+    }
+
+    /// Bytes of the data before compression.
+    pub fn data_length_bytes(&self) -> u64 {
+        self.files.data.length
+    }
+
+    /// Bytes held in memory besides the cache: the Bloom filter and chunk offsets.
+    pub fn memory_bytes(&self) -> usize {
+        let filter = self.files.filter.as_ref().map_or(0, BloomFilter::size_bytes);
+        filter + self.files.data.compression().map_or(0, |info| info.offsets.len() * 8)
+    }
+
+    /// Whether any partition of the range can be here, by the table's first and last key and its Bloom filter.
+    pub fn may_contain(&self, keys: &KeyRange) -> bool {
+        match keys {
+            KeyRange::Single(key) => {
+                self.first_key() <= key && key <= self.last_key() && self.filter_passes(murmur3::hash128(key.bytes()))
+            }
+            KeyRange::Range { start, end } => range_may_meet(start, end, self.first_key(), self.last_key()),
+        }
+    }
+
+    fn filter_passes(&self, hash: (u64, u64)) -> bool {
+        self.files.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
+    }
+
+    /// A cursor over what `range` selects, through the cache.
+    pub fn cursor(&self, range: &ReadRange) -> Result<SSTableCursor, SSTableError> {
+        SSTableCursor::open(self.clone(), range, ReadMode::Cached)
+    }
+
+    /// A cursor over everything, reading ahead and past the cache.
+    pub fn scan(&self) -> Result<SSTableCursor, SSTableError> {
+        SSTableCursor::open(self.clone(), &ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
+    }
+
+    /// A cursor over what `range` selects, reading as `mode` says.
+    pub fn cursor_with(&self, range: &ReadRange, mode: ReadMode) -> Result<SSTableCursor, SSTableError> {
+        SSTableCursor::open(self.clone(), range, mode)
+    }
+
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
+    }
+
+    pub(crate) fn decoder(&self) -> Decoder<'_> {
+        Decoder { base: self.files.statistics.header.base, columns: &self.view.columns, table: &self.view.table }
+    }
+
+    /// Finds a partition: Bloom filter, trie with its hash byte, then the key where it is stored.
+    pub(crate) fn locate(&self, key: &PartitionKey, window: &mut DataWindow) -> Result<Option<Located>, SSTableError> {
+        if key < self.first_key() || key > self.last_key() {
+            return Ok(None);
+        }
+        let hash = murmur3::hash128(key.bytes());
+        if !self.filter_passes(hash) {
+            return Ok(None);
+        }
+        match self.files.partitions.candidate(key, hash)? {
+            None => Ok(None),
+            Some(Place::Data(position)) => {
+                let found = window.decode(position, |input| Ok(input.short_bytes("partition key")? == key.bytes()))?;
+                Ok(found.then_some(Located { data_position: position, index: None }))
+            }
+            Some(Place::Rows(position)) => {
+                let entry = RowIndexEntry::read(&self.files.rows, position)?;
+                let found = entry.key == key.bytes();
+                Ok(found.then(|| Located { data_position: entry.data_position, index: Some(entry) }))
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Data position of the partition at a place of the index.
+    pub fn data_position(&self, place: Place) -> Result<u64, SSTableError> {
+        match place {
+            Place::Data(position) => Ok(position),
+            Place::Rows(position) => Ok(RowIndexEntry::read(&self.rows, position)?.data_position),
+        }
+    }
+}
+
+fn range_may_meet(start: &model::KeyBound, end: &model::KeyBound, first: &PartitionKey, last: &PartitionKey) -> bool {
+    let whole = |start: &model::KeyBound, end: &model::KeyBound, key: &PartitionKey| {
+        KeyRange::Range { start: start.clone(), end: end.clone() }.contains(key)
+    };
+    whole(start, &model::KeyBound::Unbounded, last) && whole(&model::KeyBound::Unbounded, end, first)
+}
+
+pub(crate) fn read_statistics(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Statistics, SSTableError> {
+    let name = descriptor.file_name(Component::Statistics);
+    let bytes = read_whole(disk, &descriptor.path(Component::Statistics))?
+        .ok_or_else(|| Corruption::new(&name, 0, "a Statistics.db", "no such file"))?;
+    let statistics = Statistics::decode(&name, &bytes)?;
+    if statistics.partitioner != PARTITIONER {
+        let what = format!("partitioner {}", statistics.partitioner);
+        return Err(SSTableError::Unsupported { file: name, what });
+    }
+    Ok(statistics)
+}
+
+fn open_data(
+    disk: &dyn Disk,
+    descriptor: &Descriptor,
+    crc_check_chance: f64,
+    cache: &BlockCache,
+) -> Result<DataFile, SSTableError> {
+    let name = |component| descriptor.file_name(component);
+    let layout = match read_whole(disk, &descriptor.path(Component::CompressionInfo))? {
+        Some(bytes) => Layout::Compressed(CompressionInfo::decode(&name(Component::CompressionInfo), &bytes)?),
+        None => {
+            if listed(disk, descriptor)?.contains(&Component::CompressionInfo) {
+                let missing = Corruption::new(&name(Component::CompressionInfo), 0, "a file listed in TOC.txt", "no such file");
+                return Err(missing.into());
+            }
+            let checksums = read_whole(disk, &descriptor.path(Component::Crc))?;
+            Layout::Plain(checksums.map(|bytes| Checksums::decode(&name(Component::Crc), &bytes)).transpose()?)
+        }
+    };
+    let file = disk.open(&descriptor.path(Component::Data), OpenOptions::read())?;
+    DataFile::new(name(Component::Data), file, layout, crc_check_chance, cache.clone())
+}
+
+/// The components that TOC.txt lists; none if there is no TOC.txt.
+pub(crate) fn listed(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Vec<Component>, SSTableError> {
+    let bytes = read_whole(disk, &descriptor.path(Component::Toc))?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&bytes).lines().filter_map(|line| Component::of_name(line.trim())).collect())
+}

@@ -1,0 +1,247 @@
+//! Rows.db: for each large partition a trie of separators between blocks of rows, and a record behind it.
+
+use std::sync::Arc;
+
+use bytecomp::ClusteringColumnType;
+use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR, write_separator_after};
+use model::{DeletionTime, Table};
+use types::vint;
+
+use crate::data::{read_deletion, write_deletion};
+use crate::error::{Corruption, SSTableError};
+use crate::index_file::IndexFile;
+use crate::input::Input;
+use crate::trie::{EntryCursor, Pages, Payload, TrieBuilder, read_sized, sized_length};
+
+/// Payload bit: a range deletion is open at the start of the block.
+const OPEN_MARKER: u8 = 8;
+/// Payload bits that tell the length of the offset.
+const OFFSET_LENGTH: u8 = 7;
+/// Longest part of a record behind the key: three vints and a deletion.
+const RECORD_TAIL_MAX: usize = 3 * vint::VINT_SIZE_MAX + 12;
+
+/// The clustering columns of a table, as the byte-comparable encoder wants them.
+pub(crate) fn clustering_types(table: &Table) -> Vec<ClusteringColumnType> {
+    let column = |column: &Arc<model::Column>| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed };
+    table.clustering().iter().map(column).collect()
+}
+
+/// Appends the byte-comparable form of a position: a prefix with a weight of -1 (before), 0 (the row), 1 (after).
+pub(crate) fn encode_position(types: &[ClusteringColumnType], prefix: &[u8], weight: i8, out: &mut Vec<u8>) {
+    let terminator = match weight {
+        -1 => LT_NEXT_COMPONENT,
+        0 => TERMINATOR,
+        _ => GT_NEXT_COMPONENT,
+    };
+    bytecomp::encode_serialized_clustering(types, prefix, terminator, out);
+}
+
+/// A block of rows to be indexed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    /// Start relative to the partition.
+    pub offset: u64,
+    /// The range deletion in force before its first row or marker.
+    pub open: DeletionTime,
+}
+
+/// Takes blocks partition by partition and produces the bytes of Rows.db.
+pub(crate) struct RowIndexWriter {
+    types: Vec<ClusteringColumnType>,
+    trie: TrieBuilder,
+    block_count: u64,
+    /// Last position of the block added last, encoded.
+    last: Vec<u8>,
+    /// Separator before that block.
+    separator: Vec<u8>,
+    encoded: Vec<u8>,
+}
+
+impl RowIndexWriter {
+    pub fn new(table: &Table) -> Self {
+        RowIndexWriter {
+            types: clustering_types(table),
+            trie: TrieBuilder::new(0),
+            block_count: 0,
+            last: Vec::new(),
+            separator: Vec::new(),
+            encoded: Vec::new(),
+        }
+    }
+
+    pub fn block_count(&self) -> u64 {
+        self.block_count
+    }
+
+    /// Adds a block, given the positions (prefix and weight) of its first and last row or marker.
+    pub fn add(&mut self, block: Block, first: (&[u8], i8), last: (&[u8], i8)) -> Result<(), SSTableError> {
+        self.separator.clear();
+        if self.block_count > 0 {
+            self.encoded.clear();
+            encode_position(&self.types, first.0, first.1, &mut self.encoded);
+            if self.encoded <= self.last {
+                return Err(SSTableError::Unwritable { what: "rows that are not in clustering order".into() });
+            }
+            write_separator_after(&self.last, &self.encoded, &mut self.separator);
+        }
+        let payload = Self::payload(block)?;
+        self.trie.add(&self.separator, payload);
+        self.last.clear();
+        encode_position(&self.types, last.0, last.1, &mut self.last);
+        self.block_count += 1;
+        Ok(())
+    }
+
+    fn payload(block: Block) -> Result<Payload, SSTableError> {
+        let offset = block.offset as i64;
+        let size = sized_length(offset);
+        let mut payload = Payload::new(size as u8 | if block.open.is_live() { 0 } else { OPEN_MARKER });
+        payload.push_sized(offset, size);
+        if !block.open.is_live() {
+            let mut deletion = Vec::with_capacity(12);
+            write_deletion(block.open, &mut deletion)?;
+            payload.push(&deletion);
+        }
+        Ok(payload)
+    }
+
+    /// Ends a partition; the position of its record, if it has enough blocks for one. `end` is the offset of the
+    /// end-of-partition byte.
+    pub fn finish_partition(
+        &mut self,
+        key: &[u8],
+        data_position: u64,
+        deletion: DeletionTime,
+        end: u64,
+    ) -> Result<Option<u64>, SSTableError> {
+        let block_count = std::mem::take(&mut self.block_count);
+        if block_count < 2 {
+            self.trie.abandon();
+            return Ok(None);
+        }
+        let end_payload = Self::payload(Block { offset: end, open: DeletionTime::LIVE })?;
+        self.trie.add(&self.key_after_all(), end_payload);
+        let root = self.trie.complete();
+        let position = self.trie.position();
+        let out = self.trie.bytes();
+        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        out.extend_from_slice(key);
+        let base = position + 2 + key.len() as u64;
+        vint::write_uvint(data_position, out);
+        vint::write_svint(root as i64 - base as i64, out);
+        vint::write_uvint(block_count, out);
+        write_deletion(deletion, out)?;
+        Ok(Some(position))
+    }
+
+    /// The shortest key above the last position of the partition and its last separator.
+    fn key_after_all(&self) -> Vec<u8> {
+        let common = self.last.iter().zip(&self.separator).take_while(|(a, b)| a == b).count();
+        let mut key = self.last[..common].to_vec();
+        for byte in &self.last[common..] {
+            match byte.checked_add(1) {
+                Some(next) => {
+                    key.push(next);
+                    break;
+                }
+                None => key.push(*byte),
+            }
+        }
+        key
+    }
+
+    /// Bytes that are ready.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        self.trie.drain(out);
+    }
+}
+
+/// The record of an indexed partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RowIndexEntry {
+    /// Serialized partition key.
+    pub key: Vec<u8>,
+    /// Where the partition starts in the data.
+    pub data_position: u64,
+    /// Root of its trie.
+    pub root: u64,
+    pub block_count: u64,
+    /// The partition's deletion.
+    pub deletion: DeletionTime,
+}
+
+impl RowIndexEntry {
+    /// Reads the record at `position`.
+    pub fn read(file: &IndexFile, position: u64) -> Result<Self, SSTableError> {
+        let head = file.read(position, 2)?;
+        let key_length = usize::from(Input::new(file.file(), position, &head).u16("key length")?);
+        let bytes = file.read(position, 2 + key_length + RECORD_TAIL_MAX)?;
+        Ok(Self::parse(file.file(), position, &bytes)?)
+    }
+
+    fn parse(file: &str, position: u64, bytes: &[u8]) -> Result<Self, Box<Corruption>> {
+        let mut input = Input::new(file, position, bytes);
+        let key = input.short_bytes("partition key")?.to_vec();
+        let base = input.offset();
+        let data_position = input.uvint("data position")?;
+        let root = input.svint("root distance")?.checked_add_unsigned(base).filter(|root| (0..base as i64).contains(root));
+        let root = root.ok_or_else(|| input.damaged("a root before the record", "another position"))? as u64;
+        let block_count = input.uvint("block count")?;
+        let deletion = read_deletion(&mut input)?;
+        Ok(RowIndexEntry { key, data_position, root, block_count, deletion })
+    }
+}
+
+/// Moves over the blocks of one partition.
+pub(crate) struct BlockCursor {
+    cursor: EntryCursor<Arc<IndexFile>>,
+    file: Arc<IndexFile>,
+}
+
+impl BlockCursor {
+    pub fn new(file: &Arc<IndexFile>, root: u64) -> Result<Self, SSTableError> {
+        Ok(BlockCursor { cursor: EntryCursor::new(file.clone(), root)?, file: file.clone() })
+    }
+
+    fn block(&self, found: bool) -> Result<Option<Block>, SSTableError> {
+        if !found {
+            return Ok(None);
+        }
+        let (bits, bytes) = self.cursor.payload();
+        let mut input = Input::new(self.file.file(), self.cursor.position(), bytes);
+        let length = usize::from(bits & OFFSET_LENGTH);
+        let offset = read_sized(input.take(length, "block offset")?);
+        if offset < 0 {
+            return Err(input.damaged("a block offset", offset.to_string()).into());
+        }
+        let open = if bits & OPEN_MARKER != 0 { read_deletion(&mut input)? } else { DeletionTime::LIVE };
+        Ok(Some(Block { offset: offset as u64, open }))
+    }
+
+    pub fn first(&mut self) -> Result<Option<Block>, SSTableError> {
+        let found = self.cursor.seek_first()?;
+        self.block(found)
+    }
+
+    /// The entry behind the last block: its offset is that of the end-of-partition byte.
+    pub fn end(&mut self) -> Result<Option<Block>, SSTableError> {
+        let found = self.cursor.seek_last()?;
+        self.block(found)
+    }
+
+    /// The block that an encoded position falls into; the end entry for one behind all blocks.
+    pub fn floor(&mut self, encoded: &[u8]) -> Result<Option<Block>, SSTableError> {
+        let found = self.cursor.seek_floor(encoded)?;
+        self.block(found)
+    }
+
+    pub fn next(&mut self) -> Result<Option<Block>, SSTableError> {
+        let found = self.cursor.next()?;
+        self.block(found)
+    }
+
+    pub fn previous(&mut self) -> Result<Option<Block>, SSTableError> {
+        let found = self.cursor.previous()?;
+        self.block(found)
+    }
+}

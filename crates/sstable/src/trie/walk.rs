@@ -1,0 +1,394 @@
+//! Walking a trie in a file, page by page: exact descent, floor, ceiling, next and previous entry.
+
+use std::sync::Arc;
+
+use super::node::{Node, PAGE_SIZE};
+use crate::error::{Corruption, SSTableError};
+
+/// Where a walker gets pages from.
+pub(crate) trait Pages {
+    /// Page `number` of the file; shorter than [`PAGE_SIZE`] only at the file's end.
+    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError>;
+
+    /// Name of the file, for errors.
+    fn file(&self) -> &str;
+}
+
+impl<P: Pages + ?Sized> Pages for &P {
+    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+        (**self).page(number)
+    }
+
+    fn file(&self) -> &str {
+        (**self).file()
+    }
+}
+
+impl<P: Pages + ?Sized> Pages for Arc<P> {
+    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+        (**self).page(number)
+    }
+
+    fn file(&self) -> &str {
+        (**self).file()
+    }
+}
+
+/// Stands on one node of a trie.
+pub(crate) struct Walker<P: Pages> {
+    pages: P,
+    page: Arc<[u8]>,
+    page_number: u64,
+    node: Node,
+}
+
+impl<P: Pages> Walker<P> {
+    /// Starts at the node at `position`.
+    pub fn new(pages: P, position: u64) -> Result<Self, SSTableError> {
+        let page_number = position / PAGE_SIZE as u64;
+        let page = pages.page(page_number)?;
+        let node = Node::read(pages.file(), &page, position)?;
+        Ok(Walker { pages, page, page_number, node })
+    }
+
+    /// Moves to the node at `position`.
+    pub fn go_to(&mut self, position: u64) -> Result<(), SSTableError> {
+        let page_number = position / PAGE_SIZE as u64;
+        if page_number != self.page_number {
+            self.page = self.pages.page(page_number)?;
+            self.page_number = page_number;
+        }
+        self.node = Node::read(self.pages.file(), &self.page, position)?;
+        Ok(())
+    }
+
+    /// Position of the node.
+    pub fn position(&self) -> u64 {
+        self.node.position
+    }
+
+    /// Payload bits (zero = none) and the bytes behind the node up to the end of its page.
+    pub fn payload(&self) -> (u8, &[u8]) {
+        (self.node.payload_bits, self.node.payload(&self.page))
+    }
+
+    pub fn has_payload(&self) -> bool {
+        self.node.payload_bits != 0
+    }
+
+    pub fn has_children(&self) -> bool {
+        self.node.has_children()
+    }
+
+    /// Goes to the child for `byte`; false = there is none and the walker stays.
+    #[inline]
+    pub fn descend(&mut self, byte: u8) -> Result<bool, SSTableError> {
+        let Ok(slot) = self.node.search(&self.page, byte) else { return Ok(false) };
+        match self.node.child(self.pages.file(), &self.page, slot)? {
+            None => Ok(false),
+            Some(child) => self.go_to(child).map(|()| true),
+        }
+    }
+
+    fn child(&self, slot: usize) -> Result<Option<u64>, SSTableError> {
+        Ok(self.node.child(self.pages.file(), &self.page, slot)?)
+    }
+
+    /// The first child at or after `slot`.
+    fn child_from(&self, slot: usize) -> Result<Option<(usize, u64)>, SSTableError> {
+        for slot in slot..self.node.slots() {
+            if let Some(child) = self.child(slot)? {
+                return Ok(Some((slot, child)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last child before `slot`.
+    fn child_before(&self, slot: usize) -> Result<Option<(usize, u64)>, SSTableError> {
+        for slot in (0..slot.min(self.node.slots())).rev() {
+            if let Some(child) = self.child(slot)? {
+                return Ok(Some((slot, child)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Stands on an entry (a node with payload) or between entries, and moves in key order.
+///
+/// A payload comes before those of its node's descendants.
+pub(crate) struct EntryCursor<P: Pages> {
+    walker: Walker<P>,
+    /// Ancestors of the current node and the slot taken in each.
+    ancestors: Vec<(u64, usize)>,
+}
+
+impl<P: Pages> EntryCursor<P> {
+    /// A cursor over the trie with the given root; call a seek before anything else.
+    pub fn new(pages: P, root: u64) -> Result<Self, SSTableError> {
+        Ok(EntryCursor { walker: Walker::new(pages, root)?, ancestors: Vec::with_capacity(24) })
+    }
+
+    /// Payload bits and bytes of the entry the cursor stands on.
+    pub fn payload(&self) -> (u8, &[u8]) {
+        self.walker.payload()
+    }
+
+    /// Position of the node the cursor stands on.
+    pub fn position(&self) -> u64 {
+        self.walker.position()
+    }
+
+    fn reset(&mut self) -> Result<(), SSTableError> {
+        let root = self.ancestors.first().map(|ancestor| ancestor.0);
+        self.ancestors.clear();
+        root.map_or(Ok(()), |root| self.walker.go_to(root))
+    }
+
+    fn enter(&mut self, slot: usize, child: u64) -> Result<(), SSTableError> {
+        self.ancestors.push((self.walker.position(), slot));
+        self.walker.go_to(child)
+    }
+
+    /// Stands on the first entry; false = the trie is empty.
+    pub fn seek_first(&mut self) -> Result<bool, SSTableError> {
+        self.reset()?;
+        self.first_below()
+    }
+
+    /// Stands on the last entry.
+    pub fn seek_last(&mut self) -> Result<bool, SSTableError> {
+        self.reset()?;
+        self.last_below()
+    }
+
+    /// The first entry at or below the current node.
+    fn first_below(&mut self) -> Result<bool, SSTableError> {
+        loop {
+            if self.walker.has_payload() {
+                return Ok(true);
+            }
+            match self.walker.child_from(0)? {
+                Some((slot, child)) => self.enter(slot, child)?,
+                None if self.ancestors.is_empty() => return Ok(false),
+                None => return Err(self.barren()),
+            }
+        }
+    }
+
+    /// The last entry at or below the current node.
+    fn last_below(&mut self) -> Result<bool, SSTableError> {
+        while let Some((slot, child)) = self.walker.child_before(usize::MAX)? {
+            self.enter(slot, child)?;
+        }
+        match self.walker.has_payload() {
+            true => Ok(true),
+            false if self.ancestors.is_empty() => Ok(false),
+            false => Err(self.barren()),
+        }
+    }
+
+    fn barren(&self) -> SSTableError {
+        let file = self.walker.pages.file();
+        Corruption::new(file, self.walker.position(), "a payload on a leaf", "a leaf without payload").into()
+    }
+
+    /// Moves to the next entry.
+    pub fn next(&mut self) -> Result<bool, SSTableError> {
+        match self.walker.child_from(0)? {
+            Some((slot, child)) => {
+                self.enter(slot, child)?;
+                self.first_below()
+            }
+            None => self.next_beside(),
+        }
+    }
+
+    /// The first entry after everything at or below the current node.
+    fn next_beside(&mut self) -> Result<bool, SSTableError> {
+        while let Some((parent, slot)) = self.ancestors.pop() {
+            self.walker.go_to(parent)?;
+            if let Some((slot, child)) = self.walker.child_from(slot + 1)? {
+                self.enter(slot, child)?;
+                return self.first_below();
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves to the previous entry.
+    pub fn previous(&mut self) -> Result<bool, SSTableError> {
+        while let Some((parent, slot)) = self.ancestors.pop() {
+            self.walker.go_to(parent)?;
+            if let Some((slot, child)) = self.walker.child_before(slot)? {
+                self.enter(slot, child)?;
+                return self.last_below();
+            }
+            if self.walker.has_payload() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Stands on the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before it.
+    pub fn seek_floor(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
+        self.reset()?;
+        for byte in key {
+            match self.walker.node.search(&self.walker.page, *byte) {
+                Ok(slot) => match self.walker.child(slot)? {
+                    Some(child) => self.enter(slot, child)?,
+                    None => return self.floor_below(slot),
+                },
+                Err(slot) => return self.floor_below(slot),
+            }
+        }
+        self.floor_below(0)
+    }
+
+    /// The last entry in the children before `slot`, else the node's own, else the one before the node.
+    fn floor_below(&mut self, slot: usize) -> Result<bool, SSTableError> {
+        if let Some((slot, child)) = self.walker.child_before(slot)? {
+            self.enter(slot, child)?;
+            return self.last_below();
+        }
+        if self.walker.has_payload() {
+            return Ok(true);
+        }
+        self.previous()
+    }
+
+    /// Stands on the first entry that may hold `key` or a greater one: the leaf whose key is a prefix of `key` if there
+    /// is one, else the first greater entry. For tries of unique prefixes, where payloads sit on leaves only.
+    pub fn seek_candidate(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
+        self.reset()?;
+        for byte in key {
+            if !self.walker.has_children() {
+                break;
+            }
+            match self.walker.node.search(&self.walker.page, *byte) {
+                Ok(slot) => match self.walker.child(slot)? {
+                    Some(child) => self.enter(slot, child)?,
+                    None => return self.ceiling_from(slot),
+                },
+                Err(slot) => return self.ceiling_from(slot),
+            }
+        }
+        self.first_below()
+    }
+
+    fn ceiling_from(&mut self, slot: usize) -> Result<bool, SSTableError> {
+        match self.walker.child_from(slot)? {
+            Some((slot, child)) => {
+                self.enter(slot, child)?;
+                self.first_below()
+            }
+            None => self.next_beside(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::payload::{read_sized, sized_length};
+    use super::super::{Payload, TrieBuilder};
+    use super::*;
+
+    pub(crate) struct Bytes(pub Vec<u8>);
+
+    impl Pages for Bytes {
+        fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+            let start = (number as usize * PAGE_SIZE).min(self.0.len());
+            Ok(self.0[start..(start + PAGE_SIZE).min(self.0.len())].into())
+        }
+
+        fn file(&self) -> &str {
+            "trie"
+        }
+    }
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        *state >> 33
+    }
+
+    fn build(keys: &BTreeMap<Vec<u8>, i64>) -> (Bytes, u64) {
+        let mut builder = TrieBuilder::new(0);
+        for (key, value) in keys {
+            let size = sized_length(*value);
+            let mut payload = Payload::new(size as u8);
+            payload.push_sized(*value, size);
+            builder.add(key, payload);
+        }
+        let root = builder.complete();
+        let mut bytes = Vec::new();
+        builder.drain(&mut bytes);
+        (Bytes(bytes), root)
+    }
+
+    fn value(cursor: &EntryCursor<&Bytes>) -> i64 {
+        let (bits, bytes) = cursor.payload();
+        read_sized(&bytes[..usize::from(bits)])
+    }
+
+    #[test]
+    fn cursors_agree_with_a_sorted_map() {
+        for seed in 1..40_u64 {
+            let mut state = seed;
+            let alphabet = 1 + random(&mut state) % 250;
+            let length = 1 + random(&mut state) % 12;
+            let count = 1 + random(&mut state) % 3000;
+            let mut keys = BTreeMap::new();
+            for value in 0..count {
+                let size = random(&mut state) % (length + 1);
+                let key: Vec<u8> = (0..size).map(|_| (random(&mut state) % alphabet) as u8).collect();
+                keys.insert(key, value as i64 - 7);
+            }
+            let (bytes, root) = build(&keys);
+            let mut cursor = EntryCursor::new(&bytes, root).unwrap();
+            let mut forward = Vec::new();
+            let mut more = cursor.seek_first().unwrap();
+            while more {
+                forward.push(value(&cursor));
+                more = cursor.next().unwrap();
+            }
+            assert_eq!(forward, keys.values().copied().collect::<Vec<_>>(), "seed {seed}");
+            let mut backward = Vec::new();
+            let mut more = cursor.seek_last().unwrap();
+            while more {
+                backward.push(value(&cursor));
+                more = cursor.previous().unwrap();
+            }
+            assert_eq!(backward, keys.values().rev().copied().collect::<Vec<_>>(), "seed {seed}");
+            for _ in 0..500 {
+                let size = random(&mut state) % (length + 1);
+                let probe: Vec<u8> = (0..size).map(|_| (random(&mut state) % (alphabet + 1)) as u8).collect();
+                let floor = cursor.seek_floor(&probe).unwrap().then(|| value(&cursor));
+                assert_eq!(floor, keys.range(..=probe.clone()).next_back().map(|entry| *entry.1), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_never_panics() {
+        for seed in 1..300_u64 {
+            let mut state = seed;
+            let bytes = Bytes((0..6000).map(|_| random(&mut state) as u8).collect());
+            for _ in 0..20 {
+                let Ok(mut cursor) = EntryCursor::new(&bytes, random(&mut state) % 6100) else { continue };
+                let _ = cursor.seek_floor(&[3, 200, 7]);
+                let _ = cursor.seek_candidate(&[3, 200, 7]);
+                let mut more = cursor.seek_first();
+                for _ in 0..100 {
+                    if !matches!(more, Ok(true)) {
+                        break;
+                    }
+                    more = cursor.next();
+                }
+            }
+        }
+    }
+}

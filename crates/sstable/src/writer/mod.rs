@@ -1,0 +1,430 @@
+//! Writes a table: partitions in token order, every component, all or nothing.
+
+mod data;
+mod options;
+
+use std::sync::Arc;
+
+use blockio::{Disk, File, OpenOptions};
+use model::{DeletionTime, PartitionHead, PartitionKey, Table, Unfiltered, UnfilteredCursor};
+use types::murmur3;
+
+pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
+
+use crate::data::{Encoder, flag, write_deletion};
+use crate::descriptor::{Component, Descriptor, TEMPORARY};
+use crate::error::SSTableError;
+use crate::filter::BloomFilter;
+use crate::partition_index::{PartitionIndexWriter, Place};
+use crate::row_index::{Block, RowIndexWriter};
+use crate::stats::{PARTITIONER, Position, SerializationHeader, Statistics, StatsCollector};
+use data::DataOut;
+
+/// Index bytes are handed to the disk in pieces of about this size.
+const INDEX_WRITE_BYTES: usize = 64 * 1024;
+
+/// An index file on its way to disk.
+struct IndexOut {
+    file: Box<dyn File>,
+    pending: Vec<u8>,
+    position: u64,
+}
+
+impl IndexOut {
+    fn flush(&mut self, least: usize) -> Result<(), SSTableError> {
+        if self.pending.len() >= least {
+            self.file.write_at(&self.pending, self.position)?;
+            self.position += self.pending.len() as u64;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), SSTableError> {
+        self.flush(0)?;
+        Ok(self.file.sync_data()?)
+    }
+}
+
+/// The partition being written.
+struct OpenPartition {
+    key: PartitionKey,
+    deletion: DeletionTime,
+    /// Data position.
+    start: u64,
+    /// Offset, relative to the partition, of the unfiltered written last, or zero.
+    previous_start: u64,
+    /// Positions of the first and last unfiltered.
+    first: Option<Position>,
+    last: Position,
+    /// The range deletion in force.
+    open: DeletionTime,
+    block: Option<Block>,
+    block_first: Position,
+}
+
+/// Writes one table. Dropped before [`SSTableWriter::finish`], it removes what it wrote.
+pub struct SSTableWriter {
+    disk: Arc<dyn Disk>,
+    descriptor: Descriptor,
+    table: Arc<Table>,
+    options: WriterOptions,
+    header: SerializationHeader,
+    encoder: Encoder,
+    stats: StatsCollector,
+    filter: Option<BloomFilter>,
+    partition: Option<OpenPartition>,
+    last_key: Option<PartitionKey>,
+    partition_count: u64,
+    files: Option<OpenFiles>,
+    /// Components under their temporary names.
+    written: Vec<Component>,
+    committed: bool,
+}
+
+struct OpenFiles {
+    data: DataOut,
+    partitions: IndexOut,
+    partition_index: PartitionIndexWriter,
+    rows: IndexOut,
+    row_index: RowIndexWriter,
+}
+
+/// A table whose files are complete and durable under their temporary names.
+pub struct PreparedSSTable {
+    writer: SSTableWriter,
+    statistics: Statistics,
+    size_on_disk_bytes: u64,
+}
+
+impl SSTableWriter {
+    /// Begins the table of a descriptor.
+    pub fn create(
+        disk: &Arc<dyn Disk>,
+        descriptor: &Descriptor,
+        table: &Arc<Table>,
+        options: WriterOptions,
+    ) -> Result<Self, SSTableError> {
+        let mut writer = SSTableWriter {
+            disk: disk.clone(),
+            descriptor: descriptor.clone(),
+            table: table.clone(),
+            header: options.header(table),
+            encoder: Encoder::new(table, options.base, &options.statics, &options.regulars),
+            stats: StatsCollector::new(),
+            filter: BloomFilter::new(options.estimated_partitions, table.options.bloom_filter_fp_chance),
+            partition: None,
+            last_key: None,
+            partition_count: 0,
+            files: None,
+            written: Vec::new(),
+            committed: false,
+            options,
+        };
+        writer.files = Some(OpenFiles {
+            data: DataOut::new(writer.create_file(Component::Data)?, writer.options.compression.clone())?,
+            partitions: writer.create_index(Component::Partitions)?,
+            partition_index: PartitionIndexWriter::new(),
+            rows: writer.create_index(Component::Rows)?,
+            row_index: RowIndexWriter::new(table),
+        });
+        Ok(writer)
+    }
+
+    fn create_file(&mut self, component: Component) -> Result<Box<dyn File>, SSTableError> {
+        let file = self.disk.open(&self.descriptor.temporary_path(component), OpenOptions::create())?;
+        self.written.push(component);
+        Ok(file)
+    }
+
+    fn create_index(&mut self, component: Component) -> Result<IndexOut, SSTableError> {
+        Ok(IndexOut { file: self.create_file(component)?, pending: Vec::new(), position: 0 })
+    }
+
+    fn write_file(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
+        let file = self.create_file(component)?;
+        file.write_at(bytes, 0)?;
+        Ok(file.sync_data()?)
+    }
+
+    /// The descriptor the table will have.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Partitions written so far, the open one not counted.
+    pub fn partition_count(&self) -> u64 {
+        self.partition_count
+    }
+
+    /// Bytes of data so far, before compression.
+    pub fn data_length_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.data.position())
+    }
+
+    /// Bytes of Data.db so far, give or take a chunk.
+    pub fn stored_length_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.data.stored_length())
+    }
+
+    /// Writes everything that a cursor yields.
+    pub fn write_all(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
+        while cursor.advance_partition()? {
+            self.begin_partition(&cursor.partition())?;
+            while cursor.advance()? {
+                self.add(&cursor.unfiltered())?;
+            }
+            self.end_partition()?;
+        }
+        Ok(())
+    }
+
+    /// Begins a partition; its key must be above that of the one before.
+    pub fn begin_partition(&mut self, head: &PartitionHead<'_>) -> Result<(), SSTableError> {
+        debug_assert!(self.partition.is_none(), "the partition before was ended");
+        if self.last_key.as_ref().is_some_and(|last| last >= head.key) {
+            return Err(SSTableError::Unwritable { what: "partitions that are not in token order".into() });
+        }
+        let key = head.key.bytes();
+        if key.len() > usize::from(u16::MAX) {
+            return Err(SSTableError::Unwritable { what: format!("a partition key of {} bytes", key.len()) });
+        }
+        let Some(files) = &mut self.files else { return Err(finished()) };
+        let start = files.data.position();
+        let out = &mut files.data.pending;
+        out.extend_from_slice(&(key.len() as u16).to_be_bytes());
+        out.extend_from_slice(key);
+        write_deletion(head.deletion, out)?;
+        self.stats.begin_partition(key, head.deletion);
+        if self.encoder.has_statics() {
+            self.encoder.static_row(&self.table, head.static_row, &mut self.stats, out)?;
+        } else if head.static_row.is_some_and(|row| !row.is_empty(&self.table)) {
+            return Err(SSTableError::Unwritable { what: "a static row in a table without static columns".into() });
+        }
+        self.partition = Some(OpenPartition {
+            key: head.key.clone(),
+            deletion: head.deletion,
+            start,
+            previous_start: 0,
+            first: None,
+            last: Position::default(),
+            open: DeletionTime::LIVE,
+            block: None,
+            block_first: Position::default(),
+        });
+        Ok(())
+    }
+
+    /// Adds a row or marker to the open partition, in clustering order.
+    pub fn add(&mut self, unfiltered: &Unfiltered<'_>) -> Result<(), SSTableError> {
+        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let offset = files.data.position() - partition.start;
+        let previous_size = offset - partition.previous_start;
+        let (prefix, weight) = match unfiltered {
+            Unfiltered::Row(row) => (row.clustering, 0),
+            Unfiltered::Marker(marker) => (marker.prefix, if marker.side == model::Side::Before { -1 } else { 1 }),
+        };
+        if partition.block.is_none() {
+            partition.block = Some(Block { offset, open: partition.open });
+            set(&mut partition.block_first, prefix, weight);
+        }
+        set(&mut partition.last, prefix, weight);
+        if partition.first.is_none() {
+            partition.first = Some(partition.last.clone());
+        }
+        let out = &mut files.data.pending;
+        match unfiltered {
+            Unfiltered::Row(row) => {
+                self.encoder.row(&self.table, row.clustering, row.row, previous_size, &mut self.stats, out)?;
+            }
+            Unfiltered::Marker(marker) => {
+                if marker.before != partition.open {
+                    let what = format!("a marker that closes {:?} where {:?} is open", marker.before, partition.open);
+                    return Err(SSTableError::Unwritable { what });
+                }
+                partition.open = marker.after;
+                self.encoder.marker(marker, previous_size, &mut self.stats, out)?;
+            }
+        }
+        partition.previous_start = offset;
+        let end = files.data.position() - partition.start;
+        if let Some(block) = partition.block
+            && end - block.offset >= self.options.column_index_size_bytes
+        {
+            close_block(&mut files.row_index, partition)?;
+        }
+        files.data.settle()
+    }
+
+    /// Ends the open partition.
+    pub fn end_partition(&mut self) -> Result<(), SSTableError> {
+        let (Some(files), Some(mut partition)) = (&mut self.files, self.partition.take()) else { return Err(finished()) };
+        if !partition.open.is_live() {
+            return Err(SSTableError::Unwritable { what: "a range deletion that is never closed".into() });
+        }
+        let end = files.data.position() - partition.start;
+        files.data.pending.push(flag::END_OF_PARTITION);
+        files.data.settle()?;
+        if files.row_index.block_count() > 0 && partition.block.is_some() {
+            close_block(&mut files.row_index, &mut partition)?;
+        }
+        let OpenPartition { key, deletion, start, first, last, .. } = partition;
+        let record = files.row_index.finish_partition(key.bytes(), start, deletion, end)?;
+        files.row_index.drain(&mut files.rows.pending);
+        files.rows.flush(INDEX_WRITE_BYTES)?;
+        let hash = murmur3::hash128(key.bytes());
+        files.partition_index.add(&key, hash, record.map_or(Place::Data(start), Place::Rows));
+        files.partition_index.drain(&mut files.partitions.pending);
+        files.partitions.flush(INDEX_WRITE_BYTES)?;
+        if let Some(filter) = &mut self.filter {
+            filter.add_hash(hash);
+        }
+        let ends = first.as_ref().map(|first| (first, &last));
+        self.stats.end_partition(end + 1, ends, self.table.comparator());
+        self.last_key = Some(key);
+        self.partition_count += 1;
+        Ok(())
+    }
+
+    /// Completes all files under their temporary names; none if no partition was written (the files are removed then).
+    pub fn prepare(mut self) -> Result<Option<PreparedSSTable>, SSTableError> {
+        let Some(files) = self.files.take().filter(|_| self.partition_count > 0) else { return Ok(None) };
+        let OpenFiles { data, mut partitions, partition_index, rows, .. } = files;
+        partition_index.finish(&mut partitions.pending);
+        let done = data.finish()?;
+        partitions.finish()?;
+        rows.finish()?;
+        if let Some(filter) = self.filter.take() {
+            self.write_file(Component::Filter, &filter.encode())?;
+        }
+        if let Some(info) = &done.compression_info {
+            self.write_file(Component::CompressionInfo, &info.encode())?;
+        }
+        if let Some(checksums) = &done.checksums {
+            self.write_file(Component::Crc, checksums)?;
+        }
+        self.write_file(Component::Digest, done.digest.to_string().as_bytes())?;
+        let statistics = self.statistics(done.compression_ratio);
+        self.write_file(Component::Statistics, &statistics.encode()?)?;
+        let mut names: Vec<&str> = self.written.iter().map(|component| component.name()).collect();
+        names.push(Component::Toc.name());
+        names.sort_unstable();
+        let toc: String = names.iter().flat_map(|name| [name, "\n"]).collect();
+        self.write_file(Component::Toc, toc.as_bytes())?;
+        Ok(Some(PreparedSSTable { writer: self, statistics, size_on_disk_bytes: done.file_length }))
+    }
+
+    fn statistics(&mut self, compression_ratio: f64) -> Statistics {
+        let collector = std::mem::replace(&mut self.stats, StatsCollector::new());
+        let (mut stats, cardinality) = collector.finish(self.header.clustering_classes.clone());
+        stats.compression_ratio = compression_ratio;
+        stats.commit_log_intervals = std::mem::take(&mut self.options.commit_log_intervals);
+        stats.originating_host_id = self.options.originating_host_id;
+        stats.repaired_at = self.options.repaired_at;
+        stats.sstable_level = self.options.sstable_level;
+        stats.has_legacy_counter_shards = self.options.has_legacy_counter_shards;
+        let (first, last) = (PartitionKey::new(&stats.first_key), PartitionKey::new(&stats.last_key));
+        // One node owns the whole ring.
+        stats.token_space_coverage = (i128::from(last.token().0) - i128::from(first.token().0)) as f64 / 2_f64.powi(64);
+        Statistics {
+            partitioner: PARTITIONER.into(),
+            bloom_filter_fp_chance: self.table.options.bloom_filter_fp_chance,
+            cardinality,
+            stats,
+            header: self.header.clone(),
+        }
+    }
+
+    /// Completes the table and makes it visible; none if no partition was written.
+    pub fn finish(self) -> Result<Option<Descriptor>, SSTableError> {
+        match self.prepare()? {
+            Some(prepared) => prepared.commit().map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl PreparedSSTable {
+    /// What Statistics.db says.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Which table this will be.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.writer.descriptor
+    }
+
+    /// Bytes of Data.db.
+    pub fn data_size_on_disk_bytes(&self) -> u64 {
+        self.size_on_disk_bytes
+    }
+
+    /// Gives the files their names, TOC.txt last, and makes the names durable.
+    pub fn commit(mut self) -> Result<Descriptor, SSTableError> {
+        let (disk, descriptor) = (&self.writer.disk, &self.writer.descriptor);
+        let rename = |component| disk.rename(&descriptor.temporary_path(component), &descriptor.path(component));
+        for component in self.writer.written.iter().filter(|component| **component != Component::Toc) {
+            rename(*component)?;
+        }
+        disk.sync_dir(&descriptor.dir)?;
+        rename(Component::Toc)?;
+        disk.sync_dir(&descriptor.dir)?;
+        self.writer.committed = true;
+        Ok(self.writer.descriptor.clone())
+    }
+}
+
+impl Drop for SSTableWriter {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        self.files = None;
+        // Best effort: what stays behind is ignored by readers and removed at the next start.
+        for component in &self.written {
+            let _ = self.disk.remove_file(&self.descriptor.temporary_path(*component));
+            let _ = self.disk.remove_file(&self.descriptor.path(*component));
+        }
+    }
+}
+
+fn set(position: &mut Position, prefix: &[u8], weight: i8) {
+    position.0.clear();
+    position.0.extend_from_slice(prefix);
+    position.1 = weight;
+}
+
+fn close_block(index: &mut RowIndexWriter, partition: &mut OpenPartition) -> Result<(), SSTableError> {
+    let Some(block) = partition.block.take() else { return Ok(()) };
+    let (first, last) = (&partition.block_first, &partition.last);
+    index.add(block, (&first.0, first.1), (&last.0, last.1))
+}
+
+fn finished() -> SSTableError {
+    SSTableError::Unwritable { what: "rows outside of a partition, or after the end".into() }
+}
+
+/// Removes what unfinished writes left in a directory: temporary files, and tables of ours without TOC.txt. Called
+/// before any table of the directory is written; returns the names removed.
+pub fn remove_leftovers(disk: &dyn Disk, dir: &std::path::Path) -> Result<Vec<String>, SSTableError> {
+    let names: Vec<String> = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
+    let complete: Vec<_> = names
+        .iter()
+        .filter_map(|name| Descriptor::parse_file_name(name))
+        .filter(|(_, component)| *component == Component::Toc.name())
+        .map(|(id, _)| id)
+        .collect();
+    let is_leftover = |name: &String| match Descriptor::parse_file_name(name) {
+        Some((id, _)) => name.ends_with(TEMPORARY) || !complete.contains(&id),
+        None => false,
+    };
+    let leftovers: Vec<String> = names.into_iter().filter(is_leftover).collect();
+    for name in &leftovers {
+        disk.remove_file(&dir.join(name))?;
+    }
+    if !leftovers.is_empty() {
+        disk.sync_dir(dir)?;
+    }
+    Ok(leftovers)
+}

@@ -1,0 +1,87 @@
+//! What a table is written with.
+
+use model::Table;
+use types::{CqlType, MarshalClass};
+use uuid::Uuid;
+
+use crate::compression::CompressionParams;
+use crate::error::SSTableError;
+use crate::stats::{CommitLogPosition, EncodingBase, HeaderColumn, SerializationHeader};
+
+/// Cassandra's `column_index_size` for BTI tables where unset, 16 KiB.
+pub const COLUMN_INDEX_SIZE_DEFAULT: u64 = 16 * 1024;
+
+/// Options of a writer.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// How many partitions to expect; sizes the Bloom filter.
+    pub estimated_partitions: u64,
+    /// Bases of stored timestamps, deletion times and TTLs: best the least of each.
+    pub base: EncodingBase,
+    /// Indexes, ascending, of the table's static columns that the header lists.
+    pub statics: Vec<usize>,
+    /// Indexes, ascending, of the table's regular columns that the header lists.
+    pub regulars: Vec<usize>,
+    /// Uncompressed bytes of rows per block of the row index.
+    pub column_index_size_bytes: u64,
+    /// How Data.db is compressed; none = not at all.
+    pub compression: Option<CompressionParams>,
+    /// What of the commit log the table holds, (start, end].
+    pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
+    /// The node whose commit log that is.
+    pub originating_host_id: Option<Uuid>,
+    /// Milliseconds, 0 = unrepaired.
+    pub repaired_at: i64,
+    /// Level under LeveledCompactionStrategy.
+    pub sstable_level: i32,
+    /// Whether counter shards from before Cassandra 2.1 may come along.
+    pub has_legacy_counter_shards: bool,
+}
+
+impl WriterOptions {
+    /// What the table's options ask for, with every column in the header.
+    pub fn for_table(table: &Table) -> Result<Self, SSTableError> {
+        Ok(WriterOptions {
+            estimated_partitions: 1,
+            base: EncodingBase::default(),
+            statics: (0..table.statics().columns.len()).collect(),
+            regulars: (0..table.regulars().columns.len()).collect(),
+            column_index_size_bytes: COLUMN_INDEX_SIZE_DEFAULT,
+            compression: CompressionParams::from_options(&table.options.compression)?,
+            commit_log_intervals: Vec::new(),
+            originating_host_id: None,
+            repaired_at: 0,
+            sstable_level: 0,
+            has_legacy_counter_shards: false,
+        })
+    }
+
+    /// The serialization header of a table written with these options.
+    pub(crate) fn header(&self, table: &Table) -> SerializationHeader {
+        let key_types: Vec<CqlType> = table.partition_key().iter().map(|column| column.ty.clone()).collect();
+        let key_class = match <[CqlType; 1]>::try_from(key_types) {
+            Ok([only]) => only.to_marshal_class(),
+            Err(several) => MarshalClass::Composite(several).name(),
+        };
+        let clustering_class = |column: &std::sync::Arc<model::Column>| match column.reversed {
+            true => MarshalClass::Reversed(column.ty.clone()).name(),
+            false => column.ty.to_marshal_class(),
+        };
+        SerializationHeader {
+            base: self.base,
+            key_class,
+            clustering_classes: table.clustering().iter().map(clustering_class).collect(),
+            statics: header_columns(table, true, &self.statics),
+            regulars: header_columns(table, false, &self.regulars),
+        }
+    }
+}
+
+fn header_columns(table: &Table, is_static: bool, included: &[usize]) -> Vec<HeaderColumn> {
+    let columns = &table.columns(is_static).columns;
+    let column = |index: &usize| {
+        let column = columns.get(*index)?;
+        Some(HeaderColumn { name: column.name.to_string(), class: column.ty.to_marshal_class() })
+    };
+    included.iter().filter_map(column).collect()
+}
