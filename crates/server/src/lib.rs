@@ -1,1 +1,39 @@
+//! The node's front door: listeners and connections of the native protocol, prepared statements, events.
+//!
+//! A connection is one task that decodes requests, has a [`QueryHandler`] carry them out, and writes the answers as they
+//! come. Error codes of the protocol are chosen here and nowhere else.
+#![forbid(unsafe_code)]
 
+mod connection;
+mod events;
+mod handler;
+mod in_flight;
+mod metrics;
+mod options;
+mod prepared;
+mod reply;
+pub mod seam;
+mod server;
+mod session;
+mod start;
+mod startup;
+mod trace;
+
+pub use handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
+pub use metrics::{Counter, Metrics};
+pub use options::ServerOptions;
+pub use server::Server;
+
+/// The version of CQL that SUPPORTED names, Cassandra 5.0's.
+pub const CQL_VERSION: &str = "3.4.7";
+
+/// What all connections share.
+struct Shared<H: QueryHandler> {
+    handler: std::sync::Arc<H>,
+    options: ServerOptions,
+    prepared: prepared::PreparedCache<H>,
+    events: std::sync::Arc<events::EventBus>,
+    metrics: std::sync::Arc<Metrics>,
+    /// Where clients reach the server.
+    local: std::net::SocketAddr,
+}

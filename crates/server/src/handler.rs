@@ -1,0 +1,85 @@
+//! What a connection needs of the query layer.
+
+use crate::seam::{ClientState, ColumnSpec, Consistency, QueryError, QueryOptions, Response, ResultMetadata, Value};
+use std::future::Future;
+use std::sync::Arc;
+
+/// Carries out statements. The query layer's `Processor` is one; tests bring their own.
+pub trait QueryHandler: Send + Sync + 'static {
+    /// A prepared statement.
+    type Statement: Send + Sync + 'static;
+
+    /// Prepares a statement; unqualified names are of `keyspace`, and an error without one.
+    fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Self::Statement>, QueryError>;
+
+    /// What clients are told of a prepared statement.
+    fn describe<'s>(&self, statement: &'s Self::Statement) -> StatementInfo<'s>;
+
+    /// Whether the statement means the same under today's schema as when it was prepared.
+    fn is_current(&self, statement: &Self::Statement) -> bool;
+
+    /// Carries out a statement that is not prepared.
+    fn query<'a>(
+        &'a self,
+        text: &'a str,
+        client: &'a ClientState,
+        options: &'a QueryOptions<'a>,
+    ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
+
+    /// Carries out a prepared statement.
+    fn execute<'a>(
+        &'a self,
+        statement: &'a Self::Statement,
+        client: &'a ClientState,
+        options: &'a QueryOptions<'a>,
+    ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
+
+    /// Carries out several statements as one batch.
+    fn batch<'a>(
+        &'a self,
+        kind: BatchKind,
+        entries: &'a [BatchEntry<'a, Self::Statement>],
+        client: &'a ClientState,
+        options: &'a QueryOptions<'a>,
+    ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
+}
+
+pub use protocol::BatchKind;
+
+/// A statement of a batch.
+#[derive(Debug)]
+pub struct BatchEntry<'a, S> {
+    /// The statement.
+    pub statement: BatchStatement<'a, S>,
+    /// Its values by number of the marker.
+    pub values: Vec<Value<'a>>,
+}
+
+/// How a batch has a statement.
+#[derive(Debug)]
+pub enum BatchStatement<'a, S> {
+    /// As text.
+    Text(&'a str),
+    /// Prepared.
+    Prepared(Arc<S>),
+}
+
+/// The outside of a prepared statement.
+#[derive(Clone, Copy, Debug)]
+pub struct StatementInfo<'s> {
+    /// The bind markers in order.
+    pub markers: &'s [ColumnSpec],
+    /// For each partition key column the marker bound to it; empty unless all are bound.
+    pub partition_key: &'s [u16],
+    /// The columns that it returns, where they can be known beforehand.
+    pub result: Option<&'s ResultMetadata>,
+    /// Warnings for whoever prepares it.
+    pub warnings: &'s [String],
+    /// It changes rows.
+    pub is_modification: bool,
+}
+
+/// The level, for errors that name it.
+pub(crate) fn level(consistency: Consistency) -> protocol::Consistency {
+    protocol::Consistency::from_number(consistency.number()).unwrap_or_default()
+}

@@ -1,0 +1,97 @@
+//! A request under way, with its time limit.
+
+use crate::handler::QueryHandler;
+use crate::reply::{Reply, error_response};
+use crate::seam::{Consistency, ErrorKind, QueryError, WriteType};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+type Work<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
+
+/// Work that will become a reply: its own, or a timeout. Work that is too late goes on in the background, for a write
+/// that has reached the log must also reach the memtable.
+pub(crate) struct InFlight<H: QueryHandler> {
+    pub(crate) stream: i16,
+    /// What the request counts against the connection's limit.
+    pub(crate) size_bytes: usize,
+    work: Option<Work<H>>,
+    limit: TimeLimit,
+    /// Set when the work was found waiting; work that never waits needs no timer.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// How long a request may take, and what its client gets when it takes longer.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeLimit {
+    duration: Option<Duration>,
+    kind: ErrorKind,
+}
+
+impl TimeLimit {
+    pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server };
+
+    pub(crate) fn read(duration: Duration, consistency: protocol::Consistency) -> TimeLimit {
+        let consistency = from_protocol(consistency);
+        let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
+        TimeLimit { duration: Some(duration), kind }
+    }
+
+    pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {
+        let consistency = from_protocol(consistency);
+        let kind = ErrorKind::WriteTimeout { consistency, received: 0, block_for: 1, write_type };
+        TimeLimit { duration: Some(duration), kind }
+    }
+
+    pub(crate) fn truncate(duration: Duration) -> TimeLimit {
+        TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate }
+    }
+
+    fn error(&self) -> QueryError {
+        let message = match self.kind {
+            ErrorKind::Truncate => "Truncate timed out - received only 0 responses",
+            _ => "Operation timed out - received only 0 responses.",
+        };
+        QueryError::new(self.kind.clone(), message)
+    }
+}
+
+fn from_protocol(consistency: protocol::Consistency) -> Consistency {
+    Consistency::from_number(consistency.number()).unwrap_or_default()
+}
+
+impl<H: QueryHandler> InFlight<H> {
+    pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, work: Work<H>) -> InFlight<H> {
+        InFlight { stream, size_bytes, work: Some(work), limit, timer: None }
+    }
+
+    /// Polls the work, and only then the clock.
+    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
+        if let Some(work) = &mut self.work
+            && let Poll::Ready(reply) = work.as_mut().poll(cx)
+        {
+            self.work = None;
+            return Poll::Ready(reply);
+        }
+        let Some(duration) = self.limit.duration else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(duration)));
+        if timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if let Some(work) = self.work.take() {
+            tokio::spawn(async move { drop(work.await) });
+        }
+        Poll::Ready(Reply::new(self.stream, Err(error_response(self.limit.error()))))
+    }
+}
+
+impl<H: QueryHandler> Future for InFlight<H> {
+    /// The size that the request no longer counts for, and the reply.
+    type Output = (usize, Reply<H>);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_reply(cx).map(|reply| (self.size_bytes, reply))
+    }
+}

@@ -1,0 +1,53 @@
+//! Counters of the server; Cassandra's names where it has them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only this process changes.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// The number now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the server counts.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// `ConnectedNativeClients`.
+    pub connected_native_clients: Counter,
+    /// Connections accepted since start.
+    pub connections_accepted: Counter,
+    /// `BytesReceived`.
+    pub bytes_received: Counter,
+    /// `BytesSent`.
+    pub bytes_sent: Counter,
+    /// Requests decoded.
+    pub requests: Counter,
+    /// `RegularStatementsExecuted`.
+    pub regular_statements_executed: Counter,
+    /// `PreparedStatementsExecuted`.
+    pub prepared_statements_executed: Counter,
+    /// Batches carried out.
+    pub batches_executed: Counter,
+    /// `ProtocolException`.
+    pub protocol_errors: Counter,
+    /// `RequestDiscarded`.
+    pub requests_discarded: Counter,
+    /// `PausedConnections`: times a connection was not read because it had too much under way.
+    pub connections_paused: Counter,
+    /// Requests answered with a timeout.
+    pub timeouts: Counter,
+    /// Calls of the kernel that sent answers.
+    pub socket_writes: Counter,
+}

@@ -1,0 +1,189 @@
+//! Answers on their way to the encoder.
+
+use crate::handler::{QueryHandler, level};
+use crate::prepared::{Md5Id, Prepared};
+use crate::seam::{self, ChangeTarget, ChangeType, QueryError, Response, ResponseBody};
+use protocol::response::{
+    ChangeKind, FailureReason, SchemaTarget, write_prepared, write_schema_change, write_set_keyspace, write_void,
+};
+use protocol::{
+    Encoder, ErrorKind, ErrorResponse, Opcode, PreparedMetadata, ResponseHead, ResultMetadata, RowsWriter,
+    SchemaChange, WriteType,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// The answer to one request.
+pub(crate) struct Reply<H: QueryHandler> {
+    pub(crate) stream: i16,
+    pub(crate) tracing_id: Option<[u8; 16]>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) answer: Result<Answer<H>, ErrorResponse>,
+}
+
+/// What a request that did not fail is answered.
+pub(crate) enum Answer<H: QueryHandler> {
+    /// The result of a statement.
+    Result { response: Response, metadata: MetadataForm },
+    /// The result of PREPARE.
+    Prepared(Arc<Prepared<H>>),
+}
+
+/// How much of the column metadata goes with rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetadataForm {
+    Full,
+    /// The client has it.
+    Skipped,
+    /// The client has another; this is the id of the new one (v5).
+    Changed(Md5Id),
+}
+
+impl<H: QueryHandler> Reply<H> {
+    /// An answer without tracing and warnings.
+    pub(crate) fn new(stream: i16, answer: Result<Answer<H>, ErrorResponse>) -> Reply<H> {
+        Reply { stream, tracing_id: None, warnings: Vec::new(), answer }
+    }
+
+    /// Writes the envelope.
+    pub(crate) fn encode(&self, encoder: &mut Encoder) {
+        let version = encoder.version();
+        let (opcode, warnings) = match &self.answer {
+            Ok(Answer::Result { response, .. }) => (Opcode::Result, &response.warnings),
+            Ok(Answer::Prepared(_)) => (Opcode::Result, &self.warnings),
+            Err(_) => (Opcode::Error, &self.warnings),
+        };
+        let head = ResponseHead { stream: self.stream, opcode, tracing_id: self.tracing_id, warnings };
+        encoder.envelope(&head, |out| match &self.answer {
+            Err(error) => error.write(out, version),
+            Ok(Answer::Prepared(prepared)) => {
+                let markers = PreparedMetadata { markers: &prepared.markers, partition_key: &prepared.partition_key };
+                let result = prepared.result.as_ref();
+                let result = result.map(|columns| ResultMetadata { columns, ..ResultMetadata::default() });
+                write_prepared(out, version, &prepared.id, &prepared.result_id, &markers, result.as_ref());
+            }
+            Ok(Answer::Result { response, metadata }) => match &response.body {
+                ResponseBody::Void => write_void(out),
+                ResponseBody::SetKeyspace(keyspace) => write_set_keyspace(out, keyspace),
+                ResponseBody::SchemaChange(change) => write_schema_change(out, &schema_change(change), version),
+                ResponseBody::Rows(rows) => {
+                    let columns: Vec<_> = rows.metadata.columns.iter().map(to_protocol).collect();
+                    let metadata = ResultMetadata {
+                        columns: &columns,
+                        paging_state: rows.paging_state.as_deref(),
+                        skip: *metadata == MetadataForm::Skipped,
+                        changed_id: match metadata {
+                            MetadataForm::Changed(id) => Some(&id[..]),
+                            _ => None,
+                        },
+                    };
+                    let mut writer = RowsWriter::new(out, version, &metadata);
+                    writer.encoded_rows(rows.row_count, &rows.cells);
+                    writer.finish();
+                }
+            },
+        });
+    }
+}
+
+/// A column in the protocol's terms.
+pub(crate) fn to_protocol(column: &seam::ColumnSpec) -> protocol::ColumnSpec {
+    protocol::ColumnSpec {
+        keyspace: column.keyspace.clone(),
+        table: column.table.clone(),
+        name: column.name.clone(),
+        ty: column.ty.clone(),
+    }
+}
+
+/// A change of the schema in the protocol's terms.
+pub(crate) fn schema_change(change: &seam::SchemaChange) -> SchemaChange {
+    let name: Arc<str> = change.name.as_deref().unwrap_or_default().into();
+    SchemaChange {
+        kind: match change.change {
+            ChangeType::Created => ChangeKind::Created,
+            ChangeType::Updated => ChangeKind::Updated,
+            ChangeType::Dropped => ChangeKind::Dropped,
+        },
+        keyspace: change.keyspace.as_str().into(),
+        target: match change.target {
+            ChangeTarget::Keyspace => SchemaTarget::Keyspace,
+            ChangeTarget::Table => SchemaTarget::Table(name),
+            ChangeTarget::Type => SchemaTarget::Type(name),
+            ChangeTarget::Function => SchemaTarget::Function(name, change.arguments.clone()),
+            ChangeTarget::Aggregate => SchemaTarget::Aggregate(name, change.arguments.clone()),
+        },
+    }
+}
+
+/// An error of the query layer in the protocol's terms.
+pub(crate) fn error_response(error: QueryError) -> ErrorResponse {
+    use seam::ErrorKind as From;
+    // The only replica is this node.
+    let failures = |reason| vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), failure_reason(reason))];
+    let kind = match error.kind {
+        From::Server => ErrorKind::Server,
+        From::Protocol => ErrorKind::Protocol,
+        From::Syntax => ErrorKind::Syntax,
+        From::Invalid => ErrorKind::Invalid,
+        From::Configuration => ErrorKind::Config,
+        From::AlreadyExists { keyspace, table } => ErrorKind::AlreadyExists { keyspace, table },
+        From::Unauthorized => ErrorKind::Unauthorized,
+        From::Unavailable { consistency, required, alive } => {
+            ErrorKind::Unavailable { consistency: level(consistency), required, alive }
+        }
+        From::Overloaded => ErrorKind::Overloaded,
+        From::Truncate => ErrorKind::Truncate,
+        From::WriteTimeout { consistency, received, block_for, write_type } => ErrorKind::WriteTimeout {
+            consistency: level(consistency),
+            received,
+            block_for,
+            write_type: to_write_type(write_type),
+            contentions: 0,
+        },
+        From::ReadTimeout { consistency, received, block_for, data_present } => {
+            ErrorKind::ReadTimeout { consistency: level(consistency), received, block_for, data_present }
+        }
+        From::ReadFailure { consistency, received, block_for, reason, data_present } => ErrorKind::ReadFailure {
+            consistency: level(consistency),
+            received,
+            block_for,
+            failures: failures(reason),
+            data_present,
+        },
+        From::WriteFailure { consistency, received, block_for, reason, write_type } => ErrorKind::WriteFailure {
+            consistency: level(consistency),
+            received,
+            block_for,
+            failures: failures(reason),
+            write_type: to_write_type(write_type),
+        },
+        From::FunctionFailure { keyspace, function, argument_types } => {
+            ErrorKind::FunctionFailure { keyspace, function, arguments: argument_types }
+        }
+        From::Unprepared { id } => ErrorKind::Unprepared { id },
+    };
+    ErrorResponse { kind, message: error.message }
+}
+
+fn to_write_type(write_type: seam::WriteType) -> WriteType {
+    match write_type {
+        seam::WriteType::Simple => WriteType::Simple,
+        seam::WriteType::Batch => WriteType::Batch,
+        seam::WriteType::UnloggedBatch => WriteType::UnloggedBatch,
+        seam::WriteType::Counter => WriteType::Counter,
+        seam::WriteType::BatchLog => WriteType::BatchLog,
+        seam::WriteType::Cas => WriteType::Cas,
+        seam::WriteType::View => WriteType::View,
+        seam::WriteType::Cdc => WriteType::Cdc,
+    }
+}
+
+fn failure_reason(reason: seam::FailureReason) -> FailureReason {
+    match reason {
+        seam::FailureReason::Unknown => FailureReason::Unknown,
+        seam::FailureReason::ReadTooManyTombstones => FailureReason::ReadTooManyTombstones,
+        seam::FailureReason::Timeout => FailureReason::Timeout,
+        seam::FailureReason::IncompatibleSchema => FailureReason::IncompatibleSchema,
+    }
+}

@@ -1,0 +1,156 @@
+//! The listener: accepts connections, and stops them.
+
+use crate::Shared;
+use crate::connection::Connection;
+use crate::events::EventBus;
+use crate::handler::QueryHandler;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
+use crate::prepared::PreparedCache;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long connections may take to answer what is under way when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A server that listens and does not accept yet.
+pub struct Server<H: QueryHandler> {
+    listener: TcpListener,
+    shared: Arc<Shared<H>>,
+}
+
+impl<H: QueryHandler> Server<H> {
+    /// Takes the address. Clients that connect wait until [`Server::run`].
+    pub async fn bind(options: ServerOptions, handler: Arc<H>) -> io::Result<Server<H>> {
+        let listener = TcpListener::bind(options.listen).await?;
+        let shared = Shared {
+            prepared: PreparedCache::new(options.prepared_statements_cache_size_bytes),
+            local: listener.local_addr()?,
+            events: Arc::new(EventBus::default()),
+            metrics: Arc::new(Metrics::default()),
+            handler,
+            options,
+        };
+        Ok(Server { listener, shared: Arc::new(shared) })
+    }
+
+    /// The address that clients reach, with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local
+    }
+
+    /// The server's counters.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.shared.metrics.clone()
+    }
+
+    /// Serves clients until `stop` is done; then no new ones, and those that are connected get the answers to what they
+    /// have sent.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Server { listener, shared } = self;
+        let (stopping, stopped) = watch::channel(false);
+        let per_address = Arc::new(PerAddress::default());
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        let mut next_id: u32 = 0;
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    next_id = next_id.wrapping_add(1);
+                    let Some(place) = admit(&shared, &per_address, peer, connections.len()) else { continue };
+                    let served = serve(shared.clone(), socket, peer, next_id, stopped.clone(), place);
+                    connections.spawn(served);
+                }
+                Err(error) => {
+                    // Out of descriptors, most likely: others must go before more can come.
+                    tracing::error!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(listener);
+        stopping.send_replace(true);
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+            tracing::warn!("some connections did not finish in time and were cut");
+        }
+    }
+}
+
+async fn serve<H: QueryHandler>(
+    shared: Arc<Shared<H>>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    id: u32,
+    stopped: watch::Receiver<bool>,
+    place: Place,
+) {
+    shared.metrics.connections_accepted.add(1);
+    shared.metrics.connected_native_clients.add(1);
+    let metrics = shared.metrics.clone();
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
+    }
+    if let Err(error) = Connection::new(shared, socket, peer, id).run(stopped).await {
+        tracing::debug!(%peer, %error, "connection broke");
+    }
+    metrics.connected_native_clients.subtract(1);
+    drop(place);
+}
+
+/// Counts connections by address.
+#[derive(Debug, Default)]
+struct PerAddress(Mutex<HashMap<IpAddr, usize>>);
+
+/// One connection's part in its address's count.
+struct Place {
+    address: IpAddr,
+    counts: Arc<PerAddress>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Applies the limits on connections. A client beyond them is cut, as Cassandra cuts it.
+fn admit<H: QueryHandler>(
+    shared: &Shared<H>,
+    per_address: &Arc<PerAddress>,
+    peer: SocketAddr,
+    connected: usize,
+) -> Option<Place> {
+    let options = &shared.options;
+    let mut counts = per_address.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.entry(peer.ip()).or_insert(0);
+    let full = options.connections_max.is_some_and(|max| connected >= max)
+        || options.connections_per_ip_max.is_some_and(|max| *count >= max);
+    if full {
+        if *count == 0 {
+            counts.remove(&peer.ip());
+        }
+        tracing::warn!(%peer, "connection refused: the limit is reached");
+        return None;
+    }
+    *count += 1;
+    Some(Place { address: peer.ip(), counts: per_address.clone() })
+}

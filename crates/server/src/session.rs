@@ -1,0 +1,53 @@
+//! What a connection remembers of its client between requests.
+
+use crate::prepared::Md5Id;
+use crate::seam::ClientState;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A client's state and the warnings that go with its next answer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Shared with the requests under way, which keep the keyspace that they began with.
+    pub(crate) client: Arc<ClientState>,
+    warnings: Vec<String>,
+    warned_about_use: bool,
+}
+
+impl Session {
+    pub(crate) fn new(address: SocketAddr) -> Session {
+        let client = ClientState { address: Some(address), ..ClientState::default() };
+        Session { client: Arc::new(client), warnings: Vec::new(), warned_about_use: false }
+    }
+
+    /// USE was carried out.
+    pub(crate) fn set_keyspace(&mut self, keyspace: Arc<str>) {
+        self.client = Arc::new(ClientState { keyspace: Some(keyspace), ..(*self.client).clone() });
+    }
+
+    /// Warns once per connection that prepared statements without keyspace depend on USE.
+    pub(crate) fn warn_about_use(&mut self, id: &Md5Id, statement_keyspace: Option<&str>) {
+        if std::mem::replace(&mut self.warned_about_use, true) {
+            return;
+        }
+        let used = self.client.keyspace.as_deref().unwrap_or("null");
+        let statement = statement_keyspace.unwrap_or("null");
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.warnings.push(format!(
+            "`USE <keyspace>` with prepared statements is considered to be an anti-pattern due to ambiguity in \
+             non-qualified table names. Please consider removing instances of `Session#setKeyspace(<keyspace>)`, \
+             `Session#execute(\"USE <keyspace>\")` and `cluster.newSession(<keyspace>)` from your code, and always use \
+             fully qualified table names (e.g. <keyspace>.<table>). Keyspace used: {used}, statement keyspace: \
+             {statement}, statement id: {id}"
+        ));
+    }
+
+    /// More warnings for the next answer.
+    pub(crate) fn warn(&mut self, warnings: &[String]) {
+        self.warnings.extend_from_slice(warnings);
+    }
+
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+}

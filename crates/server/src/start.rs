@@ -1,0 +1,304 @@
+//! From a request to work under way: everything that needs no waiting happens here, on the connection's task.
+
+use crate::Shared;
+use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
+use crate::in_flight::{InFlight, TimeLimit};
+use crate::prepared::{Prepared, result_id};
+use crate::reply::{Answer, MetadataForm, Reply, error_response};
+use crate::seam::{
+    ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType,
+};
+use crate::session::Session;
+use crate::trace::Trace;
+use bytes::Bytes;
+use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use std::sync::Arc;
+
+/// What became of a request.
+pub(crate) enum Started<H: QueryHandler> {
+    /// Nothing is left to do.
+    Answered(Reply<H>),
+    /// The work, not polled yet.
+    Working(InFlight<H>),
+}
+
+/// Begins a QUERY, PREPARE, EXECUTE or BATCH.
+pub(crate) fn start<H: QueryHandler>(shared: &Arc<Shared<H>>, session: &mut Session, envelope: Envelope) -> Started<H> {
+    let Envelope { header, body } = envelope;
+    let trace = (header.flags & flags::TRACING != 0).then(|| Trace::begin(session.client.address));
+    let tracing_id = trace.as_ref().map(Trace::id);
+    let reply = |session: &mut Session, answer| Reply {
+        tracing_id,
+        warnings: session.take_warnings(),
+        ..Reply::new(header.stream, answer)
+    };
+    let parsed = match Body::parse(&header, &body) {
+        Ok(parsed) => parsed,
+        Err(error) => return Started::Answered(reply(session, Err(error.into()))),
+    };
+    let begun = match parsed.request {
+        Request::Query { query, ref options } => begin_query(shared, query, options),
+        Request::Execute { id, ref options, .. } => begin_execute(shared, session, id, options),
+        Request::Batch(ref batch) => begin_batch(shared, batch),
+        Request::Prepare { query, keyspace } => {
+            let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
+            let prepared = prepare(shared, session, query, keyspace);
+            return Started::Answered(reply(session, prepared.map(Answer::Prepared)));
+        }
+        // The connection answers these itself.
+        Request::Startup(_) | Request::Options | Request::Register(_) | Request::AuthResponse(_) => {
+            Err(ProtocolError::new(format!("Unexpected message {}", header.opcode.name())).into())
+        }
+    };
+    let (work, limit) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return Started::Answered(reply(session, Err(error))),
+    };
+    let size_bytes = body.len();
+    let warnings = session.take_warnings();
+    let task = Task { shared: shared.clone(), client: session.client.clone(), header, body, trace, warnings };
+    Started::Working(InFlight::new(header.stream, size_bytes, limit, Box::pin(task.run(work))))
+}
+
+/// What a request will do, once its bytes are read again by the work that owns them.
+enum Work<H: QueryHandler> {
+    Query,
+    Execute(Arc<Prepared<H>>),
+    /// The statement of each entry that is prepared.
+    Batch(Vec<Option<Arc<Prepared<H>>>>),
+}
+
+type Begun<H> = Result<(Work<H>, TimeLimit), ErrorResponse>;
+
+fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &protocol::QueryOptions<'_>) -> Begun<H> {
+    check_page_size(options)?;
+    shared.metrics.regular_statements_executed.add(1);
+    let word = query.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
+    let limit = if is("SELECT") {
+        TimeLimit::read(shared.options.read_timeout, options.consistency)
+    } else if is("INSERT") || is("UPDATE") || is("DELETE") {
+        TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Simple)
+    } else if is("BEGIN") {
+        TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Batch)
+    } else if is("TRUNCATE") {
+        TimeLimit::truncate(shared.options.truncate_timeout)
+    } else {
+        TimeLimit::NONE
+    };
+    Ok((Work::Query, limit))
+}
+
+fn begin_execute<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &mut Session,
+    id: &[u8],
+    options: &protocol::QueryOptions<'_>,
+) -> Begun<H> {
+    let prepared = shared.prepared.get(&shared.handler, id).ok_or_else(|| ErrorResponse::unprepared(id))?;
+    if prepared.keyspace.is_some() && prepared.keyspace != session.client.keyspace {
+        session.warn_about_use(&prepared.id, prepared.keyspace.as_deref());
+    }
+    check_page_size(options)?;
+    shared.metrics.prepared_statements_executed.add(1);
+    let limit = if prepared.is_modification {
+        TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Simple)
+    } else if prepared.result.is_some() {
+        TimeLimit::read(shared.options.read_timeout, options.consistency)
+    } else {
+        TimeLimit::NONE
+    };
+    Ok((Work::Execute(prepared), limit))
+}
+
+fn begin_batch<H: QueryHandler>(shared: &Shared<H>, batch: &protocol::Batch<'_>) -> Begun<H> {
+    let mut prepared = Vec::with_capacity(batch.queries.len());
+    for query in &batch.queries {
+        prepared.push(match query.statement {
+            protocol::BatchStatement::Text(_) => None,
+            protocol::BatchStatement::Prepared(id) => {
+                let found = shared.prepared.get(&shared.handler, id);
+                Some(found.ok_or_else(|| ErrorResponse::unprepared(id))?)
+            }
+        });
+    }
+    shared.metrics.batches_executed.add(1);
+    let write_type = match batch.kind {
+        protocol::BatchKind::Logged => WriteType::Batch,
+        protocol::BatchKind::Unlogged => WriteType::UnloggedBatch,
+        protocol::BatchKind::Counter => WriteType::Counter,
+    };
+    let limit = TimeLimit::write(shared.options.write_timeout, batch.options.consistency, write_type);
+    Ok((Work::Batch(prepared), limit))
+}
+
+fn prepare<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &mut Session,
+    query: &str,
+    keyspace: Option<Arc<str>>,
+) -> Result<Arc<Prepared<H>>, ErrorResponse> {
+    let prepared = shared.prepared.prepare(&shared.handler, query, keyspace.as_ref()).map_err(error_response)?;
+    if prepared.keyspace.is_some() {
+        session.warn_about_use(&prepared.id, keyspace.as_deref());
+    }
+    session.warn(&prepared.warnings);
+    Ok(prepared)
+}
+
+fn check_page_size(options: &protocol::QueryOptions<'_>) -> Result<(), ErrorResponse> {
+    if options.page_size == Some(0) {
+        return Err(ProtocolError::new("The page size cannot be 0").into());
+    }
+    Ok(())
+}
+
+/// A request that owns all it needs, so that it can outlive its connection.
+struct Task<H: QueryHandler> {
+    shared: Arc<Shared<H>>,
+    client: Arc<ClientState>,
+    header: Header,
+    body: Bytes,
+    trace: Option<Trace>,
+    warnings: Vec<String>,
+}
+
+impl<H: QueryHandler> Task<H> {
+    async fn run(mut self, work: Work<H>) -> Reply<H> {
+        let mut answer = self.execute(&work).await;
+        if let (Ok(Answer::Result { response, .. }), false) = (&mut answer, self.warnings.is_empty()) {
+            response.warnings.append(&mut self.warnings);
+        }
+        let mut tracing_id = None;
+        if let Some(trace) = &self.trace {
+            tracing_id = Some(trace.id());
+            trace.record(&self.shared, &self.header, &self.body).await;
+        }
+        Reply { stream: self.header.stream, tracing_id, warnings: self.warnings, answer }
+    }
+
+    async fn execute(&self, work: &Work<H>) -> Result<Answer<H>, ErrorResponse> {
+        // Parsed once already, so this cannot fail; parsing again is what lets the work own its bytes.
+        let body = Body::parse(&self.header, &self.body)?;
+        let handler = &*self.shared.handler;
+        match (body.request, work) {
+            (Request::Query { query, options }, Work::Query) => {
+                let bound = Bound::new(&options.values);
+                let query_options = query_options(&options, &bound, self.header.version);
+                let response = handler.query(query, &self.client, &query_options).await;
+                let skip = options.skip_metadata;
+                self.answer(response, |_| if skip { MetadataForm::Skipped } else { MetadataForm::Full })
+            }
+            (Request::Execute { result_metadata_id, options, .. }, Work::Execute(prepared)) => {
+                let bound = Bound::new(&options.values);
+                let query_options = query_options(&options, &bound, self.header.version);
+                let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
+                self.answer(response, |response| {
+                    metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
+                })
+            }
+            (Request::Batch(batch), Work::Batch(prepared)) => {
+                let entries: Vec<_> = batch.queries.iter().zip(prepared).map(batch_entry::<H>).collect();
+                let bound = Bound::Positional(Vec::new());
+                let options = query_options(&batch.options, &bound, self.header.version);
+                let response = handler.batch(batch.kind, &entries, &self.client, &options).await;
+                self.answer(response, |_| MetadataForm::Full)
+            }
+            (request, _) => Err(ProtocolError::new(format!("Unexpected request {request:?}")).into()),
+        }
+    }
+
+    fn answer(
+        &self,
+        response: Result<Response, QueryError>,
+        form: impl FnOnce(&Response) -> MetadataForm,
+    ) -> Result<Answer<H>, ErrorResponse> {
+        let response = response.map_err(error_response)?;
+        let metadata = form(&response);
+        Ok(Answer::Result { response, metadata })
+    }
+}
+
+/// v5 clients say which metadata they have; older ones are believed when the statement has always had the same.
+fn metadata_form<H: QueryHandler>(
+    prepared: &Prepared<H>,
+    client_id: Option<&[u8]>,
+    skip: bool,
+    response: &Response,
+) -> MetadataForm {
+    let ResponseBody::Rows(rows) = &response.body else { return MetadataForm::Full };
+    if prepared.is_modification {
+        // The answer to a condition: its columns depend on the outcome.
+        return MetadataForm::Full;
+    }
+    let id = match prepared.result {
+        Some(_) => prepared.result_id,
+        // Rows that PREPARE could not foresee.
+        None => result_id(&rows.metadata.columns),
+    };
+    match client_id {
+        Some(client_id) if client_id != id => MetadataForm::Changed(id),
+        None if prepared.result.is_none() => MetadataForm::Full,
+        _ if skip => MetadataForm::Skipped,
+        _ => MetadataForm::Full,
+    }
+}
+
+fn batch_entry<'a, H: QueryHandler>(
+    (query, prepared): (&protocol::BatchQuery<'a>, &Option<Arc<Prepared<H>>>),
+) -> BatchEntry<'a, H::Statement> {
+    let statement = match (prepared, query.statement) {
+        (Some(prepared), _) => BatchStatement::Prepared(prepared.statement.clone()),
+        (None, protocol::BatchStatement::Text(text)) => BatchStatement::Text(text),
+        // Every id has its statement; an empty text is a syntax error, should one not.
+        (None, protocol::BatchStatement::Prepared(_)) => BatchStatement::Text(""),
+    };
+    BatchEntry { statement, values: query.values.iter().map(|(_, value)| to_value(value)).collect() }
+}
+
+/// The values of a request in the query layer's terms.
+enum Bound<'a> {
+    Positional(Vec<Value<'a>>),
+    Named(Vec<(&'a str, Value<'a>)>),
+}
+
+impl<'a> Bound<'a> {
+    fn new(values: &protocol::Values<'a>) -> Bound<'a> {
+        if values.is_named() {
+            let named = values.iter().filter_map(|(name, value)| Some((name?, to_value(value))));
+            return Bound::Named(named.collect());
+        }
+        Bound::Positional(values.iter().map(|(_, value)| to_value(value)).collect())
+    }
+
+    fn values(&self) -> Values<'_> {
+        match self {
+            Bound::Positional(values) => Values::Positional(values),
+            Bound::Named(values) => Values::Named(values),
+        }
+    }
+}
+
+fn to_value(value: BindValue<'_>) -> Value<'_> {
+    match value {
+        BindValue::Value(bytes) => Value::Bytes(bytes),
+        BindValue::Null => Value::Null,
+        BindValue::Unset => Value::Unset,
+    }
+}
+
+fn query_options<'a>(options: &protocol::QueryOptions<'a>, bound: &'a Bound<'a>, version: Version) -> QueryOptions<'a> {
+    let consistency = |level: protocol::Consistency| Consistency::from_number(level.number()).unwrap_or_default();
+    QueryOptions {
+        consistency: consistency(options.consistency),
+        serial_consistency: consistency(options.serial_consistency),
+        values: bound.values(),
+        page_size: options.page_size,
+        paging_state: options.paging_state,
+        timestamp: options.timestamp,
+        now_in_seconds: options.now_in_seconds,
+        keyspace: options.keyspace,
+        protocol_version: version.number(),
+        skip_metadata: options.skip_metadata,
+    }
+}

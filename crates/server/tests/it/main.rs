@@ -1,0 +1,10 @@
+//! The server over real sockets, with a handler whose answers the tests choose.
+#![allow(clippy::unwrap_used)]
+
+mod events;
+mod fake;
+mod hostile;
+mod pipelining;
+mod prepared;
+mod startup;
+mod wire;

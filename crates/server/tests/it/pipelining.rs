@@ -1,0 +1,157 @@
+//! Many requests at once: order, limits, timeouts, the end.
+
+use crate::fake::{serve, serve_with};
+use crate::wire::{Client, QUERY, query};
+use server::ServerOptions;
+use std::collections::HashSet;
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[test]
+fn answers_come_when_they_are_ready() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 5);
+    client.query(1, "WAIT 2");
+    client.query(2, "WAIT 1");
+    client.query(3, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 3);
+    server.handler.gate.send_replace(1);
+    assert_eq!(client.receive().unwrap().stream, 2);
+    server.handler.gate.send_replace(2);
+    assert_eq!(client.receive().unwrap().stream, 1);
+}
+
+#[test]
+fn thousands_may_wait_on_one_connection() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 4);
+    let count = 5000;
+    let body = query(4, "WAIT 1");
+    let frames: Vec<u8> = (0..count).flat_map(|stream| client.frame(stream, QUERY, 0, &body)).collect();
+    client.socket.write_all(&frames).unwrap();
+    client.query(count, "KEYSPACE");
+    // All of them are under way: the one behind them is answered.
+    assert_eq!(client.receive().unwrap().stream, count);
+    server.handler.gate.send_replace(1);
+    let streams: HashSet<i16> = (0..count).map(|_| client.receive().unwrap().stream).collect();
+    assert_eq!(streams, (0..count).collect());
+    // They did not cost a system call each.
+    assert!(server.metrics.socket_writes.get() < u64::from(count as u16) / 2);
+}
+
+#[test]
+fn a_connection_with_too_much_under_way_is_not_read() {
+    let server = serve_with(ServerOptions { requests_in_flight_max: 10, ..ServerOptions::default() });
+    let mut client = Client::ready(server.address, 4);
+    let body = query(4, "WAIT 1");
+    for stream in 0..100 {
+        client.send(stream, QUERY, &body);
+    }
+    while server.metrics.connections_paused.get() == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.metrics.requests.get(), 1 + 10);
+    server.handler.gate.send_replace(1);
+    let streams: HashSet<i16> = (0..100).map(|_| client.receive().unwrap().stream).collect();
+    assert_eq!(streams.len(), 100);
+}
+
+#[test]
+fn a_client_that_asked_for_it_is_told_of_overload() {
+    let server = serve_with(ServerOptions { requests_in_flight_max: 2, ..ServerOptions::default() });
+    let mut client = Client::connect(server.address, 4);
+    client.call(1, &crate::wire::startup(&[("CQL_VERSION", "3.0.0"), ("THROW_ON_OVERLOAD", "1")]));
+    for stream in 0..3 {
+        client.query(stream, "WAIT 1");
+    }
+    let answer = client.receive().unwrap();
+    assert_eq!((answer.stream, answer.error().0), (2, 0x1001));
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_does_not_fill_memory() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 4);
+    // 200 MiB of answers wanted.
+    let body = query(4, "ROW 1000000");
+    for stream in 0..200 {
+        client.send(stream, QUERY, &body);
+    }
+    while server.metrics.connections_paused.get() == 0 {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let executed = server.handler.executed.load(Ordering::SeqCst);
+    assert!(executed < 100, "{executed} answers were made for a client that reads none");
+    for _ in 0..200 {
+        assert_eq!(client.receive().unwrap().result_kind(), 2);
+    }
+}
+
+#[test]
+fn a_large_answer_is_cut_into_segments() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 5);
+    for size in [131_000, 131_071, 500_000] {
+        assert!(client.ask(&format!("ROW {size}")).body.len() > size);
+    }
+}
+
+#[test]
+fn a_write_that_takes_too_long_is_answered_and_finished_anyway() {
+    let options = ServerOptions { write_timeout: Duration::from_millis(50), ..ServerOptions::default() };
+    let server = serve_with(options);
+    let mut client = Client::ready(server.address, 4);
+    let answer = client.ask("INSERT");
+    let (code, text) = answer.error();
+    assert_eq!((code, text.as_str()), (0x1100, "Operation timed out - received only 0 responses."));
+    assert!(answer.body.ends_with(b"\0\x01\0\0\0\0\0\0\0\x01\0\x06SIMPLE"));
+    assert_eq!(server.handler.executed.load(Ordering::SeqCst), 0);
+    server.handler.gate.send_replace(1);
+    while server.handler.executed.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn work_of_a_client_that_left_is_finished() {
+    let server = serve();
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "WAIT 1");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    drop(client);
+    server.handler.gate.send_replace(1);
+    while server.handler.executed.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn stopping_answers_what_is_under_way_and_takes_nothing_new() {
+    let mut server = serve();
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "WAIT 1");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    let gate = server.handler.gate.clone();
+    let releaser = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        gate.send_replace(1);
+    });
+    server.stop();
+    releaser.join().unwrap();
+    assert_eq!(client.receive().unwrap().stream, 1);
+    assert_eq!(client.receive(), None);
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn connections_beyond_the_limit_are_cut() {
+    let server = serve_with(ServerOptions { connections_max: Some(1), ..ServerOptions::default() });
+    let mut first = Client::ready(server.address, 4);
+    let mut second = Client::connect(server.address, 4);
+    assert_eq!(second.receive(), None);
+    assert_eq!(first.ask("KEYSPACE").result_kind(), 2);
+}
