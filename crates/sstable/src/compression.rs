@@ -272,6 +272,19 @@ impl CompressionInfo {
         out
     }
 
+    /// Verifies and decompresses a whole Data.db.
+    pub fn decompress_all(&self, file: &str, stored: &[u8]) -> Result<Vec<u8>, SSTableError> {
+        let mut out = Vec::new();
+        for index in 0..self.offsets.len() as u64 {
+            let (offset, length) = self.chunk_range(file, index, stored.len() as u64)?;
+            let chunk = &stored[offset as usize..offset as usize + length];
+            let start = out.len();
+            out.resize(start + self.chunk_data_length(index), 0);
+            self.unpack(file, offset, chunk, true, &mut out[start..])?;
+        }
+        Ok(out)
+    }
+
     /// Uncompressed length of chunk `index`; zero behind the data.
     pub fn chunk_data_length(&self, index: u64) -> usize {
         let chunk_length = u64::from(self.params.chunk_length);

@@ -207,19 +207,24 @@ mod tests {
 
     #[test]
     fn ids_are_made_of_uuids_as_cassandra_does() {
-        // Timestamp 0x1f0e54 8... split by hand: ticks = 137_0000_0000_0000_001 + one day.
-        let uuid = Uuid::from_u64_pair(0x0000_0001_0000_1000, 35);
-        assert_eq!(SSTableId::from_uuid(uuid).as_str(), "0000_0000_000010000000000000z");
-        let parsed = SSTableId::parse("3gyf_1a2b_0000010000000000000z").is_none();
-        assert!(parsed, "an id of a wrong length");
+        // One day, one second and one tick after the start of the UUID calendar.
+        let ticks = (86_400 + 1) * 10_000_000_u64 + 1;
+        let high = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;
+        let id = SSTableId::from_uuid(Uuid::from_u64_pair(high, 35));
+        assert_eq!(id.as_str(), "0001_0001_00001000000000000z");
+        assert_eq!(SSTableId::parse(id.as_str()), Some(id));
+        for wrong in ["", "12345678901", "0001-0001_00001000000000000z", "0001_0001_00001000000000000Z", "12a"] {
+            assert_eq!(SSTableId::parse(wrong), None);
+        }
     }
 
     #[test]
     fn ids_sort_by_age_within_their_kind() {
         let id = |text: &str| SSTableId::parse(text).unwrap();
-        let mut ids = [id("3gyf_0001_000010000000000000z"[..28].trim()), id("10"), id("9")];
+        let mut ids = [id("3gyf_0001_00001000000000000z"), id("10"), id("3gyf_0000_zzzzz000000000000z"), id("9")];
         ids.sort();
-        assert_eq!(ids.map(|id| id.to_string()), ["9", "10", "3gyf_0001_000010000000000000"]);
+        let sorted = ["9", "10", "3gyf_0000_zzzzz000000000000z", "3gyf_0001_00001000000000000z"];
+        assert_eq!(ids.map(|id| id.to_string()), sorted);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod data;
 mod descriptor;
 mod error;
 mod filter;
+mod header_table;
 mod index_file;
 mod input;
 mod partition_index;
@@ -27,7 +28,7 @@ pub use compression::{CompressionInfo, CompressionParams, Compressor};
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
-pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables};
+pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
 pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,

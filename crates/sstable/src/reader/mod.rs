@@ -254,7 +254,8 @@ fn range_may_meet(start: &model::KeyBound, end: &model::KeyBound, first: &Partit
     whole(start, &model::KeyBound::Unbounded, last) && whole(&model::KeyBound::Unbounded, end, first)
 }
 
-pub(crate) fn read_statistics(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Statistics, SSTableError> {
+/// Reads the Statistics.db of a table without opening the rest.
+pub fn read_statistics(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Statistics, SSTableError> {
     let name = descriptor.file_name(Component::Statistics);
     let bytes = read_whole(disk, &descriptor.path(Component::Statistics))?
         .ok_or_else(|| Corruption::new(&name, 0, "a Statistics.db", "no such file"))?;

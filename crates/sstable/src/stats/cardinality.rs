@@ -271,7 +271,7 @@ mod tests {
             even.merge(&odd);
             let read = Cardinality::read(&mut Input::new("t", 0, &whole.encode())).unwrap();
             for estimate in [whole.estimate(), even.estimate(), read.estimate()] {
-                assert!(estimate.abs_diff(u64::from(count)) <= u64::from(count) / 30 + 1, "{estimate} for {count}");
+                assert!(estimate.abs_diff(u64::from(count)) <= u64::from(count) / 20 + 1, "{estimate} for {count}");
             }
         }
     }

@@ -1,0 +1,90 @@
+//! Tables written by Cassandra, and scratch directories.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blockio::{Disk, SystemDisk};
+use model::Table;
+use sstable::{BlockCache, Descriptor, SSTableReader, Statistics, list_tables, read_statistics};
+
+/// All fixtures.
+pub const NAMES: [&str; 30] = [
+    "colls", "cols63", "cols64", "cols80", "comp_deflate", "comp_lz4", "comp_lz4hc", "comp_none", "comp_pk",
+    "comp_snappy", "comp_zstd", "counters", "crc_compacted", "desc_ck", "dropped", "kv", "many", "oddnames", "statics",
+    "statics_only", "tombs", "ttl", "ttl_2046", "types", "types_empty", "vectors", "wide", "wide16k", "wide_blocks",
+    "wide_rt",
+];
+
+/// One table written by Cassandra.
+pub struct Fixture {
+    pub dir: PathBuf,
+    pub descriptor: Descriptor,
+    pub statistics: Statistics,
+    /// A schema made of the header, with the key columns' names of schema.cql.
+    pub table: Arc<Table>,
+}
+
+pub fn disk() -> Arc<dyn Disk> {
+    Arc::new(SystemDisk::new())
+}
+
+pub fn cache() -> BlockCache {
+    BlockCache::new(4 << 20)
+}
+
+impl Fixture {
+    pub fn load(name: &str) -> Fixture {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/from_cassandra/5.0.8").join(name);
+        let disk = disk();
+        let tables = list_tables(&*disk, &dir).unwrap();
+        assert_eq!(tables.len(), 1, "{name}");
+        let descriptor = tables[0].clone();
+        let statistics = read_statistics(&*disk, &descriptor).unwrap();
+        let cql = std::fs::read_to_string(dir.join("schema.cql")).unwrap();
+        let table = Arc::new(statistics.to_table(name, "fx", name, &key_names(&cql)).unwrap());
+        Fixture { dir, descriptor, statistics, table }
+    }
+
+    pub fn open(&self) -> SSTableReader {
+        SSTableReader::open(&*disk(), &self.descriptor, &self.table, &cache()).unwrap()
+    }
+
+    /// The fixture's `expected.json`.
+    pub fn expected(&self) -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(self.dir.join("expected.json")).unwrap()).unwrap()
+    }
+}
+
+/// Names of partition key and clustering columns, of the one CREATE TABLE in a script as DESCRIBE prints it.
+fn key_names(cql: &str) -> Vec<String> {
+    let table = cql.split("CREATE TABLE").nth(1).unwrap();
+    let body = table.split_once('(').unwrap().1;
+    let body = body.split("\n)").next().unwrap();
+    let unquote = |name: &str| name.trim().trim_matches('"').to_owned();
+    if let Some((_, list)) = body.split_once("PRIMARY KEY (") {
+        let list = list.replace(['(', ')'], "");
+        return list.split(',').map(unquote).collect();
+    }
+    let line = body.lines().find(|line| line.contains("PRIMARY KEY")).unwrap();
+    vec![unquote(line.trim().split(' ').next().unwrap())]
+}
+
+/// A directory of a test's own, removed at its end.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("espalier-sstable-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

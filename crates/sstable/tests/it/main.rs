@@ -1,0 +1,4 @@
+//! Behaviour of tables as a whole. `from_cassandra/` holds tables that Apache Cassandra wrote; see the README there.
+
+mod fixture;
+mod reencode;
