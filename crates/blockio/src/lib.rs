@@ -11,10 +11,12 @@ mod aligned;
 mod disk;
 mod error;
 mod ring;
+mod simulated;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use ring::{BlockRing, FilledBatch, Reservation, ReserveError, Seal, SealedBatch};
+pub use simulated::{Fault, Operation, SimulatedDisk};
 pub use system::SystemDisk;

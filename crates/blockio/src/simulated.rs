@@ -1,0 +1,421 @@
+//! A disk in memory that knows what would survive a power cut, and fails on request.
+//!
+//! What was written and not synced is kept apart, by sector of 512 bytes; names that were made, moved or removed and not
+//! synced likewise. [`crash_image`](SimulatedDisk::crash_image) answers the disk a machine would find after losing power now: everything synced, and of the
+//! rest whatever the seed says: each write kept, dropped or torn between sectors, each change of a name kept or dropped. One seed,
+//! one image; one sequence of calls, one [`trace`](SimulatedDisk::trace).
+//!
+//! It is harsher than file systems are: nothing is ordered but by syncs, and syncing a file says nothing about its name.
+
+mod faults;
+mod names;
+mod storage;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use faults::{Fault, Operation};
+use faults::{Faults, Verb};
+use names::{Names, Node};
+use storage::Inode;
+
+use crate::{
+    AlignedSlice, BLOCK_SIZE, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind, Durability,
+    File, OpenMode, OpenOptions, Space,
+};
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: Names,
+    inodes: Vec<Inode>,
+    locked: Vec<PathBuf>,
+    capacity_bytes: Option<u64>,
+    faults: Faults,
+}
+
+impl SimulatedDisk {
+    /// An empty disk of no particular size.
+    pub fn new() -> SimulatedDisk {
+        SimulatedDisk::default()
+    }
+
+    /// The disk after a power cut now: all that was synced, and what the seed keeps of the rest. It has no faults to come, and no
+    /// locks.
+    pub fn crash_image(&self, seed: u64) -> SimulatedDisk {
+        let state = self.lock();
+        let mut choices = Choices(seed);
+        let names = state.names.after_crash(&mut choices);
+        let inodes = state.inodes.iter().map(|inode| inode.after_crash(&mut choices)).collect();
+        let image = State { names, inodes, capacity_bytes: state.capacity_bytes, ..State::default() };
+        SimulatedDisk { state: Arc::new(Mutex::new(image)) }
+    }
+
+    /// Has an operation fail: the one that comes after `skip` others of the kind that the fault applies to.
+    pub fn inject(&self, fault: Fault, skip: u64) {
+        self.lock().faults.inject(fault, skip);
+    }
+
+    /// Limits the bytes that all files hold together.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.lock().capacity_bytes = Some(capacity_bytes);
+    }
+
+    /// Flips a bit of a file where it lies, synced or not. `bit` counts from the byte's least significant one.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        let inode = state.file(path, "flip a bit of")?;
+        state.inodes[inode].flip_bit(offset, bit);
+        Ok(())
+    }
+
+    /// What was done to the disk so far.
+    pub fn trace(&self) -> Vec<Operation> {
+        self.lock().faults.trace().to_vec()
+    }
+
+    /// How many operations that is.
+    pub fn operations(&self) -> u64 {
+        self.lock().faults.trace().len() as u64
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn file(&self, path: &Path, operation: &'static str) -> Result<usize, DiskError> {
+        match self.names.get(path) {
+            Some(Node::File(inode)) => Ok(inode),
+            Some(Node::Directory) => {
+                Err(DiskError::new(operation, path, None, std::io::ErrorKind::IsADirectory.into()))
+            }
+            None => Err(DiskError::new(operation, path, None, std::io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    /// Whether files may grow by that much.
+    fn room_for(&self, growth: u64) -> bool {
+        let used: u64 = self.names.files().map(|inode| self.inodes[inode].len()).sum();
+        self.capacity_bytes.is_none_or(|capacity| used + growth <= capacity)
+    }
+
+    /// Writes, as far as the faults and the room allow.
+    fn write(
+        &mut self,
+        inode: usize,
+        path: &Path,
+        data: &[u8],
+        offset: u64,
+        durability: Durability,
+    ) -> Result<(), DiskError> {
+        let fault = self.faults.next(Verb::Write, path, offset, data);
+        let error = |kind: std::io::ErrorKind| Err(DiskError::new("write", path, Some(offset), kind.into()));
+        let growth = (offset + data.len() as u64).saturating_sub(self.inodes[inode].len());
+        match fault {
+            Some(Fault::FlipBit) => {
+                let mut flipped = data.to_vec();
+                let at = data.len() / 3;
+                if let Some(byte) = flipped.get_mut(at) {
+                    *byte ^= 1 << (at % 8);
+                }
+                self.inodes[inode].write(&flipped, offset, durability);
+                return Ok(());
+            }
+            Some(Fault::Misdirect) => {
+                self.inodes[inode].write(data, offset + BLOCK_SIZE as u64, durability);
+                return Ok(());
+            }
+            Some(Fault::PowerCut) => {
+                // It was on its way: the image may hold any part of it.
+                self.inodes[inode].write(data, offset, Durability::AtNextSync);
+                return error(std::io::ErrorKind::Other);
+            }
+            Some(Fault::Full) => return error(std::io::ErrorKind::StorageFull),
+            Some(_) => return error(std::io::ErrorKind::Other),
+            None => {}
+        }
+        if !self.room_for(growth) {
+            return error(std::io::ErrorKind::StorageFull);
+        }
+        self.inodes[inode].write(data, offset, durability);
+        Ok(())
+    }
+
+    /// Notes an operation on names, which a fault may forbid.
+    fn on_names(&mut self, verb: Verb, operation: &'static str, path: &Path) -> Result<(), DiskError> {
+        match self.faults.next(verb, path, 0, &[]) {
+            None => Ok(()),
+            Some(Fault::Full) => Err(DiskError::new(operation, path, None, std::io::ErrorKind::StorageFull.into())),
+            Some(_) => Err(DiskError::new(operation, path, None, std::io::ErrorKind::Other.into())),
+        }
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let error = |kind: std::io::ErrorKind| Err(DiskError::new("open", path, None, kind.into()));
+        state.on_names(Verb::Open, "open", path)?;
+        let inode = match (state.names.get(path), options.mode) {
+            (Some(Node::Directory), _) => return error(std::io::ErrorKind::IsADirectory),
+            (Some(_), OpenMode::CreateNew) => return error(std::io::ErrorKind::AlreadyExists),
+            (Some(Node::File(inode)), mode) => {
+                if mode == OpenMode::CreateOrTruncate {
+                    state.inodes[inode].set_len(0);
+                }
+                inode
+            }
+            (None, OpenMode::Read | OpenMode::Write) => return error(std::io::ErrorKind::NotFound),
+            (None, _) if !state.names.has_parent(path) => return error(std::io::ErrorKind::NotFound),
+            (None, _) => {
+                state.inodes.push(Inode::default());
+                let inode = state.inodes.len() - 1;
+                state.names.change(vec![(path.to_path_buf(), Some(Node::File(inode)))]);
+                inode
+            }
+        };
+        drop(guard);
+        Ok(Box::new(SimulatedFile { disk: self.clone(), inode, path: path.to_path_buf(), mode: options.mode }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::CreateDirectory, "create directory", path)?;
+        if path.ancestors().any(|ancestor| matches!(state.names.get(ancestor), Some(Node::File(_)))) {
+            return Err(DiskError::new("create directory", path, None, std::io::ErrorKind::NotADirectory.into()));
+        }
+        state.names.create_directories(path);
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::List, "list", dir)?;
+        match state.names.list(dir) {
+            Some(entries) => Ok(entries),
+            None => Err(DiskError::new("list", dir, None, std::io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::Rename, "rename", from)?;
+        if state.names.get(from).is_none() || !state.names.has_parent(to) {
+            return Err(DiskError::new("rename", from, None, std::io::ErrorKind::NotFound.into()));
+        }
+        state.names.rename(from, to);
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::Remove, "remove", path)?;
+        state.file(path, "remove")?;
+        state.names.change(vec![(path.to_path_buf(), None)]);
+        Ok(())
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::Remove, "remove", path)?;
+        if state.names.get(path).is_none() {
+            return Err(DiskError::new("remove", path, None, std::io::ErrorKind::NotFound.into()));
+        }
+        state.names.remove_tree(path);
+        Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::Link, "link", to)?;
+        let inode = state.file(from, "link")?;
+        if state.names.get(to).is_some() {
+            return Err(DiskError::new("link", to, None, std::io::ErrorKind::AlreadyExists.into()));
+        }
+        if !state.names.has_parent(to) {
+            return Err(DiskError::new("link", to, None, std::io::ErrorKind::NotFound.into()));
+        }
+        state.names.change(vec![(to.to_path_buf(), Some(Node::File(inode)))]);
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<(), DiskError> {
+        let mut state = self.lock();
+        state.on_names(Verb::SyncDirectory, "sync directory", dir)?;
+        state.names.sync(dir);
+        Ok(())
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
+        Ok(self.lock().names.get(path).is_some())
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
+        let mut state = self.lock();
+        if state.locked.iter().any(|locked| locked == dir) {
+            let text = format!("{} is in use by another process (simulated)", dir.display());
+            return Err(DiskError::of_kind(DiskErrorKind::Locked, "lock", dir, None, text));
+        }
+        state.locked.push(dir.to_path_buf());
+        Ok(DirectoryLock::new(SimulatedLock { disk: self.clone(), dir: dir.to_path_buf() }))
+    }
+
+    fn space(&self, _path: &Path) -> Result<Space, DiskError> {
+        let state = self.lock();
+        let total_bytes = state.capacity_bytes.unwrap_or(1 << 40);
+        let used: u64 = state.names.files().map(|inode| state.inodes[inode].len()).sum();
+        Ok(Space { free_bytes: total_bytes.saturating_sub(used), total_bytes })
+    }
+}
+
+struct SimulatedLock {
+    disk: SimulatedDisk,
+    dir: PathBuf,
+}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        self.disk.lock().locked.retain(|locked| *locked != self.dir);
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    inode: usize,
+    path: PathBuf,
+    mode: OpenMode,
+}
+
+impl SimulatedFile {
+    fn error<T>(&self, operation: &'static str, offset: Option<u64>, kind: std::io::ErrorKind) -> Result<T, DiskError> {
+        Err(DiskError::new(operation, &self.path, offset, kind.into()))
+    }
+
+    fn write(&self, data: &[u8], offset: u64, durability: Durability) -> Result<(), DiskError> {
+        if self.mode == OpenMode::Read {
+            return self.error("write", Some(offset), std::io::ErrorKind::PermissionDenied);
+        }
+        self.disk.lock().write(self.inode, &self.path, data, offset, durability)
+    }
+}
+
+impl File for SimulatedFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut state = self.disk.lock();
+        let fault = state.faults.next(Verb::Read, &self.path, offset, &[]);
+        let mut got = state.inodes[self.inode].read(buffer, offset);
+        match fault {
+            None => {}
+            Some(Fault::ShortRead) => got /= 2,
+            Some(Fault::FlipBit) => {
+                if let Some(byte) = buffer.get_mut(got / 3) {
+                    *byte ^= 1;
+                }
+            }
+            Some(_) => return self.error("read", Some(offset), std::io::ErrorKind::Other),
+        }
+        Ok(got)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
+        self.write(data, offset, Durability::AtNextSync)
+    }
+
+    fn sync_data(&self) -> Result<(), DiskError> {
+        let mut state = self.disk.lock();
+        match state.faults.next(Verb::Sync, &self.path, 0, &[]) {
+            None => {
+                state.inodes[self.inode].sync();
+                Ok(())
+            }
+            Some(fault) => {
+                // As Linux does: the pages count as clean from now on, and are not on the device.
+                if fault == Fault::FailSync {
+                    state.inodes[self.inode].forget_unsynced();
+                }
+                self.error("sync", None, std::io::ErrorKind::Other)
+            }
+        }
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        Ok(self.disk.lock().inodes[self.inode].len())
+    }
+
+    fn set_len(&self, length: u64) -> Result<(), DiskError> {
+        let mut state = self.disk.lock();
+        match state.faults.next(Verb::SetLength, &self.path, length, &[]) {
+            Some(Fault::Full) => return self.error("resize", Some(length), std::io::ErrorKind::StorageFull),
+            Some(_) => return self.error("resize", Some(length), std::io::ErrorKind::Other),
+            None => {}
+        }
+        if !state.room_for(length.saturating_sub(state.inodes[self.inode].len())) {
+            return self.error("resize", Some(length), std::io::ErrorKind::StorageFull);
+        }
+        state.inodes[self.inode].set_len(length);
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<(), DiskError> {
+        let mut state = self.disk.lock();
+        match state.faults.next(Verb::Allocate, &self.path, offset, &[]) {
+            Some(Fault::Full) => return self.error("allocate", Some(offset), std::io::ErrorKind::StorageFull),
+            Some(_) => return self.error("allocate", Some(offset), std::io::ErrorKind::Other),
+            None => {}
+        }
+        let growth = (offset + length).saturating_sub(state.inodes[self.inode].len());
+        if state.room_for(growth) {
+            Ok(())
+        } else {
+            self.error("allocate", Some(offset), std::io::ErrorKind::StorageFull)
+        }
+    }
+
+    fn write_blocks(&self, blocks: AlignedSlice<'_>, offset: u64, durability: Durability) -> Result<(), DiskError> {
+        if !offset.is_multiple_of(BLOCK_SIZE as u64) {
+            return self.error("write blocks", Some(offset), std::io::ErrorKind::InvalidInput);
+        }
+        self.write(&blocks, offset, durability)
+    }
+
+    fn block_writes(&self) -> BlockWrites {
+        BlockWrites::Direct
+    }
+}
+
+/// A stream of choices from a seed (SplitMix64).
+#[derive(Debug)]
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Faults to come, and the trace of what was done.
+
+use std::path::{Path, PathBuf};
+
+/// A fault to inject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Any operation fails with an I/O error and does nothing.
+    Fail,
+    /// A write, creation or growth finds the disk full.
+    Full,
+    /// A sync of a file fails, and what it was to write is forgotten: reads still see it, the device never gets it.
+    FailSync,
+    /// A read answers half of what there is.
+    ShortRead,
+    /// A read or write has one bit wrong and says nothing.
+    FlipBit,
+    /// A write goes one block further than it should and says nothing.
+    Misdirect,
+    /// The operation and all after it fail; a write was on its way.
+    PowerCut,
+}
+
+/// What kind of operation it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Open,
+    Read,
+    Write,
+    Sync,
+    SetLength,
+    Allocate,
+    CreateDirectory,
+    List,
+    Rename,
+    Remove,
+    Link,
+    SyncDirectory,
+}
+
+/// An operation in the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    verb: Verb,
+    path: PathBuf,
+    offset: u64,
+    /// Length and hash of what was written.
+    data: (usize, u64),
+    fault: Option<Fault>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    trace: Vec<Operation>,
+    /// With how many operations of its kind are to pass.
+    pending: Vec<(Fault, u64)>,
+    dead: bool,
+}
+
+impl Faults {
+    pub fn inject(&mut self, fault: Fault, skip: u64) {
+        self.pending.push((fault, skip));
+    }
+
+    pub fn trace(&self) -> &[Operation] {
+        &self.trace
+    }
+
+    /// Notes an operation and answers the fault that hits it.
+    pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
+        let mut fault = self.dead.then_some(Fault::Fail);
+        self.pending.retain_mut(|(pending, skip)| {
+            if !pending.applies_to(verb) {
+                return true;
+            }
+            if *skip == 0 && fault.is_none() {
+                fault = Some(*pending);
+                return false;
+            }
+            *skip = skip.saturating_sub(1);
+            true
+        });
+        self.dead |= fault == Some(Fault::PowerCut);
+        self.trace.push(Operation { verb, path: path.to_path_buf(), offset, data: (data.len(), hash(data)), fault });
+        fault
+    }
+}
+
+impl Fault {
+    fn applies_to(self, verb: Verb) -> bool {
+        match self {
+            Fault::Fail | Fault::PowerCut => true,
+            Fault::Full => matches!(verb, Verb::Write | Verb::Open | Verb::SetLength | Verb::Allocate | Verb::Link),
+            Fault::FailSync => verb == Verb::Sync,
+            Fault::ShortRead => verb == Verb::Read,
+            Fault::FlipBit => matches!(verb, Verb::Read | Verb::Write),
+            Fault::Misdirect => verb == Verb::Write,
+        }
+    }
+}
+
+/// FNV-1a: tells traces apart, nothing more.
+fn hash(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
