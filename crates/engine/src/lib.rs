@@ -1,1 +1,33 @@
+//! The engine: tables that keep what is written to them.
+//!
+//! An [`Engine`] owns a directory. Writes go to the commit log, then into memtables ([`Engine::write`] decides that order);
+//! memtables are flushed to SSTables; reads merge both ([`Engine::read`]). The schema is stored in the engine's own tables. There is no
+//! async runtime in here: the one async function is a plain future that any executor, or [`block_on`], can drive.
+#![forbid(unsafe_code)]
 
+mod admin;
+mod block_on;
+mod engine;
+mod error;
+mod files;
+mod flush;
+mod flusher;
+mod groups;
+mod options;
+mod pool;
+mod read;
+mod recovery;
+mod schema_change;
+mod schema_rows;
+mod store;
+pub mod system;
+mod truncate;
+mod write;
+
+pub use admin::TableStats;
+pub use block_on::block_on;
+pub use engine::Engine;
+pub use error::EngineError;
+pub use options::EngineOptions;
+pub use recovery::ReplaySummary;
+pub use schema_change::Keyspaces;

@@ -5,5 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod memtable;
+mod reference;
 
 pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse};
+pub use reference::ReferenceMemtable;

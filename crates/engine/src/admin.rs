@@ -1,0 +1,90 @@
+//! What an operator asks for: flush, snapshot, compaction, numbers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::Table;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::store::TableStore;
+
+/// A table in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableStats {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The table.
+    pub table: String,
+    /// SSTables that reads look at.
+    pub sstable_count: usize,
+    /// Bytes of their files.
+    pub disk_bytes: u64,
+    /// Partitions in SSTables, counted once per SSTable.
+    pub sstable_partition_count: u64,
+    /// Partitions in memtables, counted once per memtable.
+    pub memtable_partition_count: u64,
+    /// Bytes that memtables use.
+    pub memtable_bytes: u64,
+    /// Memtables that are being flushed.
+    pub pending_flushes: usize,
+}
+
+impl Engine {
+    /// Flushes one table. Blocks on the disk.
+    pub fn flush(&self, table: &Table) -> Result<(), EngineError> {
+        let store = self.store(table)?;
+        self.flush_store(&store)?;
+        self.compact_after_flush(&store)
+    }
+
+    /// Flushes every table that holds anything. Blocks on the disk.
+    pub fn flush_all(&self) -> Result<(), EngineError> {
+        self.stores().iter().try_for_each(|store| self.flush_store(store))
+    }
+
+    /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
+    /// and `schema_cql`. Blocks on the disk. Returns the directory.
+    pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
+        let store = self.store(table)?;
+        self.flush_store(&store)?;
+        let directory = store.directory.join("snapshots").join(name);
+        self.files().snapshot(&store.view().sstables, &directory, schema_cql, self.now_millis())?;
+        Ok(directory)
+    }
+
+    /// Numbers of one table.
+    pub fn table_stats(&self, table: &Table) -> Result<TableStats, EngineError> {
+        Ok(self.stats_of(&*self.store(table)?))
+    }
+
+    /// Numbers of every table, by keyspace and name.
+    pub fn all_table_stats(&self) -> Vec<TableStats> {
+        let mut all: Vec<_> = self.stores().iter().map(|store| self.stats_of(store)).collect();
+        all.sort_by(|a, b| (&a.keyspace, &a.table).cmp(&(&b.keyspace, &b.table)));
+        all
+    }
+
+    fn stats_of(&self, store: &TableStore) -> TableStats {
+        let (table, view): (Arc<Table>, _) = (store.table.load_full(), store.view());
+        TableStats {
+            keyspace: table.keyspace.to_string(),
+            table: table.name.to_string(),
+            sstable_count: view.sstables.len(),
+            disk_bytes: view.sstables.iter().map(|sstable| self.files().disk_bytes(sstable)).sum(),
+            sstable_partition_count: view.sstables.iter().map(|sstable| self.files().partition_count(sstable)).sum(),
+            memtable_partition_count: view.generations().map(|g| g.memtable.statistics().partition_count).sum(),
+            memtable_bytes: view.generations().map(|g| g.memtable.memory().used_bytes).sum(),
+            pending_flushes: view.frozen.len(),
+        }
+    }
+
+    /// Bytes that all memtables use.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.pool().used_bytes()
+    }
+
+    pub(crate) fn compact_after_flush(&self, _store: &Arc<TableStore>) -> Result<(), EngineError> {
+        Ok(())
+    }
+}

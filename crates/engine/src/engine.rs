@@ -1,0 +1,335 @@
+//! The engine itself: what it consists of, opening and closing.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use commitlog::{CommitLog, LogError, LogPosition, Replay};
+use model::{Keyspace, Mutation, Schema, Table, TableId};
+use uuid::Uuid;
+
+use crate::error::EngineError;
+use crate::files::TableFiles;
+use crate::flusher::Flusher;
+use crate::groups::WriteGroups;
+use crate::options::EngineOptions;
+use crate::pool::MemtablePool;
+use crate::recovery::{Covered, Recovery, ReplaySummary};
+use crate::schema_change::Keyspaces;
+use crate::store::{Generation, TableStore, lock};
+use crate::system::{is_system_keyspace, system_keyspaces};
+
+/// Tables that keep what is written to them.
+///
+/// Thread-safe; everything that may block on the disk says so. Dropping it without [`Engine::shutdown`] is what a crash
+/// is: the next start replays the log.
+pub struct Engine {
+    options: EngineOptions,
+    catalog: ArcSwap<Catalog>,
+    schema_lock: Mutex<()>,
+    groups: WriteGroups,
+    pool: MemtablePool,
+    files: TableFiles,
+    log: CommitLog,
+    flusher: Flusher,
+    last_timestamp_micros: AtomicI64,
+    replayed: ReplaySummary,
+    flush_failure: Mutex<Option<EngineError>>,
+    _directory: blockio::DirectoryLock,
+}
+
+/// The schema and the data that belongs to it.
+struct Catalog {
+    schema: Arc<Schema>,
+    stores: HashMap<TableId, Arc<TableStore>>,
+}
+
+impl Engine {
+    /// Opens the tables under `options.directory`, creating what is not there, and replays the log.
+    ///
+    /// Fails if another process has the directory open, or with the place of the damage if stored data is damaged.
+    pub fn open(options: EngineOptions) -> Result<Arc<Engine>, EngineError> {
+        let disk = options.disk.clone();
+        let flusher = Flusher::new();
+        let data = options.directory.join("data");
+        disk.create_dir_all(&data)?;
+        let directory = disk.lock_dir(&options.directory)?;
+        let mut log_options = options.commitlog.clone();
+        log_options.on_pressure = Some(flusher.pressure_hook());
+        let (log, replay) =
+            CommitLog::open(disk.clone(), log_options).map_err(|error| EngineError::Startup(error.to_string()))?;
+        let files = TableFiles::new(&options, log.host_id());
+        let keyspaces = system_keyspaces();
+        let mut engine = Engine {
+            catalog: ArcSwap::from_pointee(Catalog {
+                schema: Arc::new(Schema::new(Uuid::nil(), keyspaces)),
+                stores: HashMap::new(),
+            }),
+            schema_lock: Mutex::new(()),
+            groups: WriteGroups::new(),
+            pool: MemtablePool::new(options.memtable_space_bytes, options.memtable_cleanup_threshold),
+            files,
+            log,
+            flusher,
+            last_timestamp_micros: AtomicI64::new(0),
+            replayed: ReplaySummary::default(),
+            flush_failure: Mutex::new(None),
+            _directory: directory,
+            options,
+        };
+        engine.recover(replay)?;
+        let engine = Arc::new(engine);
+        engine.flusher.start(&engine);
+        Ok(engine)
+    }
+
+    fn recover(&mut self, mut replay: Replay) -> Result<(), EngineError> {
+        let mut recovery = Recovery::default();
+        self.open_stores(&self.schema())?;
+        self.cover(&mut recovery.covered)?;
+        self.load_schema(&mut recovery)?;
+        // The log is read once. A change of the schema is durable before the first record that needs it, so that
+        // records of the schema's own tables are applied, and the schema loaded again, before what follows them.
+        while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
+            let changes_schema = record.tables.iter().any(|id| self.is_schema_table(TableId(*id)));
+            self.replay_record(record.data, record.position, &mut recovery)?;
+            if changes_schema {
+                self.load_schema(&mut recovery)?;
+            }
+        }
+        self.remove_truncated()?;
+        self.replayed = recovery.summary;
+        if recovery.summary != ReplaySummary::default() {
+            self.flush_all()?;
+        }
+        self.log.discard_replayed().map_err(|error| self.log_failed(error))
+    }
+
+    /// Loads the schema from its tables and opens and drops tables accordingly.
+    fn load_schema(&self, recovery: &mut Recovery) -> Result<(), EngineError> {
+        let mut keyspaces = system_keyspaces();
+        for keyspace in self.load_keyspaces()? {
+            keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        }
+        let schema = Arc::new(Schema::new(self.stored_schema_version()?, keyspaces));
+        for removed in self.open_stores(&schema)? {
+            self.drop_store(&removed)?;
+        }
+        self.cover(&mut recovery.covered)
+    }
+
+    fn is_schema_table(&self, id: TableId) -> bool {
+        let schema = self.schema();
+        let table = schema.table_by_id(id);
+        table.is_some_and(|table| &*table.keyspace == "system_schema" || &*table.name == crate::schema_rows::LAYOUTS)
+    }
+
+    /// Notes what of the log the SSTables have, and the truncations.
+    fn cover(&self, covered: &mut Covered) -> Result<(), EngineError> {
+        for (id, store) in &self.catalog.load().stores {
+            for sstable in &store.view().sstables {
+                covered.add(*id, &self.files.intervals(sstable));
+            }
+        }
+        for (id, position) in self.truncations()? {
+            covered.add_truncation(id, position);
+        }
+        Ok(())
+    }
+
+    /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.
+    pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
+        let old = self.catalog.load_full();
+        let mut stores = HashMap::with_capacity(old.stores.len());
+        for keyspace in schema.keyspaces.values() {
+            for table in keyspace.tables.values() {
+                let store = match old.stores.get(&table.id) {
+                    Some(store) => store.clone(),
+                    None => self.open_store(table)?,
+                };
+                if *store.table.load_full() != **table {
+                    store.table.store(table.clone());
+                    store.view().generations().for_each(|generation| generation.memtable.table_altered(table));
+                }
+                store.durable_writes.store(Self::is_durable(schema, &keyspace.name), Ordering::Relaxed);
+                stores.insert(table.id, store);
+            }
+        }
+        let removed = old.stores.iter().filter(|(id, _)| !stores.contains_key(id)).map(|(_, store)| store.clone());
+        let removed = removed.collect();
+        self.catalog.store(Arc::new(Catalog { schema: schema.clone(), stores }));
+        Ok(removed)
+    }
+
+    fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
+        let directory = self.table_directory(table);
+        let sstables = self.files.open_all(&directory, table)?;
+        let active = self.new_generation(table, self.log.position());
+        Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables)))
+    }
+
+    fn table_directory(&self, table: &Table) -> PathBuf {
+        let name = format!("{}-{}", table.name, table.id.0.simple());
+        self.options.directory.join("data").join(&*table.keyspace).join(name)
+    }
+
+    /// An empty memtable for the records after `lower`.
+    pub(crate) fn new_generation(&self, table: &Arc<Table>, lower: LogPosition) -> Arc<Generation> {
+        let shards = if is_system_keyspace(&table.keyspace) { 1 } else { self.options.memtable_shards };
+        Generation::new(Arc::new(memtable::ReferenceMemtable::new(table)), lower, self.now_millis())
+    }
+
+    /// Deletes the data of a table that was dropped. Readers that are under way finish.
+    pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        store.is_dropped.store(true, Ordering::Release);
+        let _no_flush = lock(&store.flushing);
+        let _no_compaction = lock(&store.compacting);
+        self.groups.barrier().wait();
+        let view = store.view();
+        view.generations().for_each(|generation| generation.release(&self.pool));
+        let id = store.table.load().id;
+        self.forget_log(id, self.log.position())?;
+        for sstable in &view.sstables {
+            self.files.remove(sstable)?;
+        }
+        Ok(())
+    }
+
+    /// The schema now.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.catalog.load().schema.clone()
+    }
+
+    /// The node's id, which its log and its SSTables carry.
+    pub fn host_id(&self) -> Uuid {
+        self.log.host_id()
+    }
+
+    /// What the start replayed.
+    pub fn replay_summary(&self) -> ReplaySummary {
+        self.replayed
+    }
+
+    /// The settings.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Microseconds since the epoch, later than all that this returned before.
+    pub fn next_timestamp_micros(&self) -> i64 {
+        let now = micros_since_epoch();
+        let last = self.last_timestamp_micros.fetch_max(now, Ordering::Relaxed);
+        if last < now { now } else { self.last_timestamp_micros.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    pub(crate) fn now_millis(&self) -> i64 {
+        micros_since_epoch() / 1000
+    }
+
+    pub(crate) fn now_seconds(&self) -> u32 {
+        (micros_since_epoch() / 1_000_000) as u32
+    }
+
+    pub(crate) fn store(&self, table: &Table) -> Result<Arc<TableStore>, EngineError> {
+        let catalog = self.catalog.load();
+        let store = catalog.stores.get(&table.id).filter(|store| !store.is_dropped.load(Ordering::Acquire));
+        store.cloned().ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
+    }
+
+    pub(crate) fn stores(&self) -> Vec<Arc<TableStore>> {
+        self.catalog.load().stores.values().cloned().collect()
+    }
+
+    pub(crate) fn log(&self) -> &CommitLog {
+        &self.log
+    }
+
+    pub(crate) fn groups(&self) -> &WriteGroups {
+        &self.groups
+    }
+
+    pub(crate) fn pool(&self) -> &MemtablePool {
+        &self.pool
+    }
+
+    pub(crate) fn files(&self) -> &TableFiles {
+        &self.files
+    }
+
+    pub(crate) fn flusher(&self) -> &Flusher {
+        &self.flusher
+    }
+
+    pub(crate) fn schema_lock(&self) -> &Mutex<()> {
+        &self.schema_lock
+    }
+
+    pub(crate) fn log_failed(&self, error: LogError) -> EngineError {
+        match error {
+            LogError::TooLarge { size_bytes, max_bytes } => {
+                EngineError::MutationTooLarge { size_bytes, size_bytes_max: max_bytes }
+            }
+            error => EngineError::ClosedForWrites(error.to_string()),
+        }
+    }
+
+    pub(crate) fn note_flush_failure(&self, failure: Option<EngineError>) {
+        *lock(&self.flush_failure) = failure;
+    }
+
+    /// Why the last flush in the background failed, if it did.
+    pub fn last_flush_failure(&self) -> Option<EngineError> {
+        lock(&self.flush_failure).clone()
+    }
+
+    fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {
+        self.schema().table(keyspace, name).expect("system tables are part of every schema").clone()
+    }
+
+    /// The node's row of `system.local`.
+    pub(crate) fn local_row(&self) -> Result<Option<crate::system::SystemRow>, EngineError> {
+        let local = self.find_table("system", "local");
+        let key = model::KeyRange::Single(model::PartitionKey::new(b"local"));
+        let rows = crate::system::read_rows(self.read(&local, &model::ReadRange::all_rows(key))?, self.now_seconds())?;
+        Ok(rows.into_iter().next())
+    }
+
+    fn stored_schema_version(&self) -> Result<Uuid, EngineError> {
+        Ok(self.local_row()?.and_then(|row| row.uuid("schema_version")).unwrap_or_else(Uuid::new_v4))
+    }
+
+    /// Writes columns of the node's row of `system.local`, durably. Blocks on the log.
+    pub fn write_local(&self, values: &[(&str, Option<Vec<u8>>)]) -> Result<(), EngineError> {
+        let local = self.find_table("system", "local");
+        let mut write = crate::system::SystemWrite::new(&local, b"local", self.next_timestamp_micros());
+        write.row(&[], values);
+        self.write_durably(Mutation::new(vec![write.build()]))
+    }
+
+    /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused afterwards.
+    /// Blocks on the disk.
+    pub fn shutdown(&self) -> Result<(), EngineError> {
+        self.flusher.stop();
+        self.flush_all()?;
+        self.log.shutdown().map_err(|error| self.log_failed(error))
+    }
+
+    /// Replaces the map of keyspaces; for tests of other crates that need a schema without CQL.
+    #[doc(hidden)]
+    pub fn set_keyspace(&self, keyspace: Keyspace) -> Result<(), EngineError> {
+        let name = keyspace.name.clone();
+        self.change_schema(|_, keyspaces: &mut Keyspaces| {
+            keyspaces.insert(name, Arc::new(keyspace));
+            Ok(())
+        })
+        .map(|_| ())
+    }
+}
+
+fn micros_since_epoch() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    elapsed.as_micros() as i64
+}

@@ -1,0 +1,58 @@
+//! What the engine refuses, by what the caller does next.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::ReadError;
+
+/// An operation that the engine did not carry out.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The table does not exist (any more): resolve the statement again.
+    UnknownTable(String),
+    /// The write is larger than the log takes in one record: split it.
+    MutationTooLarge {
+        /// Its size in the log, bytes.
+        size_bytes: u64,
+        /// The limit, bytes.
+        size_bytes_max: u64,
+    },
+    /// The engine does not take writes any more, for the reason given: reads go on; restart after mending.
+    ClosedForWrites(String),
+    /// Stored data could not be read; other data can.
+    Read(Arc<ReadError>),
+    /// The disk refused an operation.
+    Disk(Arc<blockio::DiskError>),
+    /// The data directory cannot be opened as it is.
+    Startup(String),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::UnknownTable(table) => write!(f, "table {table} does not exist"),
+            EngineError::MutationTooLarge { size_bytes, size_bytes_max } => {
+                write!(f, "Mutation of {size_bytes} bytes is too large for the maximum size of {size_bytes_max}")
+            }
+            EngineError::ClosedForWrites(reason) => write!(f, "the node takes no writes: {reason}"),
+            EngineError::Read(error) => write!(f, "{error}"),
+            EngineError::Disk(error) => write!(f, "{error}"),
+            EngineError::Startup(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<ReadError> for EngineError {
+    fn from(error: ReadError) -> Self {
+        EngineError::Read(Arc::new(error))
+    }
+}
+
+impl From<blockio::DiskError> for EngineError {
+    fn from(error: blockio::DiskError) -> Self {
+        EngineError::Disk(Arc::new(error))
+    }
+}

@@ -1,0 +1,47 @@
+//! How an engine is set up.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockio::Disk;
+
+/// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Where files are.
+    pub disk: Arc<dyn Disk>,
+    /// Holds `data/<keyspace>/<table>-<id>/` and, unless set otherwise, `commitlog/`.
+    pub directory: PathBuf,
+    /// The commit log's settings.
+    pub commitlog: commitlog::LogOptions,
+    /// The memory that memtables may hold, bytes.
+    pub memtable_space_bytes: u64,
+    /// The part of it at which the largest memtable is flushed, 0 to 1.
+    pub memtable_cleanup_threshold: f64,
+    /// Shards of a user table's memtable.
+    pub memtable_shards: usize,
+    /// The granularity of row indexes, bytes (`column_index_size`).
+    pub column_index_size_bytes: u32,
+    /// Memory for pages and chunks of SSTables, bytes (`file_cache_size`).
+    pub cache_bytes: u64,
+    /// Compactions that run at the same time; 0 switches compaction off.
+    pub concurrent_compactors: usize,
+}
+
+impl EngineOptions {
+    /// Defaults over a directory.
+    pub fn new(disk: Arc<dyn Disk>, directory: impl Into<PathBuf>) -> Self {
+        let directory: PathBuf = directory.into();
+        EngineOptions {
+            disk,
+            commitlog: commitlog::LogOptions::new(directory.join("commitlog")),
+            directory,
+            memtable_space_bytes: 512 << 20,
+            memtable_cleanup_threshold: 0.33,
+            memtable_shards: std::thread::available_parallelism().map_or(2, |cores| cores.get()),
+            column_index_size_bytes: 16 << 10,
+            cache_bytes: 128 << 20,
+            concurrent_compactors: 1,
+        }
+    }
+}

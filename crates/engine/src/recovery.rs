@@ -1,0 +1,114 @@
+//! Opening what a node left behind.
+//!
+//! The order: system tables from their SSTables, the schema from them, the user tables' SSTables; then the log, once,
+//! with the schema loaded anew wherever a record changes it. A record is replayed unless an SSTable of its table, flushed here, covers
+//! its position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled.
+
+use std::collections::HashMap;
+
+use commitlog::{IntervalSet, LogPosition};
+use model::{Keyspace, Mutation, TableId};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::schema_rows::{self, SchemaRows};
+use crate::store::TableStore;
+use crate::system::read_rows;
+
+/// What replaying the log came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplaySummary {
+    /// Updates that were applied.
+    pub replayed: u64,
+    /// Updates that SSTables or truncations cover.
+    pub covered: u64,
+    /// Updates of tables that do not exist any more.
+    pub of_dropped_tables: u64,
+}
+
+/// The state of a recovery.
+#[derive(Default)]
+pub(crate) struct Recovery {
+    pub covered: Covered,
+    pub summary: ReplaySummary,
+}
+
+/// What of the log each table has in its SSTables already.
+#[derive(Default)]
+pub(crate) struct Covered {
+    by_table: HashMap<TableId, IntervalSet>,
+}
+
+impl Covered {
+    pub fn add(&mut self, table: TableId, intervals: &IntervalSet) {
+        let set = self.by_table.entry(table).or_default();
+        intervals.intervals().iter().for_each(|interval| set.add(*interval));
+    }
+
+    /// Everything up to `position` was truncated.
+    pub fn add_truncation(&mut self, table: TableId, position: LogPosition) {
+        let interval = commitlog::PositionInterval { start: LogPosition::NONE, end: position };
+        self.by_table.entry(table).or_default().add(interval);
+    }
+
+    fn contains(&self, table: TableId, position: LogPosition) -> bool {
+        self.by_table.get(&table).is_some_and(|set| set.contains(position))
+    }
+}
+
+impl Engine {
+    /// Applies a record to the memtables, as far as no table covers it.
+    pub(crate) fn replay_record(
+        &self,
+        record: &[u8],
+        end: LogPosition,
+        recovery: &mut Recovery,
+    ) -> Result<(), EngineError> {
+        let (mutation, unknown) = Mutation::read_record(record, &self.schema())
+            .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
+        recovery.summary.of_dropped_tables += unknown as u64;
+        for update in mutation.updates() {
+            if recovery.covered.contains(update.table().id, end) {
+                recovery.summary.covered += 1;
+                continue;
+            }
+            let store = self.store(update.table())?;
+            self.replay_update(&store, update);
+            recovery.summary.replayed += 1;
+        }
+        if self.pool().wants_flush() {
+            self.flush_largest()?;
+        }
+        Ok(())
+    }
+
+    fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {
+        loop {
+            let active = store.view().active.clone();
+            if active.memtable.apply(update, None).is_ok() {
+                active.account(self.pool());
+                return;
+            }
+            self.successor(store, &active);
+        }
+    }
+
+    /// Reads the user keyspaces out of the system tables.
+    pub(crate) fn load_keyspaces(&self) -> Result<Vec<Keyspace>, EngineError> {
+        let schema = self.schema();
+        let rows = |keyspace: &str, table: &str| {
+            let table = schema.table(keyspace, table).expect("system tables are part of every schema");
+            let range = model::ReadRange::all_rows(model::KeyRange::all());
+            Ok::<_, EngineError>(read_rows(self.read(table, &range)?, self.now_seconds())?)
+        };
+        let stored = SchemaRows {
+            keyspaces: rows("system_schema", schema_rows::KEYSPACES)?,
+            tables: rows("system_schema", schema_rows::TABLES)?,
+            columns: rows("system_schema", schema_rows::COLUMNS)?,
+            dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
+            types: rows("system_schema", schema_rows::TYPES)?,
+            layouts: rows("system", schema_rows::LAYOUTS)?,
+        };
+        schema_rows::load(&stored).map_err(|damage| EngineError::Startup(damage.to_string()))
+    }
+}

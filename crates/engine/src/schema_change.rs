@@ -1,0 +1,68 @@
+//! Changing the schema: durable before it is answered, visible after it is durable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Keyspace, Mutation, Schema};
+use uuid::Uuid;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::schema_rows;
+use crate::store::lock;
+use crate::system::{SystemWrite, is_local_system_keyspace};
+
+/// The keyspaces of a schema under change.
+pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
+
+impl Engine {
+    /// Changes the schema by `change`, which edits the keyspaces or fails; one change at a time. Returns what `change`
+    /// returned and the schema as it is then.
+    ///
+    /// Blocks on the log and on directories. Data of tables that are gone afterwards is deleted.
+    pub fn change_schema<T, E: From<EngineError>>(
+        &self,
+        change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
+    ) -> Result<(T, Arc<Schema>), E> {
+        let _one_at_a_time = lock(self.schema_lock());
+        let old = self.schema();
+        let mut keyspaces = old.keyspaces.clone();
+        let result = change(&old, &mut keyspaces)?;
+        if keyspaces == old.keyspaces {
+            return Ok((result, old));
+        }
+        let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
+        self.store_schema(&old, &new)?;
+        self.publish_schema(&new)?;
+        Ok((result, new))
+    }
+
+    fn store_schema(&self, old: &Schema, new: &Schema) -> Result<(), EngineError> {
+        let timestamp = self.next_timestamp_micros();
+        let mut updates = schema_rows::changes(old, new, timestamp);
+        let local = new.table("system", "local").expect("system tables are part of every schema");
+        let mut version = SystemWrite::new(local, b"local", timestamp);
+        version.row(&[], &[("schema_version", Some(new.version.as_bytes().to_vec()))]);
+        updates.push(version.build());
+        self.write_durably(Mutation::new(updates))
+    }
+
+    /// Writes to system tables and waits until the device holds it, in whatever mode the log is.
+    pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
+        crate::block_on(self.write(&mutation))?;
+        self.log().sync().map_err(|error| self.log_failed(error))
+    }
+
+    fn publish_schema(&self, new: &Arc<Schema>) -> Result<(), EngineError> {
+        let removed = self.open_stores(new)?;
+        for store in removed {
+            self.drop_store(&store)?;
+        }
+        Ok(())
+    }
+
+    /// Whether writes to the keyspace go to the log.
+    pub(crate) fn is_durable(schema: &Schema, keyspace: &str) -> bool {
+        is_local_system_keyspace(keyspace) || schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes)
+    }
+}

@@ -1,0 +1,456 @@
+//! The schema as rows of `system_schema`, and back.
+//!
+//! The rows are Cassandra's, so that drivers find what they look for. What Cassandra has no column for, column ids and
+//! column sets, stands in `system.table_layouts`, one blob a table:
+//!
+//! ```text
+//! layout := u8 version (1)  uvint next column id  sets (static)  sets (regular)  uvint count, count * dropped
+//! sets   := uvint count, count * (uvint columns, columns * (uvint id, name, type))
+//! dropped := name, i64 dropped time in microseconds, big-endian
+//! name, type := uvint length, UTF-8; the type as system_schema prints it
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{
+    Column, ColumnId, ColumnKind, ColumnSet, DroppedColumn, Keyspace, PartitionUpdate, Schema, Table, TableBuilder,
+    TableId, TableOptions,
+};
+use types::{CqlType, UserType, collection, vint};
+
+use crate::system::{SystemRow, SystemWrite};
+
+const LAYOUT_VERSION: u8 = 1;
+
+/// The names of the tables of `system_schema` that keep what is loaded here.
+pub(crate) const KEYSPACES: &str = "keyspaces";
+pub(crate) const TABLES: &str = "tables";
+pub(crate) const COLUMNS: &str = "columns";
+pub(crate) const DROPPED_COLUMNS: &str = "dropped_columns";
+pub(crate) const TYPES: &str = "types";
+pub(crate) const LAYOUTS: &str = "table_layouts";
+
+fn text(value: &str) -> Option<Vec<u8>> {
+    Some(value.as_bytes().to_vec())
+}
+
+fn boolean(value: bool) -> Option<Vec<u8>> {
+    Some(vec![u8::from(value)])
+}
+
+fn int(value: i32) -> Option<Vec<u8>> {
+    Some(value.to_be_bytes().to_vec())
+}
+
+fn double(value: f64) -> Option<Vec<u8>> {
+    Some(value.to_be_bytes().to_vec())
+}
+
+fn text_map(map: &BTreeMap<String, String>) -> Option<Vec<u8>> {
+    Some(collection::map(map.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()))))
+}
+
+fn texts<'a>(values: impl ExactSizeIterator<Item = &'a str>) -> Option<Vec<u8>> {
+    Some(collection::list(values.map(str::as_bytes)))
+}
+
+/// The writes that turn the stored form of `old` into that of `new`; system keyspaces are not stored.
+pub(crate) fn changes(old: &Schema, new: &Schema, timestamp: i64) -> Vec<PartitionUpdate> {
+    let mut writes = Vec::new();
+    for (name, keyspace) in &old.keyspaces {
+        if !new.keyspaces.contains_key(name) {
+            drop_keyspace(new, keyspace, timestamp, &mut writes);
+        }
+    }
+    for (name, keyspace) in &new.keyspaces {
+        let before = old.keyspaces.get(name);
+        if before != Some(keyspace) {
+            change_keyspace(new, before.map(Arc::as_ref), keyspace, timestamp, &mut writes);
+        }
+    }
+    writes
+}
+
+/// A system table that every schema has.
+fn schema_table<'s>(schema: &'s Schema, name: &str) -> &'s Arc<Table> {
+    let keyspace = if name == LAYOUTS { "system" } else { "system_schema" };
+    schema.table(keyspace, name).expect("system tables are part of every schema")
+}
+
+fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
+    for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, TYPES] {
+        let mut write = SystemWrite::new(schema_table(schema, table), keyspace.name.as_bytes(), timestamp);
+        write.clear();
+        writes.push(write.build());
+    }
+    keyspace.tables.values().for_each(|table| writes.push(drop_layout(schema, table, timestamp)));
+}
+
+fn drop_layout(schema: &Schema, table: &Table, timestamp: i64) -> PartitionUpdate {
+    let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
+    write.clear();
+    write.build()
+}
+
+fn change_keyspace(
+    schema: &Schema,
+    before: Option<&Keyspace>,
+    keyspace: &Keyspace,
+    timestamp: i64,
+    writes: &mut Vec<PartitionUpdate>,
+) {
+    let key = keyspace.name.as_bytes();
+    let write = |name: &str| SystemWrite::new(schema_table(schema, name), key, timestamp);
+    let mut keyspaces = write(KEYSPACES);
+    keyspaces.row(
+        &[],
+        &[("durable_writes", boolean(keyspace.durable_writes)), ("replication", text_map(&keyspace.replication))],
+    );
+    writes.push(keyspaces.build());
+
+    let (mut tables, mut columns, mut dropped) = (write(TABLES), write(COLUMNS), write(DROPPED_COLUMNS));
+    let old_tables = before.map(|before| &before.tables);
+    let mut changed = false;
+    for (name, table) in old_tables.into_iter().flatten() {
+        if keyspace.tables.get(name) == Some(table) {
+            continue;
+        }
+        changed = true;
+        for write in [&mut tables, &mut columns, &mut dropped] {
+            write.clear_rows(&[name.as_bytes()]);
+        }
+        if keyspace.tables.get(name).is_none_or(|new| new.id != table.id) {
+            writes.push(drop_layout(schema, table, timestamp));
+        }
+    }
+    for (name, table) in &keyspace.tables {
+        if old_tables.and_then(|old| old.get(name)) == Some(table) {
+            continue;
+        }
+        changed = true;
+        tables.row(&[name.as_bytes()], &table_values(table));
+        for column in table.columns_in_select_order() {
+            columns.row(&[name.as_bytes(), column.name.as_bytes()], &column_values(&column));
+        }
+        for column in table.dropped() {
+            dropped.row(&[name.as_bytes(), column.name.as_bytes()], &dropped_values(column));
+        }
+        let mut layout = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
+        layout.row(&[], &[("layout", Some(write_layout(table)))]);
+        writes.push(layout.build());
+    }
+    if changed {
+        writes.extend([tables.build(), columns.build(), dropped.build()]);
+    }
+    writes.extend(change_types(write(TYPES), before, keyspace));
+}
+
+fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Keyspace) -> Option<PartitionUpdate> {
+    let old_types = before.map(|before| &before.types);
+    let mut changed = false;
+    for (name, _) in old_types.into_iter().flatten().filter(|(name, _)| !keyspace.types.contains_key(*name)) {
+        changed = true;
+        types.clear_rows(&[name.as_bytes()]);
+    }
+    for (name, definition) in &keyspace.types {
+        if old_types.and_then(|old| old.get(name)) == Some(definition) {
+            continue;
+        }
+        changed = true;
+        types.clear_rows(&[name.as_bytes()]);
+        let names = texts(definition.fields.iter().map(|(name, _)| &**name));
+        let type_names: Vec<String> = definition.fields.iter().map(|(_, ty)| ty.to_string()).collect();
+        let field_types = texts(type_names.iter().map(String::as_str));
+        types.row(&[name.as_bytes()], &[("field_names", names), ("field_types", field_types)]);
+    }
+    changed.then(|| types.build())
+}
+
+/// The values of a row of `system_schema.tables` beyond its key.
+pub(crate) fn table_values(table: &Table) -> Vec<(&'static str, Option<Vec<u8>>)> {
+    let options = &table.options;
+    let extensions = options.extensions.iter().map(|(key, value)| (key.as_bytes(), value.as_slice()));
+    let is_counter = table.regulars().columns.iter().chain(&table.statics().columns).any(|c| c.ty == CqlType::Counter);
+    let flags: &[&str] = if is_counter { &["compound", "counter"] } else { &["compound"] };
+    vec![
+        ("additional_write_policy", text(&options.additional_write_policy)),
+        ("allow_auto_snapshot", if options.allow_auto_snapshot { None } else { boolean(false) }),
+        ("bloom_filter_fp_chance", double(options.bloom_filter_fp_chance)),
+        ("caching", text_map(&options.caching)),
+        ("cdc", if options.cdc { boolean(true) } else { None }),
+        ("comment", text(&options.comment)),
+        ("compaction", text_map(&options.compaction)),
+        ("compression", text_map(&options.compression)),
+        ("crc_check_chance", double(options.crc_check_chance)),
+        ("dclocal_read_repair_chance", double(0.0)),
+        ("default_time_to_live", int(options.default_time_to_live)),
+        ("extensions", Some(collection::map(extensions))),
+        ("flags", texts(flags.iter().copied())),
+        ("gc_grace_seconds", int(options.gc_grace_seconds)),
+        ("id", Some(table.id.0.as_bytes().to_vec())),
+        ("incremental_backups", if options.incremental_backups { None } else { boolean(false) }),
+        ("max_index_interval", int(options.max_index_interval)),
+        ("memtable", if options.memtable == "default" { None } else { text(&options.memtable) }),
+        ("memtable_flush_period_in_ms", int(options.memtable_flush_period_in_ms)),
+        ("min_index_interval", int(options.min_index_interval)),
+        ("read_repair", text(&options.read_repair)),
+        ("read_repair_chance", double(0.0)),
+        ("speculative_retry", text(&options.speculative_retry)),
+    ]
+}
+
+fn column_values(column: &Column) -> Vec<(&'static str, Option<Vec<u8>>)> {
+    let (kind, order) = match column.kind {
+        ColumnKind::PartitionKey => ("partition_key", "none"),
+        ColumnKind::Clustering => ("clustering", if column.reversed { "desc" } else { "asc" }),
+        ColumnKind::Static => ("static", "none"),
+        ColumnKind::Regular => ("regular", "none"),
+    };
+    vec![
+        ("clustering_order", text(order)),
+        ("column_name_bytes", text(&column.name)),
+        ("kind", text(kind)),
+        ("position", int(column.position)),
+        ("type", text(&column.ty.to_string())),
+    ]
+}
+
+fn dropped_values(column: &DroppedColumn) -> Vec<(&'static str, Option<Vec<u8>>)> {
+    let kind = if column.kind == ColumnKind::Static { "static" } else { "regular" };
+    vec![
+        ("dropped_time", Some((column.dropped_time_micros / 1000).to_be_bytes().to_vec())),
+        ("kind", text(kind)),
+        ("type", text(&column.ty.to_string())),
+    ]
+}
+
+fn write_text(value: &str, out: &mut Vec<u8>) {
+    vint::write_uvint(value.len() as u64, out);
+    out.extend_from_slice(value.as_bytes());
+}
+
+fn write_layout(table: &Table) -> Vec<u8> {
+    let mut out = vec![LAYOUT_VERSION];
+    vint::write_uvint(u64::from(table.next_column_id()), &mut out);
+    for is_static in [true, false] {
+        let sets = table.column_sets(is_static).all();
+        vint::write_uvint(sets.len() as u64, &mut out);
+        for set in sets {
+            vint::write_uvint(set.columns.len() as u64, &mut out);
+            for column in &set.columns {
+                vint::write_uvint(u64::from(column.id.0), &mut out);
+                write_text(&column.name, &mut out);
+                write_text(&column.ty.to_string(), &mut out);
+            }
+        }
+    }
+    let dropped = table.dropped();
+    vint::write_uvint(dropped.len() as u64, &mut out);
+    for column in dropped {
+        write_text(&column.name, &mut out);
+        out.extend_from_slice(&column.dropped_time_micros.to_be_bytes());
+    }
+    out
+}
+
+struct LayoutReader<'a> {
+    bytes: &'a [u8],
+    types: &'a BTreeMap<Arc<str>, Arc<UserType>>,
+}
+
+struct Layout {
+    next_column_id: u32,
+    statics: Vec<ColumnSet>,
+    regulars: Vec<ColumnSet>,
+    /// Exact times, microseconds; `system_schema.dropped_columns` keeps milliseconds only.
+    dropped_times: BTreeMap<String, i64>,
+}
+
+impl<'a> LayoutReader<'a> {
+    fn uvint(&mut self) -> Option<u64> {
+        vint::read_uvint(&mut self.bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.uvint()?).ok()?;
+        let (text, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn layout(mut self) -> Option<Layout> {
+        let (version, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        if *version != LAYOUT_VERSION {
+            return None;
+        }
+        let next_column_id = u32::try_from(self.uvint()?).ok()?;
+        let statics = self.sets(ColumnKind::Static)?;
+        let regulars = self.sets(ColumnKind::Regular)?;
+        let mut dropped_times = BTreeMap::new();
+        for _ in 0..self.uvint()? {
+            let name = self.text()?.to_string();
+            let (time, rest) = self.bytes.split_first_chunk::<8>()?;
+            self.bytes = rest;
+            dropped_times.insert(name, i64::from_be_bytes(*time));
+        }
+        Some(Layout { next_column_id, statics, regulars, dropped_times })
+    }
+
+    fn sets(&mut self, kind: ColumnKind) -> Option<Vec<ColumnSet>> {
+        let count = u32::try_from(self.uvint()?).ok()?;
+        (0..count).map(|version| self.set(version, kind)).collect()
+    }
+
+    fn set(&mut self, version: u32, kind: ColumnKind) -> Option<ColumnSet> {
+        let mut columns = Vec::new();
+        for _ in 0..self.uvint()? {
+            let id = ColumnId(u32::try_from(self.uvint()?).ok()?);
+            let name = self.text()?.into();
+            let ty = parse_type(self.text()?, self.types)?;
+            columns.push(Arc::new(Column { id, name, ty, kind, position: -1, reversed: false }));
+        }
+        Some(ColumnSet { version, columns })
+    }
+}
+
+/// A type by its stored name. A type that the name does not give away any more (a user type since dropped, in an old
+/// column set) reads as bytes: such a column's cells are only ever skipped.
+fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
+    let parsed = CqlType::parse_name(name, &|user| types.get(user).cloned());
+    Some(parsed.unwrap_or(CqlType::Custom("org.apache.cassandra.db.marshal.BytesType".into())))
+}
+
+/// The stored rows of the schema.
+pub(crate) struct SchemaRows {
+    pub keyspaces: Vec<SystemRow>,
+    pub tables: Vec<SystemRow>,
+    pub columns: Vec<SystemRow>,
+    pub dropped_columns: Vec<SystemRow>,
+    pub types: Vec<SystemRow>,
+    pub layouts: Vec<SystemRow>,
+}
+
+/// Why a stored schema cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaDamage(pub String);
+
+impl std::fmt::Display for SchemaDamage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the stored schema is damaged: {}", self.0)
+    }
+}
+
+impl std::error::Error for SchemaDamage {}
+
+/// The user keyspaces that the rows describe.
+pub(crate) fn load(rows: &SchemaRows) -> Result<Vec<Keyspace>, SchemaDamage> {
+    rows.keyspaces.iter().map(|row| load_keyspace(row, rows)).collect()
+}
+
+fn of_keyspace<'r>(rows: &'r [SystemRow], keyspace: &str) -> impl Iterator<Item = &'r SystemRow> {
+    rows.iter().filter(move |row| row.get("keyspace_name") == Some(keyspace.as_bytes()))
+}
+
+fn load_keyspace(row: &SystemRow, rows: &SchemaRows) -> Result<Keyspace, SchemaDamage> {
+    let name = row.text("keyspace_name");
+    let durable_writes = row.boolean("durable_writes").unwrap_or(true);
+    let mut keyspace = Keyspace::new(&name, row.text_map("replication"), durable_writes);
+    keyspace.types = load_types(&name, rows)?;
+    for row in of_keyspace(&rows.tables, &name) {
+        let table = load_table(&keyspace, row, rows)?;
+        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+    }
+    Ok(keyspace)
+}
+
+/// Types may use each other: those whose fields are all known are read first.
+fn load_types(keyspace: &str, rows: &SchemaRows) -> Result<BTreeMap<Arc<str>, Arc<UserType>>, SchemaDamage> {
+    let mut types: BTreeMap<Arc<str>, Arc<UserType>> = BTreeMap::new();
+    let mut waiting: Vec<&SystemRow> = of_keyspace(&rows.types, keyspace).collect();
+    while !waiting.is_empty() {
+        let before = waiting.len();
+        waiting.retain(|row| {
+            let names = row.texts("field_names").into_iter();
+            let fields: Option<Vec<(Arc<str>, CqlType)>> = names
+                .zip(row.texts("field_types"))
+                .map(|(name, ty)| Some((name.into(), CqlType::parse_name(&ty, &|user| types.get(user).cloned())?)))
+                .collect();
+            let Some(fields) = fields else {
+                return true;
+            };
+            let name: Arc<str> = row.text("type_name").into();
+            types.insert(name.clone(), Arc::new(UserType { keyspace: keyspace.into(), name, fields }));
+            false
+        });
+        if waiting.len() == before {
+            let name = waiting[0].text("type_name");
+            return Err(SchemaDamage(format!("type {keyspace}.{name} uses an unknown type")));
+        }
+    }
+    Ok(types)
+}
+
+fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &SchemaRows) -> Result<Table, SchemaDamage> {
+    let name = row.text("table_name");
+    let damage = |what: &str| SchemaDamage(format!("table {}.{name}: {what}", keyspace.name));
+    let id = TableId(row.uuid("id").ok_or_else(|| damage("no id"))?);
+    let layout = rows
+        .layouts
+        .iter()
+        .find(|layout| layout.uuid("table_id") == Some(id.0))
+        .and_then(|layout| LayoutReader { bytes: layout.get("layout")?, types: &keyspace.types }.layout())
+        .ok_or_else(|| damage("no layout that this version knows"))?;
+    let of_table = |row: &&SystemRow| row.get("table_name") == Some(name.as_bytes());
+    let columns: Vec<&SystemRow> = of_keyspace(&rows.columns, &keyspace.name).filter(of_table).collect();
+    let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
+    for kind in ["partition_key", "clustering"] {
+        let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();
+        keys.sort_by_key(|row| row.int("position"));
+        for row in keys {
+            let column = row.text("column_name");
+            let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())
+                .ok_or_else(|| damage("a key column of unknown type"))?;
+            builder = match kind {
+                "partition_key" => builder.partition_key(&column, ty),
+                _ => builder.clustering(&column, ty, row.text("clustering_order") == "desc"),
+            };
+        }
+    }
+    builder = builder.with_column_sets(layout.statics, layout.regulars, layout.next_column_id);
+    for row in of_keyspace(&rows.dropped_columns, &keyspace.name).filter(of_table) {
+        let name = row.text("column_name");
+        let millis = row.bigint("dropped_time").unwrap_or(0);
+        let dropped_time_micros = layout.dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
+        let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
+        let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
+        builder = builder.record_dropped(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });
+    }
+    Ok(builder.build())
+}
+
+fn load_options(row: &SystemRow) -> TableOptions {
+    let defaults = TableOptions::default();
+    TableOptions {
+        additional_write_policy: row.text("additional_write_policy"),
+        allow_auto_snapshot: row.boolean("allow_auto_snapshot").unwrap_or(true),
+        bloom_filter_fp_chance: row.double("bloom_filter_fp_chance").unwrap_or(defaults.bloom_filter_fp_chance),
+        caching: row.text_map("caching"),
+        cdc: row.boolean("cdc").unwrap_or(false),
+        comment: row.text("comment"),
+        compaction: row.text_map("compaction"),
+        compression: row.text_map("compression"),
+        crc_check_chance: row.double("crc_check_chance").unwrap_or(1.0),
+        default_time_to_live: row.int("default_time_to_live").unwrap_or(0),
+        extensions: row.map("extensions"),
+        gc_grace_seconds: row.int("gc_grace_seconds").unwrap_or(defaults.gc_grace_seconds),
+        incremental_backups: row.boolean("incremental_backups").unwrap_or(true),
+        max_index_interval: row.int("max_index_interval").unwrap_or(defaults.max_index_interval),
+        memtable: row.get("memtable").map_or("default".into(), |name| String::from_utf8_lossy(name).into_owned()),
+        memtable_flush_period_in_ms: row.int("memtable_flush_period_in_ms").unwrap_or(0),
+        min_index_interval: row.int("min_index_interval").unwrap_or(defaults.min_index_interval),
+        read_repair: row.text("read_repair"),
+        speculative_retry: row.text("speculative_retry"),
+    }
+}

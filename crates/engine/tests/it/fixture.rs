@@ -1,0 +1,100 @@
+//! An engine over a temporary directory, and the shortest ways to write and read.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockio::SystemDisk;
+use engine::{Engine, EngineOptions, block_on};
+use model::{
+    Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
+    ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor, push_component,
+};
+use types::CqlType;
+use uuid::Uuid;
+
+/// A directory that is gone when the test is.
+pub struct Directory(pub PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("espalier-engine-{}", Uuid::new_v4()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn options(directory: &Directory) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), &directory.0);
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 4 << 20;
+    options
+}
+
+pub fn open(directory: &Directory) -> Arc<Engine> {
+    Engine::open(options(directory)).unwrap()
+}
+
+/// `ks.t (k int, c int, s text static, v text, PRIMARY KEY (k, c))`
+pub fn create_table(engine: &Engine) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", "t", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+    let builder = builder.clustering("c", CqlType::Int, false).static_column("s", CqlType::Text);
+    let table = Arc::new(builder.regular("v", CqlType::Text).build());
+    let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
+    keyspace.tables.insert(table.name.clone(), table.clone());
+    engine.set_keyspace(keyspace).unwrap();
+    table
+}
+
+pub fn clustering(value: i32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    push_component(Some(&value.to_be_bytes()), &mut bytes);
+    bytes
+}
+
+pub fn insert(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp: i64) {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(timestamp));
+    builder.cell(0, &Cell::live(timestamp, value.as_bytes()));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.row(&clustering(row), &blob);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+pub fn delete_rows(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, 1));
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+/// Live rows as (key, row, value), in order of key and row.
+pub fn rows(engine: &Engine, table: &Arc<Table>) -> Vec<(i32, i32, String)> {
+    let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::all())).unwrap();
+    let mut rows = Vec::new();
+    while cursor.advance_partition().unwrap() {
+        let key = i32::from_be_bytes(cursor.partition().key.bytes().try_into().unwrap());
+        while cursor.advance().unwrap() {
+            if let Unfiltered::Row(row) = cursor.unfiltered()
+                && row.row.is_live(table, 1000)
+            {
+                let position = i32::from_be_bytes(row.clustering[4..8].try_into().unwrap());
+                let value = match row.row.columns(table).next() {
+                    Some((_, ColumnData::Simple(cell))) => String::from_utf8(cell.value.to_vec()).unwrap(),
+                    _ => String::new(),
+                };
+                rows.push((key, position, value));
+            }
+        }
+    }
+    rows.sort();
+    rows
+}

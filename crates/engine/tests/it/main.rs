@@ -1,0 +1,5 @@
+//! Behaviour of the engine over real and simulated disks.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+mod schema;

@@ -1,0 +1,354 @@
+//! Applying an update to a shard's trie.
+//!
+//! What a deletion in the same memtable shadows is not kept: cells and rows are dropped as a deletion arrives, or as they
+//! arrive after it. Row deletions leave the row and stand in a branch of their own, like range deletions. An update
+//! without deletions that writes one row (the common one) is one change in place; everything else is collected as edits
+//! below the partition's key and published at once.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use memtrie::{Bounds, Direction, Edit, TrieFull, Upsert, Writer};
+use model::{DeletionTime, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
+
+use crate::deletions::{UpdateRanges, range_deletion_at};
+use crate::layout::{
+    Header, Layout, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
+};
+
+/// Buffers of one shard's writer.
+#[derive(Default)]
+pub(crate) struct Applier {
+    merger: RowMerger,
+    path: Vec<u8>,
+    merged: Vec<u8>,
+}
+
+/// Changes below the partition's key: what comes after it, and the new content or `None`.
+type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// The update being applied.
+struct Update<'u> {
+    table: &'u Table,
+    layout: &'u Layout,
+    update: &'u PartitionUpdate,
+    path: &'u [u8],
+    /// The partition's deletion, that of the update included.
+    deletion: DeletionTime,
+}
+
+impl Applier {
+    /// Applies `update`; true if the partition is new.
+    pub fn apply(
+        &mut self,
+        writer: &mut Writer<'_>,
+        table: &Table,
+        layout: &Layout,
+        update: &PartitionUpdate,
+        observer: Option<&mut dyn RowObserver>,
+    ) -> Result<bool, TrieFull> {
+        let mut path = std::mem::take(&mut self.path);
+        partition_path(update.key(), &mut path);
+        let update = Update { table, layout, update, path: &path, deletion: update.partition_deletion() };
+        let result = if layout.has_clustering() {
+            self.apply_to_partition(writer, update, observer)
+        } else {
+            self.apply_to_single_row(writer, &update, observer)
+        };
+        self.path = path;
+        result
+    }
+
+    /// In a table without clustering: header and row are one content. A deleted range can only be all of the partition.
+    fn apply_to_single_row(
+        &mut self,
+        writer: &mut Writer<'_>,
+        update: &Update<'_>,
+        observer: Option<&mut dyn RowObserver>,
+    ) -> Result<bool, TrieFull> {
+        let new_deletion =
+            update.update.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
+        let new_row = update.update.rows().next().map(|row| row.row);
+        let Applier { merger, merged, .. } = self;
+        let mut is_new = false;
+        writer.upsert(update.path, |existing, out| {
+            is_new = existing.is_none();
+            let header = existing.map_or(Header::EMPTY, Header::read);
+            let deletion = header.deletion.max(new_deletion);
+            let row = merge(merger, update.table, header.row, new_row, deletion, merged);
+            if let Some(observer) = observer
+                && row != header.row
+            {
+                observer.row_changed(update.table, update.update.key(), &[], header.row, row);
+            }
+            Header { deletion, row, has_branches: false }.write(out);
+            Upsert::Replace
+        })?;
+        Ok(is_new)
+    }
+
+    fn apply_to_partition(
+        &mut self,
+        writer: &mut Writer<'_>,
+        mut update: Update<'_>,
+        observer: Option<&mut dyn RowObserver>,
+    ) -> Result<bool, TrieFull> {
+        let header = writer.get(update.path).map(Header::read);
+        let is_new = header.is_none();
+        let changes = update.update;
+        let has_deletion = !changes.partition_deletion().is_live()
+            || changes.range_deletion_count() > 0
+            || changes.rows().any(|row| !row.row.deletion().is_live());
+        let header = header.unwrap_or(Header::EMPTY);
+        let deletion = header.deletion;
+        update.deletion = update.deletion.max(deletion);
+        let in_place = !is_new && !has_deletion && !header.has_branches && changes.static_row().is_none();
+        if in_place && changes.row_count() == 1 {
+            for row in changes.rows() {
+                return self.upsert_row(writer, &update, row, observer).map(|()| false);
+            }
+        }
+        let mut edits = Edits::new();
+        self.collect(writer, &update, is_new, &mut edits, observer);
+        let edits: Vec<Edit<'_>> =
+            edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
+        writer.apply(update.path, &edits)?;
+        Ok(is_new)
+    }
+
+    /// Writes one row into a partition that holds no deletions of rows or ranges.
+    fn upsert_row(
+        &mut self,
+        writer: &mut Writer<'_>,
+        update: &Update<'_>,
+        row: RowRef<'_>,
+        observer: Option<&mut dyn RowObserver>,
+    ) -> Result<(), TrieFull> {
+        let mut key = update.path.to_vec();
+        update.layout.push_row(row.clustering, &mut key);
+        let Applier { merger, merged, .. } = self;
+        writer.upsert(&key, |existing, out| {
+            let (kept, existing) = update.existing_row(existing);
+            let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
+            if let Some(observer) = observer
+                && after != existing
+            {
+                observer.row_changed(update.table, update.update.key(), row.clustering, existing, after);
+            }
+            match after {
+                Some(after) => {
+                    update.layout.push_content_head(kept.unwrap_or(row.clustering), out);
+                    out.extend_from_slice(after.as_bytes());
+                    Upsert::Replace
+                }
+                None if existing.is_some() => Upsert::Remove,
+                None => Upsert::Keep,
+            }
+        })
+    }
+
+    /// Collects everything the update changes below the partition's key.
+    fn collect(
+        &mut self,
+        writer: &Writer<'_>,
+        update: &Update<'_>,
+        is_new: bool,
+        edits: &mut Edits,
+        mut observer: Option<&mut dyn RowObserver>,
+    ) {
+        let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
+        let newly_deleted = update.deletion != header.deletion;
+        let ranges = UpdateRanges::new(update.layout, update.update, newly_deleted && !is_new);
+        for edit in ranges.merge(update.layout, writer, update.path, update.deletion) {
+            let content = edit.border.map(|border| {
+                let mut content = Vec::new();
+                update.layout.push_content_head(&edit.prefix, &mut content);
+                border.write(&mut content);
+                content
+            });
+            edits.insert([&[RANGE_BRANCH], edit.position.as_slice()].concat(), content);
+        }
+        if !is_new {
+            if newly_deleted {
+                self.purge(writer, update, (None, None), update.deletion, edits, observer.as_deref_mut());
+            }
+            for (start, end, deletion) in ranges.intervals() {
+                self.purge(writer, update, (Some(start), Some(end)), deletion.max(update.deletion), edits, observer.as_deref_mut());
+            }
+        }
+        for row in update.update.rows() {
+            self.write_row(writer, update, &ranges, header.has_branches, row, edits, observer.as_deref_mut());
+        }
+        let has_branches = header.has_branches
+            || edits.iter().any(|(suffix, content)| is_branch(suffix) && content.is_some());
+        let mut content = Vec::new();
+        let row = merge(
+            &mut self.merger,
+            update.table,
+            header.row,
+            update.update.static_row(),
+            update.deletion,
+            &mut self.merged,
+        );
+        if let Some(observer) = observer
+            && row != header.row
+        {
+            observer.row_changed(update.table, update.update.key(), &[], header.row, row);
+        }
+        Header { deletion: update.deletion, row, has_branches }.write(&mut content);
+        if writer.get(update.path) != Some(content.as_slice()) {
+            edits.insert(Vec::new(), Some(content));
+        }
+    }
+
+    /// Drops what `deletion` shadows of the rows and row deletions between two positions.
+    fn purge(
+        &mut self,
+        writer: &Writer<'_>,
+        update: &Update<'_>,
+        ends: (Option<&[u8]>, Option<&[u8]>),
+        deletion: DeletionTime,
+        edits: &mut Edits,
+        mut observer: Option<&mut dyn RowObserver>,
+    ) {
+        let lead = update.path.len();
+        let key = |branch: &[u8], position: Option<&[u8]>, otherwise: &[u8]| {
+            [update.path, branch, position.unwrap_or(otherwise)].concat()
+        };
+        let (start, end) = (key(&[ROW_DELETION_BRANCH], ends.0, &[]), key(&[ROW_DELETION_BRANCH], ends.1, &[0xFF]));
+        let mut cursor = writer.cursor(Bounds::inclusive(&start, &end), Direction::Forward);
+        while cursor.advance() {
+            let row_deletion = read_deletion(update.layout.split_content(cursor.content()).1);
+            if !row_deletion.supersedes(&deletion) {
+                edits.insert(cursor.key()[lead..].to_vec(), None);
+            }
+        }
+        // Rows start above the branches.
+        let (start, end) = (key(&[], ends.0, &[ROW_DELETION_BRANCH + 1]), key(&[], ends.1, &[0xFF]));
+        let mut cursor = writer.cursor(
+            Bounds { start: Bound::Included(&start), end: Bound::Included(&end) },
+            Direction::Forward,
+        );
+        while cursor.advance() {
+            let suffix = &cursor.key()[lead..];
+            let before = match edits.get(suffix) {
+                // An earlier range of the same update was here.
+                Some(Some(content)) => content.clone(),
+                Some(None) => continue,
+                None => cursor.content().to_vec(),
+            };
+            let (kept, existing) = update.existing_row(Some(&before));
+            let after = merge(&mut self.merger, update.table, existing, None, deletion, &mut self.merged);
+            if after == existing {
+                continue;
+            }
+            if let Some(observer) = observer.as_deref_mut() {
+                let mut clustering = Vec::new();
+                if update.layout.push_clustering(suffix, kept, &mut clustering).is_ok() {
+                    observer.row_changed(update.table, update.update.key(), &clustering, existing, after);
+                }
+            }
+            let content = after.map(|row| {
+                let mut content = Vec::new();
+                if let Some(kept) = kept {
+                    update.layout.push_content_head(kept, &mut content);
+                }
+                content.extend_from_slice(row.as_bytes());
+                content
+            });
+            edits.insert(suffix.to_vec(), content);
+        }
+    }
+
+    /// Adds a row of the update, and its deletion.
+    #[allow(clippy::too_many_arguments)]
+    fn write_row(
+        &mut self,
+        writer: &Writer<'_>,
+        update: &Update<'_>,
+        ranges: &UpdateRanges,
+        has_branches: bool,
+        row: RowRef<'_>,
+        edits: &mut Edits,
+        observer: Option<&mut dyn RowObserver>,
+    ) {
+        let mut position = Vec::new();
+        update.layout.push_row(row.clustering, &mut position);
+        let deletion_suffix = [&[ROW_DELETION_BRANCH], position.as_slice()].concat();
+        let mut active = update.deletion.max(ranges.at(&position));
+        let mut old_deletion = DeletionTime::LIVE;
+        if has_branches {
+            active = active.max(range_deletion_at(update.layout, writer, update.path, &position));
+            if let Some(content) = writer.get(&[update.path, &deletion_suffix].concat()) {
+                old_deletion = read_deletion(update.layout.split_content(content).1);
+            }
+        }
+        let row_deletion = old_deletion.max(row.row.deletion());
+        if row_deletion.supersedes(&active) {
+            active = row_deletion;
+            if row_deletion != old_deletion {
+                let mut content = Vec::new();
+                update.layout.push_content_head(row.clustering, &mut content);
+                write_deletion(row_deletion, &mut content);
+                edits.insert(deletion_suffix, Some(content));
+            }
+        } else if !old_deletion.is_live() {
+            edits.insert(deletion_suffix, None);
+        }
+        let stored = writer.get(&[update.path, &position].concat());
+        let (kept, existing) = update.existing_row(stored);
+        let after = merge(&mut self.merger, update.table, existing, Some(row.row), active, &mut self.merged);
+        if let Some(observer) = observer
+            && after != existing
+        {
+            observer.row_changed(update.table, update.update.key(), row.clustering, existing, after);
+        }
+        match after {
+            Some(after) => {
+                let mut content = Vec::new();
+                update.layout.push_content_head(kept.unwrap_or(row.clustering), &mut content);
+                content.extend_from_slice(after.as_bytes());
+                edits.insert(position, Some(content));
+            }
+            None if existing.is_some() => drop(edits.insert(position, None)),
+            None => drop(edits.remove(&position)),
+        }
+    }
+}
+
+impl Update<'_> {
+    /// A stored row: the clustering kept with it, and the row.
+    fn existing_row<'c>(&self, stored: Option<&'c [u8]>) -> (Option<&'c [u8]>, Option<Row<'c>>) {
+        match stored {
+            None => (None, None),
+            Some(content) => {
+                let (kept, row) = self.layout.split_content(content);
+                (kept, Some(Row::new(row)))
+            }
+        }
+    }
+}
+
+fn is_branch(suffix: &[u8]) -> bool {
+    matches!(suffix.first(), Some(&(RANGE_BRANCH | ROW_DELETION_BRANCH)))
+}
+
+/// What two versions of a row are together, less what `active` deletes; in `out` if it is not one of them.
+fn merge<'r>(
+    merger: &mut RowMerger,
+    table: &Table,
+    existing: Option<Row<'r>>,
+    new: Option<Row<'r>>,
+    active: DeletionTime,
+    out: &'r mut Vec<u8>,
+) -> Option<Row<'r>> {
+    out.clear();
+    let is_something = match (existing, new) {
+        (None, None) => return None,
+        (Some(row), None) | (None, Some(row)) if active.is_live() => return Some(row),
+        (Some(row), None) | (None, Some(row)) => merger.merge(table, &[row], active, out),
+        (Some(existing), Some(new)) => merger.merge(table, &[existing, new], active, out),
+    };
+    is_something.then(|| Row::new(out))
+}
+

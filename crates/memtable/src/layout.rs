@@ -1,0 +1,175 @@
+//! What is where in a shard's trie, and how contents are written (`FORMAT.md`).
+
+use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR};
+use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, encode_serialized_clustering};
+use model::{DeletionTime, PartitionKey, ReadError, Row, Side, Table};
+use types::vint;
+
+/// Leads to the borders of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
+pub(crate) const RANGE_BRANCH: u8 = 0x01;
+/// Leads to the deletions of single rows.
+pub(crate) const ROW_DELETION_BRANCH: u8 = 0x02;
+
+const HAS_DELETION: u8 = 0x01;
+const HAS_STATIC_ROW: u8 = 0x02;
+const HAS_ROW: u8 = 0x04;
+const HAS_BRANCHES: u8 = 0x08;
+const DELETION_SIZE: usize = 12;
+
+/// How positions of one table's rows become paths and come back.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    columns: Vec<ClusteringColumnType>,
+    /// A content keeps the serialized clustering because the path does not give it back byte for byte.
+    keeps_clustering: bool,
+}
+
+impl Layout {
+    pub fn new(table: &Table) -> Layout {
+        let columns: Vec<_> = table
+            .clustering()
+            .iter()
+            .map(|column| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed })
+            .collect();
+        let keeps_clustering = columns.iter().any(|column| !bytecomp::is_invertible(&column.cql_type));
+        Layout { columns, keeps_clustering }
+    }
+
+    pub fn has_clustering(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
+    /// Appends the path of a row below its partition's key.
+    pub fn push_row(&self, clustering: &[u8], out: &mut Vec<u8>) {
+        encode_serialized_clustering(&self.columns, clustering, TERMINATOR, out);
+    }
+
+    /// Appends the position of a bound.
+    pub fn push_bound(&self, prefix: &[u8], side: Side, out: &mut Vec<u8>) {
+        let terminator = match side {
+            Side::Before => LT_NEXT_COMPONENT,
+            Side::After => GT_NEXT_COMPONENT,
+        };
+        encode_serialized_clustering(&self.columns, prefix, terminator, out);
+    }
+
+    /// Appends what is stored for a row (or its deletion, or a border) before the content proper.
+    pub fn push_content_head(&self, clustering: &[u8], out: &mut Vec<u8>) {
+        if self.keeps_clustering {
+            vint::write_uvint(clustering.len() as u64, out);
+            out.extend_from_slice(clustering);
+        }
+    }
+
+    /// Takes a stored content apart: the clustering, if it is kept there, and the content proper.
+    pub fn split_content<'c>(&self, content: &'c [u8]) -> (Option<&'c [u8]>, &'c [u8]) {
+        if !self.keeps_clustering {
+            return (None, content);
+        }
+        let mut rest = content;
+        let length = vint::read_uvint(&mut rest).unwrap_or(0) as usize;
+        let (clustering, content) = rest.split_at(length.min(rest.len()));
+        (Some(clustering), content)
+    }
+
+    /// Appends the serialized clustering (or prefix) of a position; `kept` is what its content keeps.
+    pub fn push_clustering(&self, position: &[u8], kept: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ReadError> {
+        if let Some(kept) = kept {
+            out.extend_from_slice(kept);
+            return Ok(());
+        }
+        let mut input = position;
+        match decode_clustering(&self.columns, &mut input, out) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ReadError::Corruption {
+                file: "memtable".into(),
+                offset: 0,
+                expected: "a clustering position".into(),
+                got: format!("{position:02x?}: {error}"),
+            }),
+        }
+    }
+}
+
+/// Which side of its prefix a border's position is.
+pub(crate) fn side_of(position: &[u8]) -> Side {
+    if position.last() == Some(&LT_NEXT_COMPONENT) { Side::Before } else { Side::After }
+}
+
+/// Replaces `out` by the path of a partition.
+pub(crate) fn partition_path(key: &PartitionKey, out: &mut Vec<u8>) {
+    out.clear();
+    encode_decorated_key(key.token(), key.bytes(), out);
+}
+
+/// The content at a partition's key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header<'a> {
+    pub deletion: DeletionTime,
+    /// The static row, or in a table without clustering the row.
+    pub row: Option<Row<'a>>,
+    /// Whether there may be deletions of ranges or rows below.
+    pub has_branches: bool,
+}
+
+impl<'a> Header<'a> {
+    pub const EMPTY: Header<'static> = Header { deletion: DeletionTime::LIVE, row: None, has_branches: false };
+
+    pub fn read(content: &'a [u8]) -> Header<'a> {
+        let (flags, mut rest) = content.split_first().map_or((0, content), |(&flags, rest)| (flags, rest));
+        let mut deletion = DeletionTime::LIVE;
+        if flags & HAS_DELETION != 0 {
+            deletion = read_deletion(rest);
+            rest = rest.get(DELETION_SIZE..).unwrap_or_default();
+        }
+        let row = (flags & (HAS_STATIC_ROW | HAS_ROW) != 0).then(|| Row::new(rest));
+        Header { deletion, row, has_branches: flags & HAS_BRANCHES != 0 }
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let row_flag = match self.row {
+            Some(row) if row.is_static() => HAS_STATIC_ROW,
+            Some(_) => HAS_ROW,
+            None => 0,
+        };
+        let deletion_flag = if self.deletion.is_live() { 0 } else { HAS_DELETION };
+        out.push(row_flag | deletion_flag | if self.has_branches { HAS_BRANCHES } else { 0 });
+        if !self.deletion.is_live() {
+            write_deletion(self.deletion, out);
+        }
+        if let Some(row) = self.row {
+            out.extend_from_slice(row.as_bytes());
+        }
+    }
+}
+
+/// A border of deleted ranges: what is deleted before it and after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Border {
+    pub before: DeletionTime,
+    pub after: DeletionTime,
+}
+
+impl Border {
+    pub fn read(content: &[u8]) -> Border {
+        let after = content.get(DELETION_SIZE..).unwrap_or_default();
+        Border { before: read_deletion(content), after: read_deletion(after) }
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_deletion(self.before, out);
+        write_deletion(self.after, out);
+    }
+}
+
+pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
+    match (bytes.first_chunk::<8>(), bytes.get(8..).and_then(|rest| rest.first_chunk::<4>())) {
+        (Some(at), Some(local)) => DeletionTime::new(i64::from_be_bytes(*at), u32::from_be_bytes(*local)),
+        _ => DeletionTime::LIVE,
+    }
+}
+
+pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {
+    out.extend_from_slice(&deletion.marked_for_delete_at.to_be_bytes());
+    out.extend_from_slice(&deletion.local_deletion_time.to_be_bytes());
+}

@@ -1,0 +1,91 @@
+//! The bounds of all that was applied.
+
+use model::{Cell, ColumnData, DeletionTime, Liveness, NO_DELETION_TIME, PartitionUpdate, Row, Table};
+
+use crate::MemtableStatistics;
+
+/// Counts and bounds of one shard; see [`MemtableStatistics`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub partition_count: u64,
+    pub update_count: u64,
+    timestamp_min: i64,
+    local_deletion_time_min: u32,
+    /// `i32::MAX` while nothing was applied.
+    ttl_min: i32,
+}
+
+impl Bounds {
+    pub const NONE: Bounds = Bounds {
+        partition_count: 0,
+        update_count: 0,
+        timestamp_min: i64::MAX,
+        local_deletion_time_min: NO_DELETION_TIME,
+        ttl_min: i32::MAX,
+    };
+
+    pub fn cover_update(&mut self, update: &PartitionUpdate) {
+        self.cover_deletion(update.partition_deletion());
+        let table = update.table();
+        update.static_row().into_iter().for_each(|row| self.cover_row(row, table));
+        update.rows().for_each(|row| self.cover_row(row.row, table));
+        update.range_deletions().for_each(|range| self.cover_deletion(range.deletion));
+    }
+
+    fn cover_row(&mut self, row: Row<'_>, table: &Table) {
+        self.cover_deletion(row.deletion());
+        let liveness = row.liveness();
+        if !liveness.is_empty() {
+            let Liveness { timestamp, ttl, expiration } = liveness;
+            self.cover(timestamp, ttl, expiration);
+        }
+        for (_, data) in row.columns(table) {
+            match data {
+                ColumnData::Simple(cell) => self.cover_cell(&cell),
+                ColumnData::Complex(cells) => {
+                    self.cover_deletion(cells.deletion);
+                    cells.for_each(|cell| self.cover_cell(&cell));
+                }
+            }
+        }
+    }
+
+    fn cover_cell(&mut self, cell: &Cell<'_>) {
+        self.cover(cell.timestamp, cell.ttl, cell.local_deletion_time);
+    }
+
+    fn cover_deletion(&mut self, deletion: DeletionTime) {
+        if !deletion.is_live() {
+            self.timestamp_min = self.timestamp_min.min(deletion.marked_for_delete_at);
+            self.local_deletion_time_min = self.local_deletion_time_min.min(deletion.local_deletion_time);
+        }
+    }
+
+    #[inline]
+    fn cover(&mut self, timestamp: i64, ttl: i32, local_deletion_time: u32) {
+        self.timestamp_min = self.timestamp_min.min(timestamp);
+        self.ttl_min = self.ttl_min.min(ttl);
+        self.local_deletion_time_min = self.local_deletion_time_min.min(local_deletion_time);
+    }
+
+    /// The bounds of both.
+    pub fn and(self, other: Bounds) -> Bounds {
+        Bounds {
+            partition_count: self.partition_count + other.partition_count,
+            update_count: self.update_count + other.update_count,
+            timestamp_min: self.timestamp_min.min(other.timestamp_min),
+            local_deletion_time_min: self.local_deletion_time_min.min(other.local_deletion_time_min),
+            ttl_min: self.ttl_min.min(other.ttl_min),
+        }
+    }
+
+    pub fn statistics(&self) -> MemtableStatistics {
+        MemtableStatistics {
+            partition_count: self.partition_count,
+            update_count: self.update_count,
+            timestamp_min: self.timestamp_min,
+            local_deletion_time_min: self.local_deletion_time_min,
+            ttl_min: if self.ttl_min == i32::MAX { 0 } else { self.ttl_min },
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The memtable over tries: one per range of tokens.
+
+use std::sync::Arc;
+
+use memtrie::TrieOptions;
+use model::{BoxCursor, PartitionUpdate, ReadRange, RowObserver, Table};
+use types::Token;
+
+use crate::cursor::TrieCursor;
+use crate::layout::Layout;
+use crate::shard::Shard;
+use crate::statistics::Bounds;
+use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse};
+
+/// A memtable whose shards are tries down to the row. Shards divide the tokens equally; each has one writer at a time.
+pub struct TrieMemtable {
+    layout: Layout,
+    shards: Box<[Shard]>,
+}
+
+impl TrieMemtable {
+    /// An empty memtable of `shard_count` (at least one) shards. Memory is taken as data comes.
+    pub fn new(table: &Arc<Table>, shard_count: usize) -> TrieMemtable {
+        TrieMemtable::with_options(table, shard_count, TrieOptions::default())
+    }
+
+    /// As `new`, with limits for each shard.
+    pub fn with_options(table: &Arc<Table>, shard_count: usize, options: TrieOptions) -> TrieMemtable {
+        let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, options)).collect();
+        TrieMemtable { layout: Layout::new(table), shards }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The shard of a token: tokens divided equally, in order.
+    pub(crate) fn shard_of(&self, token: Token) -> usize {
+        let position = token.0 as u64 ^ 1 << 63;
+        (u128::from(position) * self.shards.len() as u128 >> 64) as usize
+    }
+}
+
+impl Memtable for TrieMemtable {
+    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<(), MemtableFull> {
+        self.shards[self.shard_of(update.key().token())].apply(&self.layout, update, observer)
+    }
+
+    fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
+        Box::new(TrieCursor::new(self, table, range))
+    }
+
+    fn table_altered(&self, table: &Arc<Table>) {
+        self.shards.iter().for_each(|shard| shard.table_altered(table));
+    }
+
+    fn statistics(&self) -> MemtableStatistics {
+        self.shards.iter().fold(Bounds::NONE, |bounds, shard| bounds.and(shard.bounds())).statistics()
+    }
+
+    fn memory(&self) -> MemtableUse {
+        self.shards.iter().map(Shard::memory).fold(MemtableUse::default(), |sum, shard| MemtableUse {
+            used_bytes: sum.used_bytes + shard.used as u64,
+            reusable_bytes: sum.reusable_bytes + shard.reusable as u64,
+            committed_bytes: sum.committed_bytes + shard.reserved as u64,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.trie.is_empty())
+    }
+}
