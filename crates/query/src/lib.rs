@@ -10,6 +10,7 @@ mod ddl;
 mod describe;
 mod error;
 mod execution;
+mod functions;
 mod modify;
 mod names;
 mod options;
@@ -20,6 +21,7 @@ mod response;
 mod select;
 pub mod standin;
 mod system;
+mod terms;
 
 pub use client::ClientState;
 pub use error::{ErrorKind, FailureReason, QueryError, WriteType};

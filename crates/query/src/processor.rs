@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::standin::Engine;
 use cql::ast::{BatchKind, ParsedStatement, Statement};
 use model::{BoxCursor, ReadRange, Schema, Table};
+use types::timeuuid;
 
 use crate::execution::Execution;
 use crate::prepared::{Plan, result_metadata_id};
@@ -64,13 +65,17 @@ pub struct Processor {
     engine: Arc<Engine>,
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
+    timeuuids: timeuuid::Generator,
 }
 
 impl Processor {
     /// A processor of statements over this engine.
     pub fn new(engine: Arc<Engine>, options: ProcessorOptions) -> Self {
         let virtual_tables = VirtualTables::new(&engine, &options);
-        Processor { engine, options, virtual_tables }
+        let node = uuid::Uuid::new_v4().into_bytes();
+        let node = u64::from_be_bytes([0, 0, node[0] | 1, node[1], node[2], node[3], node[4], node[5]]);
+        let timeuuids = timeuuid::Generator::new((node >> 8) as u16 & 0x3fff, node);
+        Processor { engine, options, virtual_tables, timeuuids }
     }
 
     /// The engine.
@@ -94,6 +99,11 @@ impl Processor {
     /// Microseconds since the epoch.
     pub(crate) fn now_micros(&self) -> i64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_micros() as i64)
+    }
+
+    /// A timeuuid of now that this node never gave before.
+    pub(crate) fn next_timeuuid(&self) -> [u8; 16] {
+        self.timeuuids.next(self.now_micros())
     }
 
     /// Opens a cursor over rows, stored or virtual.

@@ -1,0 +1,41 @@
+//! `to_json` and `from_json`.
+
+#[allow(unused_imports)]
+use crate::standin::TextForms;
+use types::{CqlType, utf8};
+
+use super::Function;
+use crate::{ColumnSpec, QueryError};
+
+/// A value of this type as JSON text.
+pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
+    Function::scalar(name, vec![ty], CqlType::Text, |call, arguments| {
+        let text = match arguments[0] {
+            Some(bytes) => call.function.arguments[0].to_json(bytes),
+            None => "null".to_owned(),
+        };
+        Ok(Some(text.into_bytes()))
+    })
+}
+
+/// JSON text as a value of what receives it.
+pub(super) fn from_json(name: &str, receiver: Option<&ColumnSpec>) -> Result<Function, QueryError> {
+    let Some(receiver) = receiver else {
+        return Err(QueryError::invalid(format!(
+            "{name}() cannot be used in the selection clause of a SELECT statement"
+        )));
+    };
+    Ok(Function::scalar(name, vec![CqlType::Text], receiver.ty.clone(), |call, arguments| {
+        let Some(bytes) = arguments[0] else { return Ok(None) };
+        let function = call.function;
+        let text = utf8::to_str(bytes);
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+            function.failure(&function.name, format!("Could not decode JSON string '{text}': {error}"))
+        })?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        let bytes = function.returns.from_json(&value);
+        bytes.map(Some).map_err(|error| function.failure(&function.name, error.message().to_owned()))
+    }))
+}

@@ -1,0 +1,78 @@
+//! `abs`, `exp`, `log`, `log10` and `round`.
+
+use num_traits::Signed;
+use types::{CqlType, Decimal};
+
+use super::Function;
+use super::number::{NUMERIC_TYPES, Number};
+use crate::QueryError;
+
+/// The functions of this name, one per numeric type.
+pub(super) fn functions(name: &str) -> Vec<Function> {
+    let apply: fn(&Number, &str) -> Result<Number, String> = match name {
+        "abs" => |number, _| Ok(absolute(number)),
+        "round" => |number, _| round(number),
+        "exp" | "log" | "log10" => transcendental,
+        _ => return Vec::new(),
+    };
+    let types = NUMERIC_TYPES.iter().filter(|ty| **ty != CqlType::Counter);
+    types
+        .map(|ty| {
+            Function::of_values(name, vec![ty.clone()], ty.clone(), move |call, values| {
+                let Some(number) = Number::read(&call.function.arguments[0], values[0]) else { return Ok(None) };
+                let result = apply(&number, &call.function.name).map_err(QueryError::invalid)?;
+                Ok(Some(result.to_bytes()))
+            })
+        })
+        .collect()
+}
+
+fn absolute(number: &Number) -> Number {
+    match number {
+        Number::Tinyint(value) => Number::Tinyint(value.wrapping_abs()),
+        Number::Smallint(value) => Number::Smallint(value.wrapping_abs()),
+        Number::Int(value) => Number::Int(value.wrapping_abs()),
+        Number::Bigint(value) => Number::Bigint(value.wrapping_abs()),
+        Number::Float(value) => Number::Float(value.abs()),
+        Number::Double(value) => Number::Double(value.abs()),
+        Number::Varint(value) => Number::Varint(value.abs()),
+        Number::Decimal(value) => Number::Decimal(value.abs()),
+    }
+}
+
+/// Half up; as Java's `Math.round` for floats, which goes by way of an integer.
+fn round(number: &Number) -> Result<Number, String> {
+    Ok(match number {
+        Number::Float(value) => Number::Float((f64::from(*value) + 0.5).floor() as i32 as f32),
+        Number::Double(value) => {
+            let floor = value.floor();
+            let rounded = if value - floor >= 0.5 { floor + 1.0 } else { floor };
+            Number::Double(rounded as i64 as f64)
+        }
+        Number::Decimal(value) => Number::Decimal(value.round_half_up().map_err(|error| error.to_string())?),
+        other => other.clone(),
+    })
+}
+
+/// Computed in double precision; results of integer types are cut to them.
+fn transcendental(number: &Number, name: &str) -> Result<Number, String> {
+    let value = number.to_f64();
+    let result = match name {
+        "exp" => value.exp(),
+        "log" => value.ln(),
+        _ => value.log10(),
+    };
+    let double = Number::Double(result);
+    Ok(match number {
+        Number::Tinyint(_) => Number::Tinyint(double.to_i32() as i8),
+        Number::Smallint(_) => Number::Smallint(double.to_i32() as i16),
+        Number::Int(_) => Number::Int(double.to_i32()),
+        Number::Bigint(_) => Number::Bigint(double.to_i64()),
+        Number::Float(_) => Number::Float(result as f32),
+        Number::Double(_) => double,
+        Number::Varint(_) => {
+            Number::Varint(double.to_decimal().and_then(|value| value.to_integer()).ok_or("Infinite or NaN")?)
+        }
+        Number::Decimal(_) => Number::Decimal(double.to_decimal().unwrap_or_else(|| Decimal::new(0, 0))),
+    })
+}

@@ -1,0 +1,224 @@
+//! Native functions: which there are, choosing among them, calling them.
+
+mod aggregate;
+mod arithmetic;
+mod blob;
+mod cast;
+mod collections;
+mod json;
+mod math;
+mod native;
+mod number;
+mod resolve;
+mod time;
+mod vector;
+
+use std::fmt;
+use std::sync::Arc;
+
+use cql::ast::{ArithmeticOperator, FunctionName, NativeType};
+use types::CqlType;
+
+use crate::execution::Execution;
+use crate::terms::{Bound, Term};
+use crate::{ColumnSpec, ErrorKind, QueryError};
+
+pub(crate) use aggregate::{Accumulator, Aggregate};
+pub(crate) use native::is_made_for_arguments;
+pub(crate) use resolve::resolve;
+
+/// Computes a scalar function. Arguments are serialized values of the function's argument types.
+type ScalarFn = dyn Fn(&Call<'_>, &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> + Send + Sync;
+
+/// What a function body sees besides its arguments.
+pub(crate) struct Call<'a> {
+    /// The function itself, for its types.
+    pub function: &'a Function,
+    /// The execution, for the clock.
+    pub execution: &'a Execution<'a>,
+}
+
+/// A function of certain argument types.
+pub(crate) struct Function {
+    /// In lower case, without the keyspace, which is always `system`.
+    pub name: String,
+    pub arguments: Vec<CqlType>,
+    pub returns: CqlType,
+    /// Whether results do not decrease when the first argument grows, so that rows can be grouped by it.
+    pub is_monotonic: bool,
+    body: Body,
+}
+
+enum Body {
+    Scalar(Box<ScalarFn>),
+    Aggregate(Aggregate),
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.signature())
+    }
+}
+
+impl Function {
+    /// A function that computes a value of its arguments, which may be null.
+    fn scalar(
+        name: &str,
+        arguments: Vec<CqlType>,
+        returns: CqlType,
+        body: impl Fn(&Call<'_>, &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> + Send + Sync + 'static,
+    ) -> Function {
+        let body = Body::Scalar(Box::new(body));
+        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, body }
+    }
+
+    /// A function that is null where an argument is null, or empty and of a type for which that means the same.
+    fn of_values(
+        name: &str,
+        arguments: Vec<CqlType>,
+        returns: CqlType,
+        body: impl Fn(&Call<'_>, &[&[u8]]) -> Result<Option<Vec<u8>>, QueryError> + Send + Sync + 'static,
+    ) -> Function {
+        Function::scalar(name, arguments, returns, move |call, arguments| {
+            let mut values = Vec::with_capacity(arguments.len());
+            for (argument, ty) in arguments.iter().zip(&call.function.arguments) {
+                match argument {
+                    Some(bytes) if !is_null(ty, bytes) => values.push(*bytes),
+                    _ => return Ok(None),
+                }
+            }
+            body(call, &values)
+        })
+    }
+
+    fn aggregate(name: &str, arguments: Vec<CqlType>, returns: CqlType, aggregate: Aggregate) -> Function {
+        let body = Body::Aggregate(aggregate);
+        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, body }
+    }
+
+    fn monotonic(self) -> Function {
+        Function { is_monotonic: true, ..self }
+    }
+
+    /// `system.now`.
+    pub fn qualified_name(&self) -> String {
+        format!("system.{}", self.name)
+    }
+
+    /// `system.sum : (int) -> int`.
+    pub fn signature(&self) -> String {
+        let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
+        format!("{} : ({}) -> {}", self.qualified_name(), arguments.join(", "), self.returns)
+    }
+
+    /// What receives the argument at `place`.
+    pub fn argument_spec(&self, place: usize, beside: &ColumnSpec) -> ColumnSpec {
+        let ty = self.arguments.get(place).cloned().unwrap_or(CqlType::Blob);
+        beside.sibling(format!("arg{place}({})", self.qualified_name()), ty)
+    }
+
+    /// Whether it combines many rows.
+    pub fn is_aggregate(&self) -> bool {
+        matches!(self.body, Body::Aggregate(_))
+    }
+
+    /// A new accumulator of an aggregate function.
+    pub fn accumulator(&self) -> Option<Accumulator> {
+        match &self.body {
+            Body::Aggregate(aggregate) => Some(aggregate.accumulator()),
+            Body::Scalar(_) => None,
+        }
+    }
+
+    /// The name of a result column that calls it on columns of these names.
+    pub fn column_name(&self, arguments: &[String]) -> String {
+        match (operator_symbol(&self.name), arguments) {
+            (Some(symbol), [left, right]) => format!("{left} {symbol} {right}"),
+            (_, [argument]) if self.name == NEGATION => format!("-{argument}"),
+            (_, [argument]) if self.name.starts_with(CAST_PREFIX) => format!("cast({argument} as {})", self.returns),
+            (_, []) if self.name == aggregate::COUNT_ROWS => "count".to_owned(),
+            _ => format!("{}({})", self.qualified_name(), arguments.join(", ")),
+        }
+    }
+
+    /// Calls a scalar function.
+    pub fn call(&self, execution: &Execution<'_>, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {
+        match &self.body {
+            Body::Scalar(body) => body(&Call { function: self, execution }, arguments),
+            Body::Aggregate(_) => Err(QueryError::server("an aggregate function called as a scalar one")),
+        }
+    }
+
+    /// The error of a function that failed on its arguments.
+    fn failure(&self, name: &str, message: String) -> QueryError {
+        let kind = ErrorKind::FunctionFailure {
+            keyspace: "system".to_owned(),
+            function: name.to_owned(),
+            argument_types: self.arguments.iter().map(ToString::to_string).collect(),
+        };
+        QueryError::new(kind, message)
+    }
+}
+
+/// Whether bytes stand for null to native functions: empty, except in types where empty is a value like any other.
+pub(crate) fn is_null(ty: &CqlType, bytes: &[u8]) -> bool {
+    bytes.is_empty() && !matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob | CqlType::Custom(_))
+}
+
+/// A call with prepared arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct FunctionCall {
+    pub function: Arc<Function>,
+    pub arguments: Vec<Term>,
+}
+
+impl FunctionCall {
+    /// The value of the call; `None` is null.
+    pub fn execute(&self, execution: &Execution<'_>) -> Result<Option<Vec<u8>>, QueryError> {
+        let mut bound = Vec::with_capacity(self.arguments.len());
+        for argument in &self.arguments {
+            let value = argument.bind(execution)?;
+            if value == Bound::Unset {
+                let name = self.function.qualified_name();
+                let message = format!("Invalid unset value for argument in call to function {name}");
+                return Err(QueryError::invalid(message));
+            }
+            bound.push(value);
+        }
+        let arguments: Vec<Option<&[u8]>> = bound.iter().map(Bound::as_bytes).collect();
+        self.function.call(execution, &arguments)
+    }
+}
+
+const NEGATION: &str = "_negate";
+const CAST_PREFIX: &str = "cast_as_";
+
+/// Operators by the names of their functions.
+const OPERATORS: [(ArithmeticOperator, &str); 5] = [
+    (ArithmeticOperator::Add, "_add"),
+    (ArithmeticOperator::Subtract, "_substract"),
+    (ArithmeticOperator::Multiply, "_multiply"),
+    (ArithmeticOperator::Divide, "_divide"),
+    (ArithmeticOperator::Modulo, "_modulo"),
+];
+
+/// The function behind an operator.
+pub(crate) fn operator_name(operator: ArithmeticOperator) -> FunctionName {
+    let name = OPERATORS.iter().find(|(known, _)| *known == operator).map_or("", |(_, name)| name);
+    FunctionName::unqualified(name)
+}
+
+/// The operator behind a function.
+pub(crate) fn operator_symbol(name: &str) -> Option<char> {
+    OPERATORS.iter().find(|(_, known)| *known == name).map(|(operator, _)| operator.symbol())
+}
+
+/// The function behind unary minus.
+pub(crate) fn negation_name() -> FunctionName {
+    FunctionName::unqualified(NEGATION)
+}
+
+/// The function behind CAST.
+pub(crate) fn cast_name(ty: NativeType) -> FunctionName {
+    FunctionName::unqualified(&format!("{CAST_PREFIX}{}", crate::terms::cast_type(ty)))
+}

@@ -1,0 +1,102 @@
+//! All functions of a name.
+
+use types::CqlType;
+
+use super::{Function, aggregate, arithmetic, blob, cast, collections, json, math, time, vector};
+use crate::preparing::Preparing;
+use crate::terms::Assignable;
+use crate::{ColumnSpec, QueryError};
+
+/// The functions of this name. Some are made for the types of the arguments at hand: making them can fail.
+pub(super) fn candidates(
+    name: &str,
+    arguments: &[&dyn Assignable],
+    receiver: Option<&ColumnSpec>,
+    preparing: &Preparing<'_>,
+) -> Result<Vec<Function>, QueryError> {
+    let sources: [fn(&str) -> Vec<Function>; 6] = [
+        arithmetic::functions,
+        cast::functions,
+        time::functions,
+        math::functions,
+        blob::functions,
+        aggregate::functions,
+    ];
+    for source in sources {
+        let found = source(name);
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    let made = match name {
+        "token" => Some(token(preparing)),
+        "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?)),
+        "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?)),
+        "fromjson" | "from_json" => Some(json::from_json(name, receiver)?),
+        _ => match collections::parameter(name) {
+            Some(parameter) => {
+                let ty = argument_type(name, parameter, arguments, preparing)?;
+                Some(collections::function(name, ty, arguments)?)
+            }
+            None => vector::function(name, arguments, receiver, preparing)?,
+        },
+    };
+    Ok(made.into_iter().collect())
+}
+
+/// Whether functions of this name are made for their arguments' types, which makes their result a weak match only.
+pub(crate) fn is_made_for_arguments(name: &str) -> bool {
+    matches!(name, "token" | "max" | "min" | "tojson" | "to_json" | "fromjson" | "from_json")
+        || collections::parameter(name).is_some()
+        || name.starts_with("similarity_")
+}
+
+/// The type of the only argument of a function made for it; `parameter` is what messages call it.
+fn argument_type(
+    name: &str,
+    parameter: &str,
+    arguments: &[&dyn Assignable],
+    preparing: &Preparing<'_>,
+) -> Result<CqlType, QueryError> {
+    let [argument] = arguments else {
+        return Err(QueryError::invalid(format!(
+            "Invalid number of arguments for function system.{name}({parameter})"
+        )));
+    };
+    let ty = argument.compatible_type(preparing).ok_or_else(|| cannot_infer(*argument, name, parameter))?;
+    Ok(ty.freeze())
+}
+
+pub(super) fn cannot_infer(argument: &dyn Assignable, name: &str, parameters: &str) -> QueryError {
+    QueryError::invalid(format!(
+        "Cannot infer type of argument {argument} in call to function system.{name}({parameters}): use type casts to disambiguate"
+    ))
+}
+
+/// The token of a partition key of the table at hand.
+fn token(preparing: &Preparing<'_>) -> Function {
+    let types = preparing
+        .tables()
+        .last()
+        .map(|table| table.partition_key().iter().map(|column| column.ty.clone()).collect::<Vec<_>>())
+        .unwrap_or_default();
+    Function::scalar("token", types, CqlType::Bigint, |_, arguments| {
+        let Some(key) = partition_key(arguments) else { return Ok(None) };
+        Ok(Some(types::murmur3::token(&key).0.to_be_bytes().to_vec()))
+    })
+}
+
+/// The serialized partition key of these column values; `None` where one is null or the key would be empty.
+fn partition_key(values: &[Option<&[u8]>]) -> Option<Vec<u8>> {
+    if let [only] = values {
+        return only.filter(|value| !value.is_empty()).map(<[u8]>::to_vec);
+    }
+    let mut key = Vec::new();
+    for value in values {
+        let value = (*value)?;
+        key.extend_from_slice(&u16::try_from(value.len()).ok()?.to_be_bytes());
+        key.extend_from_slice(value);
+        key.push(0);
+    }
+    Some(key)
+}

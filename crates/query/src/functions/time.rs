@@ -1,0 +1,273 @@
+//! Functions of time: the clock, conversions between kinds of time, rounding down.
+
+use types::{CqlType, Duration, timeuuid};
+
+use super::Function;
+use crate::QueryError;
+
+const MILLIS_PER_DAY: i64 = 86_400_000;
+/// A date is days since 1970 plus this.
+const DATE_ORIGIN: i64 = 1 << 31;
+
+/// The functions of this name.
+pub(super) fn functions(name: &str) -> Vec<Function> {
+    match name {
+        "now" | "current_timeuuid" | "currenttimeuuid" => {
+            vec![Function::scalar(name, vec![], CqlType::Timeuuid, |call, _| {
+                Ok(Some(call.execution.processor.next_timeuuid().to_vec()))
+            })]
+        }
+        "current_timestamp" | "currenttimestamp" => vec![clock(name, CqlType::Timestamp, i64::to_be_bytes)],
+        "current_date" | "currentdate" => vec![clock(name, CqlType::Date, |millis| date_of(millis).to_be_bytes())],
+        "current_time" | "currenttime" => {
+            vec![clock(name, CqlType::Time, |millis| (millis.rem_euclid(MILLIS_PER_DAY) * 1_000_000).to_be_bytes())]
+        }
+        "uuid" => vec![Function::scalar(name, vec![], CqlType::Uuid, |_, _| {
+            Ok(Some(uuid::Uuid::new_v4().into_bytes().to_vec()))
+        })],
+        "min_timeuuid" | "mintimeuuid" => vec![bounding_timeuuid(name, timeuuid::min_for_millis)],
+        "max_timeuuid" | "maxtimeuuid" => vec![bounding_timeuuid(name, timeuuid::max_for_millis)],
+        "to_date" | "todate" => [CqlType::Timeuuid, CqlType::Timestamp].map(|from| to_date(name, from)).into(),
+        "to_timestamp" | "totimestamp" => {
+            [CqlType::Timeuuid, CqlType::Date].map(|from| to_timestamp(name, from)).into()
+        }
+        "to_unix_timestamp" | "tounixtimestamp" => {
+            [CqlType::Timeuuid, CqlType::Timestamp, CqlType::Date].map(|from| to_unix_timestamp(name, from)).into()
+        }
+        "floor" => floor_functions(),
+        _ => Vec::new(),
+    }
+}
+
+fn clock<const N: usize>(name: &str, ty: CqlType, of_millis: fn(i64) -> [u8; N]) -> Function {
+    Function::scalar(name, vec![], ty, move |call, _| Ok(Some(of_millis(call.execution.now_micros / 1_000).to_vec())))
+}
+
+fn bounding_timeuuid(name: &str, of_millis: fn(i64) -> [u8; 16]) -> Function {
+    Function::of_values(name, vec![CqlType::Timestamp], CqlType::Timeuuid, move |_, values| {
+        Ok(long(values[0]).map(|millis| of_millis(millis).to_vec()))
+    })
+}
+
+fn long(bytes: &[u8]) -> Option<i64> {
+    bytes.try_into().ok().map(i64::from_be_bytes)
+}
+
+/// Milliseconds since 1970 of a timeuuid, timestamp or date.
+fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
+    match ty {
+        CqlType::Timeuuid => bytes.try_into().ok().map(|uuid| timeuuid::unix_millis(&uuid)),
+        CqlType::Date => {
+            let days = u32::from_be_bytes(bytes.try_into().ok()?);
+            Some((i64::from(days) - DATE_ORIGIN) * MILLIS_PER_DAY)
+        }
+        _ => long(bytes),
+    }
+}
+
+fn date_of(millis: i64) -> u32 {
+    (millis.div_euclid(MILLIS_PER_DAY) + DATE_ORIGIN) as u32
+}
+
+/// The day of a timeuuid or timestamp.
+pub(super) fn to_date(name: &str, from: CqlType) -> Function {
+    Function::of_values(name, vec![from], CqlType::Date, |call, values| {
+        Ok(millis_of(&call.function.arguments[0], values[0]).map(|millis| date_of(millis).to_be_bytes().to_vec()))
+    })
+    .monotonic()
+}
+
+/// The time of a timeuuid or date.
+pub(super) fn to_timestamp(name: &str, from: CqlType) -> Function {
+    to_millis(name, from, CqlType::Timestamp)
+}
+
+fn to_unix_timestamp(name: &str, from: CqlType) -> Function {
+    to_millis(name, from, CqlType::Bigint)
+}
+
+fn to_millis(name: &str, from: CqlType, to: CqlType) -> Function {
+    Function::of_values(name, vec![from], to, |call, values| {
+        Ok(millis_of(&call.function.arguments[0], values[0]).map(|millis| millis.to_be_bytes().to_vec()))
+    })
+    .monotonic()
+}
+
+/// A timestamp moved by a duration.
+pub(super) fn shift_timestamp(timestamp: &[u8], duration: &Duration, sign: i64) -> Result<Vec<u8>, String> {
+    if !duration.has_millisecond_precision() {
+        return Err(format!("The duration must have a millisecond precision. Was: {duration}"));
+    }
+    let millis = long(timestamp).ok_or("not a timestamp")?;
+    Ok(add(millis, duration, sign).to_be_bytes().to_vec())
+}
+
+/// A date moved by a duration.
+pub(super) fn shift_date(date: &[u8], duration: &Duration, sign: i64) -> Result<Vec<u8>, String> {
+    if !duration.has_day_precision() {
+        return Err(format!("The duration must have a day precision. Was: {duration}"));
+    }
+    let millis = millis_of(&CqlType::Date, date).ok_or("not a date")?;
+    Ok(date_of(add(millis, duration, sign)).to_be_bytes().to_vec())
+}
+
+/// Milliseconds moved by `times` durations: months first, then days, then the rest.
+fn add(millis: i64, duration: &Duration, times: i64) -> i64 {
+    let months = i64::from(duration.months).saturating_mul(times);
+    let days = i64::from(duration.days).saturating_mul(times);
+    let rest = (duration.nanoseconds / 1_000_000).saturating_mul(times);
+    add_months(millis, months).saturating_add(days.saturating_mul(MILLIS_PER_DAY)).saturating_add(rest)
+}
+
+/// The same day and time of another month; the last day of the month where it has no such day.
+fn add_months(millis: i64, months: i64) -> i64 {
+    if months == 0 {
+        return millis;
+    }
+    let (day, time) = (millis.div_euclid(MILLIS_PER_DAY), millis.rem_euclid(MILLIS_PER_DAY));
+    let (year, month, day_of_month) = civil_from_days(day);
+    let month_index = year * 12 + i64::from(month) - 1 + months;
+    let (year, month) = (month_index.div_euclid(12), month_index.rem_euclid(12) as u32 + 1);
+    let day_of_month = day_of_month.min(days_in_month(year, month));
+    days_from_civil(year, month, day_of_month).saturating_mul(MILLIS_PER_DAY).saturating_add(time)
+}
+
+fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Year, month and day of days since 1970 (proleptic Gregorian), counting years from March.
+fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 } as u32;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * i64::from(month_from_march) + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn floor_functions() -> Vec<Function> {
+    let mut functions = Vec::new();
+    for (ty, start) in [
+        (CqlType::Timestamp, CqlType::Timestamp),
+        (CqlType::Timeuuid, CqlType::Timestamp),
+        (CqlType::Date, CqlType::Date),
+    ] {
+        let returns = if ty == CqlType::Date { CqlType::Date } else { CqlType::Timestamp };
+        functions.push(floor(vec![ty.clone(), CqlType::Duration], returns.clone()));
+        functions.push(floor(vec![ty, CqlType::Duration, start], returns));
+    }
+    functions.push(floor_time());
+    functions
+}
+
+fn floor(arguments: Vec<CqlType>, returns: CqlType) -> Function {
+    Function::of_values("floor", arguments, returns, |call, values| {
+        let types = &call.function.arguments;
+        let Some(duration) = Duration::from_bytes(values[1]) else { return Ok(None) };
+        let is_date = call.function.returns == CqlType::Date;
+        if is_date && !duration.has_day_precision() {
+            return Err(QueryError::invalid(format!(
+                "The floor on date values cannot be computed for the {duration} duration as precision is below 1 day"
+            )));
+        }
+        if !duration.has_millisecond_precision() {
+            return Err(QueryError::invalid(format!(
+                "The floor cannot be computed for the {duration} duration as precision is below 1 millisecond"
+            )));
+        }
+        let start = values.get(2).map_or(Some(0), |start| millis_of(&types[2], start));
+        let (Some(millis), Some(start)) = (millis_of(&types[0], values[0]), start) else { return Ok(None) };
+        let floored = floor_millis(millis, &duration, start)?;
+        Ok(Some(if is_date { date_of(floored).to_be_bytes().to_vec() } else { floored.to_be_bytes().to_vec() }))
+    })
+    .monotonic()
+}
+
+/// The latest time that lies a whole number of durations after `start`, and not after `millis`.
+fn floor_millis(millis: i64, duration: &Duration, start: i64) -> Result<i64, QueryError> {
+    if start > millis {
+        return Err(QueryError::invalid("The floor function starting time is greater than the provided time"));
+    }
+    refuse_negative(duration)?;
+    if duration.months == 0 {
+        let step = i64::from(duration.days) * MILLIS_PER_DAY + duration.nanoseconds / 1_000_000;
+        return Ok(if step == 0 { millis } else { millis - (millis - start) % step });
+    }
+    // A month has at least 28 days, so that this many steps are surely too many.
+    let (mut low, mut high) = (0, (millis - start) / (28 * MILLIS_PER_DAY) + 2);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if add(start, duration, middle) <= millis { low = middle } else { high = middle }
+    }
+    Ok(add(start, duration, low))
+}
+
+fn refuse_negative(duration: &Duration) -> Result<(), QueryError> {
+    if duration.is_negative() {
+        return Err(QueryError::invalid("Negative durations are not supported by the floor function"));
+    }
+    Ok(())
+}
+
+fn floor_time() -> Function {
+    Function::of_values("floor", vec![CqlType::Time, CqlType::Duration], CqlType::Time, |_, values| {
+        let (Some(nanos), Some(duration)) = (long(values[0]), Duration::from_bytes(values[1])) else { return Ok(None) };
+        refuse_negative(&duration)?;
+        if duration.months != 0 || duration.days != 0 || duration.nanoseconds > types::duration::NANOS_PER_DAY {
+            return Err(QueryError::invalid(
+                "For time values, the floor can only be computed for durations smaller that a day",
+            ));
+        }
+        let floored = if duration.nanoseconds == 0 { nanos } else { nanos - nanos % duration.nanoseconds };
+        Ok(Some(floored.to_be_bytes().to_vec()))
+    })
+    .monotonic()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_are_added_by_the_calendar() {
+        let day = |year, month, day| days_from_civil(year, month, day) * MILLIS_PER_DAY;
+        let month = Duration { months: 1, days: 0, nanoseconds: 0 };
+        assert_eq!(add(day(2024, 1, 31), &month, 1), day(2024, 2, 29));
+        assert_eq!(add(day(2024, 3, 31), &month, -1), day(2024, 2, 29));
+        assert_eq!(add(day(1969, 12, 15), &month, 2), day(1970, 2, 15));
+        for days in [-800_000, -1, 0, 59, 60, 365, 19_000, 2_932_896] {
+            let (year, month, day) = civil_from_days(days);
+            assert_eq!(days_from_civil(year, month, day), days);
+        }
+    }
+
+    #[test]
+    fn floors_go_by_whole_durations_from_the_start() {
+        let day = |year, month, day| days_from_civil(year, month, day) * MILLIS_PER_DAY;
+        let month = Duration { months: 1, days: 0, nanoseconds: 0 };
+        assert_eq!(floor_millis(day(2024, 5, 17), &month, 0).unwrap(), day(2024, 5, 1));
+        assert_eq!(floor_millis(day(2024, 5, 17), &month, day(2024, 1, 20)).unwrap(), day(2024, 4, 20));
+        let hour = Duration { months: 0, days: 0, nanoseconds: 3_600_000_000_000 };
+        assert_eq!(floor_millis(7_300_000, &hour, 0).unwrap(), 7_200_000);
+        assert!(floor_millis(-1, &hour, 0).is_err());
+    }
+}

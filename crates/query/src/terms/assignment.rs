@@ -1,0 +1,99 @@
+//! Whether a value may be assigned to a receiver, and how well it fits.
+
+use std::fmt;
+
+use types::CqlType;
+
+use crate::preparing::Preparing;
+use crate::{ColumnSpec, QueryError};
+
+/// How well a value fits a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Assignment {
+    /// The types are the same.
+    Exact,
+    /// The value can be read as the receiver's type.
+    Weak,
+    /// It cannot.
+    No,
+}
+
+impl Assignment {
+    pub fn is_assignable(self) -> bool {
+        self != Assignment::No
+    }
+
+    /// How well all of several values fit.
+    pub fn all(each: impl Iterator<Item = Result<Assignment, QueryError>>) -> Result<Assignment, QueryError> {
+        let mut all = Assignment::Exact;
+        for one in each {
+            match one? {
+                Assignment::No => return Ok(Assignment::No),
+                Assignment::Weak => all = Assignment::Weak,
+                Assignment::Exact => {}
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Something that can be an argument of a function: a term, or a selected expression.
+pub(crate) trait Assignable: fmt::Display {
+    /// How well it fits `receiver`.
+    fn assignment(&self, preparing: &Preparing<'_>, receiver: &ColumnSpec) -> Result<Assignment, QueryError>;
+
+    /// A type that it surely can be read as; `None` for markers and the like.
+    fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType>;
+
+    /// Whether it is or contains a bind marker.
+    fn contains_marker(&self) -> bool;
+
+    /// The number of elements of a `[a, b]`, which may be a list or a vector; `None` for anything else.
+    fn literal_length(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// How well a value of type `from` fits a receiver of type `to`.
+pub(crate) fn assign_type(from: &CqlType, to: &CqlType) -> Assignment {
+    let same = if from.is_multi_cell() || !to.is_multi_cell() { from == to } else { *from == to.freeze() };
+    if same {
+        Assignment::Exact
+    } else if is_value_compatible(to, from) {
+        Assignment::Weak
+    } else {
+        Assignment::No
+    }
+}
+
+/// Whether bytes of type `other` are valid as `ty`.
+pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
+    use CqlType::*;
+    match (ty, other) {
+        _ if ty == other => true,
+        (Blob, _) => true,
+        (Text, Ascii) => true,
+        (Varint, Int | Bigint | Timestamp) => true,
+        (Bigint, Timestamp) | (Timestamp, Bigint) => true,
+        (Date, Int) | (Time, Bigint) => true,
+        (Uuid, Timeuuid) => true,
+        (List { element, .. }, List { element: other, .. }) => is_value_compatible(element, other),
+        (Set { element, .. }, Set { element: other, .. }) => is_value_compatible(element, other),
+        (Map { key, value, .. }, Map { key: other_key, value: other_value, .. }) => {
+            is_value_compatible(key, other_key) && is_value_compatible(value, other_value)
+        }
+        (Tuple(elements), Tuple(others)) => {
+            elements.len() >= others.len() && elements.iter().zip(others.iter()).all(|(a, b)| is_value_compatible(a, b))
+        }
+        (Udt { definition, .. }, Udt { definition: other, .. }) => {
+            definition.keyspace == other.keyspace
+                && definition.name == other.name
+                && definition.fields.len() == other.fields.len()
+                && definition.fields.iter().zip(&other.fields).all(|((_, a), (_, b))| is_value_compatible(a, b))
+        }
+        (Vector { element, dimension }, Vector { element: other, dimension: length }) => {
+            dimension == length && is_value_compatible(element, other)
+        }
+        _ => false,
+    }
+}

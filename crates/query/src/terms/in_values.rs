@@ -1,0 +1,82 @@
+//! The right side of IN.
+
+use cql::ast::InValues;
+use types::{CqlType, collection};
+
+use super::{Bound, Term, prepare};
+use crate::execution::Execution;
+use crate::preparing::Preparing;
+use crate::{ColumnSpec, QueryError, Value};
+
+/// The values of an IN, ready to be given bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum InTerms {
+    /// `IN ?`: a list.
+    Marker { index: usize, element: ColumnSpec },
+    /// `IN (a, b)`.
+    Terms(Vec<Term>),
+}
+
+impl InTerms {
+    /// Prepares the values for `receiver`.
+    pub fn prepare(
+        values: &InValues,
+        receiver: &ColumnSpec,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<InTerms, QueryError> {
+        match values {
+            InValues::Marker(marker) => {
+                let ty = CqlType::list(receiver.ty.freeze());
+                preparing.bind(marker, &receiver.sibling(format!("in({})", receiver.name), ty));
+                Ok(InTerms::Marker { index: marker.index, element: receiver.clone() })
+            }
+            InValues::Terms(terms) => {
+                let terms: Result<Vec<Term>, QueryError> =
+                    terms.iter().map(|term| prepare(term, receiver, preparing)).collect();
+                Ok(InTerms::Terms(terms?))
+            }
+        }
+    }
+
+    /// The values in this execution, each valid for the receiver.
+    pub fn bind<'v>(&'v self, execution: &'v Execution<'_>) -> Result<Vec<Bound<'v>>, QueryError> {
+        match self {
+            InTerms::Terms(terms) => terms.iter().map(|term| term.bind(execution)).collect(),
+            InTerms::Marker { index, element } => {
+                let name = &element.name;
+                let bytes = match execution.value(*index)? {
+                    Value::Null => return Err(QueryError::invalid(format!("Invalid null value for column {name}"))),
+                    Value::Unset => return Err(QueryError::invalid(format!("Invalid unset value for column {name}"))),
+                    Value::Bytes(bytes) => bytes,
+                };
+                let mut values = Vec::new();
+                for part in collection::elements(bytes)? {
+                    match part? {
+                        None => values.push(Bound::Null),
+                        Some(value) => {
+                            element.ty.validate(value)?;
+                            values.push(Bound::Bytes(super::literal::normalized(&element.ty, value)?));
+                        }
+                    }
+                }
+                Ok(values)
+            }
+        }
+    }
+
+    /// How many values there are, if that is known.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            InTerms::Terms(terms) => Some(terms.len()),
+            InTerms::Marker { .. } => None,
+        }
+    }
+
+    /// Whether the values depend on bind markers.
+    pub fn contains_marker(&self) -> bool {
+        match self {
+            InTerms::Marker { .. } => true,
+            InTerms::Terms(terms) => terms.iter().any(Term::contains_marker),
+        }
+    }
+}

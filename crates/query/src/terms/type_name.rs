@@ -1,0 +1,69 @@
+//! Types as statements write them.
+
+use std::sync::Arc;
+
+use cql::ast::{NativeType, TypeName};
+use model::Schema;
+use types::CqlType;
+
+use crate::QueryError;
+
+/// The type that a type name says; user types are looked up in `keyspace` unless they name their own.
+pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
+    let inner = |name: &TypeName| resolve_type(name, schema, keyspace).map(Arc::new);
+    Ok(match name {
+        TypeName::Native(native) => native_type(*native),
+        TypeName::List { element, frozen } => CqlType::List { element: inner(element)?, frozen: *frozen },
+        TypeName::Set { element, frozen } => CqlType::Set { element: inner(element)?, frozen: *frozen },
+        TypeName::Map { key, value, frozen } => {
+            CqlType::Map { key: inner(key)?, value: inner(value)?, frozen: *frozen }
+        }
+        TypeName::Tuple(elements) => {
+            let elements: Result<Vec<CqlType>, QueryError> =
+                elements.iter().map(|element| resolve_type(element, schema, keyspace)).collect();
+            CqlType::tuple(elements?)
+        }
+        TypeName::Vector { element, dimension } => {
+            let positive = u32::try_from(*dimension).ok().filter(|dimension| *dimension > 0);
+            let dimension = positive.ok_or_else(|| {
+                QueryError::invalid(format!("vectors may only have positive dimensions; given {dimension}"))
+            })?;
+            CqlType::vector(resolve_type(element, schema, keyspace)?, dimension)
+        }
+        TypeName::UserType { name, frozen } => {
+            let keyspace = name.keyspace.as_ref().map_or(keyspace, |keyspace| keyspace.as_str());
+            let known = schema.keyspace(keyspace).and_then(|keyspace| keyspace.types.get(name.name.as_str()));
+            let unknown = || QueryError::invalid(format!("Unknown type {keyspace}.{}", name.name.as_str()));
+            let ty = CqlType::Udt { definition: known.ok_or_else(unknown)?.clone(), frozen: false };
+            if *frozen { ty.freeze() } else { ty }
+        }
+        TypeName::Custom(class) => CqlType::parse_marshal_class(class)
+            .map_err(|error| QueryError::syntax(format!("Error setting type {class}: {}", error.message())))?,
+    })
+}
+
+/// A native type.
+pub(crate) fn native_type(native: NativeType) -> CqlType {
+    match native {
+        NativeType::Ascii => CqlType::Ascii,
+        NativeType::Bigint => CqlType::Bigint,
+        NativeType::Blob => CqlType::Blob,
+        NativeType::Boolean => CqlType::Boolean,
+        NativeType::Counter => CqlType::Counter,
+        NativeType::Date => CqlType::Date,
+        NativeType::Decimal => CqlType::Decimal,
+        NativeType::Double => CqlType::Double,
+        NativeType::Duration => CqlType::Duration,
+        NativeType::Float => CqlType::Float,
+        NativeType::Inet => CqlType::Inet,
+        NativeType::Int => CqlType::Int,
+        NativeType::Smallint => CqlType::Smallint,
+        NativeType::Text | NativeType::Varchar => CqlType::Text,
+        NativeType::Time => CqlType::Time,
+        NativeType::Timestamp => CqlType::Timestamp,
+        NativeType::Timeuuid => CqlType::Timeuuid,
+        NativeType::Tinyint => CqlType::Tinyint,
+        NativeType::Uuid => CqlType::Uuid,
+        NativeType::Varint => CqlType::Varint,
+    }
+}
