@@ -205,3 +205,14 @@ impl From<model::ReadError> for QueryError {
         QueryError::server(error.to_string())
     }
 }
+
+impl From<engine::EngineError> for QueryError {
+    fn from(error: engine::EngineError) -> Self {
+        use engine::EngineError;
+        let message = error.to_string();
+        match error {
+            EngineError::UnknownTable(_) | EngineError::MutationTooLarge { .. } => QueryError::invalid(message),
+            _ => QueryError::server(message),
+        }
+    }
+}

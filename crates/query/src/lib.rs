@@ -19,7 +19,7 @@ mod preparing;
 mod processor;
 mod response;
 mod select;
-pub mod standin;
+mod standin;
 mod system;
 mod terms;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::standin::Engine;
+use engine::Engine;
 use cql::ast::{BatchKind, ParsedStatement, Statement};
 use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
@@ -116,7 +116,7 @@ impl Processor {
 
     /// Prepares a statement; unqualified names are looked up in `keyspace`.
     pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
-        self.prepare_parsed(crate::standin::parse(text)?, keyspace).map(Arc::new)
+        self.prepare_parsed(cql::parse(text)?, keyspace).map(Arc::new)
     }
 
     fn prepare_parsed(&self, parsed: ParsedStatement, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
@@ -165,7 +165,7 @@ impl Processor {
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
         let keyspace = options.keyspace.or(client.keyspace.as_deref());
-        let prepared = self.prepare_parsed(crate::standin::parse(text)?, keyspace)?;
+        let prepared = self.prepare_parsed(cql::parse(text)?, keyspace)?;
         if prepared.variables.len() != options.values.len() && matches!(options.values, Values::Positional(_)) {
             return Err(QueryError::invalid("Invalid amount of bind variables"));
         }
@@ -221,7 +221,7 @@ impl Processor {
         let mut parsed = Vec::with_capacity(entries.len());
         for entry in entries {
             parsed.push(match entry.statement {
-                BatchStatement::Text(text) => Some(self.prepare_parsed(crate::standin::parse(text)?, keyspace)?),
+                BatchStatement::Text(text) => Some(self.prepare_parsed(cql::parse(text)?, keyspace)?),
                 BatchStatement::Prepared(_) => None,
             });
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::standin::Engine;
+use engine::Engine;
 use model::{BoxCursor, ReadRange, Table};
 
 use crate::{Processor, ProcessorOptions, QueryError};
