@@ -52,10 +52,13 @@ impl Inode {
                     sectors.first().is_some_and(|first| first.index <= index && index < first.index + sectors.len())
                 };
                 for pending in &mut self.pending {
-                    if let Pending::Write(older) = pending {
-                        older.retain(|sector| !written(sector.index));
+                    match pending {
+                        Pending::Write(older) => older.retain(|sector| !written(sector.index)),
+                        // The file's length goes to the device with any durable write.
+                        Pending::SetLength(length) => self.durable.resize(*length, 0),
                     }
                 }
+                self.pending.retain(|pending| matches!(pending, Pending::Write(_)));
                 for sector in &sectors {
                     put(&mut self.durable, &sector.bytes, sector.index * SECTOR);
                 }
@@ -69,8 +72,16 @@ impl Inode {
     }
 
     pub fn set_len(&mut self, length: u64) {
-        self.now.resize(length as usize, 0);
-        self.pending.push(Pending::SetLength(length as usize));
+        let length = length as usize;
+        self.now.resize(length, 0);
+        for pending in &mut self.pending {
+            if let Pending::Write(sectors) = pending {
+                // What was cut off does not come back.
+                sectors.retain(|sector| sector.index * SECTOR < length);
+                sectors.iter_mut().for_each(|sector| sector.bytes.truncate(length - sector.index * SECTOR));
+            }
+        }
+        self.pending.push(Pending::SetLength(length));
     }
 
     pub fn sync(&mut self) {

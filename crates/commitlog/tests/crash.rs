@@ -1,0 +1,338 @@
+//! The promise, over random histories on the simulated disk with power cuts: every acknowledged record is replayed or flushed; one
+//! that was sent and not acknowledged is there whole or not at all; nothing that was never sent is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use blockio::{Fault, SimulatedDisk};
+use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, Replay, SyncMode};
+use uuid::Uuid;
+
+const DIR: &str = "/data/commitlog";
+const SEGMENT: u32 = 64 << 10;
+
+/// SplitMix64.
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A record of the model: its data follows from its number.
+#[derive(Clone)]
+struct Sent {
+    tables: Vec<Uuid>,
+    data: Vec<u8>,
+    /// Its place in this life of the log, once appended or replayed.
+    position: Option<LogPosition>,
+    acknowledged: bool,
+    /// The tables that hold it in an SSTable.
+    flushed: BTreeSet<Uuid>,
+}
+
+struct Node {
+    choices: Choices,
+    disk: SimulatedDisk,
+    clock: Arc<AtomicI64>,
+    sync: SyncMode,
+    sent: Vec<Sent>,
+    /// Per table, where its last flush ended in this life of the log.
+    flushed_to: BTreeMap<Uuid, LogPosition>,
+}
+
+fn data_of(number: usize, length: usize) -> Vec<u8> {
+    let mut data = number.to_be_bytes().to_vec();
+    data.extend((0..length).map(|i| (number.wrapping_mul(31) ^ i.wrapping_mul(7)) as u8));
+    data
+}
+
+impl Node {
+    fn new(seed: u64) -> Node {
+        let mut choices = Choices(seed);
+        let sync = match choices.below(4) {
+            0 => SyncMode::Periodic { period: Duration::from_micros(300) },
+            1 => SyncMode::Group { window: Duration::from_micros(50) },
+            _ => SyncMode::Batch,
+        };
+        let clock = Arc::new(AtomicI64::new(1000));
+        Node { choices, disk: SimulatedDisk::new(), clock, sync, sent: Vec::new(), flushed_to: BTreeMap::new() }
+    }
+
+    fn options(&self) -> LogOptions {
+        let clock = Arc::clone(&self.clock);
+        LogOptions {
+            segment_size_bytes: SEGMENT,
+            total_space_bytes: 5 * u64::from(SEGMENT),
+            sync: self.sync,
+            log_id: Some(Uuid::from_u128(77)),
+            append_timeout: Duration::from_millis(5),
+            clock: Arc::new(move || clock.load(Ordering::Relaxed)),
+            ..LogOptions::new(DIR)
+        }
+    }
+
+    fn open(&self) -> Result<(CommitLog, Replay), LogError> {
+        CommitLog::open(Arc::new(self.disk.clone()), self.options())
+    }
+
+    /// Replays, and checks the promise for all that was ever sent.
+    fn replay(&mut self, mut replay: Replay) -> Result<(), LogError> {
+        let mut last = LogPosition::NONE;
+        for sent in &mut self.sent {
+            sent.position = None;
+        }
+        while let Some(record) = replay.next_record()? {
+            assert!(last <= record.start && record.start < record.position);
+            last = record.position;
+            let number = usize::from_be_bytes(record.data[..8].try_into().unwrap());
+            let sent = self.sent.get_mut(number).expect("a record that was never sent");
+            assert!(sent.data == record.data && sent.tables == record.tables, "record {number} is not whole");
+            assert!(sent.position.is_none(), "record {number} twice");
+            sent.position = Some(record.position);
+        }
+        for (number, sent) in self.sent.iter().enumerate().filter(|(_, sent)| sent.acknowledged) {
+            let flushed = sent.tables.iter().all(|table| sent.flushed.contains(table));
+            assert!(flushed || sent.position.is_some(), "acknowledged record {number} is lost");
+        }
+        assert_eq!(replay.report().gaps, []);
+        Ok(())
+    }
+
+    fn append(&mut self, log: &CommitLog) -> Result<LogPosition, LogError> {
+        let number = self.sent.len();
+        let length = match self.choices.below(20) {
+            0 => self.choices.below(u64::from(SEGMENT) / 2 - 200),
+            1..=4 => self.choices.below(9000),
+            _ => self.choices.below(300),
+        };
+        let data = data_of(number, length as usize);
+        let tables: Vec<Uuid> =
+            (0..=self.choices.below(3)).map(|_| Uuid::from_u128(self.choices.below(4).into())).collect();
+        self.sent.push(Sent {
+            tables: tables.clone(),
+            data,
+            position: None,
+            acknowledged: false,
+            flushed: BTreeSet::new(),
+        });
+        loop {
+            match log.append(&tables, &self.sent[number].data) {
+                Ok(at) => {
+                    self.sent[number].position = Some(at.position);
+                    return Ok(at.position);
+                }
+                Err(LogError::NoFreeSegment) => {
+                    for table in 0..4 {
+                        self.flush(log, Uuid::from_u128(table))?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Puts a table's records into an SSTable: by the time the log is told, it is durable.
+    fn flush(&mut self, log: &CommitLog, table: Uuid) -> Result<(), LogError> {
+        let start = self.flushed_to.get(&table).copied().unwrap_or(LogPosition::NONE);
+        let interval = PositionInterval { start, end: log.position() };
+        for sent in &mut self.sent {
+            if sent.tables.contains(&table) && sent.position.is_some_and(|position| interval.contains(position)) {
+                sent.flushed.insert(table);
+            }
+        }
+        self.flushed_to.insert(table, interval.end);
+        log.flushed(table, interval)
+    }
+
+    /// One life of the log, up to a power cut somewhere in it or at its end.
+    fn live(&mut self) -> Result<(), LogError> {
+        self.flushed_to.clear();
+        let (log, replay) = self.open()?;
+        self.replay(replay)?;
+        if self.choices.below(3) == 0 {
+            for sent in self.sent.iter_mut().filter(|sent| sent.position.is_some()) {
+                sent.flushed.extend(sent.tables.iter().copied());
+            }
+            log.discard_replayed()?;
+        }
+        let mut waiting = Vec::new();
+        for _ in 0..20 + self.choices.below(60) {
+            self.clock.fetch_add(self.choices.below(2000) as i64 - 1000, Ordering::Relaxed);
+            waiting.push(self.append(&log)?);
+            if self.choices.below(3) == 0 {
+                let upto = waiting.remove(self.choices.below(waiting.len() as u64) as usize);
+                if matches!(self.sync, SyncMode::Periodic { .. }) {
+                    log.sync()?;
+                } else {
+                    log.durable(upto).wait()?;
+                }
+                for sent in self.sent.iter_mut().filter(|sent| sent.position.is_some_and(|position| position <= upto)) {
+                    sent.acknowledged = true;
+                }
+            }
+            if self.choices.below(12) == 0 {
+                let table = Uuid::from_u128(self.choices.below(4).into());
+                self.flush(&log, table)?;
+            }
+        }
+        if self.choices.below(4) == 0 {
+            for table in 0..4 {
+                self.flush(&log, Uuid::from_u128(table))?;
+            }
+            log.shutdown()?;
+        }
+        Ok(())
+    }
+}
+
+/// Several lives of one log; returns how many ended by the power cut.
+fn history(seed: u64) -> u32 {
+    let mut node = Node::new(seed);
+    let mut cuts = 0;
+    for life in 0..4 {
+        let cut_after = node.choices.below(if life == 0 { 120 } else { 80 });
+        node.disk.inject(Fault::PowerCut, cut_after);
+        match node.live() {
+            Ok(()) => {}
+            Err(error @ LogError::Corrupt(_)) => panic!("seed {seed}, life {life}: {error}"),
+            Err(_) => cuts += 1,
+        }
+        let image_seed = node.choices.next();
+        node.disk = node.disk.crash_image(image_seed);
+    }
+    let (_log, replay) = node.open().unwrap();
+    node.replay(replay).unwrap();
+    cuts
+}
+
+#[test]
+fn the_promise_holds_over_power_cuts_anywhere() {
+    let cases = std::env::var("CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1u64);
+    let next = AtomicI64::new(0);
+    let cuts = AtomicI64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let case = next.fetch_add(1, Ordering::Relaxed);
+                    if case >= cases {
+                        return;
+                    }
+                    let seed = first.wrapping_mul(1_000_003).wrapping_add(case as u64);
+                    cuts.fetch_add(history(seed).into(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let cuts = cuts.into_inner();
+    assert!(cuts > cases, "only {cuts} of {} lives met the power cut", 4 * cases);
+}
+
+#[test]
+fn a_log_is_made_whole_or_not_at_all() {
+    for cut in 0..12 {
+        for seed in 0..20 {
+            let mut node = Node::new(seed);
+            node.disk.inject(Fault::PowerCut, cut);
+            let made = node.open().is_ok();
+            node.disk = node.disk.crash_image(seed);
+            let (log, replay) =
+                node.open().unwrap_or_else(|error| panic!("cut {cut}, seed {seed}, made {made}: {error}"));
+            node.replay(replay).unwrap();
+            log.append(&[], b"12345678").unwrap();
+        }
+    }
+}
+
+/// Every operation of a history fails once: what was acknowledged before and after still holds, and nothing is acknowledged after
+/// the log has closed.
+#[test]
+fn a_failed_operation_closes_the_log_and_loses_nothing_acknowledged() {
+    let mut closed = 0;
+    for (index, fault) in [Fault::Fail, Fault::FailSync, Fault::Full].into_iter().enumerate() {
+        for skip in 0..60 {
+            let seed = 9000 + skip + 100 * index as u64;
+            let mut node = Node::new(seed);
+            let (log, _) = node.open().unwrap();
+            node.disk.inject(fault, skip);
+            let mut outcome = Ok(());
+            for _ in 0..60 {
+                outcome = node.append(&log).and_then(|at| {
+                    log.sync()?;
+                    for sent in node.sent.iter_mut().filter(|sent| sent.position.is_some_and(|position| position <= at))
+                    {
+                        sent.acknowledged = true;
+                    }
+                    node.flush(&log, Uuid::from_u128(1))
+                });
+                if outcome.is_err() {
+                    break;
+                }
+            }
+            if let Some(error) = log.closed() {
+                closed += 1;
+                assert!(outcome.is_err(), "{fault:?} {skip}");
+                assert!(log.append(&[], b"x").is_err(), "{error}");
+            }
+            drop(log);
+            for image_seed in 0..3 {
+                let disk = node.disk.crash_image(image_seed);
+                let (log, replay) = CommitLog::open(Arc::new(disk), node.options()).unwrap();
+                node.replay(replay).unwrap_or_else(|error| panic!("{fault:?} {skip}: {error}"));
+                drop(log);
+            }
+        }
+    }
+    assert!(closed > 60, "{closed}");
+}
+
+#[test]
+fn a_clock_that_steps_back_changes_nothing() {
+    let mut node = Node::new(3);
+    let mut last = 0;
+    for time in [5000, 4000, 10, -7, 6000] {
+        node.clock.store(time, Ordering::Relaxed);
+        let (log, replay) = node.open().unwrap();
+        let id = log.position().segment;
+        assert!(id > last && id >= time, "{id} after {last} at {time}");
+        last = id;
+        node.replay(replay).unwrap();
+        node.append(&log).unwrap();
+    }
+    node.open().unwrap().0.discard_replayed().unwrap();
+    let options = LogOptions { segment_id_seen: 90_000, ..node.options() };
+    let (log, _) = CommitLog::open(Arc::new(node.disk.clone()), options).unwrap();
+    assert_eq!(log.position().segment, 90_001);
+}
+
+#[test]
+fn a_full_disk_stops_appends_and_only_them() {
+    let mut node = Node::new(5);
+    node.sync = SyncMode::Batch;
+    node.disk.set_capacity(u64::from(SEGMENT) + 7 * 4096 + 20_000);
+    let (log, _) = node.open().unwrap();
+    let table = [Uuid::from_u128(9)];
+    let refused = loop {
+        match log.append(&table, &[1; 9000]) {
+            Ok(at) => log.durable(at.position).wait().unwrap(),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, LogError::DiskFull(_)), "{refused}");
+    assert!(log.closed().is_none());
+    node.disk.set_capacity(1 << 30);
+    let at = log.append(&table, &[1; 9000]).unwrap();
+    log.durable(at.position).wait().unwrap();
+}
