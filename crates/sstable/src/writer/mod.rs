@@ -325,7 +325,7 @@ impl SSTableWriter {
         stats.has_legacy_counter_shards = self.options.has_legacy_counter_shards;
         let (first, last) = (PartitionKey::new(&stats.first_key), PartitionKey::new(&stats.last_key));
         // One node owns the whole ring.
-        stats.token_space_coverage = (i128::from(last.token().0) - i128::from(first.token().0)) as f64 / 2_f64.powi(64);
+        stats.token_space_coverage = (i128::from(last.token().0) - i128::from(first.token().0)).max(1) as f64 / 2_f64.powi(64);
         Statistics {
             partitioner: PARTITIONER.into(),
             bloom_filter_fp_chance: self.table.options.bloom_filter_fp_chance,

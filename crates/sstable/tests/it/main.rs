@@ -1,4 +1,5 @@
 //! Behaviour of tables as a whole. `from_cassandra/` holds tables that Apache Cassandra wrote; see the README there.
 
 mod fixture;
+mod reading;
 mod reencode;
