@@ -21,6 +21,7 @@ mod reader;
 mod row_index;
 mod stats;
 mod trie;
+mod verify;
 mod writer;
 
 pub use cache::BlockCache;
@@ -33,4 +34,5 @@ pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,
 };
+pub use verify::{Verified, verify};
 pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, PreparedSSTable, SSTableWriter, WriterOptions, remove_leftovers};

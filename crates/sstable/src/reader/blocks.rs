@@ -219,11 +219,6 @@ impl DataWindow {
         self.data.clone()
     }
 
-    /// Whether the position lies in the block that was looked at last.
-    pub fn is_near(&self, position: u64) -> bool {
-        position / self.data.block_length == self.block_index
-    }
-
     fn block(&self) -> &[u8] {
         match &self.block {
             Block::Shared(block) => block,

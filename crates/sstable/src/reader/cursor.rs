@@ -60,6 +60,8 @@ pub struct SSTableCursor {
     pub(super) partition: Option<Partition>,
     /// Data position of the next unfiltered.
     pub(super) position: u64,
+    /// Data position of the unfiltered yielded last.
+    item: u64,
     /// The unfiltered at `position`, if its head was read into `clustering` already.
     pub(super) peeked: Option<UnfilteredHead>,
     /// Whether `position` is the end of the partition.
@@ -91,6 +93,7 @@ impl SSTableCursor {
             reversed: range.reversed,
             partition: None,
             position: 0,
+            item: 0,
             peeked: None,
             at_end: true,
             slice: 0,
@@ -105,16 +108,22 @@ impl SSTableCursor {
         })
     }
 
-    /// Data position of the current row or marker's partition, for dumps and verification.
-    pub(crate) fn partition_position(&self) -> Option<u64> {
-        self.partition.as_ref().map(|partition| partition.start)
+    /// Data position of the current partition.
+    pub(crate) fn partition_position(&self) -> u64 {
+        self.partition.as_ref().map_or(0, |partition| partition.start)
     }
 
-    pub(crate) fn rows_position(&self) -> Option<u64> {
-        self.partition.as_ref().and_then(|partition| partition.rows_start)
+    /// Data position of the current partition's first row or marker, or its end.
+    pub(crate) fn rows_position(&self) -> u64 {
+        self.partition.as_ref().map_or(0, |partition| partition.rows_start.unwrap_or(partition.start))
     }
 
-    /// Data position behind the current row or marker.
+    /// Data position of the current row or marker, in forward order.
+    pub(crate) fn item_position(&self) -> u64 {
+        self.item
+    }
+
+    /// Data position behind the current row or marker; at the end of a partition that of its last byte.
     pub(crate) fn next_position(&self) -> u64 {
         self.position
     }
@@ -436,6 +445,7 @@ impl SSTableCursor {
     /// Makes the peeked unfiltered the current one; false if it is a row without content.
     fn yield_peeked(&mut self, head: &UnfilteredHead) -> Result<bool, SSTableError> {
         let position = self.position;
+        self.item = position;
         self.peeked = None;
         if head.is_marker() {
             let (before, after) = self.decode_marker(position, head)?;

@@ -127,14 +127,6 @@ impl StatsCollector {
         }
     }
 
-    pub fn first_key(&self) -> Option<&[u8]> {
-        self.first_key.as_deref()
-    }
-
-    pub fn last_key(&self) -> &[u8] {
-        &self.last_key
-    }
-
     /// The finished statistics; what the data does not tell stays at "none" for the caller to fill in.
     pub fn finish(self, clustering_classes: Vec<String>) -> (StatsMetadata, Cardinality) {
         let (min_timestamp, max_timestamp) = self.timestamps.unwrap_or((i64::MIN, i64::MAX));

@@ -235,7 +235,8 @@ impl Node {
     }
 
     /// The transition byte of a slot.
-    pub fn transition(&self, page: &[u8], slot: usize) -> u8 {
+    #[cfg(test)]
+    fn transition(&self, page: &[u8], slot: usize) -> u8 {
         match self.kind.family {
             Family::Sparse => self.transitions(page).get(slot).copied().unwrap_or_default(),
             _ => self.first.wrapping_add(slot as u8),

@@ -1,0 +1,167 @@
+//! Flipped bits and cut files: an error or no harm, never a panic, never a wrong row where checksums cover.
+
+use std::path::Path;
+
+use model::{KeyRange, ReadRange, Slices, Unfiltered, UnfilteredCursor};
+use sstable::{Component, Descriptor, SSTableError, SSTableReader, verify};
+
+use crate::fixture::{Fixture, NAMES, Scratch, cache, disk};
+
+fn copy(fixture: &Fixture, to: &Path) -> Descriptor {
+    for entry in std::fs::read_dir(&fixture.dir).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    Descriptor::new(to, fixture.descriptor.id.clone())
+}
+
+/// Everything in a table, as text.
+fn content(reader: &SSTableReader, range: &ReadRange) -> Result<Vec<String>, SSTableError> {
+    let mut cursor = reader.cursor(range)?;
+    let mut lines = Vec::new();
+    while cursor.advance_partition()? {
+        lines.push(format!("{:?}", cursor.partition()));
+        while cursor.advance()? {
+            let line = match cursor.unfiltered() {
+                Unfiltered::Row(row) => format!("{:02x?} {:02x?}", row.clustering, row.row.as_bytes()),
+                marker => format!("{marker:?}"),
+            };
+            lines.push(line);
+        }
+    }
+    Ok(lines)
+}
+
+fn open_and_read(fixture: &Fixture, descriptor: &Descriptor) -> Result<Vec<String>, SSTableError> {
+    let reader = SSTableReader::open(&*disk(), descriptor, &fixture.table, &cache())?;
+    content(&reader, &ReadRange::all_rows(KeyRange::all()))
+}
+
+/// Reads through the indexes, for the sake of not panicking.
+fn poke(fixture: &Fixture, descriptor: &Descriptor) {
+    let Ok(reader) = SSTableReader::open(&*disk(), descriptor, &fixture.table, &cache()) else { return };
+    for key in [reader.first_key(), reader.last_key()] {
+        for reversed in [false, true] {
+            let range = ReadRange { keys: KeyRange::Single(key.clone()), slices: Slices::all(), reversed };
+            let _ = content(&reader, &range);
+        }
+    }
+    let _ = verify(&*disk(), descriptor, &fixture.table, true);
+}
+
+fn random(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*state >> 33) as usize
+}
+
+#[test]
+fn sound_tables_verify() {
+    for name in NAMES {
+        let fixture = Fixture::load(name);
+        let verified = verify(&*disk(), &fixture.descriptor, &fixture.table, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(verified.partitions, fixture.open().partition_count());
+    }
+}
+
+#[test]
+fn a_flipped_bit_where_checksums_cover_is_found_by_whoever_reads_it() {
+    let mut state = 1;
+    for name in ["colls", "tombs", "crc_compacted", "comp_none", "comp_zstd", "comp_snappy", "comp_deflate", "statics"] {
+        let fixture = Fixture::load(name);
+        let scratch = Scratch::new();
+        let descriptor = copy(&fixture, &scratch.0);
+        let sound = open_and_read(&fixture, &descriptor).unwrap();
+        for component in [Component::Data, Component::Statistics] {
+            let path = descriptor.path(component);
+            let bytes = std::fs::read(&path).unwrap();
+            for _ in 0..60 {
+                let at = random(&mut state) % bytes.len();
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << (random(&mut state) % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                match open_and_read(&fixture, &descriptor) {
+                    Ok(read) => assert_eq!(read, sound, "{name} {component:?} bit flipped at {at}"),
+                    Err(error) => assert!(error.to_string().contains(component.name()), "{error}"),
+                }
+                assert!(verify(&*disk(), &descriptor, &fixture.table, false).is_err(), "{name} {component:?} at {at}");
+            }
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_an_index_never_panics_and_extended_verification_finds_what_matters() {
+    let mut state = 2;
+    for name in ["wide_blocks", "wide_rt", "kv", "desc_ck"] {
+        let fixture = Fixture::load(name);
+        let scratch = Scratch::new();
+        let descriptor = copy(&fixture, &scratch.0);
+        for component in [Component::Partitions, Component::Rows, Component::Filter, Component::CompressionInfo] {
+            let path = descriptor.path(component);
+            let bytes = std::fs::read(&path).unwrap();
+            for _ in 0..if bytes.is_empty() { 0 } else { 8 } {
+                let at = random(&mut state) % bytes.len();
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << (random(&mut state) % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                poke(&fixture, &descriptor);
+            }
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn cut_and_missing_files_are_errors() {
+    let mut state = 3;
+    for name in ["wide_rt", "comp_none", "colls"] {
+        let fixture = Fixture::load(name);
+        let scratch = Scratch::new();
+        let descriptor = copy(&fixture, &scratch.0);
+        for component in Component::ALL {
+            let path = descriptor.path(component);
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let cuts = (0..12).map(|_| random(&mut state) % bytes.len().max(1));
+            for length in cuts.filter(|_| !bytes.is_empty()) {
+                std::fs::write(&path, &bytes[..length]).unwrap();
+                poke(&fixture, &descriptor);
+                if !matches!(component, Component::Toc | Component::Filter | Component::Crc) {
+                    let result = verify(&*disk(), &descriptor, &fixture.table, true);
+                    assert!(result.is_err(), "{name} {component:?} cut to {length} of {}", bytes.len());
+                }
+            }
+            std::fs::remove_file(&path).unwrap();
+            let result = verify(&*disk(), &descriptor, &fixture.table, true);
+            assert!(result.is_err() || component == Component::Toc, "{name} without {component:?}");
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn data_garbage_without_checksums_never_panics() {
+    // Noise in uncompressed data, with checksums switched off by the table's crc_check_chance.
+    let mut state = 5;
+    for name in ["comp_none", "crc_compacted"] {
+        let mut fixture = Fixture::load(name);
+        let options = model::TableOptions { crc_check_chance: 0.0, ..fixture.table.options.clone() };
+        fixture.table = std::sync::Arc::new(fixture.table.to_builder().options(options).build());
+        let scratch = Scratch::new();
+        let descriptor = copy(&fixture, &scratch.0);
+        let path = descriptor.path(Component::Data);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut harmful = 0;
+        for _ in 0..60 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + random(&mut state) % 40 {
+                let at = random(&mut state) % bytes.len();
+                damaged[at] = random(&mut state) as u8;
+            }
+            std::fs::write(&path, &damaged).unwrap();
+            harmful += usize::from(open_and_read(&fixture, &descriptor).is_err());
+            poke(&fixture, &descriptor);
+        }
+        assert!(harmful > 5, "{name}: some noise breaks the structure");
+    }
+}
