@@ -101,10 +101,14 @@ impl RowBuilder {
         self.push_column(index, Some(deletion));
     }
 
-    /// Adds a cell to the complex column begun last. Paths must ascend in the order of the path's type.
+    /// Adds a cell to the complex column begun last, unless the column's deletion deletes it. Paths must ascend in the order
+    /// of the path's type.
     pub fn complex_cell(&mut self, cell: &Cell<'_>) {
-        debug_assert!(self.columns.last().is_some_and(|column| column.complex.is_some()));
-        self.push_cell(cell);
+        let deletion = self.columns.last().and_then(|column| column.complex);
+        debug_assert!(deletion.is_some(), "complex() comes first");
+        if !deletion.is_some_and(|deletion| deletion.deletes(cell.timestamp)) {
+            self.push_cell(cell);
+        }
     }
 
     fn push_column(&mut self, index: usize, complex: Option<DeletionTime>) {
