@@ -9,12 +9,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use memtrie::{Bounds, Direction, Edit, TrieFull, Upsert, Writer};
-use model::{DeletionTime, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
+use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
 
 use crate::deletions::{UpdateRanges, range_deletion_at};
-use crate::layout::{
-    Header, Layout, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
-};
+use crate::layout::{Header, Layout, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion};
 
 /// Buffers of one shard's writer.
 #[derive(Default)]
@@ -26,6 +24,23 @@ pub(crate) struct Applier {
 
 /// Changes below the partition's key: what comes after it, and the new content or `None`.
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Who is told of changed rows, if anybody.
+struct Watch<'w, 'o> {
+    observer: Option<&'w mut (dyn RowObserver + 'o)>,
+    table: &'w Table,
+    key: &'w PartitionKey,
+}
+
+impl Watch<'_, '_> {
+    fn changed(&mut self, clustering: &[u8], before: Option<Row<'_>>, after: Option<Row<'_>>) {
+        if let Some(observer) = &mut self.observer
+            && before != after
+        {
+            observer.row_changed(self.table, self.key, clustering, before, after);
+        }
+    }
+}
 
 /// The update being applied.
 struct Update<'u> {
@@ -49,11 +64,12 @@ impl Applier {
     ) -> Result<bool, TrieFull> {
         let mut path = std::mem::take(&mut self.path);
         partition_path(update.key(), &mut path);
+        let mut watch = Watch { observer, table, key: update.key() };
         let update = Update { table, layout, update, path: &path, deletion: update.partition_deletion() };
         let result = if layout.has_clustering() {
-            self.apply_to_partition(writer, update, observer)
+            self.apply_to_partition(writer, update, &mut watch)
         } else {
-            self.apply_to_single_row(writer, &update, observer)
+            self.apply_to_single_row(writer, &update, &mut watch)
         };
         self.path = path;
         result
@@ -64,7 +80,7 @@ impl Applier {
         &mut self,
         writer: &mut Writer<'_>,
         update: &Update<'_>,
-        observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<bool, TrieFull> {
         let new_deletion =
             update.update.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
@@ -76,11 +92,7 @@ impl Applier {
             let header = existing.map_or(Header::EMPTY, Header::read);
             let deletion = header.deletion.max(new_deletion);
             let row = merge(merger, update.table, header.row, new_row, deletion, merged);
-            if let Some(observer) = observer
-                && row != header.row
-            {
-                observer.row_changed(update.table, update.update.key(), &[], header.row, row);
-            }
+            watch.changed(&[], header.row, row);
             Header { deletion, row, has_branches: false }.write(out);
             Upsert::Replace
         })?;
@@ -91,7 +103,7 @@ impl Applier {
         &mut self,
         writer: &mut Writer<'_>,
         mut update: Update<'_>,
-        observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<bool, TrieFull> {
         let header = writer.get(update.path).map(Header::read);
         let is_new = header.is_none();
@@ -105,11 +117,11 @@ impl Applier {
         let in_place = !is_new && !has_deletion && !header.has_branches && changes.static_row().is_none();
         if in_place && changes.row_count() == 1 {
             for row in changes.rows() {
-                return self.upsert_row(writer, &update, row, observer).map(|()| false);
+                return self.upsert_row(writer, &update, row, watch).map(|()| false);
             }
         }
         let mut edits = Edits::new();
-        self.collect(writer, &update, is_new, &mut edits, observer);
+        self.collect(writer, &update, is_new, &mut edits, watch);
         let edits: Vec<Edit<'_>> =
             edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
         writer.apply(update.path, &edits)?;
@@ -122,7 +134,7 @@ impl Applier {
         writer: &mut Writer<'_>,
         update: &Update<'_>,
         row: RowRef<'_>,
-        observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) -> Result<(), TrieFull> {
         let mut key = update.path.to_vec();
         update.layout.push_row(row.clustering, &mut key);
@@ -130,11 +142,7 @@ impl Applier {
         writer.upsert(&key, |existing, out| {
             let (kept, existing) = update.existing_row(existing);
             let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
-            if let Some(observer) = observer
-                && after != existing
-            {
-                observer.row_changed(update.table, update.update.key(), row.clustering, existing, after);
-            }
+            watch.changed(row.clustering, existing, after);
             match after {
                 Some(after) => {
                     update.layout.push_content_head(kept.unwrap_or(row.clustering), out);
@@ -154,7 +162,7 @@ impl Applier {
         update: &Update<'_>,
         is_new: bool,
         edits: &mut Edits,
-        mut observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) {
         let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
         let newly_deleted = update.deletion != header.deletion;
@@ -170,17 +178,17 @@ impl Applier {
         }
         if !is_new {
             if newly_deleted {
-                self.purge(writer, update, (None, None), update.deletion, edits, observer.as_deref_mut());
+                self.purge(writer, update, (None, None), update.deletion, edits, watch);
             }
             for (start, end, deletion) in ranges.intervals() {
-                self.purge(writer, update, (Some(start), Some(end)), deletion.max(update.deletion), edits, observer.as_deref_mut());
+                self.purge(writer, update, (Some(start), Some(end)), deletion.max(update.deletion), edits, watch);
             }
         }
         for row in update.update.rows() {
-            self.write_row(writer, update, &ranges, header.has_branches, row, edits, observer.as_deref_mut());
+            self.write_row(writer, update, &ranges, header.has_branches, row, edits, watch);
         }
-        let has_branches = header.has_branches
-            || edits.iter().any(|(suffix, content)| is_branch(suffix) && content.is_some());
+        let has_branches =
+            header.has_branches || edits.iter().any(|(suffix, content)| is_branch(suffix) && content.is_some());
         let mut content = Vec::new();
         let row = merge(
             &mut self.merger,
@@ -190,11 +198,7 @@ impl Applier {
             update.deletion,
             &mut self.merged,
         );
-        if let Some(observer) = observer
-            && row != header.row
-        {
-            observer.row_changed(update.table, update.update.key(), &[], header.row, row);
-        }
+        watch.changed(&[], header.row, row);
         Header { deletion: update.deletion, row, has_branches }.write(&mut content);
         if writer.get(update.path) != Some(content.as_slice()) {
             edits.insert(Vec::new(), Some(content));
@@ -209,7 +213,7 @@ impl Applier {
         ends: (Option<&[u8]>, Option<&[u8]>),
         deletion: DeletionTime,
         edits: &mut Edits,
-        mut observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) {
         let lead = update.path.len();
         let key = |branch: &[u8], position: Option<&[u8]>, otherwise: &[u8]| {
@@ -225,10 +229,8 @@ impl Applier {
         }
         // Rows start above the branches.
         let (start, end) = (key(&[], ends.0, &[ROW_DELETION_BRANCH + 1]), key(&[], ends.1, &[0xFF]));
-        let mut cursor = writer.cursor(
-            Bounds { start: Bound::Included(&start), end: Bound::Included(&end) },
-            Direction::Forward,
-        );
+        let mut cursor =
+            writer.cursor(Bounds { start: Bound::Included(&start), end: Bound::Included(&end) }, Direction::Forward);
         while cursor.advance() {
             let suffix = &cursor.key()[lead..];
             let before = match edits.get(suffix) {
@@ -242,11 +244,9 @@ impl Applier {
             if after == existing {
                 continue;
             }
-            if let Some(observer) = observer.as_deref_mut() {
-                let mut clustering = Vec::new();
-                if update.layout.push_clustering(suffix, kept, &mut clustering).is_ok() {
-                    observer.row_changed(update.table, update.update.key(), &clustering, existing, after);
-                }
+            let mut clustering = Vec::new();
+            if watch.observer.is_some() && update.layout.push_clustering(suffix, kept, &mut clustering).is_ok() {
+                watch.changed(&clustering, existing, after);
             }
             let content = after.map(|row| {
                 let mut content = Vec::new();
@@ -270,7 +270,7 @@ impl Applier {
         has_branches: bool,
         row: RowRef<'_>,
         edits: &mut Edits,
-        observer: Option<&mut dyn RowObserver>,
+        watch: &mut Watch<'_, '_>,
     ) {
         let mut position = Vec::new();
         update.layout.push_row(row.clustering, &mut position);
@@ -298,11 +298,7 @@ impl Applier {
         let stored = writer.get(&[update.path, &position].concat());
         let (kept, existing) = update.existing_row(stored);
         let after = merge(&mut self.merger, update.table, existing, Some(row.row), active, &mut self.merged);
-        if let Some(observer) = observer
-            && after != existing
-        {
-            observer.row_changed(update.table, update.update.key(), row.clustering, existing, after);
-        }
+        watch.changed(row.clustering, existing, after);
         match after {
             Some(after) => {
                 let mut content = Vec::new();
@@ -351,4 +347,3 @@ fn merge<'r>(
     };
     is_something.then(|| Row::new(out))
 }
-

@@ -63,10 +63,6 @@ impl UpdateRanges {
         UpdateRanges { steps }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// What the update's ranges delete with at a row's position.
     pub fn at(&self, position: &[u8]) -> DeletionTime {
         let after = self.steps.partition_point(|step| step.position.as_slice() < position);
@@ -89,7 +85,8 @@ impl UpdateRanges {
         let end = branch_key(path, &last.position);
         let mut cursor = writer.cursor(Bounds::inclusive(&start, &end), Direction::Forward);
         let lead = path.len() + 1;
-        let visible = |deletion: DeletionTime| if deletion.supersedes(&partition) { deletion } else { DeletionTime::LIVE };
+        let visible =
+            |deletion: DeletionTime| if deletion.supersedes(&partition) { deletion } else { DeletionTime::LIVE };
         let mut has_old = cursor.advance();
         let mut steps = self.steps.iter().peekable();
         let mut old_open = open_before(layout, writer, path, &start);

@@ -2,10 +2,20 @@
 //!
 //! A memtable takes [`model::PartitionUpdate`]s and gives them back through [`model::UnfilteredCursor`], reconciled. It
 //! knows nothing of logs, files or clocks.
+#![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]
 
+mod apply;
+mod cursor;
+mod deletions;
+mod fill;
+mod layout;
 mod memtable;
-mod reference;
+mod plan;
+mod shard;
+mod statistics;
+mod translate;
+mod trie_memtable;
 
 pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse};
-pub use reference::ReferenceMemtable;
+pub use trie_memtable::TrieMemtable;

@@ -40,7 +40,8 @@ impl Shard {
         if is_newer(update.table(), table) {
             *table = update.table().clone();
         }
-        let is_new = applier.apply(&mut self.trie.writer(), table, layout, update, observer).map_err(|_| MemtableFull)?;
+        let is_new =
+            applier.apply(&mut self.trie.writer(), table, layout, update, observer).map_err(|_| MemtableFull)?;
         bounds.update_count += 1;
         bounds.partition_count += u64::from(is_new);
         bounds.cover_update(update);

@@ -75,7 +75,9 @@ pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits:
     let mut operation = Operation { memory, store };
     let locus = operation.locate(Slot::ROOT, prefix)?;
     let before = locus.subtree(memory, prefix);
-    operation.store.copy_from_here();
+    if !before.is_none() {
+        operation.store.copy_from_here();
+    }
     memory.publish(Slot::PENDING, before);
     for edit in edits {
         match edit.content {

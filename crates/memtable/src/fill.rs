@@ -1,0 +1,479 @@
+//! Copying partitions, rows and markers out of the shards, under short pins.
+//!
+//! A fill goes on from where the last one stopped: at a partition, or at a place between rows. There it looks up anew
+//! which range deletion is in force, and writes a marker if that differs from what its items said last. Entering a slice
+//! is the same thing, with nothing said yet. So markers are always well nested, and a deletion that came between two fills
+//! holds for the rest of the partition. For that, a fill never stops just behind a marker, but before it.
+
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use memtrie::{Bounds, Cursor, Direction, Pin};
+use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
+
+use crate::layout::{Border, Header, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
+use crate::plan::{Place, Plan, Slice};
+use crate::shard::is_newer;
+use crate::translate::{deletion_only, translate};
+use crate::trie_memtable::TrieMemtable;
+
+/// Where the next fill goes on.
+pub(crate) enum Stop {
+    /// At the first partition at or after this path.
+    Partition {
+        shard: usize,
+        path: Vec<u8>,
+    },
+    /// Between rows.
+    Rows(InPartition),
+    End,
+}
+
+pub(crate) struct InPartition {
+    shard: usize,
+    path: Vec<u8>,
+    /// The partition's deletion as it was given.
+    deletion: DeletionTime,
+    /// The slice, in reading order.
+    slice: usize,
+    place: Place,
+    /// The range deletion in force as far as markers said.
+    open: DeletionTime,
+}
+
+pub(crate) type Span = Range<usize>;
+
+pub(crate) enum Item {
+    Partition { path: Span, deletion: DeletionTime, static_row: Option<Span> },
+    Row { clustering: Span, row: Span },
+    Marker { prefix: Span, side: Side, before: DeletionTime, after: DeletionTime },
+}
+
+/// Items copied out, with their bytes.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub bytes: Vec<u8>,
+    pub items: Vec<Item>,
+    /// The batch is full from this size on.
+    bytes_max: usize,
+}
+
+/// A batch is full at this many bytes; the first is small, each next one twice as large.
+const BATCH_BYTES_FIRST: usize = 4 << 10;
+const BATCH_BYTES_MAX: usize = 64 << 10;
+/// What an item counts besides its bytes.
+const ITEM_BYTES: usize = size_of::<Item>();
+
+impl Batch {
+    fn start(&mut self) {
+        self.items.clear();
+        self.bytes.clear();
+        // A row of many megabytes must not stay around.
+        self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
+        self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+}
+
+/// Fills batches.
+pub(crate) struct Filler {
+    memtable: Arc<TrieMemtable>,
+    plan: Plan,
+    pub batch: Batch,
+    merger: RowMerger,
+    scratch: Vec<u8>,
+}
+
+/// A key range within one branch of a partition.
+struct BranchRange {
+    low: Vec<u8>,
+    high: Vec<u8>,
+}
+
+impl BranchRange {
+    /// Between two positions, neither included, in reading order.
+    fn new(path: &[u8], branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
+        let (low, high) = if reversed { (to, from) } else { (from, to) };
+        BranchRange { low: [path, branch, low].concat(), high: [path, branch, high].concat() }
+    }
+
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds { start: Bound::Excluded(&self.low), end: Bound::Excluded(&self.high) }
+    }
+}
+
+/// A trie cursor over a branch that stands on its next entry, or is at its end.
+struct Branch<'c> {
+    cursor: Cursor<'c>,
+    lead: usize,
+    has_entry: bool,
+}
+
+impl<'c> Branch<'c> {
+    fn new(pin: &'c Pin<'_>, range: &'c BranchRange, lead: usize, direction: Direction) -> Branch<'c> {
+        let mut cursor = pin.cursor(range.bounds(), direction);
+        let has_entry = cursor.advance();
+        Branch { cursor, lead, has_entry }
+    }
+
+    fn position(&self) -> Option<&[u8]> {
+        if self.has_entry { self.cursor.key().get(self.lead..) } else { None }
+    }
+
+    fn advance(&mut self) {
+        self.has_entry = self.cursor.advance();
+    }
+}
+
+impl Filler {
+    pub fn new(memtable: Arc<TrieMemtable>, plan: Plan) -> Filler {
+        Filler { memtable, plan, batch: Batch::default(), merger: RowMerger::default(), scratch: Vec::new() }
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where the first fill starts.
+    pub fn first(&self) -> Stop {
+        if self.plan.first_shard > self.plan.last_shard {
+            return Stop::End;
+        }
+        Stop::Partition { shard: self.plan.first_shard, path: self.plan.start.clone() }
+    }
+
+    /// After the partition that `stop` is in.
+    pub fn skip_partition(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Rows(_) if self.plan.single.is_some() => Stop::End,
+            Stop::Rows(InPartition { shard, mut path, .. }) => {
+                after_partition(&mut path);
+                Stop::Partition { shard, path }
+            }
+            stop => stop,
+        }
+    }
+
+    /// Replaces the batch by the next one. An empty batch is the end.
+    pub fn fill(&mut self, mut stop: Stop) -> Result<Stop, ReadError> {
+        self.batch.start();
+        while !self.batch.is_full() {
+            stop = match stop {
+                Stop::End => return Ok(Stop::End),
+                Stop::Partition { shard, path } => self.partitions(shard, path)?,
+                Stop::Rows(at) => self.go_on(at)?,
+            };
+        }
+        Ok(stop)
+    }
+
+    fn go_on(&mut self, at: InPartition) -> Result<Stop, ReadError> {
+        let memtable = self.memtable.clone();
+        let pin = memtable.shards()[at.shard].trie.pin();
+        let header = pin.get(&at.path).map_or(Header::EMPTY, Header::read);
+        let (shard, mut path) = (at.shard, at.path.clone());
+        match self.rows(&pin, &header, at)? {
+            Some(stop) => Ok(stop),
+            None if self.plan.single.is_some() => Ok(Stop::End),
+            None => {
+                after_partition(&mut path);
+                Ok(Stop::Partition { shard, path })
+            }
+        }
+    }
+
+    fn partitions(&mut self, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
+        let memtable = self.memtable.clone();
+        let pin = memtable.shards()[shard].trie.pin();
+        if self.plan.single.is_some() {
+            let Some(content) = pin.get(&path) else { return Ok(Stop::End) };
+            return Ok(self.partition(&pin, shard, &path, content)?.unwrap_or(Stop::End));
+        }
+        let start = path.clone();
+        let end = self.plan.end.clone();
+        let end_bound = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_slice()) };
+        let mut cursor = pin.cursor(Bounds { start: Bound::Included(&start), end: end_bound }, Direction::Forward);
+        let mut has_entry = cursor.advance();
+        while has_entry {
+            if self.batch.is_full() {
+                return Ok(Stop::Partition { shard, path: cursor.key().to_vec() });
+            }
+            path.clear();
+            path.extend_from_slice(cursor.key());
+            let content = cursor.content();
+            if self.plan.is_plain && !Header::read(content).has_branches {
+                self.begin_partition(&path, &Header::read(content))?;
+                let deletion = Header::read(content).deletion;
+                has_entry = cursor.advance();
+                while has_entry && cursor.key().starts_with(&path) {
+                    if let Some(stop) = self.plain_row(shard, &path, deletion, &cursor)? {
+                        return Ok(stop);
+                    }
+                    has_entry = cursor.advance();
+                }
+            } else {
+                if let Some(stop) = self.partition(&pin, shard, &path, content)? {
+                    return Ok(stop);
+                }
+                after_partition(&mut path);
+                has_entry = cursor.skip_to(&path);
+            }
+        }
+        if shard == self.plan.last_shard {
+            return Ok(Stop::End);
+        }
+        Ok(Stop::Partition { shard: shard + 1, path: start })
+    }
+
+    /// Copies the row the cursor is on. Where to go on if that makes the batch full.
+    fn plain_row(
+        &mut self,
+        shard: usize,
+        path: &[u8],
+        deletion: DeletionTime,
+        cursor: &Cursor<'_>,
+    ) -> Result<Option<Stop>, ReadError> {
+        let position = &cursor.key()[path.len()..];
+        let span = self.row(position, Some(cursor.content()), None)?;
+        if !self.batch.is_full() {
+            return Ok(None);
+        }
+        let place = self.place_beside(span);
+        let (path, open) = (path.to_vec(), DeletionTime::LIVE);
+        Ok(Some(Stop::Rows(InPartition { shard, path, deletion, slice: 0, place, open })))
+    }
+
+    /// Copies a partition. Where to go on if the batch is full before its end.
+    fn partition(
+        &mut self,
+        pin: &Pin<'_>,
+        shard: usize,
+        path: &[u8],
+        content: &[u8],
+    ) -> Result<Option<Stop>, ReadError> {
+        let header = Header::read(content);
+        self.begin_partition(path, &header)?;
+        let Some(first) = self.plan.slices.first() else { return Ok(None) };
+        if !self.memtable.layout().has_clustering() {
+            return Ok(None);
+        }
+        let place = first.from.clone();
+        let deletion = header.deletion;
+        let at = InPartition { shard, path: path.to_vec(), deletion, slice: 0, place, open: DeletionTime::LIVE };
+        self.rows(pin, &header, at)
+    }
+
+    fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) -> Result<(), ReadError> {
+        let path = self.batch.push(path);
+        let row = match header.row {
+            Some(row) => Some(self.push_row(row)),
+            None => None,
+        };
+        let is_static = header.row.is_some_and(|row| row.is_static());
+        let static_row = row.clone().filter(|_| is_static);
+        self.batch.items.push(Item::Partition { path, deletion: header.deletion, static_row });
+        if let Some(row) = row
+            && !is_static
+            && !self.plan.slices.is_empty()
+        {
+            self.batch.items.push(Item::Row { clustering: 0..0, row });
+        }
+        Ok(())
+    }
+
+    /// Copies rows and markers from a place on to the end of the last slice.
+    fn rows(&mut self, pin: &Pin<'_>, header: &Header<'_>, mut at: InPartition) -> Result<Option<Stop>, ReadError> {
+        // A partition deletion that came after the partition was given is said as a range deletion of the rest.
+        let late = if header.deletion.supersedes(&at.deletion) { header.deletion } else { DeletionTime::LIVE };
+        loop {
+            let now = late.max(self.open_at(pin, header, &at));
+            if now != at.open {
+                let before = std::mem::replace(&mut at.open, now);
+                let place = at.place.clone();
+                self.marker(&place.prefix, place.side, before, now);
+            }
+            let stop = self.slice(pin, header, late, &mut at)?;
+            if stop {
+                return Ok(Some(Stop::Rows(at)));
+            }
+            let Slice { to, .. } = &self.plan.slices[at.slice];
+            if !at.open.is_live() {
+                let (prefix, side) = (to.prefix.clone(), to.side);
+                self.marker(&prefix, side, at.open, DeletionTime::LIVE);
+                at.open = DeletionTime::LIVE;
+            }
+            at.slice += 1;
+            let Some(slice) = self.plan.slices.get(at.slice) else { return Ok(None) };
+            at.place = slice.from.clone();
+        }
+    }
+
+    /// The range deletion in force just behind the place, in reading direction.
+    fn open_at(&self, pin: &Pin<'_>, header: &Header<'_>, at: &InPartition) -> DeletionTime {
+        if !header.has_branches {
+            return DeletionTime::LIVE;
+        }
+        let first = [&at.path, [RANGE_BRANCH].as_slice()].concat();
+        let key = [&at.path, [RANGE_BRANCH].as_slice(), &at.place.position].concat();
+        let end = if self.plan.reversed { Bound::Excluded(key.as_slice()) } else { Bound::Included(key.as_slice()) };
+        let mut cursor = pin.cursor(Bounds { start: Bound::Included(&first), end }, Direction::Reverse);
+        if !cursor.advance() {
+            return DeletionTime::LIVE;
+        }
+        Border::read(self.memtable.layout().split_content(cursor.content()).1).after
+    }
+
+    /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
+    fn slice(
+        &mut self,
+        pin: &Pin<'_>,
+        header: &Header<'_>,
+        late: DeletionTime,
+        at: &mut InPartition,
+    ) -> Result<bool, ReadError> {
+        let reversed = self.plan.reversed;
+        let direction = if reversed { Direction::Reverse } else { Direction::Forward };
+        let to = &self.plan.slices[at.slice].to.position;
+        let range = |branch: &[u8]| BranchRange::new(&at.path, branch, &at.place.position, to, reversed);
+        let lead = at.path.len();
+        let live_range = range(&[]);
+        let mut live = Branch::new(pin, &live_range, lead, direction);
+        if !header.has_branches {
+            while let Some(position) = live.position() {
+                let span = self.row(position, Some(live.cursor.content()), None)?;
+                if self.batch.is_full() {
+                    at.place = self.place_beside(span);
+                    return Ok(true);
+                }
+                live.advance();
+            }
+            return Ok(false);
+        }
+        let (deleted_range, border_range) = (range(&[ROW_DELETION_BRANCH]), range(&[RANGE_BRANCH]));
+        let mut deleted = Branch::new(pin, &deleted_range, lead + 1, direction);
+        let mut borders = Branch::new(pin, &border_range, lead + 1, direction);
+        let comes_first = |a: &[u8], b: &[u8]| if reversed { a > b } else { a < b };
+        loop {
+            let positions = [live.position(), deleted.position(), borders.position()];
+            let next = positions.into_iter().flatten().reduce(|a, b| if comes_first(b, a) { b } else { a });
+            let Some(next) = next else { return Ok(false) };
+            if borders.position() == Some(next) {
+                let (kept, content) = self.memtable.layout().split_content(borders.cursor.content());
+                let border = Border::read(content);
+                let open = late.max(if reversed { border.before } else { border.after });
+                let mut prefix = Vec::new();
+                self.memtable.layout().push_clustering(next, kept, &mut prefix)?;
+                let side = side_of(next);
+                if self.batch.is_full() {
+                    at.place = Place { position: next.to_vec(), prefix, side };
+                    return Ok(true);
+                }
+                if open != at.open {
+                    self.marker(&prefix, side, at.open, open);
+                    at.open = open;
+                }
+                borders.advance();
+                continue;
+            }
+            let position = next.to_vec();
+            let (has_row, has_deletion) = (positions[0] == Some(next), positions[1] == Some(next));
+            let row = has_row.then(|| live.cursor.content());
+            let deletion = has_deletion.then(|| deleted.cursor.content());
+            let span = self.row(&position, row, deletion)?;
+            if self.batch.is_full() {
+                at.place = self.place_beside(span);
+                return Ok(true);
+            }
+            if has_row {
+                live.advance();
+            }
+            if has_deletion {
+                deleted.advance();
+            }
+        }
+    }
+
+    /// Copies a row and its deletion (stored contents); returns where its clustering is.
+    fn row(&mut self, position: &[u8], row: Option<&[u8]>, deletion: Option<&[u8]>) -> Result<Span, ReadError> {
+        let layout = self.memtable.layout();
+        let split = |content: &'_ [u8]| -> (bool, usize) {
+            let (kept, rest) = layout.split_content(content);
+            (kept.is_some(), content.len() - rest.len())
+        };
+        let kept =
+            row.or(deletion).filter(|content| split(content).0).and_then(|content| layout.split_content(content).0);
+        let start = self.batch.bytes.len();
+        layout.push_clustering(position, kept, &mut self.batch.bytes)?;
+        let clustering = start..self.batch.bytes.len();
+        let live = row.map(|content| Row::new(layout.split_content(content).1));
+        let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
+        let row = match (live, deletion) {
+            (Some(row), None) => self.push_row(row),
+            (None, None) => return Ok(clustering),
+            (live, Some(deletion)) => {
+                let table = self.newest();
+                let mut deleted = Vec::new();
+                deletion_only(&table, deletion, &mut deleted);
+                let versions: Vec<Row<'_>> = live.into_iter().chain([Row::new(&deleted)]).collect();
+                let mut merged = std::mem::take(&mut self.scratch);
+                merged.clear();
+                self.merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
+                let span = self.push_row(Row::new(&merged));
+                self.scratch = merged;
+                span
+            }
+        };
+        self.batch.items.push(Item::Row { clustering: clustering.clone(), row });
+        Ok(clustering)
+    }
+
+    /// Copies a row, under the reader's schema if it was written under a newer one.
+    fn push_row(&mut self, row: Row<'_>) -> Span {
+        let versions = self.plan.table.column_sets(row.is_static()).all().len();
+        if (row.column_set_version() as usize) < versions {
+            return self.batch.push(row.as_bytes());
+        }
+        let newest = self.newest();
+        let start = self.batch.bytes.len();
+        translate(row, &newest, &self.plan.table, &mut self.batch.bytes);
+        start..self.batch.bytes.len()
+    }
+
+    /// The newest schema that anything here was written under.
+    fn newest(&self) -> Arc<Table> {
+        let known = self.memtable.shards().iter().map(|shard| shard.table());
+        let table = self.plan.table.clone();
+        known.fold(table, |newest, known| if is_newer(&known, &newest) { known } else { newest })
+    }
+
+    fn marker(&mut self, prefix: &[u8], side: Side, said: DeletionTime, now: DeletionTime) {
+        let prefix = self.batch.push(prefix);
+        let (before, after) = if self.plan.reversed { (now, said) } else { (said, now) };
+        self.batch.items.push(Item::Marker { prefix, side, before, after });
+    }
+
+    /// The place just behind a row that was copied, in reading direction.
+    fn place_beside(&self, clustering: Span) -> Place {
+        let prefix = self.batch.bytes[clustering].to_vec();
+        let side = if self.plan.reversed { Side::Before } else { Side::After };
+        let mut position = Vec::new();
+        self.memtable.layout().push_bound(&prefix, side, &mut position);
+        Place { position, prefix, side }
+    }
+}
+
+/// Moves a partition's path past all that is below it.
+fn after_partition(path: &mut [u8]) {
+    if let Some(last) = path.last_mut() {
+        *last += 1;
+    }
+}

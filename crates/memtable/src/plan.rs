@@ -1,0 +1,110 @@
+//! What a cursor covers, as paths and positions.
+
+use std::sync::Arc;
+
+use bytecomp::{Side as KeySide, encode_key_bound, encode_token_bound};
+use model::{ClusteringBound, KeyBound, KeyRange, PartitionKey, ReadRange, Side, Table};
+use types::Token;
+
+use crate::layout::{Layout, partition_path};
+use crate::trie_memtable::TrieMemtable;
+
+/// A bound between rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub position: Vec<u8>,
+    pub prefix: Vec<u8>,
+    pub side: Side,
+}
+
+impl Place {
+    fn new(layout: &Layout, bound: &ClusteringBound) -> Place {
+        let mut position = Vec::with_capacity(bound.prefix.len() + 8);
+        layout.push_bound(&bound.prefix, bound.side, &mut position);
+        Place { position, prefix: bound.prefix.clone(), side: bound.side }
+    }
+}
+
+/// A slice in reading order: `from` comes after `to` in clustering order when reversed.
+pub(crate) struct Slice {
+    pub from: Place,
+    pub to: Place,
+}
+
+pub(crate) struct Plan {
+    pub table: Arc<Table>,
+    pub reversed: bool,
+    pub slices: Vec<Slice>,
+    /// All rows forward, as the trie has them.
+    pub is_plain: bool,
+    pub single: Option<PartitionKey>,
+    pub first_shard: usize,
+    pub last_shard: usize,
+    /// Path of the first partition, or before it.
+    pub start: Vec<u8>,
+    /// After the last partition's path; empty = no end.
+    pub end: Vec<u8>,
+}
+
+impl Plan {
+    pub fn new(memtable: &TrieMemtable, table: &Arc<Table>, range: &ReadRange) -> Plan {
+        let layout = memtable.layout();
+        let slices = range.slices.as_slice().iter().map(|slice| {
+            let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
+            if range.reversed { Slice { from: end, to: start } } else { Slice { from: start, to: end } }
+        });
+        let mut slices: Vec<Slice> = slices.collect();
+        if range.reversed {
+            slices.reverse();
+        }
+        let mut plan = Plan {
+            table: table.clone(),
+            reversed: range.reversed,
+            slices,
+            is_plain: !range.reversed && range.slices.is_all(),
+            single: None,
+            first_shard: 0,
+            last_shard: memtable.shards().len() - 1,
+            start: Vec::new(),
+            end: Vec::new(),
+        };
+        match &range.keys {
+            KeyRange::Single(key) => {
+                plan.first_shard = memtable.shard_of(key.token());
+                plan.last_shard = plan.first_shard;
+                partition_path(key, &mut plan.start);
+                plan.single = Some(key.clone());
+            }
+            KeyRange::Range { start, end } => {
+                if let Some(token) = push_key_bound(start, KeySide::Before, &mut plan.start) {
+                    plan.first_shard = memtable.shard_of(token);
+                }
+                if let Some(token) = push_key_bound(end, KeySide::After, &mut plan.end) {
+                    plan.last_shard = memtable.shard_of(token);
+                }
+            }
+        }
+        plan
+    }
+}
+
+/// Appends the bound that includes the key or token from `inclusive_side`. Its token, if it is a bound.
+fn push_key_bound(bound: &KeyBound, inclusive_side: KeySide, out: &mut Vec<u8>) -> Option<Token> {
+    let side = |inclusive: bool| match (inclusive, inclusive_side) {
+        (true, side) => side,
+        (false, KeySide::Before) => KeySide::After,
+        (false, KeySide::After) => KeySide::Before,
+    };
+    match bound {
+        KeyBound::Unbounded => None,
+        // The minimum token is also that of one possible key, the empty one: its bound after stands for itself.
+        KeyBound::Token { token, inclusive } => {
+            encode_token_bound(*token, side(*inclusive), out);
+            Some(*token)
+        }
+        KeyBound::Key { key, inclusive } => {
+            encode_key_bound(key.token(), key.bytes(), side(*inclusive), out);
+            Some(key.token())
+        }
+    }
+}

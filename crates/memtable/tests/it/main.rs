@@ -1,0 +1,6 @@
+//! Behaviour of the memtable.
+
+mod against_model;
+mod behaviour;
+mod cells;
+mod random;
