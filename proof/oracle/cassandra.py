@@ -60,46 +60,59 @@ class Cassandra:
     name = "cassandra"
     host = "127.0.0.1"
 
-    def __init__(self, directory: Path, process: subprocess.Popen, port: int, keep: bool):
+    def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str]):
         self.directory = directory
-        self.process = process
         self.port = port
+        self.heap_mb = heap_mb
         self.keep = keep
+        self.properties = properties
+        self.process = None
         self.lock = threading.Lock()
 
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
-              log_level: str = "WARN") -> "Cassandra":
-        """Starts a node in a fresh directory and returns once it serves clients."""
+              log_level: str = "WARN", durable: bool = False) -> "Cassandra":
+        """Starts a node in a fresh directory and returns once it serves clients.
+
+        `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
+        """
         directory = places.run_directory("cassandra")
         native, storage, ssl = places.free_ports(3)
-        write_configuration(directory, native, storage, ssl, views_and_functions)
+        write_configuration(directory, native, storage, ssl, views_and_functions, durable)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
             "cassandra.oracle.log_level": log_level,
             "cassandra.storagedir": str(directory),
             "cassandra.logdir": str(directory),
-            "cassandra.jmx.local.port": "",
             "cassandra.skip_wait_for_gossip_to_settle": "0",
             "cassandra.ring_delay_ms": "10",
             "cassandra.superuser_setup_delay_ms": "0",
-            "cassandra.unsafesystem": "true",           # DDL does not wait for system tables to be flushed
+            "cassandra.unsafesystem": str(not durable).lower(),     # true: DDL does not wait for system tables
             "cassandra.disable_tcactive_openssl": "true",
         }
-        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(heap_mb)]
-        command += [f"-D{name}={value}" for name, value in properties.items() if value != ""]
-        with open(directory / "log", "wb") as log:
-            process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                       stderr=log, cwd=directory, start_new_session=True)
-        node = cls(directory, process, native, keep)
-        watchdog = threading.Timer(READY_TIMEOUT_SECONDS, process.kill)
+        node = cls(directory, native, heap_mb, keep, properties)
+        node.launch()
+        return node
+
+    def launch(self) -> None:
+        """Starts the process on the node's directory and ports, and returns once it serves clients."""
+        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(self.heap_mb)]
+        command += [f"-D{name}={value}" for name, value in self.properties.items()]
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=log, cwd=self.directory, start_new_session=True)
+        watchdog = threading.Timer(READY_TIMEOUT_SECONDS, self.process.kill)
         watchdog.start()
         try:
-            node.expect_ok("start")
+            self.expect_ok("start")
         finally:
             watchdog.cancel()
-        return node
+
+    def kill(self) -> None:
+        """kill -9, as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
 
     def expect_ok(self, what: str) -> str:
         while True:
@@ -155,8 +168,11 @@ class Cassandra:
         self.stop()
 
 
-def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool) -> None:
+def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
+                        durable: bool = False) -> None:
     text = (HERE / "cassandra.yaml").read_text()
+    if durable:
+        text = text.replace("commitlog_sync: periodic", "commitlog_sync: batch").replace("commitlog_sync_period: 10000ms\n", "")
     values = {"DIRECTORY": directory, "NATIVE_PORT": native, "STORAGE_PORT": storage, "SSL_STORAGE_PORT": ssl,
               "VIEWS_AND_FUNCTIONS": str(views_and_functions).lower()}
     for name, value in values.items():

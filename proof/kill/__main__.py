@@ -1,0 +1,96 @@
+"""Kills a node with -9 again and again while threads write and change the schema, and checks it after each restart.
+
+usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
+
+--cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and inside
+TRUNCATE keeps a part.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from random import Random
+
+from proof.kill.load import KEYSPACE, SchemaChanger, Writer, create_schema
+from proof.oracle.cassandra import Cassandra
+from proof.oracle.espalier import Espalier
+from proof.wire import Connection
+
+WRITERS = 4
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cassandra", action="store_true")
+    options = parser.parse_args()
+    node = Cassandra.start(durable=True) if options.cassandra else Espalier.start(commitlog_sync="batch")
+    failed = 0
+    with node:
+        with Connection(node.host, node.port) as connection:
+            create_schema(connection)
+        rng = Random(f"{options.seed}/rounds")
+        loads = [Writer(number, options.seed) for number in range(WRITERS)] + [SchemaChanger(options.seed, ddl=not options.cassandra)]
+        slowest = 0.0
+        for round_number in range(options.rounds):
+            wrong, seconds = one_round(node, loads, rng, round_number)
+            slowest = max(slowest, seconds)
+            failed += bool(wrong)
+            for line in wrong[:20]:
+                print(f"round {round_number}: {line}", flush=True)
+            if wrong and node.process.poll() is not None:
+                break
+        writes, changes = sum(load.acknowledged for load in loads[:-1]), loads[-1].acknowledged
+        print(f"seed {options.seed}: {options.rounds} kills, {writes} writes and {changes} schema and table steps acknowledged, "
+              f"slowest restart {slowest:.2f} s")
+        if failed:
+            node.keep = True
+            print(f"the node's directory is kept: {node.directory}")
+    print(f"{options.rounds - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+def one_round(node, loads: list, rng: Random, round_number: int) -> tuple[list[str], float]:
+    """Load, kill, restart, check: (what is wrong, seconds the restart took)."""
+    stop = threading.Event()
+    refused: list[str] = []
+    threads = [threading.Thread(target=run, args=(load, node, stop, refused)) for load in loads]
+    for thread in threads:
+        thread.start()
+    time.sleep(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
+    if rng.random() < 0.4:
+        flusher = threading.Thread(target=flush, args=(node,))
+        flusher.start()
+        threads.append(flusher)
+        time.sleep(rng.uniform(0, 0.15))
+    node.kill()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    started = time.monotonic()
+    node.launch()
+    seconds = time.monotonic() - started
+    with Connection(node.host, node.port) as connection:
+        wrong = [line for load in loads for line in load.check(connection)]
+    return refused + wrong, seconds
+
+
+def run(load, node, stop: threading.Event, refused: list[str]) -> None:
+    try:
+        load.run(node, stop)
+    except Exception as failure:            # whatever a load meets but a broken connection is a finding
+        refused.append(f"{type(load).__name__}: {type(failure).__name__}: {failure}")
+
+
+def flush(node) -> None:
+    try:
+        node.flush(KEYSPACE)
+    except (RuntimeError, OSError):
+        return          # the node was killed under it
+
+
+if __name__ == "__main__":
+    main()
