@@ -3,16 +3,61 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::str::FromStr;
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_integer::Integer;
 use num_traits::{One, Signed, Zero};
+
+use crate::float_text;
 
 /// `unscaled * 10^-scale`. Equality and order are by value: 1.0 equals 1.00, though they print differently.
 #[derive(Clone, Debug)]
 pub struct Decimal {
     pub unscaled: BigInt,
     pub scale: i32,
+}
+
+/// A text that is no decimal, or one whose scale leaves 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseDecimalError;
+
+impl fmt::Display for ParseDecimalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a decimal")
+    }
+}
+
+impl std::error::Error for ParseDecimalError {}
+
+impl FromStr for Decimal {
+    type Err = ParseDecimalError;
+
+    /// A sign, digits with a point anywhere among them or none, and an exponent: `-1.50E+3`.
+    fn from_str(text: &str) -> Result<Decimal, ParseDecimalError> {
+        let (number, exponent) = match text.split_once(['e', 'E']) {
+            Some((number, exponent)) => (number, parse_exponent(exponent).ok_or(ParseDecimalError)?),
+            None => (text, 0),
+        };
+        let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        let digits = format!("{whole}{fraction}");
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ParseDecimalError);
+        }
+        let magnitude: BigUint = digits.parse().map_err(|_| ParseDecimalError)?;
+        let sign = if number.starts_with('-') { Sign::Minus } else { Sign::Plus };
+        let scale = i32::try_from(fraction.len() as i64 - i64::from(exponent)).map_err(|_| ParseDecimalError)?;
+        Ok(Decimal { unscaled: BigInt::from_biguint(sign, magnitude), scale })
+    }
+}
+
+fn parse_exponent(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
 }
 
 /// A decimal operation whose result does not exist or needs a scale outside of 32 bits.
@@ -45,6 +90,16 @@ impl Decimal {
     /// `unscaled * 10^-scale`.
     pub fn new(unscaled: impl Into<BigInt>, scale: i32) -> Decimal {
         Decimal { unscaled: unscaled.into(), scale }
+    }
+
+    /// The decimal that a double prints as, which is what it means in CQL; `None` for NaN and infinities.
+    pub fn from_f64(value: f64) -> Option<Decimal> {
+        float_text::double(value).parse().ok()
+    }
+
+    /// The decimal that a float prints as; `None` for NaN and infinities.
+    pub fn from_f32(value: f32) -> Option<Decimal> {
+        float_text::float(value).parse().ok()
     }
 
     /// Reads the serialized form: i32 scale, then two's complement. `None` when shorter than the scale.
@@ -143,25 +198,27 @@ impl Decimal {
         Ok(Decimal { unscaled: divide_half_up(&dividend, &divisor), scale })
     }
 
-    /// What is left after taking `other` a whole number of times; it has the sign of `self`.
+    /// What is left after taking `other` a whole number of times; it has the sign of `self`, and the scale that
+    /// `self - quotient * other` has when the quotient's zeros at the end count as its scale.
     pub fn remainder(&self, other: &Decimal) -> Result<Decimal, DecimalError> {
         if other.is_zero() {
             return Err(DecimalError::DivisionByZero);
         }
-        let scale = self.scale.max(other.scale);
-        if self.exponent() < other.exponent() {
+        if self.is_zero() || self.abs() < other.abs() {
             return Ok(self.clone());
         }
-        // The divisor may be far finer than the dividend: reduce the power of ten modulo the divisor.
-        let grown = i64::from(scale) - i64::from(self.scale);
-        let divisor = other.with_scale_grown(i64::from(scale) - i64::from(other.scale))?;
-        let dividend = if grown <= POWER_MAX {
-            self.with_scale_grown(grown)?.unscaled
-        } else {
-            let modulus = BigInt::from(divisor.unscaled.magnitude().clone());
-            &self.unscaled * BigInt::from(10).modpow(&BigInt::from(grown), &modulus)
-        };
-        Ok(Decimal { unscaled: dividend % divisor.unscaled, scale })
+        let finer = i64::from(other.scale) - i64::from(self.scale);
+        let dividend = self.with_scale_grown(finer.max(0))?;
+        let divisor = other.with_scale_grown((-finer).max(0))?;
+        let (quotient, remainder) = dividend.unscaled.div_rem(&divisor.unscaled);
+        let remainder = Decimal { unscaled: remainder, scale: dividend.scale };
+        if finer <= 0 {
+            return Ok(remainder);
+        }
+        let zeros = -i64::from(Decimal::new(quotient, 0).strip_trailing_zeros().scale);
+        let dropped = zeros.min(finer);
+        let scale = checked_scale(i64::from(remainder.scale) - dropped)?;
+        Ok(Decimal { unscaled: remainder.unscaled / power_of_ten_checked(dropped)?, scale })
     }
 
     /// The same value with the smallest scale; zero becomes 0 with scale 0.

@@ -1,7 +1,9 @@
 //! Durations: months, days and nanoseconds, which do not convert into each other.
 
 use std::fmt;
+use std::str::FromStr;
 
+use crate::calendar::{Day, MILLIS_PER_DAY};
 use crate::{MarshalError, vint};
 
 /// A duration. The three parts have the same sign.
@@ -37,6 +39,17 @@ impl Duration {
         out
     }
 
+    /// The time in milliseconds since 1970 that is this duration after `millis`. Months go by the calendar (in UTC) and
+    /// end on the last day of a shorter month; then days, then milliseconds.
+    pub fn add_to(&self, millis: i64) -> i64 {
+        add(millis, self.months.into(), self.days.into(), self.nanoseconds)
+    }
+
+    /// The time that is this duration before `millis`.
+    pub fn subtract_from(&self, millis: i64) -> i64 {
+        add(millis, -i64::from(self.months), -i64::from(self.days), self.nanoseconds.wrapping_neg())
+    }
+
     /// Whether any part is negative.
     pub fn is_negative(&self) -> bool {
         self.months < 0 || self.days < 0 || self.nanoseconds < 0
@@ -51,6 +64,16 @@ impl Duration {
     pub fn has_millisecond_precision(&self) -> bool {
         self.nanoseconds % NANOS_PER_MILLI == 0
     }
+}
+
+fn add(millis: i64, months: i64, days: i64, nanoseconds: i64) -> i64 {
+    let mut shifted = millis;
+    if months != 0 {
+        let day = Day::from_epoch_days(millis.div_euclid(MILLIS_PER_DAY)).add_months(months);
+        let of_day = millis.rem_euclid(MILLIS_PER_DAY);
+        shifted = day.epoch_days().wrapping_mul(MILLIS_PER_DAY).wrapping_add(of_day);
+    }
+    shifted.wrapping_add(days * MILLIS_PER_DAY).wrapping_add(nanoseconds / NANOS_PER_MILLI)
 }
 
 /// Checks the serialized form.
@@ -83,24 +106,25 @@ impl fmt::Display for Duration {
         if self.is_negative() {
             f.write_str("-")?;
         }
-        write_units(f, self.months.unsigned_abs().into(), &[(12, "y"), (1, "mo")])?;
-        write_units(f, self.days.unsigned_abs().into(), &[(1, "d")])?;
+        // The least integer has no positive counterpart; like Java we print nothing for it.
+        write_units(f, self.months.wrapping_abs().into(), &[(12, "y"), (1, "mo")])?;
+        write_units(f, self.days.wrapping_abs().into(), &[(1, "d")])?;
         write_units(
             f,
-            self.nanoseconds.unsigned_abs(),
+            self.nanoseconds.wrapping_abs(),
             &[
-                (NANOS_PER_HOUR as u64, "h"),
-                (NANOS_PER_MINUTE as u64, "m"),
-                (NANOS_PER_SECOND as u64, "s"),
-                (NANOS_PER_MILLI as u64, "ms"),
-                (NANOS_PER_MICRO as u64, "us"),
+                (NANOS_PER_HOUR, "h"),
+                (NANOS_PER_MINUTE, "m"),
+                (NANOS_PER_SECOND, "s"),
+                (NANOS_PER_MILLI, "ms"),
+                (NANOS_PER_MICRO, "us"),
                 (1, "ns"),
             ],
         )
     }
 }
 
-fn write_units(f: &mut fmt::Formatter<'_>, mut left: u64, units: &[(u64, &str)]) -> fmt::Result {
+fn write_units(f: &mut fmt::Formatter<'_>, mut left: i64, units: &[(i64, &str)]) -> fmt::Result {
     for (size, symbol) in units {
         if left >= *size {
             write!(f, "{}{symbol}", left / size)?;
@@ -108,4 +132,13 @@ fn write_units(f: &mut fmt::Formatter<'_>, mut left: u64, units: &[(u64, &str)])
         }
     }
     Ok(())
+}
+
+impl FromStr for Duration {
+    type Err = MarshalError;
+
+    /// Any of the three forms of CQL.
+    fn from_str(text: &str) -> Result<Duration, MarshalError> {
+        crate::text::parse_duration(text)
+    }
 }

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod collection;
 mod compare;
 mod cql_name;
@@ -15,10 +16,15 @@ mod cql_type;
 pub mod decimal;
 pub mod duration;
 mod error;
+pub mod float_text;
 pub mod hex;
 pub mod identifier;
+pub mod json;
+mod literal;
 mod marshal_class;
 pub mod murmur3;
+mod scan;
+pub mod text;
 pub mod timeuuid;
 mod token;
 pub mod utf8;

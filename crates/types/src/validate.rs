@@ -81,7 +81,7 @@ fn validate_ascii(value: &[u8]) -> Result<(), MarshalError> {
 fn validate_version(value: &[u8]) -> Result<(), MarshalError> {
     match (value.first(), value.get(6)) {
         (Some(first), Some(version)) if version >> 4 != 1 => {
-            Err(MarshalError::new(format!("Invalid version for TimeUUID type: 0x{}", first >> 4)))
+            Err(MarshalError::new(format!("Invalid version for TimeUUID type: 0x{:x}", first >> 4)))
         }
         _ => Ok(()),
     }

@@ -1,0 +1,122 @@
+//! What Cassandra's own classes made of thousands of texts, JSON values, bytes and sums; ours must make the same.
+//! `from_cassandra/make` is how the answers were recorded.
+
+use serde_json::Value;
+use types::{CqlType, Decimal, MarshalError, hex};
+
+/// One question and its answer.
+struct Record {
+    op: String,
+    cql_type: String,
+    input: String,
+    answer: Result<String, String>,
+    exception: Option<String>,
+}
+
+fn records(op: &str) -> Vec<Record> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let records: Vec<Record> = include_str!("from_cassandra/5.0.8/texts.jsonl")
+        .lines()
+        .map(|line| {
+            let value: Value = serde_json::from_str(line).expect("a JSON line");
+            Record {
+                op: text(&value["op"]).expect("op"),
+                cql_type: text(&value["type"]).expect("type"),
+                input: text(&value["in"]).expect("in"),
+                answer: match text(&value["out"]) {
+                    Some(answer) => Ok(answer),
+                    None => Err(text(&value["error"]).unwrap_or_default()),
+                },
+                exception: text(&value["exception"]),
+            }
+        })
+        .filter(|record| record.op == op)
+        .collect();
+    assert!(records.len() > 100, "only {} records of {op}", records.len());
+    records
+}
+
+impl Record {
+    fn cql_type(&self) -> CqlType {
+        CqlType::parse_marshal_class(&self.cql_type).expect("a class")
+    }
+
+    /// Whether Cassandra gave an answer, or a proper error, rather than stumbling.
+    fn is_meant(&self) -> bool {
+        matches!(self.exception.as_deref(), None | Some("MarshalException" | "InvalidRequestException"))
+    }
+}
+
+fn check(records: Vec<Record>, ours: impl Fn(&Record) -> Result<String, MarshalError>) {
+    let mut wrong = Vec::new();
+    for record in records {
+        let found = ours(&record).map_err(|error| error.message().to_owned());
+        let same = match (&found, &record.answer) {
+            // A JSON parser's own words differ.
+            (Err(found), Err(expected)) if expected.starts_with("Error decoding JSON string: ") => {
+                found.starts_with("Error decoding JSON string: ")
+            }
+            _ if !record.is_meant() => true,
+            (found, expected) => found == expected,
+        };
+        if !same {
+            wrong.push(format!("{} {:?}: {found:?}, not {:?}", record.cql_type, record.input, record.answer));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn bytes(record: &Record) -> Vec<u8> {
+    hex::parse(&record.input).expect("hexadecimal")
+}
+
+#[test]
+fn texts_become_the_same_values() {
+    check(records("text"), |record| record.cql_type().from_text(&record.input).map(|value| hex::to_string(&value)));
+}
+
+#[test]
+fn json_becomes_the_same_values() {
+    check(records("fromjson"), |record| {
+        let json: Value = serde_json::from_str(&record.input).expect("JSON");
+        record.cql_type().from_json(&json).map(|value| hex::to_string(&value))
+    });
+}
+
+#[test]
+fn the_same_bytes_are_valid() {
+    check(records("validate"), |record| record.cql_type().validate(&bytes(record)).map(|()| "ok".to_owned()));
+}
+
+#[test]
+fn values_print_as_the_same_literals() {
+    check(
+        records("literal").into_iter().filter(|record| record.is_meant() && record.answer.is_ok()).collect(),
+        |record| Ok(record.cql_type().to_cql_literal(&bytes(record))),
+    );
+}
+
+#[test]
+fn values_print_as_the_same_json() {
+    check(records("json"), |record| Ok(record.cql_type().to_json(&bytes(record))));
+}
+
+#[test]
+fn decimal_arithmetic_gives_the_same_digits() {
+    check(records("decimal").into_iter().filter(|record| record.answer.is_ok()).collect(), |record| {
+        let (a, b) = record.input.split_once(' ').expect("two operands");
+        let (a, b): (Decimal, Decimal) = (a.parse().expect("a decimal"), b.parse().expect("a decimal"));
+        let result = match record.cql_type.as_str() {
+            "add" => a.add(&b),
+            "substract" => a.subtract(&b),
+            "multiply" => a.multiply(&b),
+            "divide" => a.divide(&b),
+            "mod" => a.remainder(&b),
+            "round" => a.round_half_up(),
+            "strip" => Ok(a.strip_trailing_zeros()),
+            "plain" => return Ok(a.to_plain_string().expect("few zeros")),
+            other => panic!("unknown operation {other}"),
+        };
+        result.map(|value| value.to_string()).map_err(|error| MarshalError::new(error.to_string()))
+    });
+}
