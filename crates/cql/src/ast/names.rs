@@ -81,9 +81,10 @@ pub struct UserTypeName {
     pub name: Identifier,
 }
 
+/// Prints the bare names: Cassandra never quotes type names in messages.
 impl fmt::Display for UserTypeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_qualified(self.keyspace.as_ref(), &self.name, f)
+        write_bare(self.keyspace.as_ref(), &self.name, f)
     }
 }
 
@@ -97,19 +98,26 @@ pub struct FunctionName {
 }
 
 impl FunctionName {
+    /// The name as CQL, quoted where needed: how calls inside terms are printed.
+    pub fn to_cql(&self) -> String {
+        // TOKEN is reserved, but nothing else than a function may have that name here.
+        let name = if self.name.as_str() == "token" { "token".to_string() } else { self.name.to_string() };
+        match &self.keyspace {
+            Some(keyspace) => format!("{keyspace}.{name}"),
+            None => name,
+        }
+    }
+
     /// A name without a keyspace.
     pub fn unqualified(name: &str) -> FunctionName {
         FunctionName { keyspace: None, name: Identifier::quoted(name) }
     }
 }
 
-/// Prints the bare names: Cassandra never quotes function names in messages.
+/// Prints the bare names, as messages about functions do.
 impl fmt::Display for FunctionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(keyspace) = &self.keyspace {
-            write!(f, "{}.", keyspace.as_str())?;
-        }
-        f.write_str(self.name.as_str())
+        write_bare(self.keyspace.as_ref(), &self.name, f)
     }
 }
 
@@ -118,4 +126,11 @@ fn write_qualified(keyspace: Option<&Identifier>, name: &Identifier, f: &mut fmt
         write!(f, "{keyspace}.")?;
     }
     write!(f, "{name}")
+}
+
+fn write_bare(keyspace: Option<&Identifier>, name: &Identifier, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(keyspace) = keyspace {
+        write!(f, "{}.", keyspace.as_str())?;
+    }
+    f.write_str(name.as_str())
 }

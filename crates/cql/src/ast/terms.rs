@@ -88,13 +88,26 @@ impl ArithmeticOperator {
     }
 }
 
+impl ArithmeticOperator {
+    /// The native function it stands for: how operations inside terms are printed.
+    pub fn function_name(self) -> &'static str {
+        match self {
+            ArithmeticOperator::Add => "_add",
+            ArithmeticOperator::Subtract => "_substract",
+            ArithmeticOperator::Multiply => "_multiply",
+            ArithmeticOperator::Divide => "_divide",
+            ArithmeticOperator::Modulo => "_modulo",
+        }
+    }
+}
+
 impl fmt::Display for ArithmeticOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.symbol())
     }
 }
 
-/// A value as written.
+/// A value as written. `Display` prints it as Cassandra's messages do: operations and casts as calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
     Constant(Constant),
@@ -144,13 +157,15 @@ impl fmt::Display for Term {
             Term::Map(entries) => write_entries(f, entries.iter().map(|(k, v)| (k, v))),
             Term::UserType(fields) => write_entries(f, fields.iter().map(|(k, v)| (k.as_str(), v))),
             Term::Function { name, arguments } => {
-                write!(f, "{name}")?;
+                f.write_str(&name.to_cql())?;
                 write_list(f, "(", arguments, ")")
             }
-            Term::Operation { operator, left, right } => write!(f, "{left} {operator} {right}"),
-            Term::Negation(term) => write!(f, "-{term}"),
+            Term::Operation { operator, left, right } => {
+                write!(f, "system.\"{}\"({left}, {right})", operator.function_name())
+            }
+            Term::Negation(term) => write!(f, "system.\"_negate\"({term})"),
             Term::TypeHint { type_name, term } => write!(f, "({type_name}){term}"),
-            Term::Cast { term, type_name } => write!(f, "CAST({term} AS {type_name})"),
+            Term::Cast { term, type_name } => write!(f, "system.cast_as_{type_name}({term})"),
         }
     }
 }

@@ -11,6 +11,11 @@ const AFTER_NAME: TokenSet = TokenSet::of(&[Eof, Dot, Semicolon, KWith]);
 impl Parser<'_> {
     pub(super) fn describe(&mut self) -> Parsed<Describe> {
         self.advance();
+        let alternatives =
+            sets::IDENTIFIER.and(TokenSet::of(&[KFull, KSchema, KKeyspace, KColumnfamily, KIndex, KMaterialized]));
+        if !matches!(self.kind(), KOnly | KType | KFunction | KAggregate) {
+            self.decide(1, alternatives)?;
+        }
         let target = self.describe_target()?;
         let with_internals = self.accept(KWith);
         if with_internals {
@@ -69,13 +74,14 @@ impl Parser<'_> {
     }
 
     fn word(&mut self, target: DescribeTarget) -> Parsed<DescribeTarget> {
+        self.decided(2);
         self.advance();
         Ok(target)
     }
 
     /// Whether the word at hand is a keyword: one of the set follows, and not what follows a name.
     fn is_keyword_before(&mut self, set: TokenSet) -> Parsed<bool> {
-        let next: TokenKind = self.require(2, AFTER_NAME.and(set))?;
+        let next: TokenKind = self.decide(2, AFTER_NAME.and(set))?;
         Ok(!AFTER_NAME.contains(next))
     }
 
@@ -87,7 +93,7 @@ impl Parser<'_> {
 
     fn describe_generic(&mut self) -> Parsed<DescribeTarget> {
         let mut keyspace = None;
-        if self.require(2, AFTER_NAME)? == Dot {
+        if self.decide(2, AFTER_NAME)? == Dot {
             keyspace = Some(self.identifier()?);
             self.expect(Dot)?;
         }

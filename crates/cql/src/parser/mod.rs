@@ -153,6 +153,18 @@ impl<'a> Parser<'a> {
         Err(Stop::Mismatch { found, wanted: Wanted::Alternative })
     }
 
+    /// Cassandra's larger decision tables also read the token behind the one that decides.
+    fn decided(&mut self, k: usize) {
+        self.look(k + 1);
+    }
+
+    /// Like [`Self::require`], where the token decides at last and a table is used.
+    fn decide(&mut self, k: usize, set: TokenSet) -> Parsed<TokenKind> {
+        let kind = self.require(k, set)?;
+        self.decided(k);
+        Ok(kind)
+    }
+
     /// Looks for the token `k` tokens on in a set of those that fit.
     fn require(&mut self, k: usize, set: TokenSet) -> Parsed<TokenKind> {
         let kind = self.kind_at(k);

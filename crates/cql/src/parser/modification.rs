@@ -147,6 +147,7 @@ impl Parser<'_> {
         const OPERAND: TokenSet = TokenSet::of(&[Plus, Minus, Integer]);
         let kind = self.require(1, sets::TERM.and(sets::COLUMN))?;
         if sets::TERM_ONLY.contains(kind) {
+            self.decided(1);
             return Ok(None);
         }
         let term = if sets::FUNCTION_OR_CAST.contains(kind) {
@@ -156,7 +157,7 @@ impl Parser<'_> {
         } else {
             TokenSet::of(&[Dot])
         };
-        let next = self.require(2, OPERAND.and(term))?;
+        let next = self.decide(2, OPERAND.and(term))?;
         Ok(OPERAND.contains(next).then_some(next))
     }
 
@@ -189,7 +190,7 @@ impl Parser<'_> {
 
     fn deletion(&mut self) -> Parsed<Deletion> {
         self.require(1, sets::COLUMN)?;
-        let next = self.require(2, TokenSet::of(&[Comma, KFrom, OpenBracket, Dot]))?;
+        let next = self.decide(2, TokenSet::of(&[Comma, KFrom, OpenBracket, Dot]))?;
         let column = self.column()?;
         match next {
             OpenBracket => {

@@ -64,7 +64,7 @@ impl Parser<'_> {
     fn qualified_name(&mut self, what: &str, follow: TokenSet) -> Parsed<QualifiedName> {
         self.require(1, sets::TABLE_NAME)?;
         let mut keyspace = None;
-        if self.require(2, follow.and(TokenSet::of(&[Dot])))? == Dot {
+        if self.decide(2, follow.and(TokenSet::of(&[Dot])))? == Dot {
             keyspace = Some(self.keyspace_name()?);
             self.expect(Dot)?;
         }
@@ -99,13 +99,9 @@ impl Parser<'_> {
     pub(super) fn function_name(&mut self) -> Parsed<FunctionName> {
         let kind = self.kind();
         let qualified = if sets::FUNCTION_NAME.contains(kind) {
-            self.require(2, TokenSet::of(&[Dot, OpenParen, Semicolon, KWith, Eof]))? == Dot
-        } else if sets::NO_FUNCTION_NAME.contains(kind) || kind == QMark {
-            true
-        } else if kind == KToken {
-            false
+            self.decide(2, TokenSet::of(&[Dot, OpenParen, Semicolon, KWith, Eof]))? == Dot
         } else {
-            return self.no_alternative(1);
+            self.decide(1, sets::NO_FUNCTION_NAME.and(TokenSet::of(&[QMark, KToken])))? != KToken
         };
         let mut keyspace = None;
         if qualified {

@@ -21,7 +21,7 @@ impl Parser<'_> {
     pub(super) fn property(&mut self, properties: &mut Properties) -> Parsed<()> {
         self.require(1, sets::IDENTIFIER)?;
         self.require(2, TokenSet::of(&[Equal]))?;
-        let value = self.require(3, sets::UNRESERVED.and(sets::CONSTANT).and(TokenSet::of(&[OpenBrace])))?;
+        let value = self.decide(3, sets::UNRESERVED.and(sets::CONSTANT).and(TokenSet::of(&[OpenBrace])))?;
         let name = self.identifier()?.into_string();
         self.expect(Equal)?;
         let value = if value == OpenBrace {

@@ -40,6 +40,7 @@ impl Parser<'_> {
         const AFTER_COLUMN: TokenSet = sets::RELATION.and(TokenSet::of(&[KLike, KIs, KIn, KContains, OpenBracket]));
         match self.kind() {
             KToken => {
+                self.decided(1);
                 self.advance();
                 let columns = self.columns()?;
                 let operator = self.operator()?;
@@ -48,7 +49,9 @@ impl Parser<'_> {
             OpenParen => {
                 let inner = self.require(2, sets::COLUMN.and(TokenSet::of(&[KToken, OpenParen])))?;
                 let list_end = TokenSet::of(&[Comma, CloseParen]);
-                if sets::COLUMN.contains(inner) && list_end.contains(self.require(3, AFTER_COLUMN.and(list_end))?) {
+                if !sets::COLUMN.contains(inner) {
+                    self.decided(2);
+                } else if list_end.contains(self.decide(3, AFTER_COLUMN.and(list_end))?) {
                     return self.multi_column_relation();
                 }
                 self.nested(|p| {
@@ -60,7 +63,9 @@ impl Parser<'_> {
             }
             kind if sets::COLUMN.contains(kind) => {
                 if self.require(2, AFTER_COLUMN)? == KIn {
-                    self.require(3, MARKER.and(TokenSet::of(&[OpenParen])))?;
+                    self.decide(3, MARKER.and(TokenSet::of(&[OpenParen])))?;
+                } else {
+                    self.decided(2);
                 }
                 self.single_column_relation()
             }
@@ -99,10 +104,11 @@ impl Parser<'_> {
     fn multi_column_relation(&mut self) -> Parsed<Relation> {
         let columns = self.columns()?;
         if self.require(1, sets::RELATION.and(TokenSet::of(&[KIn])))? == KIn {
+            self.decided(1);
             self.advance();
             return Ok(Relation::MultiColumnIn { columns, values: self.multi_column_in_values()? });
         }
-        self.require(2, MARKER.and(TokenSet::of(&[OpenParen])))?;
+        self.decide(2, MARKER.and(TokenSet::of(&[OpenParen])))?;
         let operator = self.operator()?;
         let value = if self.kind() == OpenParen { self.tuple_literal()? } else { Term::Marker(self.marker()?) };
         Ok(Relation::MultiColumn { columns, operator, value })
@@ -159,7 +165,7 @@ impl Parser<'_> {
     fn contains(&mut self) -> Parsed<Operator> {
         self.expect(KContains)?;
         // KEY may also be the keyspace of a function.
-        if self.kind() == KKey && self.kind_at(2) != Dot {
+        if self.kind() == KKey && sets::TERM.contains(self.kind_at(2)) {
             self.advance();
             return Ok(Operator::ContainsKey);
         }

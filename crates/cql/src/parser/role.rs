@@ -117,6 +117,7 @@ impl Parser<'_> {
         if first == KAccess {
             return self.access_option(options);
         }
+        self.decided(1);
         self.advance();
         if first == KHashed {
             self.expect(KPassword)?;
@@ -139,7 +140,7 @@ impl Parser<'_> {
     fn access_option(&mut self, options: &mut RoleOptions) -> Parsed<()> {
         let to = self.require(2, TokenSet::of(&[KTo, KFrom]))? == KTo;
         let names = if to { KDatacenters } else { KCidrs };
-        let all = self.require(3, TokenSet::of(&[KAll, names]))? == KAll;
+        let all = self.decide(3, TokenSet::of(&[KAll, names]))? == KAll;
         self.advance();
         self.advance();
         if all {
@@ -242,7 +243,7 @@ impl Parser<'_> {
         match self.kind() {
             KAll => {
                 let all = TokenSet::of(&[KKeyspaces, KTables, KRoles, KFunctions, KMbeans]);
-                match self.require(2, end.and(all))? {
+                match self.decide(2, end.and(all))? {
                     KRoles => self.all(&[KAll, KRoles], Resource::AllRoles),
                     KMbeans => self.all(&[KAll, KMbeans], Resource::AllMBeans),
                     KKeyspaces => self.all(&[KAll, KKeyspaces], Resource::AllKeyspaces),
@@ -254,26 +255,28 @@ impl Parser<'_> {
                     _ => Ok(Resource::Table(self.table_name()?)),
                 }
             }
-            KRole if !end.contains(self.require(2, end.and(sets::ROLE_NAME))?) => {
+            KRole if !end.contains(self.decide(2, end.and(sets::ROLE_NAME))?) => {
                 self.advance();
                 Ok(Resource::Role(self.role_name()?))
             }
             KFunction
-                if !end.contains(self.require(2, end.and(sets::IDENTIFIER).and(TokenSet::of(&[KToken, QMark])))?) =>
+                if !end.contains(self.decide(2, end.and(sets::IDENTIFIER).and(TokenSet::of(&[KToken, QMark])))?) =>
             {
                 self.advance();
                 let name = self.function_name()?;
                 Ok(Resource::Function { name, arguments: self.argument_types()? })
             }
-            KMbean | KMbeans if self.require(2, end.and(TokenSet::of(&[StringLiteral])))? == StringLiteral => {
+            KMbean | KMbeans if self.decide(2, end.and(TokenSet::of(&[StringLiteral])))? == StringLiteral => {
                 self.advance();
                 Ok(Resource::MBean(self.expect_text(StringLiteral)?))
             }
             KKeyspace => {
+                self.decided(1);
                 self.advance();
                 Ok(Resource::Keyspace(self.keyspace_name()?))
             }
             KColumnfamily => {
+                self.decided(1);
                 self.advance();
                 Ok(Resource::Table(self.table_name()?))
             }

@@ -61,6 +61,7 @@ impl Parser<'_> {
     /// JSON may also be the name of a column.
     fn json_select_clause(&mut self) -> Parsed<(bool, (bool, SelectClause))> {
         if self.require(1, sets::SELECTABLE.and(TokenSet::of(&[Star])))? == KJson {
+            self.decided(2);
             let json = self.attempt(|p| {
                 p.advance();
                 p.select_clause()
@@ -75,6 +76,7 @@ impl Parser<'_> {
     /// The selection and whether it is DISTINCT, which may also be the name of a column.
     fn select_clause(&mut self) -> Parsed<(bool, SelectClause)> {
         if self.require(1, sets::SELECTABLE.and(TokenSet::of(&[Star])))? == KDistinct {
+            self.decided(2);
             let distinct = self.attempt(|p| {
                 p.advance();
                 p.selectors()
@@ -153,9 +155,11 @@ impl Parser<'_> {
     /// An operand: perhaps with a sign, perhaps with fields or elements taken out of it.
     fn selected_group(&mut self) -> Parsed<Selectable> {
         if self.require(1, sets::SELECTABLE)? == Minus {
+            self.decided(1);
             self.advance();
             return Ok(Selectable::Negation(Box::new(self.nested(Self::selected_group)?)));
         }
+        self.decided(2);
         let bare = self.selected_bare()?;
         if !matches!(self.kind(), Dot | OpenBracket) {
             return Ok(bare);
@@ -285,30 +289,41 @@ impl Parser<'_> {
     fn selected_simple_kind(&mut self) -> Parsed<SimpleSelectable> {
         let kind = self.kind();
         let (call, without_call) = match kind {
-            KToken => return Ok(SimpleSelectable::Function),
-            Colon | KNull => return Ok(SimpleSelectable::Literal),
+            KToken => {
+                self.decided(1);
+                return Ok(SimpleSelectable::Function);
+            }
+            Colon | KNull => {
+                self.decided(1);
+                return Ok(SimpleSelectable::Literal);
+            }
             QMark => (TokenSet::of(&[]), SimpleSelectable::Literal),
             KDistinct | KJson | KKey => (TokenSet::of(&[]), SimpleSelectable::Column),
-            _ if sets::CONSTANT.contains(kind) => return Ok(SimpleSelectable::Literal),
+            _ if sets::CONSTANT.contains(kind) => {
+                self.decided(1);
+                return Ok(SimpleSelectable::Literal);
+            }
             _ if sets::IDENTIFIER.contains(kind) => (TokenSet::of(&[OpenParen]), SimpleSelectable::Column),
             _ => return self.no_alternative(1),
         };
-        match self.require(2, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])).and(call))? {
+        let next = self.require(2, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])).and(call))?;
+        if next == Dot {
+            return self.qualified_simple_kind(without_call);
+        }
+        self.decided(2);
+        Ok(if next == OpenParen { SimpleSelectable::Function } else { without_call })
+    }
+
+    /// After `name.`: a function of that keyspace, or a field.
+    fn qualified_simple_kind(&mut self, without_call: SimpleSelectable) -> Parsed<SimpleSelectable> {
+        let name = self.kind_at(3);
+        if name == KToken || sets::NO_FUNCTION_NAME.contains(name) {
+            self.decided(3);
+            return Ok(if name == KToken { SimpleSelectable::Function } else { without_call });
+        }
+        self.require(3, sets::FUNCTION_NAME)?;
+        match self.decide(4, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot, OpenParen])))? {
             OpenParen => Ok(SimpleSelectable::Function),
-            Dot => {
-                let name = self.kind_at(3);
-                if name == KToken {
-                    return Ok(SimpleSelectable::Function);
-                }
-                if sets::NO_FUNCTION_NAME.contains(name) {
-                    return Ok(without_call);
-                }
-                self.require(3, sets::FUNCTION_NAME)?;
-                match self.require(4, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot, OpenParen])))? {
-                    OpenParen => Ok(SimpleSelectable::Function),
-                    _ => Ok(without_call),
-                }
-            }
             _ => Ok(without_call),
         }
     }
@@ -316,15 +331,18 @@ impl Parser<'_> {
     fn selected_function(&mut self) -> Parsed<Selectable> {
         const CALL_OR_DOT: TokenSet = TokenSet::of(&[OpenParen, Dot]);
         let kind = self.kind();
-        let special = matches!(kind, KCount | KMaxwritetime | KWritetime | KTtl | KCast)
-            && self.require(2, CALL_OR_DOT)? == OpenParen;
-        if !special {
+        let special = matches!(kind, KCount | KMaxwritetime | KWritetime | KTtl | KCast);
+        if !special || self.require(2, CALL_OR_DOT)? == Dot {
+            self.decided(if special { 2 } else { 1 });
             return self.selected_call();
+        }
+        if kind != KCount {
+            self.decided(2);
         }
         match kind {
             KCount => {
                 let arguments = sets::SELECTABLE.and(TokenSet::of(&[Star, CloseParen]));
-                if self.require(3, arguments)? != Star {
+                if self.decide(3, arguments)? != Star {
                     return self.selected_call();
                 }
                 self.expect_all(&[KCount, OpenParen, Star, CloseParen])?;

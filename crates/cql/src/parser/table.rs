@@ -165,6 +165,7 @@ impl Parser<'_> {
             KDrop => self.drop_columns(),
             KRename => self.rename_columns(),
             _ => {
+                self.decided(1);
                 self.advance();
                 Ok(AlterTableAction::With(self.properties()?))
             }
@@ -173,7 +174,8 @@ impl Parser<'_> {
 
     fn alter_column(&mut self) -> Parsed<AlterTableAction> {
         let changes_type = self.require(2, sets::COLUMN.and(TokenSet::of(&[KIf])))? != KIf
-            && self.require(3, TokenSet::of(&[KType, KDrop, KMasked]))? == KType;
+            && self.decide(3, TokenSet::of(&[KType, KDrop, KMasked]))? == KType;
+        self.decided(2);
         self.expect(KAlter)?;
         if changes_type {
             let column = self.column()?;
@@ -193,6 +195,7 @@ impl Parser<'_> {
     }
 
     fn add_columns(&mut self) -> Parsed<AlterTableAction> {
+        self.decided(1);
         self.expect(KAdd)?;
         let if_column_not_exists = self.if_not_exists()?;
         let columns = match self.require(1, sets::IDENTIFIER.and(TokenSet::of(&[OpenParen])))? {
@@ -210,7 +213,8 @@ impl Parser<'_> {
     fn drop_columns(&mut self) -> Parsed<AlterTableAction> {
         let next = self.require(2, sets::IDENTIFIER.and(TokenSet::of(&[OpenParen, KIf])))?;
         let end = TokenSet::of(&[Eof, Semicolon, KUsing]);
-        if next == KCompact && self.require(3, end.and(TokenSet::of(&[KStorage])))? == KStorage {
+        self.decided(2);
+        if next == KCompact && self.decide(3, end.and(TokenSet::of(&[KStorage])))? == KStorage {
             self.expect_all(&[KDrop, KCompact, KStorage])?;
             return Ok(AlterTableAction::DropCompactStorage);
         }
@@ -230,6 +234,7 @@ impl Parser<'_> {
     }
 
     fn rename_columns(&mut self) -> Parsed<AlterTableAction> {
+        self.decided(1);
         self.expect(KRename)?;
         let if_column_exists = self.if_exists()?;
         let renames = self.renames()?;

@@ -33,22 +33,26 @@ impl Parser<'_> {
     /// The operator at hand if there is one. The plus of `SET c = 1 + c` belongs to the assignment.
     fn addition_operator(&mut self) -> Parsed<Option<ArithmeticOperator>> {
         match self.kind() {
-            Minus => return Ok(Some(ArithmeticOperator::Subtract)),
+            Minus => {
+                self.decided(1);
+                return Ok(Some(ArithmeticOperator::Subtract));
+            }
             Plus => {}
-            kind if sets::AFTER_TERM.contains(kind) => return Ok(None),
-            _ => return self.no_alternative(1),
+            _ => {
+                self.decide(1, sets::AFTER_TERM)?;
+                return Ok(None);
+            }
         }
         let next = self.kind_at(2);
         let ends_assignment = TokenSet::of(&[Comma, KWhere]);
-        let continues = if next == EmptyQuotedName {
-            false
-        } else if sets::TERM_ONLY.contains(next) {
-            true
+        let continues = if next == EmptyQuotedName || sets::TERM_ONLY.contains(next) {
+            self.decided(2);
+            next != EmptyQuotedName
         } else if sets::FUNCTION_OR_CAST.contains(next) {
-            let after = self.require(3, ends_assignment.and(TokenSet::of(&[OpenParen, Dot])))?;
+            let after = self.decide(3, ends_assignment.and(TokenSet::of(&[OpenParen, Dot])))?;
             !ends_assignment.contains(after)
         } else if sets::NO_FUNCTION_NO_CAST.contains(next) {
-            self.require(3, ends_assignment.and(TokenSet::of(&[Dot])))? == Dot
+            self.decide(3, ends_assignment.and(TokenSet::of(&[Dot])))? == Dot
         } else {
             return self.no_alternative(2);
         };
@@ -99,19 +103,19 @@ impl Parser<'_> {
     fn simple_term_kind(&mut self) -> Parsed<SimpleTerm> {
         match self.kind() {
             OpenParen => self.parenthesis_kind(),
-            QMark => match self.require(2, sets::AFTER_SIMPLE_TERM.and(TokenSet::of(&[Dot])))? {
+            QMark => match self.decide(2, sets::AFTER_SIMPLE_TERM.and(TokenSet::of(&[Dot])))? {
                 Dot => Ok(SimpleTerm::Function),
                 _ => Ok(SimpleTerm::Value),
             },
-            KCast => match self.require(2, TokenSet::of(&[Dot, OpenParen]))? {
+            KCast => match self.decide(2, TokenSet::of(&[Dot, OpenParen]))? {
                 Dot => Ok(SimpleTerm::Function),
                 _ => Ok(SimpleTerm::Cast),
             },
-            Colon | OpenBracket | OpenBrace | KNull => Ok(SimpleTerm::Value),
-            KToken => Ok(SimpleTerm::Function),
-            kind if sets::CONSTANT.contains(kind) => Ok(SimpleTerm::Value),
-            kind if sets::IDENTIFIER.contains(kind) => Ok(SimpleTerm::Function),
-            _ => self.no_alternative(1),
+            _ => {
+                let kind = self.decide(1, sets::TERM.without(TokenSet::of(&[Minus])))?;
+                let function = kind == KToken || sets::IDENTIFIER.contains(kind);
+                Ok(if function { SimpleTerm::Function } else { SimpleTerm::Value })
+            }
         }
     }
 
@@ -122,39 +126,43 @@ impl Parser<'_> {
         const CLOSE: TokenSet = TokenSet::of(&[CloseParen]);
         let kind = self.kind_at(2);
         let after = match kind {
-            KSet => return Ok(SimpleTerm::TypeHint),
+            KSet => {
+                self.decided(2);
+                return Ok(SimpleTerm::TypeHint);
+            }
             StringLiteral => return self.parenthesized_string_kind(),
             KFrozen | KList | KMap | KTuple | KVector => CALL.and(DOT).and(CLOSE).and(TokenSet::of(&[Less])),
             KCast | KCount => CALL.and(DOT),
             KKey => CLOSE.and(DOT),
-            _ if sets::TERM_ONLY.contains(kind) => return Ok(SimpleTerm::Value),
+            _ if sets::TERM_ONLY.contains(kind) => {
+                self.decided(2);
+                return Ok(SimpleTerm::Value);
+            }
             _ if sets::OTHER_UNRESERVED.contains(kind) => DOT,
             _ if sets::IDENTIFIER.contains(kind) => CALL.and(DOT).and(CLOSE),
             _ => return self.no_alternative(2),
         };
-        match self.require(3, after)? {
-            OpenParen => Ok(SimpleTerm::Value),
-            Dot => self.parenthesized_qualified_kind(),
-            _ => Ok(SimpleTerm::TypeHint),
+        let decision = self.require(3, after)?;
+        if decision == Dot {
+            return self.parenthesized_qualified_kind();
         }
+        self.decided(3);
+        Ok(if decision == OpenParen { SimpleTerm::Value } else { SimpleTerm::TypeHint })
     }
 
     /// After `(keyspace.`: a function or a user type.
     fn parenthesized_qualified_kind(&mut self) -> Parsed<SimpleTerm> {
         let kind = self.kind_at(4);
         if sets::NATIVE_TYPE.contains(kind) || matches!(kind, KCount | KToken) {
+            self.decided(4);
             return Ok(SimpleTerm::Value);
         }
-        match kind {
-            KKey => Ok(SimpleTerm::TypeHint),
-            Ident | QuotedName => self.name_in_parenthesis_kind(),
-            _ if sets::BASIC.contains(kind) => self.name_in_parenthesis_kind(),
-            _ => self.no_alternative(4),
+        if kind == KKey {
+            self.decided(4);
+            return Ok(SimpleTerm::TypeHint);
         }
-    }
-
-    fn name_in_parenthesis_kind(&mut self) -> Parsed<SimpleTerm> {
-        match self.require(5, TokenSet::of(&[OpenParen, CloseParen]))? {
+        self.require(4, sets::BASIC.and(TokenSet::of(&[Ident, QuotedName])))?;
+        match self.decide(5, TokenSet::of(&[OpenParen, CloseParen]))? {
             OpenParen => Ok(SimpleTerm::Value),
             _ => Ok(SimpleTerm::TypeHint),
         }
@@ -164,17 +172,19 @@ impl Parser<'_> {
     fn parenthesized_string_kind(&mut self) -> Parsed<SimpleTerm> {
         const NAMED: TokenSet = TokenSet::of(&[OpenParen, Dot]);
         if self.require(3, TokenSet::of(&[Percent, Plus, Comma, Minus, Slash, Star, CloseParen]))? != CloseParen {
+            self.decided(3);
             return Ok(SimpleTerm::Value);
         }
         let kind = self.kind_at(4);
         let hint = match kind {
-            KPer => self.require(5, NAMED.and(TokenSet::of(&[KPartition])))? != KPartition,
-            KGroup => self.require(5, NAMED.and(TokenSet::of(&[KBy])))? != KBy,
-            KAs => NAMED.contains(self.require(5, NAMED.and(sets::NATIVE_TYPE))?),
+            KPer => self.decide(5, NAMED.and(TokenSet::of(&[KPartition])))? != KPartition,
+            KGroup => self.decide(5, NAMED.and(TokenSet::of(&[KBy])))? != KBy,
+            KAs => NAMED.contains(self.decide(5, NAMED.and(sets::NATIVE_TYPE))?),
             Colon => self.colon_starts_marker()?,
-            _ if sets::AFTER_STRING_TUPLE.contains(kind) => false,
-            _ if sets::AFTER_CUSTOM_TYPE_HINT.contains(kind) => true,
-            _ => return self.no_alternative(4),
+            _ => {
+                self.decide(4, sets::AFTER_STRING_TUPLE.and(sets::AFTER_CUSTOM_TYPE_HINT))?;
+                sets::AFTER_CUSTOM_TYPE_HINT.contains(kind)
+            }
         };
         Ok(if hint { SimpleTerm::TypeHint } else { SimpleTerm::Value })
     }
@@ -183,6 +193,7 @@ impl Parser<'_> {
     fn colon_starts_marker(&mut self) -> Parsed<bool> {
         let kind = self.kind_at(5);
         if sets::TERM_ONLY.contains(kind) {
+            self.decided(5);
             return Ok(false);
         }
         let call = if sets::FUNCTION_OR_CAST.contains(kind) {
@@ -192,12 +203,16 @@ impl Parser<'_> {
         } else {
             return self.no_alternative(5);
         };
-        let after = self.require(6, call.and(sets::AFTER_SIMPLE_TERM))?;
+        let after = self.decide(6, call.and(sets::AFTER_SIMPLE_TERM))?;
         Ok(!call.contains(after))
     }
 
     fn value(&mut self) -> Parsed<Term> {
-        match self.kind() {
+        let kind = self.kind();
+        if kind != OpenBrace {
+            self.decided(1);
+        }
+        match kind {
             OpenBracket => self.list_literal(),
             OpenBrace => self.braces(),
             OpenParen => self.tuple_literal(),
@@ -229,11 +244,12 @@ impl Parser<'_> {
     fn braces(&mut self) -> Parsed<Term> {
         let kind = self.kind_at(2);
         let user_type = if kind == CloseBrace || sets::TERM_ONLY.contains(kind) {
+            self.decided(2);
             false
         } else if sets::FUNCTION_OR_CAST.contains(kind) {
-            self.require(3, TokenSet::of(&[OpenParen, Dot, Colon]))? == Colon
+            self.decide(3, TokenSet::of(&[OpenParen, Dot, Colon]))? == Colon
         } else if sets::NO_FUNCTION_NO_CAST.contains(kind) {
-            self.require(3, TokenSet::of(&[Dot, Colon]))? == Colon
+            self.decide(3, TokenSet::of(&[Dot, Colon]))? == Colon
         } else {
             return self.no_alternative(2);
         };
@@ -333,7 +349,7 @@ impl Parser<'_> {
             }
         };
         self.require(open, TokenSet::of(&[OpenParen]))?;
-        self.require(open + 1, sets::TERM.and(TokenSet::of(&[CloseParen])))?;
+        self.decide(open + 1, sets::TERM.and(TokenSet::of(&[CloseParen])))?;
         let name = self.function_name()?;
         self.expect(OpenParen)?;
         let arguments = self.optional_list(sets::TERM, Self::term)?;

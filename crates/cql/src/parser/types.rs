@@ -5,29 +5,70 @@ use crate::ast::{NativeType, TypeName};
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
 
+const MARSHAL_PACKAGE: &str = "org.apache.cassandra.db.marshal.";
+
+const MARSHAL_CLASSES: [&str; 34] = [
+    "AsciiType",
+    "BooleanType",
+    "ByteType",
+    "BytesType",
+    "CompositeType",
+    "CounterColumnType",
+    "DateType",
+    "DecimalType",
+    "DoubleType",
+    "DurationType",
+    "DynamicCompositeType",
+    "EmptyType",
+    "FloatType",
+    "FrozenType",
+    "InetAddressType",
+    "Int32Type",
+    "IntegerType",
+    "LexicalUUIDType",
+    "ListType",
+    "LongType",
+    "MapType",
+    "ReversedType",
+    "SetType",
+    "ShortType",
+    "SimpleDateType",
+    "TimeType",
+    "TimeUUIDType",
+    "TimestampType",
+    "TupleType",
+    "UTF8Type",
+    "UUIDType",
+    "UserType",
+    "VectorType",
+    "LegacyTimeUUIDType",
+];
+
 impl Parser<'_> {
     /// Any type.
     pub(super) fn type_name(&mut self) -> Parsed<TypeName> {
         let kind = self.kind();
         let after_name = sets::AFTER_TYPE.and(TokenSet::of(&[Dot]));
         if sets::NATIVE_TYPE.contains(kind) {
-            return match self.require(2, after_name)? {
+            return match self.decide(2, after_name)? {
                 Dot => self.user_type(),
                 _ => Ok(TypeName::Native(self.native_type()?)),
             };
         }
+        if !matches!(kind, KList | KMap | KTuple | KVector | KFrozen) {
+            self.decide(1, sets::IDENTIFIER.and(TokenSet::of(&[KSet, StringLiteral])))?;
+        }
         match kind {
             KSet => self.nested(Self::collection_type),
             KList | KMap | KTuple | KVector | KFrozen => {
-                if self.require(2, after_name.and(TokenSet::of(&[Less])))? == Less {
+                if self.decide(2, after_name.and(TokenSet::of(&[Less])))? == Less {
                     self.nested(Self::collection_type)
                 } else {
                     self.user_type()
                 }
             }
             StringLiteral => self.custom_type(),
-            _ if sets::IDENTIFIER.contains(kind) => self.user_type(),
-            _ => self.no_alternative(1),
+            _ => self.user_type(),
         }
     }
 
@@ -48,7 +89,8 @@ impl Parser<'_> {
                 self.expect(Comma)?;
                 TypeName::Map { key, value: Box::new(self.type_name()?), frozen: false }
             }
-            KTuple => TypeName::Tuple(self.list(Self::type_name)?),
+            // What is inside a tuple is frozen with it.
+            KTuple => TypeName::Tuple(self.list(Self::type_name)?).freeze(),
             KVector => {
                 let element = Box::new(self.type_name()?);
                 self.expect(Comma)?;
@@ -74,8 +116,16 @@ impl Parser<'_> {
         type_name.freeze()
     }
 
+    /// A marshal class. What it means is found out later, but its name must be one of Cassandra's.
     fn custom_type(&mut self) -> Parsed<TypeName> {
-        Ok(TypeName::Custom(self.take_text().into_owned()))
+        let text = self.take_text().into_owned();
+        let class = text.split(|c: char| !(c.is_alphanumeric() || "-+._&".contains(c))).next().unwrap_or_default();
+        let simple = class.strip_prefix(MARSHAL_PACKAGE).unwrap_or(class);
+        if !class.is_empty() && !MARSHAL_CLASSES.contains(&simple) {
+            let package = if class.contains('.') { "" } else { MARSHAL_PACKAGE };
+            self.complain(format!("Error setting type {text}: Unable to find abstract-type class '{package}{class}'"));
+        }
+        Ok(TypeName::Custom(text))
     }
 
     /// A native type.
