@@ -16,6 +16,7 @@ mod filter;
 mod header_table;
 mod index_file;
 mod input;
+mod lifecycle;
 mod partition_index;
 mod reader;
 mod row_index;
@@ -29,10 +30,11 @@ pub use compression::{CompressionInfo, CompressionParams, Compressor};
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
+pub use lifecycle::{remove_leftovers, replace_tables};
 pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
 pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,
 };
 pub use verify::{Verified, verify};
-pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, PreparedSSTable, SSTableWriter, WriterOptions, remove_leftovers};
+pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, PreparedSSTable, SSTableWriter, WriterOptions};

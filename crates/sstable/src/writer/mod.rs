@@ -12,7 +12,7 @@ use types::murmur3;
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
 
 use crate::data::{Encoder, flag, write_deletion};
-use crate::descriptor::{Component, Descriptor, TEMPORARY};
+use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
 use crate::filter::BloomFilter;
 use crate::partition_index::{PartitionIndexWriter, Place};
@@ -360,6 +360,11 @@ impl PreparedSSTable {
         self.size_on_disk_bytes
     }
 
+    /// Leaves the files to a replacement that may have been decided.
+    pub(crate) fn keep(mut self) {
+        self.writer.committed = true;
+    }
+
     /// Gives the files their names, TOC.txt last, and makes the names durable.
     pub fn commit(mut self) -> Result<Descriptor, SSTableError> {
         let (disk, descriptor) = (&self.writer.disk, &self.writer.descriptor);
@@ -403,28 +408,4 @@ fn close_block(index: &mut RowIndexWriter, partition: &mut OpenPartition) -> Res
 
 fn finished() -> SSTableError {
     SSTableError::Unwritable { what: "rows outside of a partition, or after the end".into() }
-}
-
-/// Removes what unfinished writes left in a directory: temporary files, and tables of ours without TOC.txt. Called
-/// before any table of the directory is written; returns the names removed.
-pub fn remove_leftovers(disk: &dyn Disk, dir: &std::path::Path) -> Result<Vec<String>, SSTableError> {
-    let names: Vec<String> = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
-    let complete: Vec<_> = names
-        .iter()
-        .filter_map(|name| Descriptor::parse_file_name(name))
-        .filter(|(_, component)| *component == Component::Toc.name())
-        .map(|(id, _)| id)
-        .collect();
-    let is_leftover = |name: &String| match Descriptor::parse_file_name(name) {
-        Some((id, _)) => name.ends_with(TEMPORARY) || !complete.contains(&id),
-        None => false,
-    };
-    let leftovers: Vec<String> = names.into_iter().filter(is_leftover).collect();
-    for name in &leftovers {
-        disk.remove_file(&dir.join(name))?;
-    }
-    if !leftovers.is_empty() {
-        disk.sync_dir(dir)?;
-    }
-    Ok(leftovers)
 }
