@@ -4,11 +4,13 @@
 //! which range deletion is in force, and writes a marker if that differs from what its items said last. Entering a slice
 //! is the same thing, with nothing said yet. So markers are always well nested, and a deletion that came between two fills
 //! holds for the rest of the partition. For that, a fill never stops just behind a marker, but before it.
+//!
+//! Within one fill a partition is read from one tail of the trie: header, deletions and rows of one version.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use memtrie::{Bounds, Cursor, Direction, Pin};
+use memtrie::{Bounds, Cursor, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
 use crate::layout::{Border, Header, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
@@ -101,9 +103,9 @@ struct BranchRange {
 
 impl BranchRange {
     /// Between two positions, neither included, in reading order.
-    fn new(path: &[u8], branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
+    fn new(branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
         let (low, high) = if reversed { (to, from) } else { (from, to) };
-        BranchRange { low: [path, branch, low].concat(), high: [path, branch, high].concat() }
+        BranchRange { low: [branch, low].concat(), high: [branch, high].concat() }
     }
 
     fn bounds(&self) -> Bounds<'_> {
@@ -119,8 +121,8 @@ struct Branch<'c> {
 }
 
 impl<'c> Branch<'c> {
-    fn new(pin: &'c Pin<'_>, range: &'c BranchRange, lead: usize, direction: Direction) -> Branch<'c> {
-        let mut cursor = pin.cursor(range.bounds(), direction);
+    fn new(tail: Tail<'c>, range: &'c BranchRange, lead: usize, direction: Direction) -> Branch<'c> {
+        let mut cursor = tail.cursor(range.bounds(), direction);
         let has_entry = cursor.advance();
         Branch { cursor, lead, has_entry }
     }
@@ -179,9 +181,10 @@ impl Filler {
     fn go_on(&mut self, at: InPartition) -> Result<Stop, ReadError> {
         let memtable = self.memtable.clone();
         let pin = memtable.shards()[at.shard].trie.pin();
-        let header = pin.get(&at.path).map_or(Header::EMPTY, Header::read);
+        let tail = pin.tail(&at.path);
+        let header = tail.get(&[]).map_or(Header::EMPTY, Header::read);
         let (shard, mut path) = (at.shard, at.path.clone());
-        match self.rows(&pin, &header, at)? {
+        match self.rows(tail, &header, at)? {
             Some(stop) => Ok(stop),
             None if self.plan.single.is_some() => Ok(Stop::End),
             None => {
@@ -195,8 +198,9 @@ impl Filler {
         let memtable = self.memtable.clone();
         let pin = memtable.shards()[shard].trie.pin();
         if self.plan.single.is_some() {
-            let Some(content) = pin.get(&path) else { return Ok(Stop::End) };
-            return Ok(self.partition(&pin, shard, &path, content)?.unwrap_or(Stop::End));
+            let tail = pin.tail(&path);
+            let Some(content) = tail.get(&[]) else { return Ok(Stop::End) };
+            return Ok(self.partition(tail, shard, &path, content)?.unwrap_or(Stop::End));
         }
         let start = path.clone();
         let end = self.plan.end.clone();
@@ -209,10 +213,10 @@ impl Filler {
             }
             path.clear();
             path.extend_from_slice(cursor.key());
-            let content = cursor.content();
-            if self.plan.is_plain && !Header::read(content).has_branches {
-                self.begin_partition(&path, &Header::read(content))?;
-                let deletion = Header::read(content).deletion;
+            let header = Header::read(cursor.content());
+            if self.plan.is_plain && !header.has_branches {
+                self.begin_partition(&path, &header)?;
+                let deletion = header.deletion;
                 has_entry = cursor.advance();
                 while has_entry && cursor.key().starts_with(&path) {
                     if let Some(stop) = self.plain_row(shard, &path, deletion, &cursor)? {
@@ -221,7 +225,7 @@ impl Filler {
                     has_entry = cursor.advance();
                 }
             } else {
-                if let Some(stop) = self.partition(&pin, shard, &path, content)? {
+                if let Some(stop) = self.partition(cursor.tail(), shard, &path, cursor.content())? {
                     return Ok(stop);
                 }
                 after_partition(&mut path);
@@ -255,7 +259,7 @@ impl Filler {
     /// Copies a partition. Where to go on if the batch is full before its end.
     fn partition(
         &mut self,
-        pin: &Pin<'_>,
+        tail: Tail<'_>,
         shard: usize,
         path: &[u8],
         content: &[u8],
@@ -269,7 +273,7 @@ impl Filler {
         let place = first.from.clone();
         let deletion = header.deletion;
         let at = InPartition { shard, path: path.to_vec(), deletion, slice: 0, place, open: DeletionTime::LIVE };
-        self.rows(pin, &header, at)
+        self.rows(tail, &header, at)
     }
 
     fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) -> Result<(), ReadError> {
@@ -291,17 +295,17 @@ impl Filler {
     }
 
     /// Copies rows and markers from a place on to the end of the last slice.
-    fn rows(&mut self, pin: &Pin<'_>, header: &Header<'_>, mut at: InPartition) -> Result<Option<Stop>, ReadError> {
+    fn rows(&mut self, tail: Tail<'_>, header: &Header<'_>, mut at: InPartition) -> Result<Option<Stop>, ReadError> {
         // A partition deletion that came after the partition was given is said as a range deletion of the rest.
         let late = if header.deletion.supersedes(&at.deletion) { header.deletion } else { DeletionTime::LIVE };
         loop {
-            let now = late.max(self.open_at(pin, header, &at));
+            let now = late.max(self.open_at(tail, header, &at));
             if now != at.open {
                 let before = std::mem::replace(&mut at.open, now);
                 let place = at.place.clone();
                 self.marker(&place.prefix, place.side, before, now);
             }
-            let stop = self.slice(pin, header, late, &mut at)?;
+            let stop = self.slice(tail, header, late, &mut at)?;
             if stop {
                 return Ok(Some(Stop::Rows(at)));
             }
@@ -318,14 +322,14 @@ impl Filler {
     }
 
     /// The range deletion in force just behind the place, in reading direction.
-    fn open_at(&self, pin: &Pin<'_>, header: &Header<'_>, at: &InPartition) -> DeletionTime {
+    fn open_at(&self, tail: Tail<'_>, header: &Header<'_>, at: &InPartition) -> DeletionTime {
         if !header.has_branches {
             return DeletionTime::LIVE;
         }
-        let first = [&at.path, [RANGE_BRANCH].as_slice()].concat();
-        let key = [&at.path, [RANGE_BRANCH].as_slice(), &at.place.position].concat();
+        let first = [RANGE_BRANCH];
+        let key = [&first, at.place.position.as_slice()].concat();
         let end = if self.plan.reversed { Bound::Excluded(key.as_slice()) } else { Bound::Included(key.as_slice()) };
-        let mut cursor = pin.cursor(Bounds { start: Bound::Included(&first), end }, Direction::Reverse);
+        let mut cursor = tail.cursor(Bounds { start: Bound::Included(&first), end }, Direction::Reverse);
         if !cursor.advance() {
             return DeletionTime::LIVE;
         }
@@ -335,7 +339,7 @@ impl Filler {
     /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
     fn slice(
         &mut self,
-        pin: &Pin<'_>,
+        tail: Tail<'_>,
         header: &Header<'_>,
         late: DeletionTime,
         at: &mut InPartition,
@@ -343,10 +347,9 @@ impl Filler {
         let reversed = self.plan.reversed;
         let direction = if reversed { Direction::Reverse } else { Direction::Forward };
         let to = &self.plan.slices[at.slice].to.position;
-        let range = |branch: &[u8]| BranchRange::new(&at.path, branch, &at.place.position, to, reversed);
-        let lead = at.path.len();
+        let range = |branch: &[u8]| BranchRange::new(branch, &at.place.position, to, reversed);
         let live_range = range(&[]);
-        let mut live = Branch::new(pin, &live_range, lead, direction);
+        let mut live = Branch::new(tail, &live_range, 0, direction);
         if !header.has_branches {
             while let Some(position) = live.position() {
                 let span = self.row(position, Some(live.cursor.content()), None)?;
@@ -359,8 +362,8 @@ impl Filler {
             return Ok(false);
         }
         let (deleted_range, border_range) = (range(&[ROW_DELETION_BRANCH]), range(&[RANGE_BRANCH]));
-        let mut deleted = Branch::new(pin, &deleted_range, lead + 1, direction);
-        let mut borders = Branch::new(pin, &border_range, lead + 1, direction);
+        let mut deleted = Branch::new(tail, &deleted_range, 1, direction);
+        let mut borders = Branch::new(tail, &border_range, 1, direction);
         let comes_first = |a: &[u8], b: &[u8]| if reversed { a > b } else { a < b };
         loop {
             let positions = [live.position(), deleted.position(), borders.position()];
@@ -405,12 +408,7 @@ impl Filler {
     /// Copies a row and its deletion (stored contents); returns where its clustering is.
     fn row(&mut self, position: &[u8], row: Option<&[u8]>, deletion: Option<&[u8]>) -> Result<Span, ReadError> {
         let layout = self.memtable.layout();
-        let split = |content: &'_ [u8]| -> (bool, usize) {
-            let (kept, rest) = layout.split_content(content);
-            (kept.is_some(), content.len() - rest.len())
-        };
-        let kept =
-            row.or(deletion).filter(|content| split(content).0).and_then(|content| layout.split_content(content).0);
+        let kept = row.or(deletion).and_then(|content| layout.split_content(content).0);
         let start = self.batch.bytes.len();
         layout.push_clustering(position, kept, &mut self.batch.bytes)?;
         let clustering = start..self.batch.bytes.len();

@@ -6,7 +6,8 @@
 use std::ops::Bound;
 
 use crate::node::{CHILD_WORD, ChainBytes, Kind, SparseWord, kind, prefix, split_child, split_next};
-use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::raw::memory::{Memory, Ptr};
+use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
 
 /// A node on the way that may have more to give after the current branch.
@@ -39,25 +40,28 @@ pub struct Cursor<'a> {
     key: Vec<u8>,
     /// Content of the current entry, none before the first and after the last.
     leaf: Ptr,
+    /// The node that has it.
+    at: Ptr,
     frames: Vec<Frame>,
     state: State<'a>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State<'a> {
-    /// Before the first entry: where to start.
-    New(Bound<&'a [u8]>),
+    /// Before the first entry: below which node, and where to start.
+    New(Ptr, Bound<&'a [u8]>),
     On,
     Done,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(memory: Option<Memory<'a>>, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
+    /// Over what is below `root`; keys are relative to it.
+    pub(crate) fn new(memory: Option<Memory<'a>>, root: Ptr, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         let reverse = direction == Direction::Reverse;
         let (start, end) = if reverse { (bounds.end, bounds.start) } else { (bounds.start, bounds.end) };
-        let state = if memory.is_some() { State::New(start) } else { State::Done };
+        let state = if memory.is_some() { State::New(root, start) } else { State::Done };
         let (key, frames) = (Vec::with_capacity(64), Vec::with_capacity(16));
-        Cursor { memory, reverse, end, key, leaf: Ptr::NONE, frames, state }
+        Cursor { memory, reverse, end, key, leaf: Ptr::NONE, at: Ptr::NONE, frames, state }
     }
 
     /// The current key. Empty before the first entry.
@@ -75,6 +79,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// What is at and below the current key, as it was when the cursor came here.
+    pub fn tail(&self) -> Tail<'a> {
+        Tail::new(self.memory, self.at)
+    }
+
     /// Goes to the next entry. False if there is none.
     #[inline]
     pub fn advance(&mut self) -> bool {
@@ -82,9 +91,8 @@ impl<'a> Cursor<'a> {
         let found = match self.state {
             State::Done => return false,
             State::On => self.next(memory),
-            State::New(start) => {
+            State::New(root, start) => {
                 self.state = State::On;
-                let root = memory.load(Slot::ROOT);
                 match start {
                     Bound::Unbounded => self.descend(memory, root) || self.next(memory),
                     Bound::Included(target) => self.seek(memory, root, target, true),
@@ -101,9 +109,8 @@ impl<'a> Cursor<'a> {
         let Some(memory) = self.memory else { return false };
         match self.state {
             State::Done => return false,
-            State::New(start) => {
+            State::New(root, start) => {
                 self.state = State::On;
-                let root = memory.load(Slot::ROOT);
                 let found = match start {
                     Bound::Included(start) if self.before(target, start) => self.seek(memory, root, start, true),
                     Bound::Excluded(start) if self.before(target, start) || target == start => {
@@ -155,7 +162,7 @@ impl<'a> Cursor<'a> {
             };
         if !inside {
             self.state = State::Done;
-            self.leaf = Ptr::NONE;
+            (self.leaf, self.at) = (Ptr::NONE, Ptr::NONE);
             self.frames.clear();
             self.key.clear();
         }
@@ -190,6 +197,7 @@ impl<'a> Cursor<'a> {
                 }
                 Rest::Content(leaf) => {
                     self.leaf = *leaf;
+                    self.at = frame.node;
                     self.key.truncate(depth);
                     self.frames.pop();
                     return true;
@@ -213,7 +221,7 @@ impl<'a> Cursor<'a> {
     fn descend(&mut self, memory: Memory<'a>, mut ptr: Ptr) -> bool {
         loop {
             if ptr.is_leaf() {
-                self.leaf = ptr;
+                (self.leaf, self.at) = (ptr, ptr);
                 return true;
             }
             if ptr.is_none() {
@@ -229,7 +237,7 @@ impl<'a> Cursor<'a> {
                     let prefix = prefix(memory, ptr);
                     if !self.reverse {
                         self.frames.push(Frame { depth, node: ptr, rest: Rest::Child(prefix.child) });
-                        self.leaf = prefix.content;
+                        (self.leaf, self.at) = (prefix.content, ptr);
                         return true;
                     }
                     self.frames.push(Frame { depth, node: ptr, rest: Rest::Content(prefix.content) });
@@ -267,7 +275,7 @@ impl<'a> Cursor<'a> {
             }
             if ptr.is_leaf() {
                 // Its key is a proper prefix of the target: before it in ascending order.
-                self.leaf = ptr;
+                (self.leaf, self.at) = (ptr, ptr);
                 return self.reverse || self.next(memory);
             }
             let depth = self.key.len();
@@ -323,7 +331,7 @@ impl<'a> Cursor<'a> {
         };
         if self.reverse {
             // Everything below has a longer key, which comes after the target.
-            self.leaf = content;
+            (self.leaf, self.at) = (content, ptr);
             return inclusive && !content.is_none() || self.next(memory);
         }
         if inclusive || content.is_none() {

@@ -14,11 +14,13 @@ mod prune;
 mod raw;
 mod store;
 mod sync;
+mod tail;
 mod trie;
 mod verify;
 
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
+pub use tail::Tail;
 pub use trie::{Bounds, Direction, Edit, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
 
 /// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.

@@ -7,9 +7,10 @@ use crate::cursor::Cursor;
 use crate::node;
 use crate::node_cursor::NodeCursor;
 use crate::raw::epoch::{Epochs, PinGuard};
-use crate::raw::memory::{Bases, Memory, Slot};
+use crate::raw::memory::{Bases, Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
+use crate::tail::Tail;
 use crate::{TrieFull, edit};
 
 /// Limits of a trie. Address space for them is reserved at the first write; memory is used as content comes.
@@ -155,6 +156,12 @@ impl Trie {
     pub fn is_empty(&self) -> bool {
         self.bases.memory().is_none_or(|memory| memory.load(Slot::ROOT).is_none())
     }
+
+    fn tail(&self, key: &[u8]) -> Tail<'_> {
+        let memory = self.bases.memory();
+        let root = memory.map_or(Ptr::NONE, |memory| memory.load(Slot::ROOT));
+        Tail::find(memory, root, key)
+    }
 }
 
 impl std::fmt::Debug for Trie {
@@ -179,7 +186,12 @@ impl<'t> Pin<'t> {
 
     /// Goes through the keys within `bounds`.
     pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
-        Cursor::new(self.trie.bases.memory(), bounds, direction)
+        self.tail(&[]).cursor(bounds, direction)
+    }
+
+    /// What is at and below `key`.
+    pub fn tail(&self, key: &[u8]) -> Tail<'_> {
+        self.trie.tail(key)
     }
 
     /// Goes through the nodes.
@@ -218,7 +230,12 @@ impl Writer<'_> {
 
     /// Goes through the keys within `bounds`.
     pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
-        Cursor::new(self.trie.bases.memory(), bounds, direction)
+        self.tail(&[]).cursor(bounds, direction)
+    }
+
+    /// What is at and below `key`.
+    pub fn tail(&self, key: &[u8]) -> Tail<'_> {
+        self.trie.tail(key)
     }
 
     /// Goes through the nodes.

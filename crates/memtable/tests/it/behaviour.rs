@@ -1,1 +1,337 @@
+//! What the memtable does in particular situations.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use memtable::{Memtable, TrieMemtable};
+use memtrie::TrieOptions;
+use model::{
+    Cell, ClusteringBound, ColumnData, ColumnKind, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate,
+    PartitionUpdateBuilder, ReadRange, Row, RowBuilder, RowObserver, Side, Slice, Slices, Table, TableBuilder, TableId,
+    Unfiltered, push_component,
+};
+use types::CqlType;
+
+use crate::against_model::{clustering, key, table};
+use crate::cells::read_partition;
+
+/// A table without clustering.
+fn simple_table() -> Arc<Table> {
+    let builder = TableBuilder::new("k", "s", TableId(uuid::Uuid::from_u128(7)))
+        .partition_key("p", CqlType::Int)
+        .regular("v", CqlType::Blob);
+    Arc::new(builder.build())
+}
+
+fn row_blob(table: &Table, timestamp: i64, value: &[u8]) -> Vec<u8> {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(timestamp));
+    builder.cell(0, &Cell::live(timestamp, value));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    blob
+}
+
+fn put(table: &Arc<Table>, p: i32, clustering: &[u8], timestamp: i64, value: &[u8]) -> PartitionUpdate {
+    let mut builder = PartitionUpdateBuilder::new(table.clone(), key(p));
+    builder.row(clustering, &row_blob(table, timestamp, value));
+    builder.build()
+}
+
+/// Clusterings and first values of all rows in the range.
+fn rows(memtable: &Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut cursor = memtable.clone().cursor(table, range);
+    let mut found = Vec::new();
+    while cursor.advance_partition().expect("memory") {
+        while cursor.advance().expect("memory") {
+            if let Unfiltered::Row(row) = cursor.unfiltered() {
+                let value = row.row.columns(table).find_map(|(index, data)| match data {
+                    ColumnData::Simple(cell) if index == 0 => Some(cell.value.to_vec()),
+                    _ => None,
+                });
+                found.push((row.clustering.to_vec(), value));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_table_without_clustering_has_one_row_for_each_partition() {
+    let table = simple_table();
+    let memtable = Arc::new(TrieMemtable::new(&table, 3));
+    for p in 0..500 {
+        memtable.apply(&put(&table, p, &[], 5, &p.to_be_bytes()), None).expect("room");
+    }
+    memtable.apply(&put(&table, 7, &[], 4, b"older"), None).expect("room");
+    memtable.apply(&put(&table, 8, &[], 6, b"newer"), None).expect("room");
+    let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(9));
+    deletion.delete_partition(DeletionTime::new(5, 1));
+    memtable.apply(&deletion.build(), None).expect("room");
+    assert_eq!(rows(&memtable, &table, &ReadRange::all_rows(KeyRange::all())).len(), 499);
+    for (p, expected) in [(7, Some(7_i32.to_be_bytes().to_vec())), (8, Some(b"newer".to_vec())), (9, None)] {
+        for reversed in [false, true] {
+            let range = ReadRange { keys: KeyRange::Single(key(p)), slices: Slices::all(), reversed };
+            let found = rows(&memtable, &table, &range);
+            assert_eq!(found.first().and_then(|(_, value)| value.clone()), expected);
+        }
+    }
+    let none = ReadRange { keys: KeyRange::all(), slices: Slices::none(), reversed: false };
+    assert_eq!(rows(&memtable, &table, &none), []);
+    assert_eq!(memtable.statistics().partition_count, 500);
+    assert_eq!(memtable.statistics().timestamp_min, 4);
+    assert_eq!(memtable.statistics().local_deletion_time_min, 1);
+}
+
+/// Partitions of many batches, in both directions, whole and by slices, also when the reader leaves them early.
+#[test]
+fn a_partition_larger_than_a_batch_is_read_in_pieces() {
+    let table = table();
+    let memtable = Arc::new(TrieMemtable::new(&table, 2));
+    let count = 3000;
+    for p in 0..3 {
+        for a in 0..count {
+            let value = vec![b'v'; (a as usize * 7) % 300];
+            memtable.apply(&put(&table, p, &clustering(a, "x"), 5, &value), None).expect("room");
+        }
+    }
+    let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(1));
+    for a in (100..count).step_by(50) {
+        let prefix = clustering(a, "x")[..8].to_vec();
+        let slice = Slice {
+            start: ClusteringBound::new(prefix.clone(), Side::Before),
+            end: ClusteringBound::new(prefix, Side::After),
+        };
+        deletion.delete_range(slice, DeletionTime::new(10, 1));
+    }
+    memtable.apply(&deletion.build(), None).expect("room");
+    let deleted = |a: i32| a >= 100 && a % 50 == 0;
+    for reversed in [false, true] {
+        for p in 0..3 {
+            let range = ReadRange { keys: KeyRange::Single(key(p)), slices: Slices::all(), reversed };
+            let mut expected: Vec<_> =
+                (0..count).filter(|&a| p != 1 || !deleted(a)).map(|a| clustering(a, "x")).collect();
+            if reversed {
+                expected.reverse();
+            }
+            let found: Vec<_> = rows(&memtable, &table, &range).into_iter().map(|(clustering, _)| clustering).collect();
+            assert!(found == expected, "partition {p}, reversed {reversed}");
+            let mut cursor = memtable.clone().cursor(&table, &range);
+            assert!(cursor.advance_partition().expect("memory"));
+            let mut probes: Vec<_> = (0..count).map(|a| clustering(a, "x")).collect();
+            if reversed {
+                probes.reverse();
+            }
+            let seen = read_partition(&mut *cursor, &probes, reversed);
+            assert_eq!(seen.ranges.len(), if p == 1 { count as usize / 50 - 2 } else { 0 });
+        }
+        // Some rows of each partition, then the next.
+        let range = ReadRange { keys: KeyRange::all(), slices: Slices::all(), reversed };
+        let mut cursor = memtable.clone().cursor(&table, &range);
+        let mut partitions = 0;
+        while cursor.advance_partition().expect("memory") {
+            for _ in 0..700 * partitions {
+                assert!(cursor.advance().expect("memory"));
+            }
+            partitions += 1;
+        }
+        assert_eq!(partitions, 3);
+    }
+}
+
+#[test]
+fn values_of_many_megabytes_are_kept_and_read() {
+    let table = simple_table();
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let values: Vec<Vec<u8>> = (0..6).map(|i| vec![i; 1_700_000 * i as usize]).collect();
+    for (p, value) in values.iter().enumerate() {
+        memtable.apply(&put(&table, p as i32, &[], 1, value), None).expect("room");
+    }
+    for (p, value) in values.iter().enumerate() {
+        let found = rows(&memtable, &table, &ReadRange::all_rows(KeyRange::Single(key(p as i32))));
+        assert!(found[0].1.as_ref() == Some(value));
+    }
+    let all: usize = values.iter().map(Vec::len).sum();
+    let used = memtable.memory().used_bytes as usize;
+    assert!(used > all && used < all + 100_000, "{used} for {all}");
+}
+
+/// One version of the whole partition after the other, by one update each: a reader sees one version, never two.
+#[test]
+fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
+    let table = table();
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let row_count = 8;
+    let version = |timestamp: i64| {
+        let mut builder = PartitionUpdateBuilder::new(table.clone(), key(0));
+        if timestamp % 3 == 0 {
+            builder.delete_partition(DeletionTime::new(timestamp - 1, 1));
+        }
+        for a in 0..row_count {
+            let b = if timestamp % 2 == 0 { "even" } else { "odd" };
+            let blob = row_blob(&table, timestamp, &timestamp.to_be_bytes());
+            builder.row(&clustering(a, b), &blob);
+        }
+        let other = if timestamp % 2 == 0 { "odd" } else { "even" };
+        for a in 0..row_count {
+            builder.delete_range(Slice::prefix(&clustering(a, other)), DeletionTime::new(timestamp, 1));
+        }
+        builder.build()
+    };
+    memtable.apply(&version(1), None).expect("room");
+    let done = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for reversed in [false, true] {
+            let (memtable, table, done, reads) = (&memtable, &table, &done, &reads);
+            scope.spawn(move || {
+                let range = ReadRange { keys: KeyRange::Single(key(0)), slices: Slices::all(), reversed };
+                let mut last = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    let found = rows(memtable, table, &range);
+                    assert_eq!(found.len(), row_count as usize);
+                    let version = found[0].1.clone().expect("a value");
+                    assert!(found.iter().all(|(_, value)| value.as_ref() == Some(&version)), "one version");
+                    assert!(version >= last, "never back");
+                    last = version;
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut timestamp = 1;
+        // Until the readers have had their part, with some floor of writes.
+        while timestamp < 500 || reads.load(Ordering::Relaxed) < 500 {
+            timestamp += 1;
+            memtable.apply(&version(timestamp), None).expect("room");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_full_memtable_refuses_an_update_without_any_effect() {
+    let table = table();
+    let limits = TrieOptions { blocks_bytes_max: 64 << 10, blobs_bytes_max: 256 << 10 };
+    let memtable = Arc::new(TrieMemtable::with_options(&table, 1, limits));
+    let all = ReadRange::all_rows(KeyRange::all());
+    let mut written = 0;
+    loop {
+        let mut builder = PartitionUpdateBuilder::new(table.clone(), key(written % 5));
+        for b in ["one", "two", "three"] {
+            builder.row(&clustering(written, b), &row_blob(&table, 1, &[b'x'; 100]));
+        }
+        if memtable.apply(&builder.build(), None).is_err() {
+            break;
+        }
+        written += 1;
+    }
+    assert!(written > 100);
+    assert_eq!(rows(&memtable, &table, &all).len(), 3 * written as usize);
+    let used = memtable.memory();
+    assert!(memtable.apply(&put(&table, 1, &clustering(-1, "big"), 1, &vec![0; 300_000]), None).is_err());
+    assert_eq!(memtable.memory().used_bytes, used.used_bytes);
+    assert_eq!(rows(&memtable, &table, &all).len(), 3 * written as usize);
+}
+
+#[test]
+fn rows_are_read_under_older_and_newer_schemas_than_they_were_written_under() {
+    let old = table();
+    let new = Arc::new(
+        old.to_builder().add("z", CqlType::Int, ColumnKind::Regular).drop_column("w", CqlType::Int, 50).build(),
+    );
+    let memtable = Arc::new(TrieMemtable::new(&old, 1));
+    let row = |table: &Table, timestamp: i64, names: &[&str]| {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        let mut cells: Vec<_> =
+            names.iter().map(|name| (table.regulars().index_of(name).expect("there"), name)).collect();
+        cells.sort();
+        cells.iter().for_each(|(index, name)| builder.cell(*index, &Cell::live(timestamp, name.as_bytes())));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    };
+    let write = |table: &Arc<Table>, a: i32, blob: &[u8]| {
+        let mut builder = PartitionUpdateBuilder::new(table.clone(), key(0));
+        builder.row(&clustering(a, ""), blob);
+        memtable.apply(&builder.build(), None).expect("room");
+    };
+    let names = |table: &Arc<Table>| -> Vec<Vec<String>> {
+        let mut cursor = memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
+        assert!(cursor.advance_partition().expect("memory"));
+        let mut all = Vec::new();
+        while cursor.advance().expect("memory") {
+            let Unfiltered::Row(row) = cursor.unfiltered() else { panic!("no markers here") };
+            let name = |index: usize| table.regulars().columns[index].name.to_string();
+            all.push(row.row.columns(table).map(|(index, _)| name(index)).collect());
+        }
+        all
+    };
+    write(&old, 1, &row(&old, 10, &["v", "w"]));
+    write(&old, 2, &row(&old, 90, &["v", "w"]));
+    assert_eq!(names(&new), [vec!["v"], vec!["v"]]);
+    memtable.table_altered(&new);
+    write(&new, 1, &row(&new, 20, &["z"]));
+    // A write that still has the old schema.
+    write(&old, 3, &row(&old, 30, &["v"]));
+    assert_eq!(names(&new), [vec!["v", "z"], vec!["v"], vec!["v"]]);
+    assert_eq!(names(&old), [vec!["v"], vec!["v", "w"], vec!["v"]]);
+}
+
+#[derive(Default)]
+struct Watcher(Vec<(Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>)>);
+
+impl RowObserver for Watcher {
+    fn row_changed(
+        &mut self,
+        _: &Table,
+        _: &PartitionKey,
+        clustering: &[u8],
+        before: Option<Row<'_>>,
+        after: Option<Row<'_>>,
+    ) {
+        let bytes = |row: Option<Row<'_>>| row.map(|row| row.as_bytes().to_vec());
+        self.0.push((clustering.to_vec(), bytes(before), bytes(after)));
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_every_row_that_changes() {
+    let table = table();
+    let memtable = TrieMemtable::new(&table, 1);
+    let apply = |update: &PartitionUpdate| {
+        let mut watcher = Watcher::default();
+        memtable.apply(update, Some(&mut watcher)).expect("room");
+        watcher.0
+    };
+    let (first, second) = (row_blob(&table, 5, b"first"), row_blob(&table, 6, b"second"));
+    let at = clustering(1, "a");
+    assert_eq!(apply(&put(&table, 0, &at, 5, b"first")), [(at.clone(), None, Some(first.clone()))]);
+    assert_eq!(apply(&put(&table, 0, &at, 4, b"older")), []);
+    assert_eq!(apply(&put(&table, 0, &at, 6, b"second")), [(at.clone(), Some(first), Some(second.clone()))]);
+    let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
+    deletion.delete_range(Slice::all(), DeletionTime::new(7, 1));
+    assert_eq!(apply(&deletion.build()), [(at.clone(), Some(second), None)]);
+    assert_eq!(apply(&put(&table, 0, &at, 7, b"shadowed")), []);
+}
+
+/// A clustering of several components with nulls and empties comes back as it was written.
+#[test]
+fn clusterings_come_back_as_they_were_written() {
+    let table = table();
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let mut written = Vec::new();
+    for a in [Some([].as_slice()), Some(&[0, 0, 0, 9])] {
+        for b in [Some([].as_slice()), Some(b"\x00".as_slice()), Some(b"\xff\x00\xfe"), Some(b"b")] {
+            let mut clustering = Vec::new();
+            push_component(a, &mut clustering);
+            push_component(b, &mut clustering);
+            memtable.apply(&put(&table, 0, &clustering, 1, b""), None).expect("room");
+            written.push(clustering);
+        }
+    }
+    written.sort_by(|a, b| table.comparator().compare(a, b));
+    let found = rows(&memtable, &table, &ReadRange::all_rows(KeyRange::all()));
+    assert_eq!(found.into_iter().map(|(clustering, _)| clustering).collect::<Vec<_>>(), written);
+}

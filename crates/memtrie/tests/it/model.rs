@@ -104,6 +104,7 @@ pub fn check_around(trie: &Trie, model: &Model, targets: &[&[u8]]) {
                 }
             }
             check_skip(trie, model, target, other);
+            check_tail(trie, model, target, other);
         }
     }
 }
@@ -132,6 +133,31 @@ fn check_skip(trie: &Trie, model: &Model, from: &[u8], to: &[u8]) {
             if index == all.len() {
                 break;
             }
+        }
+    }
+}
+
+/// The branch at `prefix` has the keys that start so, without the prefix; also from a cursor that is on it.
+fn check_tail(trie: &Trie, model: &Model, prefix: &[u8], other: &[u8]) {
+    let below: Model =
+        model.iter().filter_map(|(key, content)| Some((key.strip_prefix(prefix)?.to_vec(), content.clone()))).collect();
+    let pin = trie.pin();
+    let mut tails = vec![pin.tail(prefix)];
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut cursor = pin.cursor(Bounds::inclusive(prefix, prefix), direction);
+        tails.extend(cursor.advance().then(|| cursor.tail()));
+    }
+    for tail in tails {
+        assert_eq!(tail.is_empty(), below.is_empty());
+        assert_eq!(tail.get(other), below.get(other).map(Vec::as_slice));
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let bounds = Bounds { start: Bound::Unbounded, end: Bound::Excluded(other) };
+            let mut cursor = tail.cursor(bounds, direction);
+            let mut found = Vec::new();
+            while cursor.advance() {
+                found.push((cursor.key().to_vec(), cursor.content().to_vec()));
+            }
+            assert_eq!(found, expected(&below, bounds, direction));
         }
     }
 }
