@@ -4,6 +4,8 @@
 //! 9.999999999999999E22. Results must be the same text, so this makes digits the way Java does: free-format generation
 //! with a margin of half a unit in the last place on either side, and a little less care at powers of two.
 
+use std::cmp::Ordering;
+
 use num_bigint::BigUint;
 
 /// A double as Java prints it: `1.0`, `1.0E10`, `NaN`, `-Infinity`.
@@ -106,9 +108,9 @@ impl Binary {
         Digits { digits, point }
     }
 
-    /// With value = b / s * 10^e: the digits of b / s, until what is left is within m, half a unit in the last place.
+    /// With value = b / s * 10^e: the digits of b / s, until what is left is within m / s, half a unit in the last place.
     fn generate(&self, tail: i32, used_bits: i32, behind: i32) -> Digits {
-        let mut e = self.estimate_decimal_exponent();
+        let e = self.estimate_decimal_exponent();
         let b5 = (-e).max(0);
         let s5 = e.max(0);
         let mut b2 = b5 + behind + self.exponent;
@@ -124,47 +126,20 @@ impl Binary {
         if m2 < 0 {
             (b2, s2, m2) = (b2 - m2, s2 - m2, 0);
         }
-        // With small operands Java stops above the upper margin, with large ones at it.
         let b_bits = used_bits + b2 + bits_of_power_of_five(b5);
         let ten_s_bits = s2 + 1 + bits_of_power_of_five(s5 + 1);
-        let small = b_bits < 64 && ten_s_bits < 64;
-
+        let bits = self.bits >> tail;
+        if b_bits < 64 && ten_s_bits < 64 {
+            let five = |power: i32| 5i64.pow(power as u32);
+            let s = five(s5) << s2;
+            let narrow = b_bits < 32 && ten_s_bits < 32;
+            let rest = Small { b: (bits as i64 * five(b5)) << b2, s, m: five(b5) << m2, ten_s: s * 10, narrow };
+            return Digits::generate(rest, e);
+        }
         let five = |power: i32| BigUint::from(5u32).pow(power as u32);
-        let mut b = (BigUint::from(self.bits >> tail) * five(b5)) << b2;
         let s = five(s5) << s2;
-        let mut m = five(b5) << m2;
         let ten_s = &s * 10u32;
-        let mut digits = Vec::with_capacity(18);
-        let step = |b: &mut BigUint, m: &mut BigUint| {
-            let quotient = &*b / &s;
-            *b = (&*b - &quotient * &s) * 10u32;
-            *m *= 10u32;
-            let sum = &*b + &*m;
-            let high = if small { sum > ten_s } else { sum >= ten_s };
-            (quotient.iter_u32_digits().next().unwrap_or(0) as u8, *b < *m, high)
-        };
-        let (first, mut low, mut high) = step(&mut b, &mut m);
-        if first == 0 && !high {
-            e -= 1;
-        } else {
-            digits.push(first);
-        }
-        // With an exponent there is always a second digit, so the first is never the last.
-        if !(-3..8).contains(&e) {
-            (low, high) = (false, false);
-        }
-        while !low && !high {
-            let digit;
-            (digit, low, high) = step(&mut b, &mut m);
-            digits.push(digit);
-        }
-        let mut digits = Digits { digits, point: e + 1 };
-        let remainder = (b * 2u32).cmp(&ten_s);
-        let odd = digits.digits.last().is_some_and(|digit| digit & 1 == 1);
-        if high && (!low || remainder.is_gt() || remainder.is_eq() && odd) {
-            digits.round_up();
-        }
-        digits
+        Digits::generate(Large { b: (BigUint::from(bits) * five(b5)) << b2, s, m: five(b5) << m2, ten_s }, e)
     }
 
     /// The decimal exponent, or one too many.
@@ -186,7 +161,97 @@ fn bits_of_power_of_five(power: i32) -> i32 {
     }
 }
 
+/// What is left of a number while its digits are taken off: b / s, with the margin m / s.
+trait Rest {
+    /// The next digit; then whether what is left is within the margin of this digit (low) or of the next higher (high).
+    fn next_digit(&mut self) -> (u8, bool, bool);
+
+    /// What is left, compared with half of a unit in the last place.
+    fn compare_to_half(&self) -> Ordering;
+}
+
+/// Java computes with ints or longs where b and 10 s fit, and lets the rest overflow. So do we, or digits differ.
+struct Small {
+    b: i64,
+    s: i64,
+    m: i64,
+    ten_s: i64,
+    /// Ints rather than longs.
+    narrow: bool,
+}
+
+impl Small {
+    fn wrap(&self, value: i64) -> i64 {
+        if self.narrow { i64::from(value as i32) } else { value }
+    }
+}
+
+impl Rest for Small {
+    fn next_digit(&mut self) -> (u8, bool, bool) {
+        let digit = (self.b / self.s) as u8;
+        self.b = self.b % self.s * 10;
+        self.m = self.wrap(self.m.wrapping_mul(10));
+        if self.m <= 0 {
+            return (digit, true, true);
+        }
+        (digit, self.b < self.m, self.wrap(self.b.wrapping_add(self.m)) > self.ten_s)
+    }
+
+    fn compare_to_half(&self) -> Ordering {
+        self.wrap(self.wrap(self.b << 1).wrapping_sub(self.ten_s)).cmp(&0)
+    }
+}
+
+struct Large {
+    b: BigUint,
+    s: BigUint,
+    m: BigUint,
+    ten_s: BigUint,
+}
+
+impl Rest for Large {
+    fn next_digit(&mut self) -> (u8, bool, bool) {
+        let digit = &self.b / &self.s;
+        self.b = (&self.b - &digit * &self.s) * 10u32;
+        self.m *= 10u32;
+        let low = self.b < self.m;
+        let high = &self.b + &self.m >= self.ten_s;
+        (digit.iter_u32_digits().next().unwrap_or(0) as u8, low, high)
+    }
+
+    fn compare_to_half(&self) -> Ordering {
+        (&self.b * 2u32).cmp(&self.ten_s)
+    }
+}
+
 impl Digits {
+    /// The digits of `rest` * 10^e, where e may be one too high, until what is left is within the margin.
+    fn generate(mut rest: impl Rest, mut e: i32) -> Digits {
+        let mut digits = Vec::with_capacity(18);
+        let (first, mut low, mut high) = rest.next_digit();
+        if first == 0 && !high {
+            e -= 1;
+        } else {
+            digits.push(first);
+        }
+        // With an exponent there is always a second digit, so the first is never the last.
+        if !(-3..8).contains(&e) {
+            (low, high) = (false, false);
+        }
+        while !low && !high {
+            let digit;
+            (digit, low, high) = rest.next_digit();
+            digits.push(digit);
+        }
+        let mut digits = Digits { digits, point: e + 1 };
+        let odd = digits.digits.last().is_some_and(|digit| digit & 1 == 1);
+        let half = rest.compare_to_half();
+        if high && (!low || half.is_gt() || half.is_eq() && odd) {
+            digits.round_up();
+        }
+        digits
+    }
+
     fn round_up(&mut self) {
         for digit in self.digits.iter_mut().rev() {
             if *digit < 9 {
