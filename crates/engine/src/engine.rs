@@ -179,7 +179,7 @@ impl Engine {
     /// An empty memtable for the records after `lower`.
     pub(crate) fn new_generation(&self, table: &Arc<Table>, lower: LogPosition) -> Arc<Generation> {
         let shards = if is_system_keyspace(&table.keyspace) { 1 } else { self.options.memtable_shards };
-        Generation::new(Arc::new(memtable::ReferenceMemtable::new(table)), lower, self.now_millis())
+        Generation::new(Arc::new(memtable::TrieMemtable::new(table, shards)), lower, self.now_millis())
     }
 
     /// Deletes the data of a table that was dropped. Readers that are under way finish.
