@@ -68,3 +68,22 @@ pub fn decide(kind: BlockKind, place: Place) -> Decision {
     let row = DECISIONS.iter().find(|(k, p, _)| (*k, *p) == (kind, place));
     row.map_or(Decision::Damage, |(_, _, decision)| *decision)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_has_one_row_and_format_md_says_the_same() {
+        let kinds = [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
+        let word = |case: &dyn std::fmt::Debug| format!("{case:?}").to_lowercase();
+        for kind in kinds {
+            for place in [Place::BelowHorizon, Place::AboveHorizon] {
+                assert_eq!(DECISIONS.iter().filter(|(k, p, _)| (*k, *p) == (kind, place)).count(), 1);
+            }
+            let [below, above] = [Place::BelowHorizon, Place::AboveHorizon].map(|place| word(&decide(kind, place)));
+            let row = format!("| {} | {below} | {above} |", word(&kind));
+            assert!(include_str!("../FORMAT.md").contains(&row), "{row}");
+        }
+    }
+}

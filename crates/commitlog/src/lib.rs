@@ -40,6 +40,6 @@ pub use metrics::{LogMetrics, WaitCount};
 pub use options::{Clock, LogOptions, SyncMode};
 pub use position::{IntervalSet, LogPosition, PositionInterval};
 pub use replay::{Gap, Record, Replay, ReplayReport};
-pub use scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
+pub use scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict, count_records};
 pub use segments::Pressure;
 pub use waiters::{Durable, RoomChange};

@@ -6,6 +6,8 @@ use std::ops::Range;
 use blockio::BLOCK_SIZE;
 use uuid::Uuid;
 
+use crate::{BookkeepingEntry, Superblock};
+
 use crate::decision::{BlockKind, Decision, Place, decide};
 use crate::file::seed_of;
 use crate::format::{
@@ -308,3 +310,41 @@ impl RecordCursor {
         u32::try_from(position).unwrap_or(u32::MAX)
     }
 }
+
+/// Decodes a log file held in memory, damaged or not, as salvage would, and answers how many sound records it has. For tools and
+/// fuzzers: whatever the bytes are, it ends, and does not panic.
+pub fn count_records(file: &[u8]) -> u64 {
+    let copies = file.chunks_exact(BLOCK_SIZE).take(2).find_map(|block| Superblock::decode(block).ok());
+    let Some(superblock) = copies else { return 0 };
+    let seed = seed_of(superblock.log_id);
+    let geometry = superblock.geometry;
+    let mut records = 0;
+    for slot in 0..geometry.segments {
+        let block =
+            |offset: u64| usize::try_from(offset).ok().and_then(|offset| file.get(offset..)).unwrap_or_default();
+        let Some(entry) = block(geometry.bookkeeping_offset(slot)).get(..BLOCK_SIZE) else { break };
+        let Ok(entry) = BookkeepingEntry::decode(entry, seed, slot) else { continue };
+        let bytes = block(geometry.segment_offset(slot));
+        let bytes = bytes.get(..geometry.segment_size_bytes as usize).unwrap_or(bytes);
+        let image = SegmentImage::new(superblock.log_id, entry.id, bytes.to_vec(), geometry.segment_size_bytes);
+        let horizon = image.horizon_of(entry.id);
+        records += image.judge(horizon).runs.into_iter().map(|run| count_in_run(&image, run)).sum::<u64>();
+    }
+    records
+}
+
+fn count_in_run(image: &SegmentImage, run: Run) -> u64 {
+    let mut cursor = RecordCursor::new(image, run);
+    let mut scratch = Vec::new();
+    let mut records = 0;
+    loop {
+        match cursor.next(image, &mut scratch) {
+            Step::Record(_) => records += 1,
+            Step::End => return records,
+            Step::Cut(_) | Step::Fault(..) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

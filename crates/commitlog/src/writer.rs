@@ -4,6 +4,7 @@
 //! horizon is gapless. The first frame of a segment is issued only when the segment before it is durable to its end, and says so:
 //! therefore recovery can judge each segment by the horizons that name it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::Waker;
@@ -44,6 +45,8 @@ pub(crate) struct Writer {
     zeros: AlignedBuffer,
     /// Scratch: who is woken after a frame.
     ready: Vec<Waker>,
+    /// Scratch: where records start.
+    starts: Vec<u64>,
 }
 
 /// Nobody may wait for a thread that is gone.
@@ -82,6 +85,7 @@ impl Writer {
             prewritten,
             zeros: AlignedBuffer::new(CHUNK_SIZE),
             ready: Vec::new(),
+            starts: Vec::new(),
         })
     }
 
@@ -177,7 +181,8 @@ impl Writer {
             self.sync()?;
         }
         let block_of = |position: u64| (position - base) / BLOCK;
-        let starts = record_starts(&mut batch)?;
+        let mut starts = std::mem::take(&mut self.starts);
+        find_record_starts(&batch, &mut starts)?;
         pad(&mut batch);
         let file_start = self.shared.file.geometry().segment_offset(segment.slot);
         self.prewrite(file_start + (batch.end() - base), segment.slot)?;
@@ -201,6 +206,7 @@ impl Writer {
             }
             at = run.end;
         }
+        self.starts = starts;
         batch.release();
         self.shared.room.announce();
         Ok(())
@@ -213,7 +219,7 @@ impl Writer {
         }
     }
 
-    fn count(&self, run: &std::ops::Range<u64>, filled: u64) {
+    fn count(&self, run: &Range<u64>, filled: u64) {
         let counters = &self.shared.counters;
         counters.frames.fetch_add(1, Ordering::Relaxed);
         counters.written_bytes.fetch_add(run.end - run.start, Ordering::Relaxed);
@@ -271,8 +277,8 @@ fn wait_filled(mut batch: SealedBatch<'_>) -> FilledBatch<'_> {
 }
 
 /// The ring positions of a batch's first records in each block that has one, in order.
-fn record_starts(batch: &mut FilledBatch<'_>) -> Result<Vec<u64>, LogError> {
-    let mut starts = Vec::with_capacity(((batch.end() - batch.start()) / BLOCK) as usize);
+fn find_record_starts(batch: &FilledBatch<'_>, starts: &mut Vec<u64>) -> Result<(), LogError> {
+    starts.clear();
     let mut last_block = u64::MAX;
     let mut at = batch.start();
     while at < batch.filled() {
@@ -281,11 +287,11 @@ fn record_starts(batch: &mut FilledBatch<'_>) -> Result<Vec<u64>, LogError> {
             last_block = start / BLOCK;
             starts.push(start);
         }
-        let head = RecordHead::decode(&head_at(batch, start))
-            .map_err(|fault| closed(&format!("a record in memory was damaged: {fault}")))?;
+        let head = RecordHead::decode(&head_at(batch, start));
+        let head = head.map_err(|fault| closed(&format!("a record was damaged in memory: {fault}")))?;
         at = advance(start, head.record_size());
     }
-    Ok(starts)
+    Ok(())
 }
 
 /// The bytes of a head, which may lie across two blocks.
@@ -321,7 +327,7 @@ struct Frame<'a> {
 
 impl Frame<'_> {
     /// Writes the headers of the blocks of `run`.
-    fn finish(&self, batch: &mut FilledBatch<'_>, run: std::ops::Range<u64>, base: u64, starts: &[u64]) {
+    fn finish(&self, batch: &mut FilledBatch<'_>, run: Range<u64>, base: u64, starts: &[u64]) {
         let blocks = (run.end - run.start) / BLOCK;
         let filled = batch.filled();
         let mut starts =

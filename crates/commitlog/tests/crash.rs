@@ -1,6 +1,8 @@
 //! The promise, over random histories on the simulated disk with power cuts: every acknowledged record is replayed or flushed; one
 //! that was sent and not acknowledged is there whole or not at all; nothing that was never sent is there.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

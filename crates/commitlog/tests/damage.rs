@@ -1,0 +1,246 @@
+//! Damage is found, named, and got over with salvage.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
+use commitlog::{CommitLog, LogError, LogOptions, LogPosition, ReplayReport};
+use uuid::Uuid;
+
+const DIR: &str = "/log";
+const BLOCK: u64 = 4096;
+const SEGMENTS: u64 = 4;
+/// Where segment 0 begins.
+const FIRST: u64 = (2 + SEGMENTS) * BLOCK;
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_size_bytes: 64 << 10,
+        total_space_bytes: SEGMENTS * (64 << 10),
+        log_id: Some(Uuid::from_u128(1)),
+        host_id: Some(Uuid::from_u128(2)),
+        clock: Arc::new(|| 100),
+        ..LogOptions::new(DIR)
+    }
+}
+
+fn path() -> PathBuf {
+    commitlog::log_path(Path::new(DIR))
+}
+
+type Records = BTreeMap<LogPosition, Vec<u8>>;
+
+/// A log of `count` records of `length` bytes, each acknowledged before the next.
+fn log_of(count: u8, length: usize) -> (SimulatedDisk, Records) {
+    let disk = SimulatedDisk::new();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    let mut records = Records::new();
+    for number in 0..count {
+        let data = vec![number; length];
+        let at = log.append(&[Uuid::from_u128(9)], &data).unwrap();
+        log.durable(at.position).wait().unwrap();
+        records.insert(at.position, data);
+    }
+    drop(log);
+    (disk.crash_image(0), records)
+}
+
+fn replay(disk: &SimulatedDisk, salvage: bool) -> Result<(Records, ReplayReport), LogError> {
+    let (_log, mut replay) = CommitLog::open(Arc::new(disk.clone()), LogOptions { salvage, ..options() })?;
+    let mut records = Records::new();
+    while let Some(record) = replay.next_record()? {
+        records.insert(record.position, record.data.to_vec());
+    }
+    Ok((records, replay.report().clone()))
+}
+
+fn damage_of(result: Result<(Records, ReplayReport), LogError>) -> u64 {
+    match result {
+        Err(LogError::Corrupt(corruption)) => {
+            assert_eq!(corruption.path, path());
+            assert!(!corruption.expected.is_empty() && !corruption.got.is_empty());
+            corruption.offset
+        }
+        other => panic!("not found: {other:?}"),
+    }
+}
+
+/// The block of the file that a position lies in.
+fn block_of(position: LogPosition) -> u64 {
+    FIRST + (position.offset as u64 - 1) / BLOCK * BLOCK
+}
+
+#[test]
+fn a_flipped_bit_below_the_horizon_is_named_and_salvage_loses_only_what_it_hit() {
+    let (disk, records) = log_of(9, 600);
+    assert_eq!(replay(&disk, false).unwrap().0, records);
+    for (number, hit) in records.keys().enumerate().take(8) {
+        for offset in (number as u64 % 7..BLOCK).step_by(97) {
+            let disk = disk.crash_image(0);
+            disk.flip_bit(&path(), block_of(*hit) + offset, number as u8).unwrap();
+            assert_eq!(damage_of(replay(&disk, false)), block_of(*hit));
+            let (salvaged, report) = replay(&disk, true).unwrap();
+            let mut expected = records.clone();
+            expected.remove(hit);
+            assert_eq!(salvaged, expected);
+            assert_eq!(
+                report.gaps.iter().map(|gap| (gap.damage.offset, gap.length_bytes)).collect::<Vec<_>>(),
+                [(block_of(*hit), BLOCK)]
+            );
+            assert!(disk.exists(&Path::new(DIR).join("commitlog.damaged-100")).unwrap());
+        }
+    }
+}
+
+#[test]
+fn records_over_several_blocks_are_lost_whole_and_the_rest_is_found() {
+    let (disk, records) = log_of(4, 9000);
+    // The third block of the second record.
+    let hit = FIRST + 3 * BLOCK + 2 * BLOCK;
+    disk.flip_bit(&path(), hit + 100, 3).unwrap();
+    assert_eq!(damage_of(replay(&disk, false)), hit);
+    let (salvaged, _) = replay(&disk, true).unwrap();
+    let expected: Records =
+        records.iter().enumerate().filter(|(number, _)| *number != 1).map(|(_, (k, v))| (*k, v.clone())).collect();
+    assert_eq!(salvaged, expected);
+}
+
+#[test]
+fn what_no_later_frame_vouches_for_ends_the_log() {
+    let (disk, mut records) = log_of(3, 600);
+    let last = *records.keys().last().unwrap();
+    disk.flip_bit(&path(), block_of(last) + 50, 1).unwrap();
+    records.remove(&last);
+    assert_eq!(replay(&disk, false).unwrap().0, records);
+}
+
+#[test]
+fn one_superblock_is_enough_and_the_other_is_repaired() {
+    let (disk, records) = log_of(2, 10);
+    for copy in 0..2 {
+        for offset in 0..64 {
+            let disk = disk.crash_image(0);
+            if (56..60).contains(&offset) {
+                continue;
+            }
+            disk.flip_bit(&path(), copy * BLOCK + offset, 5).unwrap();
+            let (found, report) = replay(&disk, false).unwrap();
+            assert_eq!((found, report.gaps.len()), (records.clone(), 1));
+            assert_eq!(report.gaps[0].damage.offset, copy * BLOCK);
+            assert_eq!(replay(&disk, false).unwrap().1.gaps, []);
+        }
+    }
+    disk.flip_bit(&path(), 9, 5).unwrap();
+    disk.flip_bit(&path(), BLOCK + 9, 5).unwrap();
+    assert_eq!(damage_of(replay(&disk, true)), 0);
+}
+
+#[test]
+fn damaged_bookkeeping_is_named_and_salvage_asks_the_blocks() {
+    let (disk, records) = log_of(5, 600);
+    let entry = |slot: u64| (2 + slot) * BLOCK;
+    let raw = |disk: &SimulatedDisk| disk.open(&path(), OpenOptions::write()).unwrap();
+    for slot in 0..SEGMENTS {
+        let flipped = disk.crash_image(0);
+        flipped.flip_bit(&path(), entry(slot) + 17, 0).unwrap();
+        let zeroed = disk.crash_image(0);
+        raw(&zeroed).write_at(&[0; 4096], entry(slot)).unwrap();
+        let misplaced = disk.crash_image(0);
+        let mut other = [0; 4096];
+        raw(&misplaced).read_exact_at(&mut other, entry((slot + 1) % SEGMENTS)).unwrap();
+        raw(&misplaced).write_at(&other, entry(slot)).unwrap();
+        for disk in [flipped, zeroed, misplaced] {
+            assert_eq!(damage_of(replay(&disk, false)), entry(slot));
+            let (salvaged, report) = replay(&disk, true).unwrap();
+            assert_eq!(salvaged, records);
+            assert_eq!(report.gaps[0].damage.offset, entry(slot));
+        }
+    }
+}
+
+#[test]
+fn silent_faults_of_the_device_are_found_once_a_later_frame_vouches() {
+    for fault in [Fault::FlipBit, Fault::Misdirect] {
+        for hit in 0..6u8 {
+            let disk = SimulatedDisk::new();
+            let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+            for number in 0..8u8 {
+                if number == hit {
+                    disk.inject(fault, if number == 0 { 1 } else { 0 });
+                }
+                let at = log.append(&[], &[number; 700]).unwrap();
+                log.durable(at.position).wait().unwrap();
+            }
+            drop(log);
+            let offset = damage_of(replay(&disk.crash_image(1), false));
+            // The first write of all was preceded by the prewriting of its segment, where a fault is harmless or hits block 0.
+            assert!(offset == FIRST + u64::from(hit) * BLOCK, "{fault:?} {hit}: {offset}");
+        }
+    }
+}
+
+#[test]
+fn another_format_version_is_refused_by_name() {
+    let (disk, _) = log_of(1, 10);
+    let file = disk.open(&path(), OpenOptions::write()).unwrap();
+    let mut superblock = [0; 64];
+    file.read_exact_at(&mut superblock, 0).unwrap();
+    superblock[11] = 2;
+    let crc = crc32fast::hash(&superblock[..60]);
+    superblock[60..].copy_from_slice(&crc.to_be_bytes());
+    file.write_at(&superblock, 0).unwrap();
+    match replay(&disk, false) {
+        Err(LogError::Refused { reason, .. }) => {
+            assert_eq!(reason, "it has format version 2; this build reads version 1")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bytes_of(disk: &SimulatedDisk) -> Vec<u8> {
+    let file = disk.open(&path(), OpenOptions::read()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn the_decoder_takes_any_bytes() {
+    let (disk, records) = log_of(9, 3000);
+    let bytes = bytes_of(&disk);
+    assert_eq!(commitlog::count_records(&bytes), records.len() as u64);
+    let mut state = 1u64;
+    for _ in 0..2000 {
+        let mut bytes = bytes.clone();
+        for _ in 0..3 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (state >> 20) as usize % bytes.len();
+            bytes[at] ^= (state >> 56) as u8;
+            if state >> 60 == 0 {
+                bytes.truncate(at);
+                break;
+            }
+        }
+        assert!(commitlog::count_records(&bytes) <= records.len() as u64);
+    }
+}
+
+#[test]
+fn a_read_that_fails_or_falls_short_is_an_error() {
+    let (disk, records) = log_of(3, 600);
+    for fault in [Fault::Fail, Fault::ShortRead] {
+        let mut failed = 0;
+        for skip in 0..12 {
+            let disk = disk.crash_image(0);
+            disk.inject(fault, skip);
+            match replay(&disk, false) {
+                Ok((found, _)) => assert_eq!(found, records, "{fault:?} {skip}"),
+                Err(_) => failed += 1,
+            }
+        }
+        assert!(failed > 1, "{fault:?}");
+    }
+}
