@@ -49,7 +49,8 @@ impl Engine {
         let store = self.store(table)?;
         self.flush_store(&store)?;
         let directory = store.directory.join("snapshots").join(name);
-        self.files().snapshot(&store.view().sstables, &directory, schema_cql, self.now_millis())?;
+        let created_at = timestamp_text(self.now_millis());
+        self.files().snapshot(&store.view().sstables, &directory, schema_cql, &created_at)?;
         Ok(directory)
     }
 
@@ -71,8 +72,8 @@ impl Engine {
             keyspace: table.keyspace.to_string(),
             table: table.name.to_string(),
             sstable_count: view.sstables.len(),
-            disk_bytes: view.sstables.iter().map(|sstable| self.files().disk_bytes(sstable)).sum(),
-            sstable_partition_count: view.sstables.iter().map(|sstable| self.files().partition_count(sstable)).sum(),
+            disk_bytes: view.sstables.iter().map(|sstable| sstable.size_on_disk_bytes()).sum(),
+            sstable_partition_count: view.sstables.iter().map(|sstable| sstable.partition_count()).sum(),
             memtable_partition_count: view.generations().map(|g| g.memtable.statistics().partition_count).sum(),
             memtable_bytes: view.generations().map(|g| g.memtable.memory().used_bytes).sum(),
             pending_flushes: view.frozen.len(),
@@ -87,4 +88,9 @@ impl Engine {
     pub(crate) fn compact_after_flush(&self, _store: &Arc<TableStore>) -> Result<(), EngineError> {
         Ok(())
     }
+}
+
+/// ISO 8601 in UTC with milliseconds, as Cassandra's manifests have it.
+fn timestamp_text(millis: i64) -> String {
+    types::CqlType::Timestamp.to_json(&millis.to_be_bytes()).trim_matches('"').replacen(' ', "T", 1)
 }

@@ -91,6 +91,7 @@ impl Engine {
         self.open_stores(&self.schema())?;
         self.cover(&mut recovery.covered)?;
         self.load_schema(&mut recovery)?;
+        self.remove_truncated()?;
         // The log is read once. A change of the schema is durable before the first record that needs it, so that
         // records of the schema's own tables are applied, and the schema loaded again, before what follows them.
         while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
@@ -100,7 +101,6 @@ impl Engine {
                 self.load_schema(&mut recovery)?;
             }
         }
-        self.remove_truncated()?;
         self.replayed = recovery.summary;
         if recovery.summary != ReplaySummary::default() {
             self.flush_all()?;
@@ -307,6 +307,17 @@ impl Engine {
         let mut write = crate::system::SystemWrite::new(&local, b"local", self.next_timestamp_micros());
         write.row(&[], values);
         self.write_durably(Mutation::new(vec![write.build()]))
+    }
+
+    /// Writes columns of the node's row of `system.local` past the log and flushes them: a start knows them before it
+    /// reads the log.
+    pub(crate) fn flush_local(&self, values: &[(&str, Option<Vec<u8>>)]) -> Result<(), EngineError> {
+        let local = self.find_table("system", "local");
+        let mut write = crate::system::SystemWrite::new(&local, b"local", self.next_timestamp_micros());
+        write.row(&[], values);
+        let store = self.store(&local)?;
+        self.apply_unlogged(&store, &write.build());
+        self.flush_store(&store)
     }
 
     /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused afterwards.

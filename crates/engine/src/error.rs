@@ -22,6 +22,8 @@ pub enum EngineError {
     ClosedForWrites(String),
     /// Stored data could not be read; other data can.
     Read(Arc<ReadError>),
+    /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
+    SSTable(Arc<sstable::SSTableError>),
     /// The disk refused an operation.
     Disk(Arc<blockio::DiskError>),
     /// The data directory cannot be opened as it is.
@@ -37,6 +39,7 @@ impl fmt::Display for EngineError {
             }
             EngineError::ClosedForWrites(reason) => write!(f, "the node takes no writes: {reason}"),
             EngineError::Read(error) => write!(f, "{error}"),
+            EngineError::SSTable(error) => write!(f, "{error}"),
             EngineError::Disk(error) => write!(f, "{error}"),
             EngineError::Startup(reason) => write!(f, "{reason}"),
         }

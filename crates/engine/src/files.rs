@@ -1,44 +1,189 @@
-//! INTERIM until the sstable crate's reader and writer are there.
-use crate::error::EngineError;
-use crate::options::EngineOptions;
-use crate::store::{SSTableReader, TableStore};
-use commitlog::{IntervalSet, PositionInterval};
-use memtable::MemtableStatistics;
-use model::{Table, UnfilteredCursor};
+//! The SSTable files of tables: writing, opening, linking, deleting.
+
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) struct TableFiles {}
+use blockio::{Disk, OpenOptions};
+use commitlog::{IntervalSet, LogPosition, PositionInterval};
+use memtable::MemtableStatistics;
+use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
+use sstable::{
+    BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, SSTableError, SSTableId, SSTableReader,
+    SSTableWriter, WriterOptions, list_tables, remove_leftovers,
+};
+use uuid::Uuid;
+
+use crate::error::EngineError;
+use crate::options::EngineOptions;
+
+/// What all SSTables of a node share.
+pub(crate) struct TableFiles {
+    disk: Arc<dyn Disk>,
+    cache: BlockCache,
+    column_index_size_bytes: u64,
+    host_id: Uuid,
+}
+
 impl TableFiles {
-    pub fn new(_: &EngineOptions, _: uuid::Uuid) -> Self {
-        TableFiles {}
+    pub fn new(options: &EngineOptions, host_id: Uuid) -> Self {
+        TableFiles {
+            disk: options.disk.clone(),
+            cache: BlockCache::new(options.cache_bytes),
+            column_index_size_bytes: u64::from(options.column_index_size_bytes),
+            host_id,
+        }
     }
-    pub fn open_all(&self, _: &Path, _: &Arc<Table>) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
-        Ok(Vec::new())
+
+    /// Opens the SSTables of a directory, which is made if it is not there; newest first.
+    pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
+        if !self.disk.exists(directory)? {
+            self.disk.create_dir_all(directory)?;
+            return Ok(Vec::new());
+        }
+        remove_leftovers(&*self.disk, directory)?;
+        let descriptors = list_tables(&*self.disk, directory)?;
+        descriptors.iter().rev().map(|descriptor| self.open(descriptor, table)).collect()
     }
-    pub fn intervals(&self, _: &Arc<SSTableReader>) -> IntervalSet {
-        IntervalSet::default()
+
+    fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {
+        Ok(Arc::new(SSTableReader::open(&*self.disk, descriptor, table, &self.cache)?))
     }
-    pub fn remove(&self, _: &Arc<SSTableReader>) -> Result<(), EngineError> {
-        Ok(())
-    }
-    pub fn disk_bytes(&self, _: &Arc<SSTableReader>) -> u64 {
-        0
-    }
-    pub fn partition_count(&self, _: &Arc<SSTableReader>) -> u64 {
-        0
-    }
+
+    /// Writes what a memtable holds, durably; `None` if that is nothing.
     pub fn write(
         &self,
-        _: &TableStore,
-        _: &Arc<Table>,
-        _: &mut dyn UnfilteredCursor,
-        _: MemtableStatistics,
-        _: &[PositionInterval],
+        directory: &Path,
+        table: &Arc<Table>,
+        cursor: &mut dyn UnfilteredCursor,
+        statistics: MemtableStatistics,
+        intervals: &[PositionInterval],
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
-        Err(EngineError::Startup("flushing is being built".into()))
+        let mut options = WriterOptions::for_table(table)?;
+        options.estimated_partitions = statistics.partition_count.max(1);
+        options.base = encoding_base(&statistics);
+        options.column_index_size_bytes = self.column_index_size_bytes;
+        let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
+        options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
+        options.originating_host_id = Some(self.host_id);
+        let descriptor = self.new_descriptor(directory);
+        let mut writer = SSTableWriter::create(&self.disk, &descriptor, table, options)?;
+        writer.write_all(cursor)?;
+        match writer.finish()? {
+            Some(descriptor) => Ok(Some(self.open(&descriptor, table)?)),
+            None => Ok(None),
+        }
     }
-    pub fn snapshot(&self, _: &[Arc<SSTableReader>], _: &Path, _: &str, _: i64) -> Result<(), EngineError> {
-        Err(EngineError::Startup("snapshots are being built".into()))
+
+    fn new_descriptor(&self, directory: &Path) -> Descriptor {
+        let now = uuid::Timestamp::now(uuid::NoContext);
+        let node: [u8; 6] = std::array::from_fn(|i| self.host_id.as_bytes()[10 + i]);
+        // The clock alone could give two tables one id; the random half of the clock sequence keeps them apart.
+        let sequence = Uuid::new_v4().as_u128() as u16 & 0x3fff;
+        let (seconds, nanos) = now.to_unix();
+        let id = Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node);
+        Descriptor::new(directory, SSTableId::from_uuid(id))
+    }
+
+    /// What of this node's log an SSTable holds; nothing for one that another node wrote.
+    pub fn intervals(&self, sstable: &SSTableReader) -> IntervalSet {
+        let stats = &sstable.statistics().stats;
+        let mut set = IntervalSet::default();
+        if stats.originating_host_id == Some(self.host_id) {
+            let position = |p: &CommitLogPosition| LogPosition { segment: p.segment, offset: p.offset };
+            for (start, end) in &stats.commit_log_intervals {
+                set.add(PositionInterval { start: position(start), end: position(end) });
+            }
+        }
+        set
+    }
+
+    /// Deletes an SSTable's files; readers that have them open go on. TOC.txt goes first: a table without one is a
+    /// leftover.
+    pub fn remove(&self, sstable: &SSTableReader) -> Result<(), EngineError> {
+        let descriptor = sstable.descriptor();
+        let toc = descriptor.path(Component::Toc);
+        if self.disk.exists(&toc)? {
+            self.disk.remove_file(&toc)?;
+            self.disk.sync_dir(&descriptor.dir)?;
+        }
+        for name in self.component_files(descriptor)? {
+            self.disk.remove_file(&descriptor.dir.join(name))?;
+        }
+        Ok(self.disk.sync_dir(&descriptor.dir)?)
+    }
+
+    fn component_files(&self, descriptor: &Descriptor) -> Result<Vec<String>, EngineError> {
+        let names = self.disk.list(&descriptor.dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
+        let is_ours = |name: &String| Descriptor::parse_file_name(name).is_some_and(|(id, _)| id == descriptor.id);
+        Ok(names.filter(is_ours).collect())
+    }
+
+    /// Links SSTables into `directory`, beside a manifest and the schema.
+    pub fn snapshot(
+        &self,
+        sstables: &[Arc<SSTableReader>],
+        directory: &Path,
+        schema_cql: &str,
+        created_at: &str,
+    ) -> Result<(), EngineError> {
+        self.disk.create_dir_all(directory)?;
+        let mut data_files = Vec::new();
+        for sstable in sstables {
+            let descriptor = sstable.descriptor();
+            for name in self.component_files(descriptor)? {
+                self.disk.hard_link(&descriptor.dir.join(&name), &directory.join(&name))?;
+            }
+            data_files.push(format!("\"{}\"", descriptor.file_name(Component::Data)));
+        }
+        data_files.sort();
+        let files = data_files.join(", ");
+        let manifest = format!("{{\"files\": [{files}], \"created_at\": \"{created_at}\", \"expires_at\": null}}\n");
+        self.write_whole(&directory.join("manifest.json"), manifest.as_bytes())?;
+        self.write_whole(&directory.join("schema.cql"), schema_cql.as_bytes())?;
+        Ok(self.disk.sync_dir(directory)?)
+    }
+
+    fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
+        let file = self.disk.open(path, OpenOptions::create())?;
+        file.write_at(bytes, 0)?;
+        Ok(file.sync_data()?)
+    }
+}
+
+/// A cursor over an SSTable, read under `table`; `None` if its statistics and filter rule the range out.
+pub(crate) fn open_cursor(
+    sstable: &Arc<SSTableReader>,
+    table: &Arc<Table>,
+    range: &ReadRange,
+) -> Result<Option<BoxCursor<'static>>, EngineError> {
+    if !sstable.may_contain(&range.keys) {
+        return Ok(None);
+    }
+    let cursor = match Arc::ptr_eq(sstable.table(), table) {
+        true => sstable.cursor(range)?,
+        false => sstable.with_table(table)?.cursor(range)?,
+    };
+    Ok(Some(Box::new(cursor)))
+}
+
+fn encoding_base(statistics: &MemtableStatistics) -> EncodingBase {
+    let mut base = EncodingBase::default();
+    if statistics.timestamp_min != i64::MAX {
+        base.timestamp = statistics.timestamp_min;
+    }
+    if statistics.local_deletion_time_min != u32::MAX {
+        base.local_deletion_time = statistics.local_deletion_time_min;
+    }
+    base.ttl = statistics.ttl_min;
+    base
+}
+
+impl From<SSTableError> for EngineError {
+    fn from(error: SSTableError) -> Self {
+        match error {
+            SSTableError::Disk(error) => error.into(),
+            SSTableError::Source(error) => error.into(),
+            error => EngineError::SSTable(Arc::new(error)),
+        }
     }
 }

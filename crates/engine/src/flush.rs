@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use commitlog::PositionInterval;
 use model::{KeyRange, ReadRange};
+use sstable::SSTableReader;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{Generation, SSTableReader, TableStore, lock};
+use crate::store::{Generation, TableStore, lock};
 
 impl Engine {
     /// Writes what the table's memtable holds to an SSTable. Returns once it is durable; blocks on the disk.
@@ -83,6 +84,6 @@ impl Engine {
         let table = store.table.load_full();
         let statistics = generation.memtable.statistics();
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
-        self.files().write(store, &table, &mut cursor, statistics, &[interval])
+        self.files().write(&store.directory, &table, &mut cursor, statistics, &[interval])
     }
 }

@@ -6,6 +6,7 @@ use model::{BoxCursor, MergeCursor, ReadRange, Table};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::files::open_cursor;
 
 impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
@@ -19,7 +20,7 @@ impl Engine {
             sources.push(generation.memtable.clone().cursor(table, range));
         }
         for sstable in &view.sstables {
-            if let Some(cursor) = sstable.cursor(table, range)? {
+            if let Some(cursor) = open_cursor(sstable, table, range)? {
                 sources.push(cursor);
             }
         }

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use commitlog::LogPosition;
 use memtable::Memtable;
 use model::Table;
+use sstable::SSTableReader;
 
 use crate::pool::MemtablePool;
 
@@ -153,15 +154,4 @@ impl TableStore {
 /// Locks; what these locks guard is replaced by single stores, so that a panic elsewhere leaves it valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) enum SSTableReader {}
-impl SSTableReader {
-    pub fn cursor(
-        self: &Arc<Self>,
-        _: &Arc<Table>,
-        _: &model::ReadRange,
-    ) -> Result<Option<model::BoxCursor<'static>>, crate::EngineError> {
-        Ok(None)
-    }
 }

@@ -1,7 +1,8 @@
 //! Truncation: a table loses everything that was written before, for good.
 //!
-//! The order: writes into the old memtable end; the position up to which the table is truncated becomes durable in
-//! `system.local`; only then are files deleted. A start that finds the position deletes what a crash left.
+//! The order: writes into the old memtable end; the position up to which the table is truncated becomes durable in an
+//! SSTable of `system.local`; only then are files deleted. A start that finds the position deletes what a crash left. The
+//! position does not go through the log, which would tell a start of the truncation after the records it concerns.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Engine {
         entries.push((table, value));
         entries.sort_by(|(left, _), (right, _)| types::CqlType::Uuid.compare(left.0.as_bytes(), right.0.as_bytes()));
         let map = collection::map(entries.iter().map(|(id, value)| (&id.0.as_bytes()[..], value.as_slice())));
-        self.write_local(&[("truncated_at", Some(map))])
+        self.flush_local(&[("truncated_at", Some(map))])
     }
 
     fn truncation_entries(&self) -> Result<Vec<(TableId, Vec<u8>)>, EngineError> {

@@ -85,6 +85,13 @@ impl Engine {
         appended.map(|appended| Logged { start: appended.start, end: appended.position })
     }
 
+    /// Applies an update that is not in the log.
+    pub(crate) fn apply_unlogged(&self, store: &TableStore, update: &PartitionUpdate) {
+        let membership = self.groups().enter();
+        self.apply(store, update, None);
+        drop(membership);
+    }
+
     /// Applies an update to the memtable that its log position belongs to.
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<Logged>) {
         let generation = generation_of(store, logged);

@@ -1,6 +1,6 @@
 //! The schema lives in the engine's own tables.
 
-use crate::fixture::{Directory, create_table, insert, open, rows};
+use crate::fixture::{Directory, create_table, delete_rows, insert, open, options, rows};
 
 #[test]
 fn a_table_takes_writes_and_gives_them_back() {
@@ -11,4 +11,89 @@ fn a_table_takes_writes_and_gives_them_back() {
     insert(&engine, &table, 1, 2, "two", 10);
     insert(&engine, &table, 1, 1, "older", 9);
     assert_eq!(rows(&engine, &table), [(1, 1, "one".into()), (1, 2, "two".into())]);
+}
+
+#[test]
+fn schema_and_rows_survive_a_crash_and_a_clean_stop() {
+    let directory = Directory::new();
+    let (table, expected) = {
+        let engine = open(&directory);
+        let table = create_table(&engine);
+        for row in 0..50 {
+            insert(&engine, &table, row % 5, row, &format!("value {row}"), 10);
+        }
+        delete_rows(&engine, &table, 1, 1, 11);
+        let expected = rows(&engine, &table);
+        assert_eq!(expected.len(), 49);
+        (table, expected)
+        // Dropped without a shutdown: the log has everything.
+    };
+    let engine = open(&directory);
+    assert_eq!(engine.schema().table("ks", "t").map(|found| found.id), Some(table.id));
+    assert_eq!(rows(&engine, &table), expected);
+    assert!(engine.replay_summary().replayed > 50);
+    insert(&engine, &table, 9, 9, "after", 20);
+    engine.shutdown().unwrap();
+    drop(engine);
+
+    let engine = open(&directory);
+    assert_eq!(engine.replay_summary(), Default::default(), "nothing is left to replay after a clean stop");
+    assert_eq!(rows(&engine, &table).len(), expected.len() + 1);
+    let found = engine.schema().table("ks", "t").unwrap().clone();
+    assert_eq!(*found, *table, "the stored schema is the schema");
+}
+
+#[test]
+fn flushes_and_memtables_are_read_as_one() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let table = create_table(&engine);
+    insert(&engine, &table, 1, 1, "flushed", 10);
+    insert(&engine, &table, 1, 2, "to be deleted", 10);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 1, 3, "newer", 10);
+    delete_rows(&engine, &table, 1, 2, 11);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 1, 1, "overwritten", 12);
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 2);
+    assert_eq!(rows(&engine, &table), [(1, 1, "overwritten".into()), (1, 3, "newer".into())]);
+}
+
+#[test]
+fn a_truncated_table_stays_empty_after_a_crash() {
+    let directory = Directory::new();
+    let table = {
+        let engine = open(&directory);
+        let table = create_table(&engine);
+        insert(&engine, &table, 1, 1, "flushed", 10);
+        engine.flush(&table).unwrap();
+        insert(&engine, &table, 1, 2, "in memory", 10);
+        engine.truncate(&table).unwrap();
+        assert_eq!(rows(&engine, &table), []);
+        insert(&engine, &table, 1, 3, "after", 10);
+        table
+    };
+    let engine = open(&directory);
+    assert_eq!(rows(&engine, &table), [(1, 3, "after".into())]);
+}
+
+#[test]
+fn a_second_engine_on_the_directory_is_refused() {
+    let directory = Directory::new();
+    let _engine = open(&directory);
+    let error = engine::Engine::open(options(&directory)).err().unwrap();
+    assert!(error.to_string().contains("process"), "{error}");
+}
+
+#[test]
+fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let old = create_table(&engine);
+    insert(&engine, &old, 1, 1, "old", 10);
+    let new = create_table(&engine);
+    assert!(engine.read(&old, &model::ReadRange::all_rows(model::KeyRange::all())).is_err());
+    assert_eq!(rows(&engine, &new), []);
+    drop(engine);
+    assert_eq!(rows(&open(&directory), &new), []);
 }
