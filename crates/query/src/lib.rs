@@ -18,6 +18,8 @@ mod prepared;
 mod preparing;
 mod processor;
 mod response;
+mod restrictions;
+mod row_view;
 mod select;
 mod standin;
 mod system;

@@ -1,0 +1,155 @@
+//! Restrictions of one column that is not a clustering column.
+
+use std::sync::Arc;
+
+use cql::ast::Operator;
+use model::{Column, Table};
+
+use super::filter::{Comparison, RowFilter};
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::terms::{Bound, InTerms, Term};
+
+/// An end of a slice.
+#[derive(Clone, Debug)]
+pub(super) struct TermBound {
+    pub term: Term,
+    pub inclusive: bool,
+}
+
+/// What a column is restricted to.
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Equal(Term),
+    In(InTerms),
+    Slice { start: Option<TermBound>, end: Option<TermBound> },
+    Contains(Contains),
+}
+
+/// CONTAINS, CONTAINS KEY and map elements, all of which may be there several times.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contains {
+    pub values: Vec<Term>,
+    pub keys: Vec<Term>,
+    pub entries: Vec<(Term, Term)>,
+}
+
+impl Contains {
+    pub fn join(&mut self, other: Contains) {
+        self.values.extend(other.values);
+        self.keys.extend(other.keys);
+        self.entries.extend(other.entries);
+    }
+}
+
+/// A restriction of one column.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnRestriction {
+    pub column: Arc<Column>,
+    pub kind: Kind,
+}
+
+/// Adds a restriction to those of other columns, or joins it with the one of its column.
+pub(super) fn merge_into(
+    restrictions: &mut Vec<ColumnRestriction>,
+    restriction: ColumnRestriction,
+) -> Result<(), QueryError> {
+    match restrictions.iter_mut().find(|known| known.column.id == restriction.column.id) {
+        Some(known) => known.merge(restriction),
+        None => {
+            restrictions.push(restriction);
+            Ok(())
+        }
+    }
+}
+
+impl ColumnRestriction {
+    /// Joins another restriction of the same column with this one.
+    pub fn merge(&mut self, other: ColumnRestriction) -> Result<(), QueryError> {
+        let name = &self.column.name;
+        let refuse = |message: String| Err(QueryError::invalid(message));
+        match (&mut self.kind, other.kind) {
+            (Kind::Equal(_), _) => {
+                refuse(format!("{name} cannot be restricted by more than one relation if it includes an Equal"))
+            }
+            (Kind::In(_), _) => {
+                refuse(format!("{name} cannot be restricted by more than one relation if it includes a IN"))
+            }
+            (Kind::Slice { start, end }, Kind::Slice { start: more_start, end: more_end }) => {
+                join_bound(start, more_start, "start", name)?;
+                join_bound(end, more_end, "end", name)
+            }
+            (Kind::Slice { .. }, _) => {
+                refuse(format!("Column \"{name}\" cannot be restricted by both an equality and an inequality relation"))
+            }
+            (Kind::Contains(contains), Kind::Contains(more)) => {
+                contains.join(more);
+                Ok(())
+            }
+            (Kind::Contains(_), _) => refuse(format!(
+                "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+            )),
+        }
+    }
+
+    /// Adds what the restriction asks of rows.
+    pub fn filter(&self, table: &Table, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let mut add = |comparison: Comparison| filter.add(table, &self.column, comparison);
+        match &self.kind {
+            Kind::Equal(term) => add(Comparison::Order(Operator::Eq, self.value(term, execution)?)),
+            Kind::In(values) => {
+                let mut alternatives = Vec::new();
+                for value in values.bind(execution)? {
+                    alternatives.push(self.supported(value)?);
+                }
+                add(Comparison::In(alternatives));
+            }
+            Kind::Slice { start, end } => {
+                for (bound, open, closed) in [(start, Operator::Gt, Operator::Gte), (end, Operator::Lt, Operator::Lte)]
+                {
+                    if let Some(bound) = bound {
+                        let operator = if bound.inclusive { closed } else { open };
+                        add(Comparison::Order(operator, self.value(&bound.term, execution)?));
+                    }
+                }
+            }
+            Kind::Contains(contains) => {
+                for term in &contains.values {
+                    add(Comparison::Contains(self.value(term, execution)?));
+                }
+                for term in &contains.keys {
+                    add(Comparison::ContainsKey(self.value(term, execution)?));
+                }
+                for (key, value) in &contains.entries {
+                    add(Comparison::Entry(self.value(key, execution)?, self.value(value, execution)?));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self, term: &Term, execution: &Execution<'_>) -> Result<Vec<u8>, QueryError> {
+        self.supported(term.bind(execution)?)
+    }
+
+    fn supported(&self, value: Bound<'_>) -> Result<Vec<u8>, QueryError> {
+        let name = &self.column.name;
+        match value {
+            Bound::Bytes(bytes) => Ok(bytes.into_owned()),
+            Bound::Null => Err(QueryError::invalid(format!("Unsupported null value for column {name}"))),
+            Bound::Unset => Err(QueryError::invalid(format!("Unsupported unset value for column {name}"))),
+        }
+    }
+}
+
+/// Sets a bound that must not be there yet.
+pub(super) fn join_bound<T>(bound: &mut Option<T>, more: Option<T>, which: &str, name: &str) -> Result<(), QueryError> {
+    if bound.is_some() && more.is_some() {
+        let message = format!("More than one restriction was found for the {which} bound on {name}");
+        return Err(QueryError::invalid(message));
+    }
+    if more.is_some() {
+        *bound = more;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! What rows must satisfy after they were read.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use cql::ast::Operator;
+use model::{Column, ColumnData, Table};
+use types::{CqlType, collection};
+
+use crate::row_view::{RowView, Source};
+
+/// What a column's value is compared with.
+#[derive(Clone, Debug)]
+pub(super) enum Comparison {
+    Order(Operator, Vec<u8>),
+    In(Vec<Vec<u8>>),
+    Contains(Vec<u8>),
+    ContainsKey(Vec<u8>),
+    Entry(Vec<u8>, Vec<u8>),
+}
+
+#[derive(Debug)]
+struct Expression {
+    source: Source,
+    ty: CqlType,
+    comparison: Comparison,
+}
+
+/// Conditions that all hold of the rows that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct RowFilter {
+    expressions: Vec<Expression>,
+}
+
+/// See [`RowView`].
+pub(crate) type RowValues<'a> = RowView<'a>;
+
+impl RowFilter {
+    pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
+        self.expressions.push(Expression { source: Source::of(table, column), ty: column.ty.clone(), comparison });
+    }
+
+    /// Whether every row is kept.
+    pub fn is_empty(&self) -> bool {
+        self.expressions.is_empty()
+    }
+
+    /// Whether the row is kept.
+    pub fn matches(&self, row: &RowValues<'_>) -> bool {
+        self.expressions.iter().all(|expression| expression.holds(row))
+    }
+}
+
+impl Expression {
+    fn holds(&self, row: &RowView<'_>) -> bool {
+        match &self.comparison {
+            Comparison::Order(operator, bound) => self.compare(row, bound).is_some_and(|order| match operator {
+                Operator::Eq => order.is_eq(),
+                Operator::Lt => order.is_lt(),
+                Operator::Lte => order.is_le(),
+                Operator::Gt => order.is_gt(),
+                Operator::Gte => order.is_ge(),
+                _ => false,
+            }),
+            Comparison::In(values) => values.iter().any(|value| self.compare(row, value) == Some(Ordering::Equal)),
+            Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
+                CqlType::Set { element, .. } => element.compare(key, wanted).is_eq(),
+                CqlType::List { element, .. } | CqlType::Map { value: element, .. } => {
+                    element.compare(value, wanted).is_eq()
+                }
+                _ => false,
+            }),
+            Comparison::ContainsKey(wanted) => self.any_entry(row, |ty, key, _| match ty {
+                CqlType::Map { key: ty, .. } => ty.compare(key, wanted).is_eq(),
+                _ => false,
+            }),
+            Comparison::Entry(wanted_key, wanted_value) => self.any_entry(row, |ty, key, value| match ty {
+                CqlType::Map { key: key_ty, value: value_ty, .. } => {
+                    key_ty.compare(key, wanted_key).is_eq() && value_ty.compare(value, wanted_value).is_eq()
+                }
+                _ => false,
+            }),
+        }
+    }
+
+    fn compare(&self, row: &RowView<'_>, bound: &[u8]) -> Option<Ordering> {
+        let value = row.value(self.source, &self.ty)?;
+        Some(if *value == *bound { Ordering::Equal } else { self.ty.compare(&value, bound) })
+    }
+
+    /// Whether `wanted` holds of any entry: (path, value) of a list, set or map; of a set the element is the key.
+    fn any_entry(&self, row: &RowView<'_>, wanted: impl Fn(&CqlType, &[u8], &[u8]) -> bool) -> bool {
+        if let Some(ColumnData::Complex(mut cells)) = row.data(self.source) {
+            return cells.any(|cell| cell.is_live(row.now_seconds) && wanted(&self.ty, cell.path, cell.value));
+        }
+        let Some(value) = row.value(self.source, &self.ty) else { return false };
+        if let CqlType::Map { .. } = &self.ty {
+            return collection::entries(&value)
+                .is_ok_and(|entries| entries.entries().flatten().any(|(key, value)| wanted(&self.ty, key, value)));
+        }
+        collection::elements(&value)
+            .is_ok_and(|elements| elements.flatten().flatten().any(|element| wanted(&self.ty, element, element)))
+    }
+}

@@ -1,0 +1,238 @@
+//! Restrictions of the partition key, by its columns and by the token.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use model::{Column, KeyBound, KeyRange, PartitionKey, Table};
+use types::Token;
+
+use super::column::{ColumnRestriction, Kind, TermBound, join_bound};
+use super::filter::RowFilter;
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::terms::{Bound, Term};
+
+/// The longest partition key, bytes.
+const KEY_BYTES_MAX: usize = 65_535;
+
+/// Which partitions to read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Partitions {
+    /// These, in the order that rows are returned in.
+    Keys(Vec<PartitionKey>),
+    /// All of a range, in token order.
+    Range(KeyRange),
+}
+
+/// A restriction of the token.
+#[derive(Clone, Debug)]
+pub(super) enum TokenRestriction {
+    Equal(Term),
+    Slice { start: Option<TermBound>, end: Option<TermBound> },
+}
+
+/// The restrictions of a partition key.
+#[derive(Debug)]
+pub(super) struct PartitionRestrictions {
+    table: Arc<Table>,
+    /// By place in the key.
+    columns: Vec<Option<ColumnRestriction>>,
+    token: Option<TokenRestriction>,
+}
+
+impl PartitionRestrictions {
+    pub fn new(table: &Arc<Table>) -> Self {
+        PartitionRestrictions { table: table.clone(), columns: vec![None; table.partition_key().len()], token: None }
+    }
+
+    pub fn add(&mut self, restriction: ColumnRestriction) -> Result<(), QueryError> {
+        let place = restriction.column.position.max(0) as usize;
+        match self.columns.get_mut(place) {
+            Some(Some(known)) => known.merge(restriction),
+            Some(slot) => {
+                *slot = Some(restriction);
+                Ok(())
+            }
+            None => Err(QueryError::server("a partition key column without a place")),
+        }
+    }
+
+    pub fn add_token(&mut self, restriction: TokenRestriction) -> Result<(), QueryError> {
+        let names: Vec<&str> = self.table.partition_key().iter().map(|column| &*column.name).collect();
+        let names = names.join(", ");
+        match (&mut self.token, restriction) {
+            (slot @ None, restriction) => {
+                *slot = Some(restriction);
+                Ok(())
+            }
+            (Some(TokenRestriction::Equal(_)), _) => Err(QueryError::invalid(format!(
+                "{names} cannot be restricted by more than one relation if it includes an Equal"
+            ))),
+            (Some(TokenRestriction::Slice { .. }), TokenRestriction::Equal(_)) => Err(QueryError::invalid(format!(
+                "Columns \"{names}\" cannot be restricted by both an equality and an inequality relation"
+            ))),
+            (
+                Some(TokenRestriction::Slice { start, end }),
+                TokenRestriction::Slice { start: more_start, end: more_end },
+            ) => {
+                join_bound(start, more_start, "start", &names)?;
+                join_bound(end, more_end, "end", &names)
+            }
+        }
+    }
+
+    fn restricted(&self) -> impl Iterator<Item = &ColumnRestriction> {
+        self.columns.iter().flatten()
+    }
+
+    /// Whether no column is restricted.
+    pub fn is_empty(&self) -> bool {
+        self.restricted().next().is_none()
+    }
+
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    pub fn has_in(&self) -> bool {
+        self.restricted().any(|restriction| matches!(restriction.kind, Kind::In(_)))
+    }
+
+    pub fn is_equal(&self, column: &Column) -> bool {
+        self.restricted().any(|known| known.column.id == column.id && matches!(known.kind, Kind::Equal(_)))
+    }
+
+    /// The names of the columns without a restriction.
+    pub fn missing_columns(&self) -> Vec<&str> {
+        let columns = self.table.partition_key().iter().zip(&self.columns);
+        columns.filter(|(_, restriction)| restriction.is_none()).map(|(column, _)| &*column.name).collect()
+    }
+
+    /// Whether columns are restricted, but not so that keys come of it.
+    pub fn needs_filtering(&self) -> bool {
+        let gives_values = |restriction: &ColumnRestriction| matches!(restriction.kind, Kind::Equal(_) | Kind::In(_));
+        !self.is_empty() && !self.columns.iter().all(|column| column.as_ref().is_some_and(gives_values))
+    }
+
+    pub fn filter(&self, filter: &mut RowFilter, execution: &Execution<'_>) -> Result<(), QueryError> {
+        self.restricted().try_for_each(|restriction| restriction.filter(&self.table, filter, execution))
+    }
+
+    /// The partitions that columns and token give.
+    pub fn partitions(&self, execution: &Execution<'_>) -> Result<Partitions, QueryError> {
+        if self.is_empty() {
+            return self.token_range(execution);
+        }
+        let mut keys = self.keys(execution)?;
+        if self.token.is_some() {
+            match self.token_range(execution)? {
+                Partitions::Range(range) => keys.retain(|key| range.contains(key)),
+                Partitions::Keys(_) => keys.clear(),
+            }
+        }
+        Ok(Partitions::Keys(keys))
+    }
+
+    fn keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
+        if let [Some(ColumnRestriction { column, kind: Kind::Equal(term) })] = self.columns.as_slice() {
+            let value = key_value(term.bind(execution)?, column)?;
+            return Ok(vec![serialize_key(&[&value])?]);
+        }
+        let mut products: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
+        for restriction in self.restricted() {
+            let column = &restriction.column;
+            let values = match &restriction.kind {
+                Kind::Equal(term) => vec![key_value(term.bind(execution)?, column)?],
+                Kind::In(values) => {
+                    let values = values.bind(execution)?;
+                    values.into_iter().map(|value| key_value(value, column)).collect::<Result<_, _>>()?
+                }
+                Kind::Slice { .. } | Kind::Contains(_) => Vec::new(),
+            };
+            let longer = |known: &Vec<Vec<u8>>| {
+                let known = known.clone();
+                values.iter().map(move |value| known.iter().chain([value]).cloned().collect()).collect::<Vec<_>>()
+            };
+            products = products.iter().flat_map(longer).collect();
+        }
+        if self.has_in() {
+            products.sort_by(|left, right| self.compare(left, right));
+            products.dedup();
+        }
+        products.iter().map(|values| serialize_key(&values.iter().map(Vec::as_slice).collect::<Vec<_>>())).collect()
+    }
+
+    fn compare(&self, left: &[Vec<u8>], right: &[Vec<u8>]) -> Ordering {
+        let columns = self.table.partition_key().iter().zip(left.iter().zip(right));
+        let mut orders = columns.map(|(column, (left, right))| column.ty.compare(left, right));
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+
+    /// The range that the token is restricted to; no keys if nothing can lie in it.
+    pub fn token_range(&self, execution: &Execution<'_>) -> Result<Partitions, QueryError> {
+        let bind = |bound: &TermBound| token_value(bound.term.bind(execution)?).map(|token| (token, bound.inclusive));
+        let (start, end) = match &self.token {
+            None => (None, None),
+            Some(TokenRestriction::Equal(term)) => {
+                let token = token_value(term.bind(execution)?)?;
+                (Some((token, true)), Some((token, true)))
+            }
+            Some(TokenRestriction::Slice { start, end }) => {
+                (start.as_ref().map(bind).transpose()?, end.as_ref().map(bind).transpose()?)
+            }
+        };
+        // The least token, which no key has, stands for both ends of the ring.
+        let real = |bound: Option<(Token, bool)>| bound.filter(|(token, _)| token.0 != i64::MIN);
+        let (start, end) = (real(start), real(end));
+        if let (Some((start, includes_start)), Some((end, includes_end))) = (start, end)
+            && (start > end || (start == end && !(includes_start && includes_end)))
+        {
+            return Ok(Partitions::Keys(Vec::new()));
+        }
+        let key_bound = |bound: Option<(Token, bool)>| match bound {
+            None => KeyBound::Unbounded,
+            Some((token, inclusive)) => KeyBound::Token { token, inclusive },
+        };
+        Ok(Partitions::Range(KeyRange::Range { start: key_bound(start), end: key_bound(end) }))
+    }
+}
+
+fn key_value(value: Bound<'_>, column: &Column) -> Result<Vec<u8>, QueryError> {
+    let name = &column.name;
+    match value {
+        Bound::Bytes(bytes) => Ok(bytes.into_owned()),
+        Bound::Null => Err(QueryError::invalid(format!("Invalid null value in condition for column {name}"))),
+        Bound::Unset => Err(QueryError::invalid(format!("Invalid unset value for column {name}"))),
+    }
+}
+
+fn token_value(value: Bound<'_>) -> Result<Token, QueryError> {
+    let bytes = value.as_bytes().ok_or_else(|| QueryError::invalid("Invalid null token value"))?;
+    let token = bytes.try_into().map(i64::from_be_bytes);
+    token.map(Token).map_err(|_| QueryError::invalid("Invalid null token value"))
+}
+
+/// The partition key of these column values.
+pub(crate) fn serialize_key(values: &[&[u8]]) -> Result<PartitionKey, QueryError> {
+    let length = match values {
+        [only] => only.len(),
+        _ => values.iter().map(|value| value.len() + 3).sum(),
+    };
+    if length == 0 {
+        return Err(QueryError::invalid("Key may not be empty"));
+    }
+    if length > KEY_BYTES_MAX {
+        let message = format!("Key length of {length} is longer than maximum of {KEY_BYTES_MAX}");
+        return Err(QueryError::invalid(message));
+    }
+    if let [only] = values {
+        return Ok(PartitionKey::new(only));
+    }
+    let mut key = Vec::with_capacity(length);
+    for value in values {
+        key.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        key.extend_from_slice(value);
+        key.push(0);
+    }
+    Ok(PartitionKey::new(&key))
+}
