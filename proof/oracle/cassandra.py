@@ -87,6 +87,7 @@ class Cassandra:
             "cassandra.logdir": str(directory),
             "cassandra.skip_wait_for_gossip_to_settle": "0",
             "cassandra.ring_delay_ms": "10",
+            "cassandra-foreground": "yes",                              # else it closes standard error
             "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.unsafesystem": str(not durable).lower(),     # true: DDL does not wait for system tables
             "cassandra.disable_tcactive_openssl": "true",

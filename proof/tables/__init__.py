@@ -1,0 +1,1 @@
+"""Espalier's SSTables in Cassandra's hands: imported, verified, dumped, and asked the same questions."""

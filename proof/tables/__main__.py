@@ -1,0 +1,156 @@
+"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, same answers.
+
+Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind.
+
+usage: python -m proof.tables [--seed 1] [--histories 12] [--self]        (--self: Cassandra's tables, which proves this program)
+"""
+
+import argparse
+import shutil
+import sys
+import traceback
+from pathlib import Path
+from random import Random
+
+from proof.differential.compare import compare, exchange
+from proof.differential.generator import Generator
+from proof.differential.reads import read
+from proof.differential.steps import Step
+from proof.oracle.cassandra import Cassandra, sstabledump
+from proof.oracle.espalier import Espalier
+from proof.tables import workload
+from proof.wire import Connection, Error
+
+CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+HISTORY_STEPS = 150
+READS_PER_HISTORY = 60
+PAGE_SIZE = 1000
+
+
+class Proof:
+    def __init__(self, oracle: Cassandra, subject):
+        self.oracle = oracle
+        self.subject = subject
+        self.connections = [Connection(oracle.host, oracle.port), Connection(subject.host, subject.port)]
+        self.passed = 0
+        self.failed = 0
+
+    def check(self, name: str, right: bool, detail: str = "") -> None:
+        self.passed, self.failed = self.passed + right, self.failed + (not right)
+        if not right:
+            print(f"FAIL {name}: {detail[:3000]}", flush=True)
+
+    def attempt(self, name: str, action):
+        """Runs `action`; an exception is one failure."""
+        try:
+            return action()
+        except Exception as failure:
+            self.check(name, False, f"{failure}\n{traceback.format_exc(limit=-2)}")
+            return None
+
+    def hand_over(self, keyspace: str, table: str, dump: bool) -> None:
+        """Flushes a table, imports its SSTables into Cassandra, verifies and (if asked) dumps them."""
+        name = f"{keyspace}.{table}"
+        self.subject.flush(keyspace, table)
+        files = self.subject.sstables(keyspace, table)
+        if not files:
+            return
+        copies = self.copy(keyspace, table, files)
+        if dump:
+            for data in sorted(copies.glob("*-Data.db")):
+                dumped = self.attempt(f"sstabledump {name}", lambda data=data: sstabledump(data))
+                self.check(f"sstabledump {name} has partitions", bool(dumped), str(dumped))
+        imported = self.attempt(f"import {name}", lambda: self.oracle.import_tables(keyspace, table, copies))
+        self.check(f"import {name}", imported == len(files), f"{imported} of {len(files)} SSTables")
+        verified = self.attempt(f"verify {name}", lambda: self.oracle.verify(keyspace, table) or True)
+        self.check(f"verify {name}", verified is True)
+        shutil.rmtree(copies)
+
+    def copy(self, keyspace: str, table: str, files: list[Path]) -> Path:
+        """The SSTables' components in a directory that is named as Cassandra wants it: KEYSPACE/TABLE."""
+        target = self.oracle.directory / "handed_over" / keyspace / table
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for data in files:
+            for component in data.parent.glob(data.name.replace("-Data.db", "-*")):
+                shutil.copy(component, target / component.name)
+        return target
+
+    def ask(self, step: Step) -> None:
+        difference = compare(*exchange(self.connections, step))
+        self.check(str(step), difference is None, str(difference))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--histories", type=int, default=12)
+    parser.add_argument("--self", action="store_true")
+    options = parser.parse_args()
+    with Cassandra.start() as oracle, (Cassandra if options.self else Espalier).start() as subject:
+        proof = Proof(oracle, subject)
+        proof.attempt("workload", lambda: prove_workload(proof, options.seed))
+        proof.attempt("damage", lambda: prove_damage_is_seen(proof))
+        for number in range(options.histories):
+            proof.attempt(f"history {number}", lambda number=number: prove_history(proof, options.seed, number))
+        if proof.failed:
+            subject.keep = True
+            print(f"the data directory is kept: {subject.directory}")
+    print(f"{proof.passed} passed, {proof.failed} failed")
+    sys.exit(1 if proof.failed else 0)
+
+
+def prove_workload(proof: Proof, seed: int) -> None:
+    create = [CREATE.format(workload.KEYSPACE), *workload.TYPES, *(table.create for table in workload.TABLES)]
+    for statement in create:
+        for connection in proof.connections:
+            workload.accepted(connection.query(statement))
+    for table in workload.TABLES:
+        table.writes(workload.Filler(proof.connections[1], Random(f"{seed}/{table.name}")))
+        proof.hand_over(workload.KEYSPACE, table.name, dump=True)
+        for cql in table.reads:
+            proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
+
+
+def prove_damage_is_seen(proof: Proof) -> None:
+    """Checks the checker: Cassandra must refuse one of our tables with a flipped byte."""
+    files = proof.subject.sstables(workload.KEYSPACE, "lz4")
+    copies = proof.copy(workload.KEYSPACE, "lz4", files[:1])
+    data = next(copies.glob("*-Data.db"))
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    data.write_bytes(content)
+    try:
+        proof.oracle.import_tables(workload.KEYSPACE, "lz4", copies)
+    except RuntimeError:
+        proof.check("a damaged table is refused", True)
+    else:
+        proof.check("a damaged table is refused", False, "Cassandra imported it")
+
+
+def prove_history(proof: Proof, seed: int, number: int) -> None:
+    """Writes a random history into Espalier only; Cassandra gets its schema, and its SSTables."""
+    rng = Random(f"{seed}/tables {number}")
+    generator = Generator(rng, f"h{number}", 5)
+    for connection in proof.connections:
+        workload.accepted(connection.query(CREATE.format(generator.keyspace)))
+        workload.accepted(connection.query(f"USE {generator.keyspace}"))
+    for step in generator.steps(HISTORY_STEPS):
+        if step.kind == "flush":
+            proof.subject.flush(generator.keyspace)
+        elif step.cql.startswith(("CREATE", "ALTER")):
+            answers = [connection.query(step.cql) for connection in proof.connections]
+            proof.check(step.cql, isinstance(answers[0], Error) == isinstance(answers[1], Error), str(answers))
+            if isinstance(answers[0], Error) and step.cql.startswith("CREATE TABLE"):
+                return              # a table that nobody has
+        elif not step.cql.startswith(("SELECT", "DESCRIBE")):
+            exchange(proof.connections[1:], step)
+    for table in generator.tables:
+        proof.hand_over(generator.keyspace, table.name, dump=number < 3)
+        proof.ask(Step("cql", f"SELECT * FROM {table.full_name}", page_size=PAGE_SIZE))
+        for _ in range(READS_PER_HISTORY):
+            proof.ask(read(rng, table, generator.now))
+
+
+if __name__ == "__main__":
+    main()
