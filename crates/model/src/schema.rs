@@ -142,7 +142,8 @@ impl ColumnSets {
         self.places.get(version as usize).map(Vec::as_slice)
     }
 
-    pub(crate) fn get(&self, version: u32) -> Option<&ColumnSet> {
+    /// The set of that version.
+    pub fn get(&self, version: u32) -> Option<&ColumnSet> {
         self.sets.get(version as usize)
     }
 }

@@ -28,6 +28,10 @@ pub struct ProcessorOptions {
     pub batch_size_fail_threshold_bytes: u64,
     /// Warn of an unlogged batch over more partitions than this.
     pub unlogged_batch_across_partitions_warn_threshold: usize,
+    /// Keep a snapshot of what DROP and TRUNCATE delete.
+    pub auto_snapshot: bool,
+    /// The data center that this node is all of.
+    pub data_center: String,
 }
 
 impl Default for ProcessorOptions {
@@ -38,6 +42,8 @@ impl Default for ProcessorOptions {
             batch_size_warn_threshold_bytes: 5 * 1024,
             batch_size_fail_threshold_bytes: 50 * 1024,
             unlogged_batch_across_partitions_warn_threshold: 10,
+            auto_snapshot: true,
+            data_center: "datacenter1".into(),
         }
     }
 }

@@ -1,17 +1,173 @@
 //! Statements that change the schema, and those about roles.
 
-use cql::ast::Statement;
+mod alter_table;
+mod create_table;
+mod drop_table;
+mod keyspace;
+mod options;
+mod properties;
+mod replication;
+mod type_check;
+mod user_type;
+
+use std::sync::Arc;
+
+use cql::ast::{Identifier, QualifiedName, Statement};
+use engine::Keyspaces;
+use model::{Keyspace, Table};
+use types::identifier::Quoted;
 
 use crate::execution::Execution;
+use crate::names::keyspace_of;
 use crate::preparing::Preparing;
-use crate::{QueryError, ResponseBody};
+use crate::{ChangeTarget, ChangeType, QueryError, ResponseBody, SchemaChange};
 
 /// What can be checked without carrying the statement out.
-pub(crate) fn prepare(_statement: &Statement, _preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
-    Ok(())
+pub(crate) fn prepare(statement: &Statement, _preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
+    match statement {
+        Statement::CreateTable(create) => create_table::check(create),
+        _ => Ok(()),
+    }
 }
 
 /// Changes the schema.
-pub(crate) async fn execute(_statement: &Statement, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    Err(QueryError::not_supported("a change of the schema"))
+pub(crate) async fn execute(statement: &Statement, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let change = match statement {
+        Statement::CreateKeyspace(create) => keyspace::create(create, execution),
+        Statement::AlterKeyspace(alter) => keyspace::alter(alter, execution),
+        Statement::DropKeyspace(drop) => keyspace::drop(drop, execution),
+        Statement::CreateTable(create) => create_table::execute(create, execution),
+        Statement::AlterTable(alter) => alter_table::execute(alter, execution),
+        Statement::DropTable(drop) => drop_table::execute(drop, execution),
+        Statement::CreateType(create) => user_type::create(create, execution),
+        Statement::AlterType(alter) => user_type::alter(alter, execution),
+        Statement::DropType(drop) => user_type::drop(drop, execution),
+        other => Err(refuse(other, execution)),
+    }?;
+    Ok(change.map_or(ResponseBody::Void, ResponseBody::SchemaChange))
+}
+
+/// Statements about what this server does not have. Dropping what cannot exist says that it does not.
+fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
+    let qualified = |name: &QualifiedName| match keyspace_of(name.keyspace.as_ref(), execution.keyspace) {
+        Ok(keyspace) => format!("{keyspace}.{}", name.name.as_str()),
+        Err(error) => error.message,
+    };
+    let what = match statement {
+        Statement::DropIndex(drop) => {
+            return QueryError::invalid(format!("Index '{}' doesn't exist'", qualified(&drop.index)));
+        }
+        Statement::DropView(drop) => {
+            return QueryError::invalid(format!("Materialized view '{}' doesn't exist", qualified(&drop.view)));
+        }
+        Statement::AlterView(alter) => {
+            return QueryError::invalid(format!("Materialized view '{}' doesn't exist", qualified(&alter.view)));
+        }
+        Statement::DropTrigger(drop) => {
+            let table = qualified(&drop.table);
+            return QueryError::invalid(format!("Trigger '{}' on '{table}' doesn't exist", drop.name.as_str()));
+        }
+        Statement::CreateIndex(_) => "CREATE INDEX (secondary indexes)",
+        Statement::CreateView(_) => "CREATE MATERIALIZED VIEW (materialized views)",
+        Statement::CreateFunction(_) => "CREATE FUNCTION (user-defined functions)",
+        Statement::CreateAggregate(_) => "CREATE AGGREGATE (user-defined aggregates)",
+        Statement::DropFunction(_) => "DROP FUNCTION (user-defined functions)",
+        Statement::DropAggregate(_) => "DROP AGGREGATE (user-defined aggregates)",
+        Statement::CreateTrigger(_) => "CREATE TRIGGER (triggers)",
+        _ => "a statement about roles, permissions or identities",
+    };
+    QueryError::not_supported(what)
+}
+
+/// The answer to a change of a keyspace.
+fn keyspace_change(change: ChangeType, keyspace: &str) -> SchemaChange {
+    SchemaChange {
+        change,
+        target: ChangeTarget::Keyspace,
+        keyspace: keyspace.to_string(),
+        name: None,
+        arguments: Vec::new(),
+    }
+}
+
+/// The answer to a change inside a keyspace.
+fn change(change: ChangeType, target: ChangeTarget, keyspace: &str, name: &str) -> SchemaChange {
+    let (keyspace, name) = (keyspace.to_string(), Some(name.to_string()));
+    SchemaChange { change, target, keyspace, name, arguments: Vec::new() }
+}
+
+/// What a statement does to a keyspace, as Cassandra's permissions name it.
+#[derive(Clone, Copy)]
+enum Access {
+    Create,
+    Alter,
+    Drop,
+}
+
+impl Access {
+    fn name(self) -> &'static str {
+        match self {
+            Access::Create => "CREATE",
+            Access::Alter => "ALTER",
+            Access::Drop => "DROP",
+        }
+    }
+}
+
+/// Refuses changes to keyspaces of the node itself; `table` is `None` where the keyspace itself is changed.
+fn check_modifiable(
+    execution: &Execution<'_>,
+    keyspace: &str,
+    table: Option<&str>,
+    access: Access,
+) -> Result<(), QueryError> {
+    if engine::system::is_local_system_keyspace(keyspace) {
+        return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    if engine::system::is_system_keyspace(keyspace) && !matches!((access, table), (Access::Alter, None)) {
+        let resource = match table {
+            Some(table) => format!("<table {keyspace}.{table}>"),
+            None => format!("<keyspace {keyspace}>"),
+        };
+        return Err(QueryError::unauthorized(format!("Cannot {} {resource}", access.name())));
+    }
+    if execution.processor.virtual_tables().has_keyspace(keyspace) {
+        return Err(QueryError::invalid(format!("Virtual keyspace '{keyspace}' is not user-modifiable")));
+    }
+    Ok(())
+}
+
+/// The keyspace and name of a table that a statement is about.
+fn qualify<'n>(
+    name: &'n QualifiedName,
+    execution: &'n Execution<'_>,
+) -> Result<(&'n str, &'n str), QueryError> {
+    Ok((keyspace_of(name.keyspace.as_ref(), execution.keyspace)?, name.name.as_str()))
+}
+
+/// The keyspace a change is made in, to be edited in place.
+fn edit_keyspace<'k>(keyspaces: &'k mut Keyspaces, name: &str) -> Option<&'k mut Keyspace> {
+    keyspaces.get_mut(name).map(Arc::make_mut)
+}
+
+fn no_keyspace(name: &str) -> QueryError {
+    QueryError::invalid(format!("Keyspace '{name}' doesn't exist"))
+}
+
+fn no_table(keyspace: &str, table: &str) -> QueryError {
+    QueryError::invalid(format!("Table '{keyspace}.{table}' doesn't exist"))
+}
+
+/// `keyspace.table` as Cassandra prints a table's metadata.
+fn table_name(table: &Table) -> String {
+    format!("{}.{}", Quoted(&table.keyspace), Quoted(&table.name))
+}
+
+/// Whether a keyspace or table may be called this.
+fn is_valid_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn undefined_column(column: &Identifier, table: &Table) -> QueryError {
+    QueryError::invalid(format!("Undefined column name {column} in table {}", table_name(table)))
 }

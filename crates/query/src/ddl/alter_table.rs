@@ -1,0 +1,208 @@
+//! ALTER TABLE.
+
+use std::sync::Arc;
+
+use cql::ast::{AlterTable, AlterTableAction, ColumnDefinition, Identifier, Properties};
+use model::{ColumnKind, Schema, Table};
+use types::CqlType;
+use types::identifier::Quoted;
+
+use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_nested};
+use super::{
+    Access, change, check_modifiable, edit_keyspace, no_table, options, qualify, table_name, undefined_column,
+};
+use crate::execution::Execution;
+use crate::terms::resolve_type;
+use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+
+pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = qualify(&alter.table, execution)?;
+    check_modifiable(execution, keyspace, Some(name), Access::Alter)?;
+    let (altered, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let Some(table) = schema.table(keyspace, name) else {
+            return if alter.if_exists { Ok(None) } else { Err(no_table(keyspace, name)) };
+        };
+        let altered = apply(table, &alter.action, schema, execution)?;
+        if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
+            edited.tables.insert(name.into(), Arc::new(altered));
+        }
+        Ok(Some(change(ChangeType::Updated, ChangeTarget::Table, keyspace, name)))
+    })?;
+    Ok(altered)
+}
+
+fn apply(
+    table: &Table,
+    action: &AlterTableAction,
+    schema: &Schema,
+    execution: &Execution<'_>,
+) -> Result<Table, QueryError> {
+    match action {
+        AlterTableAction::AlterType { .. } => {
+            Err(QueryError::invalid("Altering column types is no longer supported"))
+        }
+        AlterTableAction::Mask { .. } => Err(QueryError::not_supported("dynamic data masking")),
+        AlterTableAction::DropCompactStorage => {
+            Err(QueryError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"))
+        }
+        AlterTableAction::Add { columns, if_column_not_exists } => add(table, columns, *if_column_not_exists, schema),
+        AlterTableAction::Drop { columns, if_column_exists, timestamp } => {
+            let timestamp = timestamp.unwrap_or_else(|| execution.timestamp_micros());
+            drop_columns(table, columns, *if_column_exists, timestamp)
+        }
+        AlterTableAction::Rename { renames, if_column_exists } => rename(table, renames, *if_column_exists),
+        AlterTableAction::With(properties) => with(table, properties, execution),
+    }
+}
+
+fn add(
+    table: &Table,
+    columns: &[ColumnDefinition],
+    if_not_exists: bool,
+    schema: &Schema,
+) -> Result<Table, QueryError> {
+    let invalid = |message: String| Err(QueryError::invalid(message));
+    let mut builder = table.to_builder();
+    let mut added: Vec<&str> = Vec::new();
+    for column in columns {
+        check_column(column)?;
+        let ty = resolve_type(&column.type_name, schema, &table.keyspace)?;
+        let name = column.name.as_str();
+        if table.column(name).is_some() || added.contains(&name) {
+            if if_not_exists {
+                continue;
+            }
+            return invalid(format!("Column with name '{name}' already exists"));
+        }
+        let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+        if column.is_static && table.clustering().is_empty() {
+            return invalid(STATICS_NEED_CLUSTERING.into());
+        }
+        check_nested(&ty, &column.name)?;
+        check_dropped(table, name, &ty, kind)?;
+        if ty == CqlType::Counter {
+            return Err(QueryError::configuration(format!(
+                "{}: Cannot have a counter column (\"{name}\") in a non counter table",
+                table_name(table)
+            )));
+        }
+        builder = builder.add(name, ty, kind);
+        added.push(name);
+    }
+    Ok(builder.build())
+}
+
+/// A dropped column may come back as what it was only: old SSTables still hold its cells.
+fn check_dropped(table: &Table, name: &str, ty: &CqlType, kind: ColumnKind) -> Result<(), QueryError> {
+    let Some(dropped) = table.dropped().iter().find(|dropped| &*dropped.name == name) else { return Ok(()) };
+    if !is_compatible(ty, &dropped.ty) {
+        return Err(QueryError::invalid(format!(
+            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {}",
+            dropped.ty
+        )));
+    }
+    if dropped.kind != kind {
+        let name_of = |kind| if kind == ColumnKind::Static { "STATIC" } else { "REGULAR" };
+        return Err(QueryError::invalid(format!(
+            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
+            name_of(kind),
+            name_of(dropped.kind)
+        )));
+    }
+    Ok(())
+}
+
+/// Whether values of `previous` can be read as `ty`.
+fn is_compatible(ty: &CqlType, previous: &CqlType) -> bool {
+    if expand(ty) == *previous {
+        return true;
+    }
+    let values_fit = match (ty, previous) {
+        (CqlType::Blob, previous) => !previous.is_multi_cell(),
+        (CqlType::Text, CqlType::Ascii) => true,
+        (CqlType::Varint, CqlType::Int | CqlType::Bigint | CqlType::Timestamp) => true,
+        (CqlType::Bigint, CqlType::Timestamp) | (CqlType::Timestamp, CqlType::Bigint) => true,
+        (CqlType::Uuid, CqlType::Timeuuid) => true,
+        _ => false,
+    };
+    values_fit && ty.fixed_length() == previous.fixed_length()
+}
+
+/// The type with user types turned into tuples, as a dropped column's type is recorded.
+fn expand(ty: &CqlType) -> CqlType {
+    let inner = |ty: &Arc<CqlType>| Arc::new(expand(ty));
+    match ty {
+        CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
+        CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
+        }
+        CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(expand).collect()),
+        CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
+        CqlType::Udt { definition, .. } => CqlType::Tuple(definition.fields.iter().map(|(_, ty)| expand(ty)).collect()),
+        other => other.clone(),
+    }
+}
+
+fn drop_columns(
+    table: &Table,
+    columns: &[Identifier],
+    if_exists: bool,
+    timestamp_micros: i64,
+) -> Result<Table, QueryError> {
+    let mut builder = table.to_builder();
+    for name in columns {
+        let printed = Quoted(name.as_str());
+        let Some(column) = table.column(name.as_str()) else {
+            if if_exists {
+                continue;
+            }
+            let message = format!("Column {printed} was not found in table '{}'", table_name(table));
+            return Err(QueryError::invalid(message));
+        };
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            return Err(QueryError::invalid(format!("Cannot drop PRIMARY KEY column {printed}")));
+        }
+        if matches!(column.ty, CqlType::Udt { frozen: false, .. }) {
+            let message = format!("Cannot drop non-frozen column {printed} of user type {}", column.ty);
+            return Err(QueryError::invalid(message));
+        }
+        builder = builder.drop_column(name.as_str(), expand(&column.ty), timestamp_micros);
+    }
+    Ok(builder.build())
+}
+
+fn rename(table: &Table, renames: &[(Identifier, Identifier)], if_exists: bool) -> Result<Table, QueryError> {
+    let mut renamed = table.clone();
+    for (from, to) in renames {
+        let Some(column) = renamed.column(from.as_str()) else {
+            if if_exists {
+                continue;
+            }
+            return Err(undefined_column(from, table));
+        };
+        if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            return Err(QueryError::invalid(format!("Cannot rename non PRIMARY KEY column {from}")));
+        }
+        if renamed.column(to.as_str()).is_some() {
+            return Err(QueryError::invalid(format!(
+                "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
+                table_name(table)
+            )));
+        }
+        renamed = renamed.to_builder().rename(from.as_str(), to.as_str()).build();
+    }
+    Ok(renamed)
+}
+
+fn with(table: &Table, properties: &Properties, execution: &Execution<'_>) -> Result<Table, QueryError> {
+    options::check_known(properties)?;
+    if properties.is_empty() {
+        return Err(QueryError::invalid("ALTER TABLE WITH invoked, but no parameters found"));
+    }
+    if options::table_id(properties)?.is_some() {
+        return Err(QueryError::configuration("Cannot alter table id."));
+    }
+    let options = options::parse(properties, table.options.clone(), execution)?;
+    Ok(table.to_builder().options(options).build())
+}

@@ -1,0 +1,226 @@
+//! CREATE TABLE.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, TypeName};
+use model::{ColumnKind, Schema, Table, TableBuilder, TableId};
+use types::CqlType;
+use types::identifier::Quoted;
+use uuid::Uuid;
+
+use super::{Access, change, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, type_check};
+use crate::execution::Execution;
+use crate::terms::resolve_type;
+use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
+
+const NAME_LENGTH_MAX: usize = 222;
+
+/// What is wrong with the statement by itself.
+pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
+    let table = create.table.name.as_str();
+    let invalid = |message: String| Err(QueryError::invalid(message));
+    let mut seen = BTreeSet::new();
+    for column in &create.columns {
+        if !seen.insert(column.name.as_str()) {
+            return invalid(format!("Duplicate column '{}' declaration for table '{table}'", column.name.as_str()));
+        }
+    }
+    match create.primary_keys.len() {
+        0 => invalid(format!("No PRIMARY KEY specifed for table '{table}' (exactly one required)")),
+        1 => Ok(()),
+        _ => invalid(format!("Multiple PRIMARY KEY specified for table '{table}' (exactly one required)")),
+    }
+}
+
+pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = qualify(&create.table, execution)?;
+    check_modifiable(execution, keyspace, Some(name), Access::Create)?;
+    let (created, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let Some(edited) = edit_keyspace(keyspaces, keyspace) else { return Err(no_keyspace(keyspace)) };
+        if edited.tables.contains_key(name) {
+            if create.if_not_exists {
+                return Ok(None);
+            }
+            let kind = ErrorKind::AlreadyExists { keyspace: keyspace.to_string(), table: name.to_string() };
+            let message = format!("Cannot add already existing table \"{name}\" to keyspace \"{keyspace}\"");
+            return Err(QueryError::new(kind, message));
+        }
+        let table = Definition::new(create, schema, keyspace, name)?.build(execution)?;
+        edited.tables.insert(name.into(), Arc::new(table));
+        Ok(Some(change(ChangeType::Created, ChangeTarget::Table, keyspace, name)))
+    })?;
+    Ok(created)
+}
+
+/// A column's resolved type and whether it is static.
+type Resolved<'c> = BTreeMap<&'c str, (CqlType, &'c ColumnDefinition)>;
+
+struct Definition<'c> {
+    create: &'c CreateTable,
+    keyspace: &'c str,
+    name: &'c str,
+    columns: Resolved<'c>,
+}
+
+impl<'c> Definition<'c> {
+    fn new(create: &'c CreateTable, schema: &Schema, keyspace: &'c str, name: &'c str) -> Result<Self, QueryError> {
+        options::check_known(&create.properties)?;
+        options::table_id(&create.properties)?;
+        let mut columns = Resolved::new();
+        for column in &create.columns {
+            check_column(column)?;
+            let ty = resolve_type(&column.type_name, schema, keyspace)?;
+            check_nested(&ty, &column.name)?;
+            columns.insert(column.name.as_str(), (ty, column));
+        }
+        Ok(Definition { create, keyspace, name, columns })
+    }
+
+    fn build(&self, execution: &Execution<'_>) -> Result<Table, QueryError> {
+        let properties = &self.create.properties;
+        let table_options = options::parse(properties, model::TableOptions::default(), execution)?;
+        let key = &self.create.primary_keys[0];
+        let mut in_key = BTreeSet::new();
+        for column in key.partition_key.iter().chain(&key.clustering) {
+            self.check_key_column(column, &mut in_key)?;
+        }
+        let statics = self.create.columns.iter().any(|column| column.is_static);
+        if statics && key.clustering.is_empty() {
+            return Err(QueryError::invalid(STATICS_NEED_CLUSTERING));
+        }
+        self.check_clustering_order()?;
+        if self.create.compact_storage {
+            if self.columns.len() == in_key.len() {
+                return Err(QueryError::invalid("No definition found that is not part of the PRIMARY KEY"));
+            }
+            return Err(QueryError::not_supported("COMPACT STORAGE"));
+        }
+        if self.columns.values().any(|(ty, _)| *ty == CqlType::Counter) {
+            return Err(QueryError::not_supported("a table with counters"));
+        }
+        self.check_name()?;
+        let id = options::table_id(properties)?.unwrap_or_else(|| new_table_id(execution));
+        if execution.schema.table_by_id(TableId(id)).is_some() {
+            return Err(QueryError::invalid(format!("Table id {id} is in use")));
+        }
+        let mut builder = TableBuilder::new(self.keyspace, self.name, TableId(id)).options(table_options);
+        for column in &key.partition_key {
+            builder = builder.partition_key(column.as_str(), self.type_of(column));
+        }
+        for column in &key.clustering {
+            let order = self.create.clustering_order.iter().rfind(|(ordered, _)| ordered == column);
+            let reversed = order.is_some_and(|(_, direction)| *direction == Direction::Desc);
+            builder = builder.clustering(column.as_str(), self.type_of(column), reversed);
+        }
+        for (name, (ty, column)) in self.columns.iter().filter(|(name, _)| !in_key.contains(*name)) {
+            let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+            builder = builder.add(name, ty.clone(), kind);
+        }
+        Ok(builder.build())
+    }
+
+    fn type_of(&self, column: &Identifier) -> CqlType {
+        self.columns.get(column.as_str()).map_or(CqlType::Blob, |(ty, _)| ty.clone())
+    }
+
+    fn check_key_column(&self, column: &'c Identifier, in_key: &mut BTreeSet<&'c str>) -> Result<(), QueryError> {
+        let (invalid, column) = (|message: String| Err(QueryError::invalid(message)), column.as_str());
+        let Some((ty, definition)) = self.columns.get(column) else {
+            return invalid(format!("Unknown column '{column}' referenced in PRIMARY KEY for table '{}'", self.name));
+        };
+        if !in_key.insert(column) {
+            return invalid(format!("Duplicate column '{column}' in PRIMARY KEY clause for table '{}'", self.name));
+        }
+        if let CqlType::Udt { definition, frozen: false } = ty {
+            let name = format!("\"{}.{}\"", definition.keyspace, definition.name);
+            return invalid(format!("Invalid non-frozen user-defined type {name} for PRIMARY KEY column '{column}'"));
+        }
+        if ty.is_multi_cell() {
+            return invalid(format!("Invalid non-frozen collection type {ty} for PRIMARY KEY column '{column}'"));
+        }
+        if *ty == CqlType::Counter {
+            return invalid(format!("counter type is not supported for PRIMARY KEY column '{column}'"));
+        }
+        if ty.any(&|inner| *inner == CqlType::Duration) {
+            return invalid(format!("duration type is not supported for PRIMARY KEY column '{column}'"));
+        }
+        if definition.is_static {
+            return invalid(format!("Static column '{column}' cannot be part of the PRIMARY KEY"));
+        }
+        Ok(())
+    }
+
+    fn check_clustering_order(&self) -> Result<(), QueryError> {
+        let (order, clustering) = (&self.create.clustering_order, &self.create.primary_keys[0].clustering);
+        let unknown: Vec<&str> =
+            order.iter().map(|(column, _)| column).filter(|c| !clustering.contains(c)).map(Identifier::as_str).collect();
+        if !unknown.is_empty() {
+            return Err(QueryError::invalid(format!(
+                "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+                unknown.join(", ")
+            )));
+        }
+        for ((ordered, _), column) in order.iter().zip(clustering) {
+            if ordered == column {
+                continue;
+            }
+            let (ordered, column) = (ordered.as_str(), column.as_str());
+            return Err(QueryError::invalid(match order.iter().any(|(other, _)| other.as_str() == column) {
+                true => format!(
+                    "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({column} must appear before {ordered})"
+                ),
+                false => format!("Missing CLUSTERING ORDER for column {column}"),
+            }));
+        }
+        Ok(())
+    }
+
+    fn check_name(&self) -> Result<(), QueryError> {
+        let (keyspace, name) = (self.keyspace, self.name);
+        if !is_valid_name(name) {
+            return Err(QueryError::configuration(format!(
+                "{keyspace}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")"
+            )));
+        }
+        if name.len() > NAME_LENGTH_MAX {
+            return Err(QueryError::configuration(format!(
+                "{keyspace}.{name}: Table name must not be more than {NAME_LENGTH_MAX} characters long (got {} characters for \"{name}\")",
+                name.len()
+            )));
+        }
+        Ok(())
+    }
+}
+
+pub(super) const STATICS_NEED_CLUSTERING: &str =
+    "Static columns are only useful (and thus allowed) if the table has at least one clustering column";
+
+/// Checks a column as written; what masks it is refused.
+pub(super) fn check_column(column: &ColumnDefinition) -> Result<(), QueryError> {
+    if column.mask.is_some() {
+        return Err(QueryError::not_supported("dynamic data masking"));
+    }
+    match &column.type_name {
+        TypeName::Native(NativeType::Counter) => Ok(()),
+        name => type_check::check(name),
+    }
+}
+
+/// A non-frozen user type may not hold what has cells of its own.
+pub(super) fn check_nested(ty: &CqlType, column: &Identifier) -> Result<(), QueryError> {
+    match ty {
+        CqlType::Udt { definition, frozen: false } if definition.fields.iter().any(|(_, f)| f.is_multi_cell()) => {
+            Err(QueryError::invalid(format!(
+                "Non-frozen UDTs with nested non-frozen collections are not supported for column {}",
+                Quoted(column.as_str())
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Table ids are time-based, as in Cassandra.
+fn new_table_id(execution: &Execution<'_>) -> Uuid {
+    Uuid::from_bytes(execution.processor.next_timeuuid())
+}

@@ -1,0 +1,37 @@
+//! DROP TABLE, and the snapshot taken before data is deleted.
+
+use cql::ast::DropTable;
+use model::Table;
+
+use super::{Access, change, check_modifiable, edit_keyspace, no_table, qualify};
+use crate::execution::Execution;
+use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+
+pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = qualify(&drop.table, execution)?;
+    check_modifiable(execution, keyspace, Some(name), Access::Drop)?;
+    if let Some(table) = execution.schema.table(keyspace, name) {
+        snapshot(table, "dropped", execution)?;
+    }
+    let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| {
+        let removed = edit_keyspace(keyspaces, keyspace).and_then(|edited| edited.tables.remove(name));
+        match removed {
+            Some(_) => Ok(Some(change(ChangeType::Dropped, ChangeTarget::Table, keyspace, name))),
+            None if drop.if_exists => Ok(None),
+            None => Err(no_table(keyspace, name)),
+        }
+    })?;
+    Ok(dropped)
+}
+
+/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted.
+pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let processor = execution.processor;
+    if !processor.options().auto_snapshot || !table.options.allow_auto_snapshot {
+        return Ok(());
+    }
+    let name = format!("{why}-{}-{}", execution.now_micros / 1000, table.name);
+    let statement = crate::describe::create_statement(&execution.schema, table);
+    processor.engine().snapshot(table, &name, &statement)?;
+    Ok(())
+}

@@ -1,0 +1,370 @@
+//! The options of tables: parsing, checking, and the form they are stored in.
+
+use std::collections::BTreeMap;
+
+use cql::ast::Properties;
+use model::TableOptions;
+use uuid::Uuid;
+
+use super::properties::{boolean, double, integer, map, text};
+use crate::QueryError;
+use crate::execution::Execution;
+
+const KNOWN: &[&str] = &[
+    "additional_write_policy",
+    "allow_auto_snapshot",
+    "bloom_filter_fp_chance",
+    "caching",
+    "cdc",
+    "comment",
+    "compaction",
+    "compression",
+    "crc_check_chance",
+    "default_time_to_live",
+    "extensions",
+    "gc_grace_seconds",
+    "id",
+    "incremental_backups",
+    "max_index_interval",
+    "memtable",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "read_repair",
+    "speculative_retry",
+];
+
+/// The greatest TTL, 20 years in seconds.
+const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
+/// What the Bloom filter can do at its largest.
+const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
+/// Names under `memtable: configurations:` of the reference configuration.
+const MEMTABLE_CONFIGURATIONS: &[&str] = &["default", "trie", "skiplist"];
+
+/// Refuses options that do not exist.
+pub(super) fn check_known(properties: &Properties) -> Result<(), QueryError> {
+    super::properties::check_known(properties, KNOWN)
+}
+
+/// The id that a statement gives the table.
+pub(super) fn table_id(properties: &Properties) -> Result<Option<Uuid>, QueryError> {
+    let parse = |text: &str| Uuid::parse_str(text).map_err(|_| QueryError::configuration("Invalid table id"));
+    text(properties, "id")?.map(parse).transpose()
+}
+
+/// The options as a statement sets them over what they were.
+pub(super) fn parse(
+    properties: &Properties,
+    before: TableOptions,
+    execution: &Execution<'_>,
+) -> Result<TableOptions, QueryError> {
+    let string = |name: &str, before: String| -> Result<String, QueryError> {
+        Ok(text(properties, name)?.map_or(before, str::to_string))
+    };
+    let number =
+        |name: &str, before: i32| -> Result<i32, QueryError> { Ok(integer(properties, name)?.unwrap_or(before)) };
+    let fraction =
+        |name: &str, before: f64| -> Result<f64, QueryError> { Ok(double(properties, name)?.unwrap_or(before)) };
+    let flag =
+        |name: &str, before: bool| -> Result<bool, QueryError> { Ok(boolean(properties, name)?.unwrap_or(before)) };
+    let retry = |name: &str, before: String| -> Result<String, QueryError> {
+        text(properties, name)?.map_or(Ok(before), |text| speculative_retry(name, text))
+    };
+    let options = TableOptions {
+        additional_write_policy: retry("additional_write_policy", before.additional_write_policy)?,
+        bloom_filter_fp_chance: fraction("bloom_filter_fp_chance", before.bloom_filter_fp_chance)?,
+        caching: map(properties, "caching")?.map_or(Ok(before.caching), caching)?,
+        comment: string("comment", before.comment)?,
+        compaction: map(properties, "compaction")?.map_or(Ok(before.compaction), compaction)?,
+        compression: map(properties, "compression")?.map_or(Ok(before.compression), compression)?,
+        memtable: text(properties, "memtable")?.map_or(Ok(before.memtable), memtable)?,
+        default_time_to_live: number("default_time_to_live", before.default_time_to_live)?,
+        gc_grace_seconds: number("gc_grace_seconds", before.gc_grace_seconds)?,
+        max_index_interval: number("max_index_interval", before.max_index_interval)?,
+        memtable_flush_period_in_ms: number("memtable_flush_period_in_ms", before.memtable_flush_period_in_ms)?,
+        min_index_interval: number("min_index_interval", before.min_index_interval)?,
+        speculative_retry: retry("speculative_retry", before.speculative_retry)?,
+        crc_check_chance: fraction("crc_check_chance", before.crc_check_chance)?,
+        cdc: flag("cdc", before.cdc)?,
+        read_repair: text(properties, "read_repair")?.map_or(Ok(before.read_repair), read_repair)?,
+        allow_auto_snapshot: flag("allow_auto_snapshot", before.allow_auto_snapshot)?,
+        incremental_backups: flag("incremental_backups", before.incremental_backups)?,
+        extensions: before.extensions,
+    };
+    if properties.get("extensions").is_some() {
+        return Err(QueryError::not_supported("the table option 'extensions'"));
+    }
+    if options.cdc {
+        execution.warn("cdc is stored but has no effect: this node writes no change-data-capture log");
+    }
+    validate(&options)?;
+    Ok(options)
+}
+
+fn validate(options: &TableOptions) -> Result<(), QueryError> {
+    let fail = |message: String| Err(QueryError::configuration(message));
+    let chance = options.bloom_filter_fp_chance;
+    if !(chance > BLOOM_FILTER_FP_CHANCE_MIN && chance <= 1.0) {
+        return fail(format!(
+            "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {})",
+            java_double(chance)
+        ));
+    }
+    if !(0.0..=1.0).contains(&options.crc_check_chance) {
+        return fail(format!(
+            "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
+            java_double(options.crc_check_chance)
+        ));
+    }
+    let at_least = |name: &str, value: i32, least: i32| match value >= least {
+        true => Ok(()),
+        false => fail(format!("{name} must be greater than or equal to {least} (got {value})")),
+    };
+    at_least("default_time_to_live", options.default_time_to_live, 0)?;
+    if options.default_time_to_live > TTL_MAX {
+        let ttl = options.default_time_to_live;
+        return fail(format!("default_time_to_live must be less than or equal to {TTL_MAX} (got {ttl})"));
+    }
+    at_least("gc_grace_seconds", options.gc_grace_seconds, 0)?;
+    at_least("min_index_interval", options.min_index_interval, 1)?;
+    let (least, most) = (options.min_index_interval, options.max_index_interval);
+    if most < least {
+        return fail(format!(
+            "max_index_interval must be greater than or equal to min_index_interval ({least}) (got {most})"
+        ));
+    }
+    at_least("memtable_flush_period_in_ms", options.memtable_flush_period_in_ms, 0)
+}
+
+/// A double as Java prints it.
+fn java_double(value: f64) -> String {
+    types::CqlType::Double.to_json(&value.to_be_bytes())
+}
+
+fn memtable(name: &str) -> Result<String, QueryError> {
+    if MEMTABLE_CONFIGURATIONS.contains(&name) {
+        return Ok(name.to_string());
+    }
+    Err(QueryError::configuration(format!("Memtable configuration \"{name}\" not found.")))
+}
+
+fn read_repair(text: &str) -> Result<String, QueryError> {
+    let upper = text.to_uppercase();
+    match upper.as_str() {
+        "BLOCKING" | "NONE" => Ok(upper),
+        _ => Err(QueryError::server(format!(
+            "java.lang.IllegalArgumentException: No enum constant org.apache.cassandra.service.reads.repair.ReadRepairStrategy.{upper}"
+        ))),
+    }
+}
+
+/// `ALWAYS`, `NEVER`, `99p`, `50ms`, `MIN(99p,50ms)`, `MAX(...)` and their older spellings, in stored form.
+fn speculative_retry(option: &str, text: &str) -> Result<String, QueryError> {
+    let invalid = || QueryError::configuration(format!("Invalid value {text} for option '{option}'"));
+    let upper = text.to_uppercase();
+    for hybrid in ["MIN", "MAX"] {
+        if let Some(inside) = upper.strip_prefix(hybrid).and_then(|rest| rest.trim().strip_prefix('(')) {
+            let parts: Vec<&str> = inside.strip_suffix(')').ok_or_else(invalid)?.split(',').map(str::trim).collect();
+            let [first, second] = parts.as_slice() else { return Err(invalid()) };
+            let parts = [simple_retry(first).ok_or_else(invalid)?, simple_retry(second).ok_or_else(invalid)?];
+            return Ok(format!("{hybrid}({})", parts.join(",")));
+        }
+    }
+    match upper.as_str() {
+        "ALWAYS" => Ok(upper),
+        "NEVER" | "NONE" => Ok("NEVER".into()),
+        _ => simple_retry(&upper).ok_or_else(invalid),
+    }
+}
+
+fn simple_retry(upper: &str) -> Option<String> {
+    if let Some(milliseconds) = upper.strip_suffix("MS") {
+        let milliseconds: f64 = milliseconds.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+        return Some(format!("{}ms", milliseconds as i64));
+    }
+    let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'))?;
+    let percentile: f64 = percentile.trim().parse().ok().filter(|value| *value > 0.0 && *value < 100.0)?;
+    let rounded = (percentile * 10_000.0).round() / 10_000.0;
+    Some(format!("{rounded}p"))
+}
+
+fn caching(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    let fail = |message: String| Err(QueryError::configuration(message));
+    let unknown: Vec<&str> =
+        options.keys().map(String::as_str).filter(|key| !["keys", "rows_per_partition"].contains(key)).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(", ");
+        return fail(format!(
+            "Invalid caching sub-options [{unknown}]: only 'keys' and 'rows_per_partition' are allowed"
+        ));
+    }
+    let value = |name: &str, default: &str| options.get(name).map_or(default.to_string(), |text| text.to_uppercase());
+    let (keys, rows) = (value("keys", "ALL"), value("rows_per_partition", "NONE"));
+    if !["ALL", "NONE"].contains(&keys.as_str()) {
+        let given = options.get("keys").cloned().unwrap_or_default();
+        return fail(format!(
+            "Invalid value '{given}' for caching sub-option 'keys': only 'ALL' and 'NONE' are allowed"
+        ));
+    }
+    if !["ALL", "NONE"].contains(&rows.as_str()) && rows.parse::<u32>().is_err() {
+        let given = options.get("rows_per_partition").cloned().unwrap_or_default();
+        return fail(format!(
+            "Invalid value '{given}' for caching sub-option 'rows_per_partition': only 'ALL', 'NONE', and integer values are allowed"
+        ));
+    }
+    Ok([("keys".to_string(), keys), ("rows_per_partition".to_string(), rows)].into_iter().collect())
+}
+
+const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+
+/// Sub-options that every strategy has.
+const COMPACTION_COMMON: &[&str] = &[
+    "enabled",
+    "log_all",
+    "only_purge_repaired_tombstones",
+    "provide_overlapping_tombstones",
+    "tombstone_compaction_interval",
+    "tombstone_threshold",
+    "unchecked_tombstone_compaction",
+];
+
+/// The sub-options of a strategy beyond the common ones, and whether it has thresholds.
+fn compaction_sub_options(strategy: &str) -> Option<(&'static [&'static str], bool)> {
+    Some(match strategy {
+        "SizeTieredCompactionStrategy" => (&["bucket_high", "bucket_low", "min_sstable_size"], true),
+        "LeveledCompactionStrategy" => (&["fanout_size", "single_sstable_uplevel", "sstable_size_in_mb"], true),
+        "TimeWindowCompactionStrategy" => (
+            &[
+                "bucket_high",
+                "bucket_low",
+                "compaction_window_size",
+                "compaction_window_unit",
+                "expired_sstable_check_frequency_seconds",
+                "min_sstable_size",
+                "timestamp_resolution",
+                "unsafe_aggressive_sstable_expiration",
+            ],
+            true,
+        ),
+        "UnifiedCompactionStrategy" => (
+            &[
+                "base_shard_count",
+                "expired_sstable_check_frequency_seconds",
+                "flush_size_override",
+                "max_sstables_to_compact",
+                "min_sstable_size",
+                "overlap_inclusion_method",
+                "scaling_parameters",
+                "sstable_growth",
+                "target_sstable_size",
+                "unsafe_aggressive_sstable_expiration",
+            ],
+            false,
+        ),
+        _ => return None,
+    })
+}
+
+fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    let fail = |message: String| Err(QueryError::configuration(message));
+    let Some(class) = options.remove("class") else {
+        return fail("Missing sub-option 'class' for the 'compaction' option".into());
+    };
+    let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
+    let strategy = full.strip_prefix(COMPACTION_PACKAGE).unwrap_or_default();
+    let Some((known, has_thresholds)) = compaction_sub_options(strategy) else {
+        return fail(format!("Unable to find compaction strategy class '{full}'"));
+    };
+    if has_thresholds {
+        options.entry("min_threshold".into()).or_insert_with(|| "4".into());
+        options.entry("max_threshold".into()).or_insert_with(|| "32".into());
+        check_thresholds(&options)?;
+    }
+    let is_known = |name: &str| {
+        known.contains(&name)
+            || COMPACTION_COMMON.contains(&name)
+            || (has_thresholds && ["min_threshold", "max_threshold"].contains(&name))
+    };
+    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        return fail(format!("Properties specified [{}] are not understood by {strategy}", unknown.join(", ")));
+    }
+    options.insert("class".into(), full);
+    Ok(options)
+}
+
+fn check_thresholds(options: &BTreeMap<String, String>) -> Result<(), QueryError> {
+    let threshold = |name: &str| -> Result<i32, QueryError> {
+        let text = options.get(name).map_or("", String::as_str);
+        text.parse().map_err(|_| QueryError::configuration(format!("Invalid value {text} for '{name}' compaction sub-option - must be an integer")))
+    };
+    let (least, most) = (threshold("min_threshold")?, threshold("max_threshold")?);
+    if least < 2 {
+        let message = format!("Min compaction threshold cannot be less than 2 (got {least})");
+        return Err(QueryError::configuration(message));
+    }
+    if least > most {
+        return Err(QueryError::configuration(format!(
+            "Min compaction threshold (got {least}) cannot be greater than max compaction threshold (got {most})"
+        )));
+    }
+    Ok(())
+}
+
+const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
+
+/// The sub-options of a compressor beyond those of all.
+fn compressor_sub_options(compressor: &str) -> Option<&'static [&'static str]> {
+    Some(match compressor {
+        "LZ4Compressor" => &["lz4_compressor_type", "lz4_high_compressor_level"],
+        "ZstdCompressor" => &["compression_level"],
+        "SnappyCompressor" | "DeflateCompressor" | "NoopCompressor" => &[],
+        _ => return None,
+    })
+}
+
+fn compression(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
+    let fail = |message: String| Err(QueryError::configuration(message));
+    let enabled = options.remove("enabled").is_none_or(|text| text.eq_ignore_ascii_case("true"));
+    if !enabled || options.is_empty() {
+        if !options.is_empty() {
+            return fail("If the 'enabled' option is set to false no other options must be specified".into());
+        }
+        return Ok([("enabled".to_string(), "false".to_string())].into_iter().collect());
+    }
+    let class = options.remove("class").or_else(|| options.remove("sstable_compression"));
+    let Some(class) = class else {
+        return fail("Missing sub-option 'class' for the 'compression' option.".into());
+    };
+    let full = if class.contains('.') { class } else { format!("{COMPRESSION_PACKAGE}{class}") };
+    let compressor = full.strip_prefix(COMPRESSION_PACKAGE).unwrap_or_default();
+    let Some(known) = compressor_sub_options(compressor) else {
+        return fail(format!("Could not create Compression for type {full}"));
+    };
+    let chunk = options.remove("chunk_length_in_kb").or_else(|| options.remove("chunk_length_kb"));
+    let chunk = chunk.unwrap_or_else(|| "16".into());
+    let Ok(kilobytes) = chunk.parse::<i32>() else {
+        return fail(format!("Invalid value for chunk_length_in_kb: {chunk}"));
+    };
+    if kilobytes <= 0 {
+        return fail("Invalid negative or null chunk_length_in_kb".into());
+    }
+    if !(kilobytes as u32).is_power_of_two() {
+        return fail("chunk_length_in_kb must be a power of 2".into());
+    }
+    if let Some(ratio) = options.get("min_compress_ratio") {
+        let ratio: f64 = ratio.parse().map_err(|_| {
+            QueryError::configuration(format!("Invalid value {ratio} for min_compress_ratio"))
+        })?;
+        if ratio != 0.0 && ratio < 1.0 {
+            return fail("min_compress_ratio can either be 0 or greater than or equal to 1".into());
+        }
+    }
+    let is_known = |name: &str| known.contains(&name) || ["min_compress_ratio", "crc_check_chance"].contains(&name);
+    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        return fail(format!("Unknown compression options: ([{}])", unknown.join(", ")));
+    }
+    options.insert("class".into(), full);
+    options.insert("chunk_length_in_kb".into(), kilobytes.to_string());
+    Ok(options)
+}

@@ -1,0 +1,61 @@
+//! Which types columns and fields may have, as written.
+
+use cql::ast::{NativeType, TypeName};
+
+use crate::QueryError;
+
+fn is_counter(name: &TypeName) -> bool {
+    matches!(name, TypeName::Native(NativeType::Counter))
+}
+
+fn is_duration(name: &TypeName) -> bool {
+    matches!(name, TypeName::Native(NativeType::Duration))
+}
+
+fn is_collection(name: &TypeName) -> bool {
+    matches!(name, TypeName::List { .. } | TypeName::Set { .. } | TypeName::Map { .. })
+}
+
+/// Checks a type as written, all the way down.
+pub(super) fn check(name: &TypeName) -> Result<(), QueryError> {
+    let invalid = |message: String| Err(QueryError::invalid(message));
+    match name {
+        TypeName::Native(_) | TypeName::Custom(_) | TypeName::UserType { .. } => Ok(()),
+        TypeName::List { element, frozen } => check_element(name, element, *frozen),
+        TypeName::Set { element, frozen } => {
+            check_element(name, element, *frozen)?;
+            if is_duration(element) { invalid(format!("Durations are not allowed inside sets: {name}")) } else { Ok(()) }
+        }
+        TypeName::Map { key, value, frozen } => {
+            check_element(name, key, *frozen)?;
+            if is_duration(key) {
+                return invalid(format!("Durations are not allowed as map keys: {name}"));
+            }
+            check_element(name, value, *frozen)
+        }
+        TypeName::Tuple(elements) => elements.iter().try_for_each(|element| match is_counter(element) {
+            true => invalid("Counters are not allowed inside tuples".into()),
+            false => check(element),
+        }),
+        TypeName::Vector { element, .. } => match is_counter(element) {
+            true => invalid(format!("Counters are not allowed inside vectors: {name}")),
+            false => check(element),
+        },
+    }
+}
+
+fn check_element(collection: &TypeName, element: &TypeName, frozen: bool) -> Result<(), QueryError> {
+    let invalid = |message: &str| Err(QueryError::invalid(format!("{message}: {collection}")));
+    if is_counter(element) {
+        return invalid("Counters are not allowed inside collections");
+    }
+    if !frozen && !element.is_frozen() {
+        if is_collection(element) {
+            return invalid("Non-frozen collections are not allowed inside collections");
+        }
+        if matches!(element, TypeName::UserType { .. }) {
+            return invalid("Non-frozen UDTs are not allowed inside collections");
+        }
+    }
+    check(element)
+}

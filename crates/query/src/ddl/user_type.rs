@@ -1,0 +1,202 @@
+//! CREATE, ALTER and DROP TYPE.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cql::ast::{AlterType, AlterTypeAction, CreateType, DropType, Identifier, NativeType, TypeName, UserTypeName};
+use model::{Keyspace, Schema};
+use types::{CqlType, UserType};
+
+use super::{Access, change, check_modifiable, edit_keyspace, no_keyspace, type_check};
+use crate::execution::Execution;
+use crate::names::keyspace_of;
+use crate::terms::resolve_type;
+use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+
+fn keyspace_name<'n>(name: &'n UserTypeName, execution: &'n Execution<'_>) -> Result<&'n str, QueryError> {
+    keyspace_of(name.keyspace.as_ref(), execution.keyspace)
+}
+
+fn type_change(kind: ChangeType, keyspace: &str, name: &str) -> Option<SchemaChange> {
+    Some(change(kind, ChangeTarget::Type, keyspace, name))
+}
+
+fn check_field(name: &TypeName) -> Result<(), QueryError> {
+    let invalid = |message: &str| Err(QueryError::invalid(message));
+    match name {
+        TypeName::Native(NativeType::Counter) => invalid("A user type cannot contain counters"),
+        TypeName::UserType { frozen: false, .. } => invalid("A user type cannot contain non-frozen UDTs"),
+        other => type_check::check(other),
+    }
+}
+
+pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = (keyspace_name(&create.name, execution)?, create.name.name.as_str());
+    check_modifiable(execution, keyspace, None, Access::Create)?;
+    let (created, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let Some(edited) = edit_keyspace(keyspaces, keyspace) else { return Err(no_keyspace(keyspace)) };
+        if edited.types.contains_key(name) {
+            let message = format!("A user type with name '{name}' already exists");
+            return if create.if_not_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
+        }
+        let mut seen = BTreeSet::new();
+        for (field, _) in &create.fields {
+            if !seen.insert(field.as_str()) {
+                let message = format!("Duplicate field name '{}' in type '{name}'", field.as_str());
+                return Err(QueryError::invalid(message));
+            }
+        }
+        create.fields.iter().try_for_each(|(_, ty)| check_field(ty))?;
+        let resolve = |(field, ty): &(Identifier, TypeName)| {
+            Ok::<_, QueryError>((field.as_str().into(), resolve_type(ty, schema, keyspace)?))
+        };
+        let fields = create.fields.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let definition = UserType { keyspace: keyspace.into(), name: name.into(), fields };
+        edited.types.insert(name.into(), Arc::new(definition));
+        Ok(type_change(ChangeType::Created, keyspace, name))
+    })?;
+    Ok(created)
+}
+
+pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = (keyspace_name(&alter.name, execution)?, alter.name.name.as_str());
+    check_modifiable(execution, keyspace, None, Access::Alter)?;
+    let (altered, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
+        let known = schema.keyspace(keyspace).and_then(|keyspace| keyspace.types.get(name));
+        let Some(definition) = known else {
+            let message = format!("Type {keyspace}.{name} doesn't exist");
+            return if alter.if_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
+        };
+        let Some(altered) = alter_definition(definition, &alter.action, schema)? else { return Ok(None) };
+        if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
+            replace_type(edited, Arc::new(altered));
+        }
+        Ok(type_change(ChangeType::Updated, keyspace, name))
+    })?;
+    Ok(altered)
+}
+
+/// The altered definition; `None` where an IF clause makes it a no-op.
+fn alter_definition(
+    definition: &UserType,
+    action: &AlterTypeAction,
+    schema: &Schema,
+) -> Result<Option<UserType>, QueryError> {
+    let full_name = format!("{}.{}", definition.keyspace, definition.name);
+    let mut altered = definition.clone();
+    match action {
+        AlterTypeAction::AlterField { .. } => {
+            return Err(QueryError::invalid("Altering field types is no longer supported"));
+        }
+        AlterTypeAction::Add { field, type_name, if_field_not_exists } => {
+            let field = field.as_str();
+            if definition.field_index(field).is_some() {
+                let message = format!("Cannot add field {field} to type {full_name}: a field with name {field} already exists");
+                return if *if_field_not_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
+            }
+            check_field(type_name)?;
+            let ty = resolve_type(type_name, schema, &definition.keyspace)?;
+            let is_itself = |ty: &CqlType| matches!(ty, CqlType::Udt { definition: inner, .. } if inner.name == definition.name && inner.keyspace == definition.keyspace);
+            if ty.any(&is_itself) {
+                return Err(QueryError::invalid(format!(
+                    "Cannot add new field {field} of type {type_name} to user type {full_name} as it would create a circular reference"
+                )));
+            }
+            altered.fields.push((field.into(), ty));
+        }
+        AlterTypeAction::Rename { renames, if_field_exists } => {
+            for (from, to) in renames {
+                match altered.field_index(from.as_str()) {
+                    Some(index) => altered.fields[index].0 = to.as_str().into(),
+                    None if *if_field_exists => {}
+                    None => {
+                        let message = format!("Unkown field {} in user type {full_name}", from.as_str());
+                        return Err(QueryError::invalid(message));
+                    }
+                }
+            }
+            let mut seen = BTreeSet::new();
+            if let Some((twice, _)) = altered.fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
+                // Cassandra prints the keyspace here, not the type.
+                let message = format!("Duplicate field name {twice} in type {}", definition.keyspace);
+                return Err(QueryError::invalid(message));
+            }
+        }
+    }
+    Ok(Some(altered))
+}
+
+/// Puts a new definition wherever the old one was used: in other types and in the columns of tables.
+fn replace_type(keyspace: &mut Keyspace, altered: Arc<UserType>) {
+    let replaced = |ty: &CqlType| replace_in(ty, &altered);
+    for definition in keyspace.types.values_mut() {
+        if definition.name == altered.name {
+            *definition = altered.clone();
+        } else if definition.fields.iter().any(|(_, ty)| uses(ty, &altered.name)) {
+            let fields = definition.fields.iter().map(|(name, ty)| (name.clone(), replaced(ty))).collect();
+            *definition = Arc::new(UserType { fields, ..(**definition).clone() });
+        }
+    }
+    for table in keyspace.tables.values_mut() {
+        if table.columns_in_select_order().iter().any(|column| uses(&column.ty, &altered.name)) {
+            *table = Arc::new(table.to_builder().map_types(replaced).build());
+        }
+    }
+}
+
+fn uses(ty: &CqlType, name: &str) -> bool {
+    ty.any(&|inner| matches!(inner, CqlType::Udt { definition, .. } if &*definition.name == name))
+        || matches!(ty, CqlType::Udt { definition, .. } if definition.fields.iter().any(|(_, field)| uses(field, name)))
+}
+
+fn replace_in(ty: &CqlType, altered: &Arc<UserType>) -> CqlType {
+    let inner = |ty: &Arc<CqlType>| Arc::new(replace_in(ty, altered));
+    match ty {
+        CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
+        CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
+        CqlType::Map { key, value, frozen } => {
+            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
+        }
+        CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(|element| replace_in(element, altered)).collect()),
+        CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
+        CqlType::Udt { definition, frozen } => {
+            let ty = if definition.name == altered.name {
+                CqlType::Udt { definition: altered.clone(), frozen: false }
+            } else {
+                let fields = definition.fields.iter().map(|(name, ty)| (name.clone(), replace_in(ty, altered)));
+                let definition = UserType { fields: fields.collect(), ..(**definition).clone() };
+                CqlType::Udt { definition: Arc::new(definition), frozen: false }
+            };
+            if *frozen { ty.freeze() } else { ty }
+        }
+        other => other.clone(),
+    }
+}
+
+pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+    let (keyspace, name) = (keyspace_name(&drop.name, execution)?, drop.name.name.as_str());
+    check_modifiable(execution, keyspace, None, Access::Drop)?;
+    let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| {
+        let edited = edit_keyspace(keyspaces, keyspace).filter(|edited| edited.types.contains_key(name));
+        let Some(edited) = edited else {
+            let message = format!("Type '{keyspace}.{name}' doesn't exist");
+            return if drop.if_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
+        };
+        let used = |what: &str, users: Vec<&str>| match users.is_empty() {
+            true => Ok(()),
+            false => Err(QueryError::invalid(format!(
+                "Cannot drop user type '{keyspace}.{name}' as it is still used by {what} {}",
+                users.join(", ")
+            ))),
+        };
+        let users = edited.types.values().filter(|other| &*other.name != name);
+        let users = users.filter(|other| other.fields.iter().any(|(_, ty)| uses(ty, name))).map(|other| &*other.name);
+        used("user types", users.collect())?;
+        let tables = edited.tables.values();
+        let users = tables.filter(|table| table.columns_in_select_order().iter().any(|column| uses(&column.ty, name)));
+        used("tables", users.map(|table| &*table.name).collect())?;
+        edited.types.remove(name);
+        Ok(type_change(ChangeType::Dropped, keyspace, name))
+    })?;
+    Ok(dropped)
+}
