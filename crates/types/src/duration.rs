@@ -68,12 +68,15 @@ impl Duration {
 
 fn add(millis: i64, months: i64, days: i64, nanoseconds: i64) -> i64 {
     let mut shifted = millis;
+    let mut added = nanoseconds / NANOS_PER_MILLI;
     if months != 0 {
+        // Cassandra's calendar takes milliseconds in 32 bits, and so must we.
+        added = i64::from(added as i32);
         let day = Day::from_epoch_days(millis.div_euclid(MILLIS_PER_DAY)).add_months(months);
         let of_day = millis.rem_euclid(MILLIS_PER_DAY);
         shifted = day.epoch_days().wrapping_mul(MILLIS_PER_DAY).wrapping_add(of_day);
     }
-    shifted.wrapping_add(days * MILLIS_PER_DAY).wrapping_add(nanoseconds / NANOS_PER_MILLI)
+    shifted.wrapping_add(days * MILLIS_PER_DAY).wrapping_add(added)
 }
 
 /// Checks the serialized form.

@@ -11,6 +11,7 @@ import java.util.Random;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.cql3.Duration;
 import org.apache.cassandra.cql3.QueryOptions;
 import org.apache.cassandra.db.marshal.AbstractType;
 import org.apache.cassandra.db.marshal.DecimalType;
@@ -76,6 +77,9 @@ public class TypeVectors
             case "multiply": return d.compose(d.multiply(a, b)).toString();
             case "divide": return d.compose(d.divide(a, b)).toString();
             case "mod": return d.compose(d.mod(a, b)).toString();
+            case "exp": return d.compose(d.exp(a)).toString();
+            case "ln": return d.compose(d.log(a)).toString();
+            case "log10": return d.compose(d.log10(a)).toString();
             case "round": return d.compose(d.round(a)).toString();
             case "strip": return a.stripTrailingZeros().toString();
             case "plain": return a.toPlainString();
@@ -95,7 +99,7 @@ public class TypeVectors
             String type = parts[1];
             // \\u escapes so that the corpus can hold control characters
             String in = mapper.readValue("\"" + (parts[0].equals("text") ? parts[2] : "") + "\"", String.class);
-            AbstractType<?> t = parts[0].equals("decimal") ? null : TypeParser.parse(type);
+            AbstractType<?> t = parts[0].equals("decimal") || parts[0].equals("duration") ? null : TypeParser.parse(type);
             switch (parts[0])
             {
                 case "text":
@@ -110,6 +114,14 @@ public class TypeVectors
                 case "decimal":
                     String[] operands = parts[2].split(" ");
                     record("decimal", type, parts[2], () -> decimal(type, new BigDecimal(operands[0]), new BigDecimal(operands[1])));
+                    break;
+                case "duration":
+                    String[] sum = parts[2].split(" ");
+                    Duration duration = Duration.from(sum[1]);
+                    record("duration", type, parts[2], () -> {
+                        long millis = Long.parseLong(sum[0]);
+                        return type.equals("add") ? duration.addTo(millis) : duration.substractFrom(millis);
+                    });
                     break;
                 case "value":
                     values(type, ByteBufferUtil.hexToBytes(parts[2]));
