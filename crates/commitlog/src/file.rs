@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::format::{
     BookkeepingEntry, EntryFault, FORMAT_VERSION, Geometry, SegmentState, Superblock, SuperblockFault,
 };
+use crate::scan::SegmentImage;
 use crate::{Corruption, LogError};
 
 /// The file's name in the commit log directory.
@@ -25,8 +26,8 @@ pub(crate) struct LogFile {
     pub superblock: Superblock,
     /// Of the checksums of bookkeeping and blocks: the checksum of the log's id.
     pub seed: u32,
-    /// The superblock copy that was found damaged, and written anew.
-    pub repaired_superblock: Option<Corruption>,
+    /// The superblock copy that was found damaged; the one who opens the log for writing writes it anew.
+    pub damaged_superblock: Option<Corruption>,
     /// One block, for bookkeeping entries.
     entry: Mutex<AlignedBuffer>,
 }
@@ -74,9 +75,9 @@ impl LogFile {
         Ok(LogFile::with(disk.open(&path, OpenOptions::write().blocks())?, superblock, None))
     }
 
-    fn with(file: Box<dyn File>, superblock: Superblock, repaired_superblock: Option<Corruption>) -> LogFile {
+    fn with(file: Box<dyn File>, superblock: Superblock, damaged_superblock: Option<Corruption>) -> LogFile {
         let entry = Mutex::new(AlignedBuffer::new(BLOCK_SIZE));
-        LogFile { file, superblock, seed: seed_of(superblock.log_id), repaired_superblock, entry }
+        LogFile { file, superblock, seed: seed_of(superblock.log_id), damaged_superblock, entry }
     }
 
     pub fn file(&self) -> &dyn File {
@@ -103,7 +104,7 @@ impl LogFile {
     }
 
     fn repair_superblock(&self) -> Result<(), LogError> {
-        match &self.repaired_superblock {
+        match &self.damaged_superblock {
             Some(damaged) => self.write_superblock(damaged.offset / BLOCK_SIZE as u64),
             None => Ok(()),
         }
@@ -155,6 +156,11 @@ impl LogFile {
             self.file.read_exact_at(chunk, start + (index * CHUNK_SIZE) as u64)?;
         }
         Ok(bytes)
+    }
+
+    /// Reads a segment and looks at its blocks, as those of use `id`.
+    pub fn read_image(&self, slot: u32, id: i64) -> Result<SegmentImage, LogError> {
+        Ok(SegmentImage::new(self.superblock.log_id, id, self.read_segment(slot)?, self.geometry().segment_size_bytes))
     }
 
     pub fn corrupt(&self, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Corruption {

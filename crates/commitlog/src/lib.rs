@@ -16,6 +16,7 @@ mod decision;
 mod error;
 mod file;
 mod format;
+mod inspect;
 mod log;
 mod metrics;
 mod options;
@@ -35,6 +36,7 @@ pub use format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, BookkeepingEntry, EntryFault, Geometry,
     RecordFault, SegmentState, Superblock, SuperblockFault,
 };
+pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};
 pub use options::{Clock, LogOptions, SyncMode};

@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use crate::file::LogFile;
 use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
-use crate::scan::SegmentImage;
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
 
@@ -62,7 +61,7 @@ fn check_host(file: &LogFile, options: &LogOptions) -> Result<(), LogError> {
 }
 
 fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogError> {
-    let mut gaps: Vec<Gap> = file.repaired_superblock.iter().map(|damage| Gap::of(damage.clone(), 0, None)).collect();
+    let mut gaps: Vec<Gap> = file.damaged_superblock.iter().map(|damage| Gap::of(damage.clone(), 0, None)).collect();
     let mut entries = Vec::new();
     for (slot, entry) in (0..).zip(file.read_entries()?) {
         match entry {
@@ -96,10 +95,7 @@ fn twins(file: &LogFile, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {
 
 /// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.
 fn guess_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
-    let geometry = file.geometry();
-    let image =
-        SegmentImage::new(file.superblock.log_id, i64::MAX, file.read_segment(slot)?, geometry.segment_size_bytes);
-    let id = image.greatest_stale_id();
+    let id = file.read_image(slot, i64::MAX)?.greatest_stale_id();
     let state = if id.is_some() { SegmentState::Live } else { SegmentState::Free };
     Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0) })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use blockio::{BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
 
-use crate::format::{BlockState, TABLE_ID_SIZE};
+use crate::format::TABLE_ID_SIZE;
 use crate::log::Shared;
 use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
 use crate::segment::SegmentUse;
@@ -198,16 +198,14 @@ impl Replay {
     }
 
     fn read(&self, segment: &SegmentUse) -> Result<SegmentImage, LogError> {
-        let file = &self.shared.file;
-        let bytes = file.read_segment(segment.slot)?;
-        Ok(SegmentImage::new(file.superblock.log_id, segment.id, bytes, file.geometry().segment_size_bytes))
+        self.shared.file.read_image(segment.slot, segment.id)
     }
 
     fn report_damage(&mut self, segment: &SegmentUse, image: &SegmentImage, verdict: &Verdict) -> Result<(), LogError> {
         for range in &verdict.damaged {
             let offset = self.shared.file.geometry().block_offset(segment.slot, range.start);
             let expected = format!("block {} of segment {}", range.start, segment.id);
-            let damage = self.shared.file.corrupt(offset, expected, describe(&image.state(range.start)));
+            let damage = self.shared.file.corrupt(offset, expected, image.state(range.start).to_string());
             let length = u64::from(range.end - range.start) * BLOCK_SIZE as u64;
             self.got_over(Gap::of(damage, length, Some(segment.id)))?;
         }
@@ -241,15 +239,5 @@ impl Replay {
             segment.replayed();
         }
         self.shared.free_unused()
-    }
-}
-
-fn describe(state: &BlockState) -> String {
-    match state {
-        BlockState::Live(_) => "that block".into(),
-        BlockState::Blank => "zeros".into(),
-        BlockState::Stale(header) => format!("a block of segment {}", header.segment_id),
-        BlockState::Torn { expected, got } => format!("checksum {got:08x} over bytes of checksum {expected:08x}"),
-        BlockState::Misplaced(header) => format!("block {} of segment {}", header.index, header.segment_id),
     }
 }

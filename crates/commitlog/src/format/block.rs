@@ -108,3 +108,15 @@ fn crc(seed: u32, block: &[u8]) -> u32 {
     hasher.update(block.get(4..).unwrap_or_default());
     hasher.finalize()
 }
+
+impl std::fmt::Display for BlockState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BlockState::Live(header) => write!(f, "block {} of segment {}", header.index, header.segment_id),
+            BlockState::Blank => f.write_str("zeros"),
+            BlockState::Stale(header) => write!(f, "a block of segment {}", header.segment_id),
+            BlockState::Torn { expected, got } => write!(f, "checksum {got:08x} over bytes of checksum {expected:08x}"),
+            BlockState::Misplaced(header) => write!(f, "block {} of segment {}", header.index, header.segment_id),
+        }
+    }
+}

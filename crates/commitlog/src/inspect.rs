@@ -1,0 +1,159 @@
+//! Looking at a log without opening it: nothing is locked, repaired or written, so that it may be in use meanwhile.
+
+use std::path::Path;
+
+use blockio::Disk;
+use uuid::Uuid;
+
+use crate::file::LogFile;
+use crate::format::{BookkeepingEntry, EntryFault, Geometry, SegmentState, Superblock};
+use crate::format::{RecordFault, TABLE_ID_SIZE};
+use crate::scan::{RecordCursor, SegmentImage, Step, Verdict};
+use crate::{Corruption, LogError, LogPosition, Record};
+
+/// A log, read only. What a running node writes meanwhile may or may not be seen.
+#[derive(Debug)]
+pub struct LogInspector {
+    file: LogFile,
+    entries: Vec<Result<BookkeepingEntry, EntryFault>>,
+}
+
+/// A segment in use, as found.
+#[derive(Debug)]
+pub struct Inspected {
+    /// Its bookkeeping.
+    pub entry: BookkeepingEntry,
+    /// Its blocks.
+    pub image: SegmentImage,
+    /// Blocks known to have been durable.
+    pub horizon_blocks: u32,
+    /// What recovery would make of them.
+    pub verdict: Verdict,
+}
+
+/// A step through the records of a segment.
+#[derive(Debug)]
+pub enum Walked<'a> {
+    /// A sound record.
+    Record(Record<'a>),
+    /// The log ends within a record that begins at this byte offset: it was never acknowledged.
+    Cut(u32),
+    /// A damaged record at this byte offset, in sound blocks.
+    Fault(u32, RecordFault),
+}
+
+impl Inspected {
+    /// Walks the records, in order.
+    pub fn walk<E>(&self, mut visit: impl FnMut(Walked<'_>) -> Result<(), E>) -> Result<(), E> {
+        let at =
+            |offset: u32| LogPosition { segment: self.entry.id, offset: i32::try_from(offset).unwrap_or(i32::MAX) };
+        let mut scratch = Vec::new();
+        let mut tables = Vec::new();
+        for run in &self.verdict.runs {
+            let mut cursor = RecordCursor::new(&self.image, run.clone());
+            loop {
+                match cursor.next(&self.image, &mut scratch) {
+                    Step::Record(found) => {
+                        let (ids, data) =
+                            scratch.split_at_checked(usize::from(found.tables) * TABLE_ID_SIZE).unwrap_or_default();
+                        tables.clear();
+                        tables.extend(ids.chunks_exact(TABLE_ID_SIZE).filter_map(|id| Uuid::from_slice(id).ok()));
+                        visit(Walked::Record(Record {
+                            start: at(found.start),
+                            position: at(found.end),
+                            tables: &tables,
+                            data,
+                        }))?;
+                    }
+                    Step::Cut(start) => visit(Walked::Cut(start))?,
+                    Step::Fault(start, fault) => visit(Walked::Fault(start, fault))?,
+                    Step::End => break,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LogInspector {
+    /// Reads superblocks and bookkeeping of the log in `directory`.
+    pub fn open(disk: &dyn Disk, directory: &Path) -> Result<LogInspector, LogError> {
+        let file = LogFile::open_to_read(disk, directory)?;
+        let entries = file.read_entries()?;
+        Ok(LogInspector { file, entries })
+    }
+
+    /// The log's file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// What log it is.
+    pub fn superblock(&self) -> &Superblock {
+        &self.file.superblock
+    }
+
+    /// The layout.
+    pub fn geometry(&self) -> &Geometry {
+        self.file.geometry()
+    }
+
+    /// The file's length in bytes: how far it has grown.
+    pub fn length_bytes(&self) -> Result<u64, LogError> {
+        Ok(self.file.file().len()?)
+    }
+
+    /// Damage of a superblock copy and of bookkeeping.
+    pub fn damage(&self) -> Vec<Corruption> {
+        let faults = (0..).zip(&self.entries).filter_map(|(slot, entry)| {
+            let fault = entry.as_ref().err()?;
+            let offset = self.geometry().bookkeeping_offset(slot);
+            Some(self.file.corrupt(offset, format!("the bookkeeping of segment {slot}"), fault.to_string()))
+        });
+        self.file.damaged_superblock.iter().cloned().chain(faults).collect()
+    }
+
+    /// The sound bookkeeping entries, by slot.
+    pub fn entries(&self) -> impl Iterator<Item = &BookkeepingEntry> {
+        self.entries.iter().flatten()
+    }
+
+    /// The segments in use, oldest first.
+    pub fn live(&self) -> Vec<BookkeepingEntry> {
+        let mut live: Vec<_> = self.entries().filter(|entry| entry.state == SegmentState::Live).copied().collect();
+        live.sort_by_key(|entry| entry.id);
+        live
+    }
+
+    /// Reads and judges the segments in use one by one, oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = Result<Inspected, LogError>> {
+        let live = self.live();
+        let mut ahead: Option<SegmentImage> = None;
+        (0..live.len()).map(move |at| {
+            let entry = live[at];
+            let image = match ahead.take() {
+                Some(image) => image,
+                None => self.file.read_image(entry.index, entry.id)?,
+            };
+            let mut horizon_blocks = image.horizon_of(entry.id);
+            if let Some(next) = live.get(at + 1) {
+                let next = self.file.read_image(next.index, next.id)?;
+                horizon_blocks = horizon_blocks.max(next.horizon_of(entry.id));
+                ahead = Some(next);
+            }
+            let verdict = image.judge(horizon_blocks);
+            Ok(Inspected { entry, image, horizon_blocks, verdict })
+        })
+    }
+
+    /// Damage at a byte offset of a segment in use.
+    pub fn corruption(
+        &self,
+        slot: u32,
+        offset: u32,
+        expected: impl Into<String>,
+        got: impl Into<String>,
+    ) -> Corruption {
+        self.file.corrupt(self.geometry().segment_offset(slot) + u64::from(offset), expected, got)
+    }
+}
