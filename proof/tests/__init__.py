@@ -1,0 +1,1 @@
+"""The checkers checked: python -m proof.tests"""

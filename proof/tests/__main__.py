@@ -1,0 +1,21 @@
+"""Runs the tests of the proof machinery and prints the totals every stage ends with."""
+
+import sys
+import unittest
+
+from proof.tests import test_differential, test_kill_model, test_wire
+
+SUITES = (test_wire, test_kill_model, test_differential)
+
+
+def main() -> None:
+    loader = unittest.defaultTestLoader
+    suite = unittest.TestSuite(loader.loadTestsFromModule(module) for module in SUITES)
+    result = unittest.TextTestRunner(verbosity=1).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

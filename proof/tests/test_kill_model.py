@@ -1,0 +1,69 @@
+"""The kill test's model must see what it is there to see."""
+
+import unittest
+
+from proof.kill.model import GrowingSet, Partition, Schema, Write
+
+
+def partition(*acknowledged: Write, unanswered: tuple = ()) -> Partition:
+    model = Partition("p")
+    for write in acknowledged:
+        model.sent(write)
+        model.acknowledged(write.timestamp)
+    for write in unanswered:
+        model.sent(write)
+    return model
+
+
+ONE = Write(1, ((1, "a"), (2, "a")))
+TWO = Write(2, ((1, "b"), (2, "b")))
+
+
+class Rows(unittest.TestCase):
+    def test_what_was_acknowledged_may_show(self):
+        self.assertEqual(partition(ONE, TWO).check({1: "b", 2: "b"}), [])
+
+    def test_a_lost_write_is_seen(self):
+        self.assertTrue(partition(ONE, TWO).check({1: "a", 2: "a"}))
+        self.assertTrue(partition(ONE).check({1: "a"}))
+
+    def test_what_was_never_sent_is_seen(self):
+        self.assertTrue(partition(ONE).check({1: "a", 2: "a", 3: "c"}))
+        self.assertTrue(partition(ONE).check({1: "z", 2: "a"}))
+
+    def test_an_unanswered_write_may_show_or_not(self):
+        self.assertEqual(partition(ONE, unanswered=(TWO,)).check({1: "a", 2: "a"}), [])
+        self.assertEqual(partition(ONE, unanswered=(TWO,)).check({1: "b", 2: "b"}), [])
+
+    def test_half_of_an_unanswered_write_is_seen(self):
+        self.assertTrue(partition(ONE, unanswered=(TWO,)).check({1: "b", 2: "a"}))
+
+    def test_what_showed_once_has_to_stay(self):
+        model = partition(ONE, unanswered=(TWO,))
+        self.assertEqual(model.check({1: "b", 2: "b"}), [])
+        self.assertTrue(model.check({1: "a", 2: "a"}))
+
+    def test_a_deletion_that_is_lost_is_seen(self):
+        delete = Write(3, ((1, None),))
+        self.assertEqual(partition(ONE, delete).check({2: "a"}), [])
+        self.assertTrue(partition(ONE, delete).check({1: "a", 2: "a"}))
+
+    def test_a_refused_write_may_not_show(self):
+        model = partition(ONE, unanswered=(TWO,))
+        model.refused(TWO.timestamp)
+        self.assertTrue(model.check({1: "b", 2: "b"}))
+
+
+class Sets(unittest.TestCase):
+    def test_lost_and_invented_elements_are_seen(self):
+        self.assertEqual(GrowingSet("s", {1, 2}, {3}).check({1, 2, 3}), [])
+        self.assertEqual(GrowingSet("s", {1, 2}, {3}).check({1, 2}), [])
+        self.assertTrue(GrowingSet("s", {1, 2}, {3}).check({1, 3}))
+        self.assertTrue(GrowingSet("s", {1, 2}, {3}).check({1, 2, 4}))
+
+
+class Names(unittest.TestCase):
+    def test_lost_and_risen_tables_are_seen(self):
+        self.assertEqual(Schema("table", {"a"}, "b").check({"a", "b"}), [])
+        self.assertTrue(Schema("table", {"a"}).check(set()))
+        self.assertTrue(Schema("table", {"a"}).check({"a", "b"}))
