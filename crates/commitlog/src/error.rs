@@ -37,6 +37,10 @@ pub enum LogError {
     Disk(DiskError),
 }
 
+/// What to do about damage.
+const WAY_OUT: &str =
+    "restore the file, or start with --commitlog-salvage to replay what is sound and be told what is not";
+
 /// Damage: where, and how it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
@@ -72,7 +76,7 @@ impl fmt::Display for LogError {
             }
             LogError::NoFreeSegment => f.write_str("no free commit log segment"),
             LogError::DiskFull(e) => write!(f, "the commit log cannot grow: {e}"),
-            LogError::Corrupt(corruption) => corruption.fmt(f),
+            LogError::Corrupt(corruption) => write!(f, "{corruption}; {WAY_OUT}"),
             LogError::Refused { path, reason } => write!(f, "the commit log {} is refused: {reason}", path.display()),
             LogError::InvalidOptions(reason) => write!(f, "commit log options: {reason}"),
             LogError::Disk(e) => e.fmt(f),

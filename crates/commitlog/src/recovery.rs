@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use blockio::Disk;
+use blockio::{Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::file::LogFile;
 use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
+
+/// Where salvage puts a log that it cannot make anything of.
+const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
 
 /// What is there.
 pub(crate) struct Opened {
@@ -24,9 +27,16 @@ pub(crate) struct Opened {
 /// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and has
 /// another layout than `wanted`.
 pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Opened, LogError> {
-    let Some(file) = LogFile::open(disk, &options.directory)? else {
-        let host_id = options.host_id.unwrap_or_else(Uuid::new_v4);
-        return create(disk, options, wanted, host_id, options.segment_id_seen);
+    let host_id = || options.host_id.unwrap_or_else(Uuid::new_v4);
+    let file = match LogFile::open(disk, &options.directory) {
+        Ok(Some(file)) => file,
+        Ok(None) => return create(disk, options, wanted, host_id(), options.segment_id_seen),
+        Err(LogError::Corrupt(damage)) if options.salvage => {
+            let gap = set_aside(disk, options, *damage)?;
+            let made = create(disk, options, wanted, host_id(), options.segment_id_seen)?;
+            return Ok(Opened { gaps: vec![gap], ..made });
+        }
+        Err(error) => return Err(error),
     };
     check_host(&file, options)?;
     let opened = read_bookkeeping(file, options)?;
@@ -47,6 +57,14 @@ fn create(
     let log_id = options.log_id.unwrap_or_else(Uuid::new_v4);
     let file = LogFile::create(disk, &options.directory, Superblock { geometry, log_id, host_id })?;
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
+}
+
+/// Neither superblock copy is sound: nobody can tell what is in the log. It is kept under another name.
+fn set_aside(disk: &dyn Disk, options: &LogOptions, damage: Corruption) -> Result<Gap, LogError> {
+    let length_bytes = disk.open(&damage.path, OpenOptions::read())?.len()?;
+    disk.rename(&damage.path, &options.directory.join(DAMAGED_FILE_NAME))?;
+    disk.sync_dir(&options.directory)?;
+    Ok(Gap::of(damage, length_bytes, None))
 }
 
 fn check_host(file: &LogFile, options: &LogOptions) -> Result<(), LogError> {

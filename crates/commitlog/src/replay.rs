@@ -91,8 +91,9 @@ impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.damage.fmt(f)?;
         match self.segment {
+            _ if self.length_bytes == 0 => Ok(()),
             Some(id) => write!(f, " ({} bytes of segment {id} lost)", self.length_bytes),
-            None => Ok(()),
+            None => write!(f, " ({} bytes lost)", self.length_bytes),
         }
     }
 }

@@ -135,7 +135,11 @@ fn one_superblock_is_enough_and_the_other_is_repaired() {
     }
     disk.flip_bit(&path(), 9, 5).unwrap();
     disk.flip_bit(&path(), BLOCK + 9, 5).unwrap();
-    assert_eq!(damage_of(replay(&disk, true)), 0);
+    assert_eq!(damage_of(replay(&disk, false)), 0);
+    let (found, report) = replay(&disk, true).unwrap();
+    assert_eq!((found.len(), report.gaps.len()), (0, 1));
+    assert!(report.gaps[0].length_bytes > FIRST && disk.exists(&Path::new(DIR).join("commitlog.damaged")).unwrap());
+    assert_eq!(replay(&disk, false).unwrap().1.gaps, []);
 }
 
 #[test]

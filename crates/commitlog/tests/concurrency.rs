@@ -1,0 +1,181 @@
+//! Appenders, waiters and flushes all at once, on a log of few small segments.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use blockio::SimulatedDisk;
+use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
+use uuid::Uuid;
+
+fn options(sync: SyncMode) -> LogOptions {
+    LogOptions {
+        segment_size_bytes: 32 << 10,
+        total_space_bytes: 6 * (32 << 10),
+        sync,
+        append_timeout: Duration::from_secs(30),
+        ..LogOptions::new("/log")
+    }
+}
+
+/// Eight threads append more than the log holds while another flushes: nothing is lost, doubled or stuck.
+#[test]
+fn appends_and_flushes_keep_out_of_each_others_way() {
+    for sync in [
+        SyncMode::Batch,
+        SyncMode::Periodic { period: Duration::from_millis(1) },
+        SyncMode::Group { window: Duration::ZERO },
+    ] {
+        let disk = SimulatedDisk::new();
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
+        let appended = Mutex::new(BTreeMap::new());
+        let flushed_to = Mutex::new(LogPosition::NONE);
+        let running = AtomicU64::new(8);
+        // Appends hold it shared, a flush takes it alone while it reads the position: the engine's write groups.
+        let group = std::sync::RwLock::new(());
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let (log, appended, running, group) = (&log, &appended, &running, &group);
+                scope.spawn(move || {
+                    for number in 0..400u64 {
+                        let table = Uuid::from_u128(u128::from(number % 3));
+                        let data =
+                            [&[thread as u8], number.to_be_bytes().as_slice(), &vec![7; (number * 37 % 900) as usize]]
+                                .concat();
+                        let position = loop {
+                            let shared = group.read().unwrap();
+                            match log.try_append(&[table], &data) {
+                                Ok(at) => {
+                                    appended.lock().unwrap().insert(at.position, data.clone());
+                                    drop(shared);
+                                    break at.position;
+                                }
+                                Err(LogError::NoFreeSegment) => drop(shared),
+                                Err(error) => panic!("{error}"),
+                            }
+                            std::thread::yield_now();
+                        };
+                        log.durable(position).wait().unwrap();
+                    }
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            scope.spawn(|| {
+                while running.load(Ordering::SeqCst) > 0 {
+                    if log.pressure().is_none() {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    let end = {
+                        let _alone = group.write().unwrap();
+                        log.position()
+                    };
+                    let start = std::mem::replace(&mut *flushed_to.lock().unwrap(), end);
+                    for table in 0..3 {
+                        log.flushed(Uuid::from_u128(table), PositionInterval { start, end }).unwrap();
+                    }
+                }
+            });
+        });
+        log.sync().unwrap();
+        drop(log);
+        let image = disk.crash_image(1);
+        let (_log, mut replay) = CommitLog::open(Arc::new(image), options(sync)).unwrap();
+        let flushed_to = flushed_to.into_inner().unwrap();
+        let mut expected = appended.into_inner().unwrap();
+        assert_eq!(expected.len(), 8 * 400);
+        while let Some(record) = replay.next_record().unwrap() {
+            assert_eq!(
+                expected.remove(&record.position).as_deref(),
+                Some(record.data),
+                "{sync:?} at {}",
+                record.position
+            );
+        }
+        assert_eq!(
+            expected.keys().find(|position| **position > flushed_to),
+            None,
+            "{sync:?}: lost behind {flushed_to}"
+        );
+    }
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn whoever_waits_for_room_is_woken_by_a_flush() {
+    let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
+    let table = Uuid::from_u128(1);
+    let mut room = loop {
+        let room = log.room();
+        match log.try_append(&[table], &[1; 9000]) {
+            Ok(_) => log.sync().unwrap(),
+            Err(error) => {
+                assert!(matches!(error, LogError::NoFreeSegment));
+                break Box::pin(room);
+            }
+        }
+    };
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut context = Context::from_waker(&waker);
+    assert_eq!(room.as_mut().poll(&mut context), Poll::Pending);
+    log.flushed(table, PositionInterval { start: LogPosition::NONE, end: log.position() }).unwrap();
+    assert!(flag.0.load(Ordering::SeqCst));
+    assert_eq!(room.as_mut().poll(&mut context), Poll::Ready(()));
+    log.try_append(&[table], &[1; 9000]).unwrap();
+}
+
+/// A future that moves between tasks tells the last one; one that is dropped disturbs nobody.
+#[test]
+fn a_waiter_is_woken_by_its_latest_waker() {
+    let sync = SyncMode::Group { window: Duration::from_millis(30) };
+    let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(sync)).unwrap();
+    let at = log.append(&[], b"record").unwrap().position;
+    let mut waiting = pin!(log.durable(at));
+    let mut dropped = log.durable(at);
+    let flags = [(); 3].map(|()| Arc::new(Flag(AtomicBool::new(false))));
+    let poll = |future: std::pin::Pin<&mut commitlog::Durable>, flag: &Arc<Flag>| {
+        future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(flag))))
+    };
+    let first = poll(waiting.as_mut(), &flags[0]);
+    let second = poll(waiting.as_mut(), &flags[1]);
+    let _ = poll(std::pin::Pin::new(&mut dropped), &flags[2]);
+    drop(dropped);
+    log.sync().unwrap();
+    if first.is_pending() && second.is_pending() {
+        while !flags[1].0.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        assert!(!flags[0].0.load(Ordering::SeqCst));
+        assert!(matches!(poll(waiting.as_mut(), &flags[1]), Poll::Ready(Ok(()))));
+    }
+    assert_eq!(log.metrics().pending_tasks, 0);
+}
+
+#[test]
+fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
+    let disk = SimulatedDisk::new();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(SyncMode::Batch)).unwrap();
+    let at = log.append(&[], b"kept").unwrap().position;
+    log.durable(at).wait().unwrap();
+    disk.inject(blockio::Fault::Fail, 0);
+    let lost = log.append(&[], b"lost").unwrap().position;
+    let told = log.durable(lost).wait().unwrap_err();
+    assert!(matches!(&told, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")), "{told}");
+    assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
+    assert!(log.durable(lost).wait().is_err() && log.sync().is_err() && log.shutdown().is_err());
+    log.durable(at).wait().unwrap();
+}
