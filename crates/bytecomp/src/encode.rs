@@ -18,12 +18,19 @@ pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool
         }
         CqlType::Empty => return false,
         _ if value.is_empty() => return false,
+        CqlType::Int if value.len() == 4 => {
+            out.extend_from_slice(&[value[0] ^ 0x80, value[1], value[2], value[3]]);
+        }
         CqlType::Int | CqlType::Tinyint | CqlType::Smallint | CqlType::Timestamp => {
             out.push(value[0] ^ 0x80);
             out.extend_from_slice(&value[1..]);
         }
         CqlType::Date | CqlType::Time => out.extend_from_slice(value),
         CqlType::Bigint | CqlType::Counter => {
+            if let Ok(bytes) = value.try_into() {
+                number::encode_i64(i64::from_be_bytes(bytes), out);
+                return true;
+            }
             let fill = if value[0] >= 0x80 { -1i64 } else { 0 };
             number::encode_i64(value.iter().fold(fill, |value, &byte| value << 8 | i64::from(byte)), out);
         }

@@ -32,14 +32,14 @@ impl CqlType {
             }
             CqlType::Tinyint | CqlType::Smallint => compare_signed_bytes(a, b),
             CqlType::Boolean => a.first().map(|&byte| byte != 0).cmp(&b.first().map(|&byte| byte != 0)),
-            CqlType::Float => match (<[u8; 4]>::try_from(a), <[u8; 4]>::try_from(b)) {
-                (Ok(a), Ok(b)) => compare_doubles(f32::from_be_bytes(a).into(), f32::from_be_bytes(b).into()),
-                _ => a.cmp(b),
-            },
-            CqlType::Double => match (<[u8; 8]>::try_from(a), <[u8; 8]>::try_from(b)) {
-                (Ok(a), Ok(b)) => compare_doubles(f64::from_be_bytes(a), f64::from_be_bytes(b)),
-                _ => a.cmp(b),
-            },
+            CqlType::Float => {
+                let number = |value: &[u8]| value.try_into().ok().map(f32::from_be_bytes).map(f64::from);
+                compare_numbers((a, number(a)), (b, number(b)))
+            }
+            CqlType::Double => {
+                let number = |value: &[u8]| value.try_into().ok().map(f64::from_be_bytes);
+                compare_numbers((a, number(a)), (b, number(b)))
+            }
             CqlType::Decimal => compare_decimals(a, b),
             CqlType::Varint => compare_varints(a, b),
             CqlType::Uuid => compare_uuids(a, b),
@@ -61,11 +61,16 @@ fn compare_signed_bytes(a: &[u8], b: &[u8]) -> Ordering {
     sign(a).cmp(&sign(b)).then_with(|| a.cmp(b))
 }
 
-/// All NaNs are equal and greatest; -0.0 is before 0.0.
-fn compare_doubles(a: f64, b: f64) -> Ordering {
-    match (a.is_nan(), b.is_nan()) {
-        (false, false) => a.total_cmp(&b),
-        (a_nan, b_nan) => a_nan.cmp(&b_nan),
+/// The empty value, then numbers (of which all NaNs are equal and greatest, and -0.0 is before 0.0), then what is none.
+fn compare_numbers((a, a_number): (&[u8], Option<f64>), (b, b_number): (&[u8], Option<f64>)) -> Ordering {
+    match (a_number, b_number) {
+        (Some(a), Some(b)) if a.is_nan() || b.is_nan() => a.is_nan().cmp(&b.is_nan()),
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (None, None) => a.cmp(b),
+        _ => {
+            let rank = |value: &[u8], number: Option<f64>| if number.is_some() { 1 } else { 2 * value.len().min(1) };
+            rank(a, a_number).cmp(&rank(b, b_number))
+        }
     }
 }
 

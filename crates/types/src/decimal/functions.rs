@@ -107,7 +107,7 @@ fn exp_fixed(r: &BigInt, bits: u64) -> BigInt {
     let (mut sum, mut term) = (&one + &r, r.clone());
     let mut n = 2u32;
     while !term.is_zero() && n < u32::MAX {
-        term = (term * &r >> bits_inside) / n;
+        term = ((term * &r) >> bits_inside) / n;
         // A shift rounds down, so that a small negative term would never get to zero.
         if term == -BigInt::one() {
             break;
@@ -116,7 +116,7 @@ fn exp_fixed(r: &BigInt, bits: u64) -> BigInt {
         n += 1;
     }
     for _ in 0..halvings {
-        sum = &sum * &sum >> bits_inside;
+        sum = (&sum * &sum) >> bits_inside;
     }
     sum >> (bits_inside - bits)
 }

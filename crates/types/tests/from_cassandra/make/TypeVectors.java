@@ -115,6 +115,9 @@ public class TypeVectors
                     String[] operands = parts[2].split(" ");
                     record("decimal", type, parts[2], () -> decimal(type, new BigDecimal(operands[0]), new BigDecimal(operands[1])));
                     break;
+                case "class":
+                    record("class", type, type, () -> t.asCQL3Type() + "|" + t + "|" + t.isMultiCell() + "|" + t.valueLengthIfFixed());
+                    break;
                 case "duration":
                     String[] sum = parts[2].split(" ");
                     Duration duration = Duration.from(sum[1]);

@@ -22,6 +22,20 @@ def value(cls, *inputs):
         print("value", cls.replace("@", M), v, sep="\t")
 
 
+for cls in ["AsciiType", "LongType", "BytesType", "BooleanType", "CounterColumnType", "SimpleDateType", "DecimalType", "DoubleType", "DurationType", "EmptyType", "FloatType",
+            "InetAddressType", "Int32Type", "ShortType", "UTF8Type", "TimeType", "TimestampType", "TimeUUIDType", "ByteType", "UUIDType", "IntegerType", "LexicalUUIDType",
+            "ListType(Int32Type)", "FrozenType(ListType(ListType(Int32Type)))", "ListType(FrozenType(ListType(Int32Type)))", "SetType(ListType(Int32Type))",
+            "MapType(UTF8Type,FrozenType(UserType(ks,61646472,66:Int32Type,67:ListType(UTF8Type))))", "TupleType(Int32Type,ListType(Int32Type))",
+            "TupleType(Int32Type,FrozenType(ListType(Int32Type)))", "VectorType(FloatType , 3)", "VectorType(FloatType,3)", "VectorType(FrozenType(ListType(Int32Type)),3)",
+            "VectorType(ListType(Int32Type),3)", "ListType(VectorType(FloatType,2))", "VectorType(VectorType(UUIDType,2),3)", "UserType(ks,41646472,66:Int32Type,67:FrozenType(ListType(UTF8Type)))",
+            "FrozenType(UserType(ks,61646472,66:Int32Type,67:FrozenType(ListType(UTF8Type))))", "UserType(ks,7461626c65,66:Int32Type)", "UserType(Ks2,c3a9,c3bc:Int32Type)",
+            "UserType(ks,61,62:FrozenType(UserType(ks,63,64:FrozenType(SetType(BytesType)))))", "FrozenType(MapType(UTF8Type,TupleType(Int32Type,SetType(Int32Type))))",
+            "ListType(TupleType(Int32Type,SetType(Int32Type)))", "FrozenType(Int32Type)", "FrozenType(VectorType(ListType(Int32Type),2))", "FrozenType(TupleType(Int32Type))", "VectorType(BooleanType,7)",
+            "FrozenType(ListType(VectorType(ListType(Int32Type),2)))", "SetType(UserType(ks,61,62:Int32Type))", "VectorType(ShortType,2)"]:
+    print("class", M + cls, "", sep="\t")
+for cls in ["ListType( Int32Type )", "MapType(UTF8Type , Int32Type)", "org.apache.cassandra.db.marshal.ListType(UTF8Type)"]:
+    print("class", cls, "", sep="\t")
+
 INTS = ["0", "1", "-1", "+1", "127", "128", "-128", "-129", "32767", "32768", "2147483647", "2147483648",
         "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
         "99999999999", "", " 1", "1 ", "1.0", "abc", "0x10", "1e3", "-", "+", "--1", "007", "1_000"]

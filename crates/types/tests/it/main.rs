@@ -1,0 +1,7 @@
+//! Types and values against what Cassandra itself says of them.
+
+mod classes;
+mod collections;
+mod order;
+mod primitives;
+mod texts;
