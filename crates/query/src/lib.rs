@@ -31,3 +31,4 @@ pub use options::{Consistency, QueryOptions, Value, Values};
 pub use prepared::{Prepared, statement_id};
 pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};
 pub use response::{ChangeTarget, ChangeType, ColumnSpec, Response, ResponseBody, ResultMetadata, Rows, SchemaChange};
+pub use system::Node;

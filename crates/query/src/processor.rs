@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use engine::Engine;
 use cql::ast::{BatchKind, ParsedStatement, Statement};
+use engine::Engine;
 use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::execution::Execution;
 use crate::prepared::{Plan, result_metadata_id};
 use crate::preparing::Preparing;
-use crate::system::VirtualTables;
+use crate::system::{Node, VirtualTables};
 use crate::{ClientState, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
 use crate::{ddl, describe, modify, select};
 
@@ -30,8 +30,8 @@ pub struct ProcessorOptions {
     pub unlogged_batch_across_partitions_warn_threshold: usize,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
-    /// The data center that this node is all of.
-    pub data_center: String,
+    /// Who the node is.
+    pub node: Node,
 }
 
 impl Default for ProcessorOptions {
@@ -43,7 +43,7 @@ impl Default for ProcessorOptions {
             batch_size_fail_threshold_bytes: 50 * 1024,
             unlogged_batch_across_partitions_warn_threshold: 10,
             auto_snapshot: true,
-            data_center: "datacenter1".into(),
+            node: Node::default(),
         }
     }
 }

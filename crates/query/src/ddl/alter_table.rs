@@ -38,9 +38,7 @@ fn apply(
     execution: &Execution<'_>,
 ) -> Result<Table, QueryError> {
     match action {
-        AlterTableAction::AlterType { .. } => {
-            Err(QueryError::invalid("Altering column types is no longer supported"))
-        }
+        AlterTableAction::AlterType { .. } => Err(QueryError::invalid("Altering column types is no longer supported")),
         AlterTableAction::Mask { .. } => Err(QueryError::not_supported("dynamic data masking")),
         AlterTableAction::DropCompactStorage => {
             Err(QueryError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"))
@@ -55,12 +53,7 @@ fn apply(
     }
 }
 
-fn add(
-    table: &Table,
-    columns: &[ColumnDefinition],
-    if_not_exists: bool,
-    schema: &Schema,
-) -> Result<Table, QueryError> {
+fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema: &Schema) -> Result<Table, QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
     let mut builder = table.to_builder();
     let mut added: Vec<&str> = Vec::new();
@@ -134,9 +127,7 @@ fn expand(ty: &CqlType) -> CqlType {
     match ty {
         CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
         CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
-        CqlType::Map { key, value, frozen } => {
-            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
-        }
+        CqlType::Map { key, value, frozen } => CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen },
         CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(expand).collect()),
         CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
         CqlType::Udt { definition, .. } => CqlType::Tuple(definition.fields.iter().map(|(_, ty)| expand(ty)).collect()),

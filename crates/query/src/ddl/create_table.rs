@@ -9,7 +9,9 @@ use types::CqlType;
 use types::identifier::Quoted;
 use uuid::Uuid;
 
-use super::{Access, change, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, type_check};
+use super::{
+    Access, change, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, type_check,
+};
 use crate::execution::Execution;
 use crate::terms::resolve_type;
 use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
@@ -153,8 +155,12 @@ impl<'c> Definition<'c> {
 
     fn check_clustering_order(&self) -> Result<(), QueryError> {
         let (order, clustering) = (&self.create.clustering_order, &self.create.primary_keys[0].clustering);
-        let unknown: Vec<&str> =
-            order.iter().map(|(column, _)| column).filter(|c| !clustering.contains(c)).map(Identifier::as_str).collect();
+        let unknown: Vec<&str> = order
+            .iter()
+            .map(|(column, _)| column)
+            .filter(|c| !clustering.contains(c))
+            .map(Identifier::as_str)
+            .collect();
         if !unknown.is_empty() {
             return Err(QueryError::invalid(format!(
                 "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",

@@ -138,10 +138,7 @@ fn check_modifiable(
 }
 
 /// The keyspace and name of a table that a statement is about.
-fn qualify<'n>(
-    name: &'n QualifiedName,
-    execution: &'n Execution<'_>,
-) -> Result<(&'n str, &'n str), QueryError> {
+fn qualify<'n>(name: &'n QualifiedName, execution: &'n Execution<'_>) -> Result<(&'n str, &'n str), QueryError> {
     Ok((keyspace_of(name.keyspace.as_ref(), execution.keyspace)?, name.name.as_str()))
 }
 

@@ -178,7 +178,8 @@ fn speculative_retry(option: &str, text: &str) -> Result<String, QueryError> {
 
 fn simple_retry(upper: &str) -> Option<String> {
     if let Some(milliseconds) = upper.strip_suffix("MS") {
-        let milliseconds: f64 = milliseconds.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
+        let milliseconds: f64 =
+            milliseconds.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)?;
         return Some(format!("{}ms", milliseconds as i64));
     }
     let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'))?;
@@ -295,7 +296,11 @@ fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, 
 fn check_thresholds(options: &BTreeMap<String, String>) -> Result<(), QueryError> {
     let threshold = |name: &str| -> Result<i32, QueryError> {
         let text = options.get(name).map_or("", String::as_str);
-        text.parse().map_err(|_| QueryError::configuration(format!("Invalid value {text} for '{name}' compaction sub-option - must be an integer")))
+        text.parse().map_err(|_| {
+            QueryError::configuration(format!(
+                "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
+            ))
+        })
     };
     let (least, most) = (threshold("min_threshold")?, threshold("max_threshold")?);
     if least < 2 {
@@ -352,9 +357,9 @@ fn compression(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String,
         return fail("chunk_length_in_kb must be a power of 2".into());
     }
     if let Some(ratio) = options.get("min_compress_ratio") {
-        let ratio: f64 = ratio.parse().map_err(|_| {
-            QueryError::configuration(format!("Invalid value {ratio} for min_compress_ratio"))
-        })?;
+        let ratio: f64 = ratio
+            .parse()
+            .map_err(|_| QueryError::configuration(format!("Invalid value {ratio} for min_compress_ratio")))?;
         if ratio != 0.0 && ratio < 1.0 {
             return fail("min_compress_ratio can either be 0 or greater than or equal to 1".into());
         }

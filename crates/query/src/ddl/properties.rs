@@ -38,17 +38,15 @@ pub(super) fn map(properties: &Properties, name: &str) -> Result<Option<BTreeMap
 
 /// A property that is an integer.
 pub(super) fn integer(properties: &Properties, name: &str) -> Result<Option<i32>, QueryError> {
-    let parse = |text: &str| {
-        text.parse().map_err(|_| QueryError::syntax(format!("Invalid integer value {text} for '{name}'")))
-    };
+    let parse =
+        |text: &str| text.parse().map_err(|_| QueryError::syntax(format!("Invalid integer value {text} for '{name}'")));
     text(properties, name)?.map(parse).transpose()
 }
 
 /// A property that is a floating-point number.
 pub(super) fn double(properties: &Properties, name: &str) -> Result<Option<f64>, QueryError> {
-    let parse = |text: &str| {
-        text.parse().map_err(|_| QueryError::syntax(format!("Invalid double value {text} for '{name}'")))
-    };
+    let parse =
+        |text: &str| text.parse().map_err(|_| QueryError::syntax(format!("Invalid double value {text} for '{name}'")));
     text(properties, name)?.map(parse).transpose()
 }
 

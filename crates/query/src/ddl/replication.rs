@@ -13,7 +13,8 @@ pub(super) fn prepare(
     keyspace: &str,
     execution: &Execution<'_>,
 ) -> Result<BTreeMap<String, String>, QueryError> {
-    let class = options.remove("class").ok_or_else(|| QueryError::configuration("Missing replication strategy class"))?;
+    let class =
+        options.remove("class").ok_or_else(|| QueryError::configuration("Missing replication strategy class"))?;
     let full = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
     let prepared = match full.strip_prefix(PACKAGE) {
         Some("SimpleStrategy") => simple(options, keyspace, execution),
@@ -39,9 +40,9 @@ fn simple(
     if let Some(unknown) = options.keys().find(|name| *name != "replication_factor") {
         return Err(unrecognized(unknown, "SimpleStrategy", keyspace));
     }
-    let factor = options.get("replication_factor").ok_or_else(|| {
-        QueryError::configuration("SimpleStrategy requires a replication_factor strategy option.")
-    })?;
+    let factor = options
+        .get("replication_factor")
+        .ok_or_else(|| QueryError::configuration("SimpleStrategy requires a replication_factor strategy option."))?;
     let factor = parse_factor(factor)?;
     if factor > 1 {
         execution.warn(format!(
@@ -56,7 +57,7 @@ fn network_topology(
     keyspace: &str,
     execution: &Execution<'_>,
 ) -> Result<BTreeMap<String, String>, QueryError> {
-    let local = execution.processor.options().data_center.clone();
+    let local = execution.processor.options().node.data_center.clone();
     if let Some(factor) = options.remove("replication_factor") {
         options.entry(local.clone()).or_insert(factor);
     }

@@ -24,7 +24,11 @@ pub(super) fn check(name: &TypeName) -> Result<(), QueryError> {
         TypeName::List { element, frozen } => check_element(name, element, *frozen),
         TypeName::Set { element, frozen } => {
             check_element(name, element, *frozen)?;
-            if is_duration(element) { invalid(format!("Durations are not allowed inside sets: {name}")) } else { Ok(()) }
+            if is_duration(element) {
+                invalid(format!("Durations are not allowed inside sets: {name}"))
+            } else {
+                Ok(())
+            }
         }
         TypeName::Map { key, value, frozen } => {
             check_element(name, key, *frozen)?;

@@ -91,7 +91,8 @@ fn alter_definition(
         AlterTypeAction::Add { field, type_name, if_field_not_exists } => {
             let field = field.as_str();
             if definition.field_index(field).is_some() {
-                let message = format!("Cannot add field {field} to type {full_name}: a field with name {field} already exists");
+                let message =
+                    format!("Cannot add field {field} to type {full_name}: a field with name {field} already exists");
                 return if *if_field_not_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
             }
             check_field(type_name)?;
@@ -154,10 +155,10 @@ fn replace_in(ty: &CqlType, altered: &Arc<UserType>) -> CqlType {
     match ty {
         CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
         CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
-        CqlType::Map { key, value, frozen } => {
-            CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen }
+        CqlType::Map { key, value, frozen } => CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen },
+        CqlType::Tuple(elements) => {
+            CqlType::Tuple(elements.iter().map(|element| replace_in(element, altered)).collect())
         }
-        CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(|element| replace_in(element, altered)).collect()),
         CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
         CqlType::Udt { definition, frozen } => {
             let ty = if definition.name == altered.name {

@@ -1,18 +1,112 @@
 //! DESCRIBE.
 
+mod elements;
+mod statements;
+
 use std::sync::Arc;
 
-use cql::ast::Describe;
+use cql::ast::{Describe, DescribeTarget};
+use types::CqlType;
 
 use crate::execution::Execution;
-use crate::{QueryError, ResponseBody, ResultMetadata};
+use crate::{ColumnSpec, QueryError, ResponseBody, ResultMetadata, Rows};
+
+pub(crate) use statements::create_statement;
+
+/// A row of the answer.
+pub(crate) struct Element {
+    keyspace: String,
+    kind: &'static str,
+    name: String,
+    /// `None` in lists of names.
+    statement: Option<String>,
+}
 
 /// The columns of the answer.
-pub(crate) fn result_metadata(_statement: &Describe) -> Arc<ResultMetadata> {
-    Arc::new(ResultMetadata::default())
+pub(crate) fn result_metadata(statement: &Describe) -> Arc<ResultMetadata> {
+    let names: &[&str] = match statement.target {
+        DescribeTarget::Cluster => &["cluster", "partitioner", "snitch"],
+        DescribeTarget::Keyspaces
+        | DescribeTarget::Tables
+        | DescribeTarget::Types
+        | DescribeTarget::Functions
+        | DescribeTarget::Aggregates => &["keyspace_name", "type", "name"],
+        _ => &["keyspace_name", "type", "name", "create_statement"],
+    };
+    metadata(names.iter().map(|name| (*name, CqlType::Text)))
+}
+
+fn metadata<'n>(columns: impl Iterator<Item = (&'n str, CqlType)>) -> Arc<ResultMetadata> {
+    let spec = |(name, ty): (&str, CqlType)| ColumnSpec {
+        keyspace: "system".into(),
+        table: "describe".into(),
+        name: name.into(),
+        ty,
+    };
+    Arc::new(ResultMetadata { columns: columns.map(spec).collect() })
 }
 
 /// Answers what is described.
-pub(crate) fn execute(_statement: &Describe, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    Err(QueryError::not_supported("DESCRIBE"))
+pub(crate) fn execute(statement: &Describe, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    if matches!(statement.target, DescribeTarget::Cluster) {
+        return Ok(describe_cluster(statement, execution));
+    }
+    let elements = elements::of(statement, execution)?;
+    let with_statements = result_metadata(statement).columns.len() == 4;
+    page(statement, elements, with_statements, execution)
+}
+
+/// Where the next page starts is said by the number of elements before it.
+fn page(
+    statement: &Describe,
+    elements: Vec<Element>,
+    with_statements: bool,
+    execution: &Execution<'_>,
+) -> Result<ResponseBody, QueryError> {
+    let start = match execution.options.paging_state {
+        None => 0,
+        Some(state) => {
+            let offset = <[u8; 8]>::try_from(state).map(u64::from_be_bytes);
+            offset.map_err(|_| QueryError::protocol("Invalid value for the paging state"))? as usize
+        }
+    };
+    let size = execution.options.page_size.filter(|size| *size > 0).map_or(usize::MAX, |size| size as usize);
+    let end = start.saturating_add(size).min(elements.len());
+    let shown = elements.get(start.min(end)..end).unwrap_or_default();
+    let mut cells = Vec::new();
+    for element in shown {
+        for text in [&element.keyspace, element.kind, &element.name] {
+            write_cell(text.as_bytes(), &mut cells);
+        }
+        if with_statements {
+            write_cell(element.statement.as_deref().unwrap_or_default().as_bytes(), &mut cells);
+        }
+    }
+    let paging_state = if end < elements.len() { Some((end as u64).to_be_bytes().to_vec()) } else { None };
+    Ok(ResponseBody::Rows(Rows { metadata: result_metadata(statement), paging_state, row_count: shown.len(), cells }))
+}
+
+fn write_cell(bytes: &[u8], cells: &mut Vec<u8>) {
+    types::collection::write_part(Some(bytes), cells);
+}
+
+fn describe_cluster(statement: &Describe, execution: &Execution<'_>) -> ResponseBody {
+    let node = &execution.processor.options().node;
+    let mut cells = Vec::new();
+    for text in [node.cluster_name.as_str(), "Murmur3Partitioner", "DynamicEndpointSnitch"] {
+        write_cell(text.as_bytes(), &mut cells);
+    }
+    let mut metadata = result_metadata(statement);
+    if let Some(keyspace) = execution.client.keyspace.as_deref()
+        && !engine::system::is_local_system_keyspace(keyspace)
+    {
+        let ty = CqlType::map(CqlType::Text, CqlType::list(CqlType::Text).freeze());
+        let columns = metadata.columns.iter().map(|column| (&*column.name, column.ty.clone()));
+        metadata = self::metadata(columns.chain([("range_ownership", ty)]));
+        let replica = format!("/{}:{}", node.broadcast_address, node.storage_port);
+        let replicas = types::collection::list([replica.as_bytes()].into_iter());
+        let token = node.token.to_string();
+        write_cell(&types::collection::map([(token.as_bytes(), replicas.as_slice())].into_iter()), &mut cells);
+    }
+    ResponseBody::Rows(Rows { metadata, paging_state: None, row_count: 1, cells })
 }

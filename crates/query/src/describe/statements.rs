@@ -1,0 +1,172 @@
+//! The statements that create things, as Cassandra writes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use model::{Column, Keyspace, Schema, Table};
+use types::identifier::Quoted;
+use types::{CqlType, UserType};
+
+/// `CREATE TABLE` with the table's id and its dropped columns: what a snapshot keeps.
+pub(crate) fn create_statement(_schema: &Schema, table: &Table) -> String {
+    self::table(table, true)
+}
+
+/// `CREATE KEYSPACE`.
+pub(super) fn keyspace(keyspace: &Keyspace) -> String {
+    let mut replication: Vec<(&str, &str)> = Vec::new();
+    let class = keyspace.replication.get("class").map_or("", String::as_str);
+    replication.push(("class", class.rsplit('.').next().unwrap_or(class)));
+    let others = keyspace.replication.iter().filter(|(key, _)| *key != "class");
+    replication.extend(others.map(|(key, value)| (key.as_str(), value.as_str())));
+    format!(
+        "CREATE KEYSPACE {} WITH replication = {}  AND durable_writes = {};",
+        Quoted(&keyspace.name),
+        map(replication.into_iter()),
+        keyspace.durable_writes
+    )
+}
+
+/// `CREATE TYPE`.
+pub(super) fn user_type(definition: &UserType) -> String {
+    let fields = definition.fields.iter().map(|(name, ty)| format!("    {} {}", Quoted(name), column_type(ty)));
+    let fields: Vec<String> = fields.collect();
+    let (keyspace, name) = (Quoted(&definition.keyspace), Quoted(&definition.name));
+    format!("CREATE TYPE {keyspace}.{name} (\n{}\n);", fields.join(",\n"))
+}
+
+fn column_type(ty: &CqlType) -> String {
+    ty.to_string()
+}
+
+/// `CREATE TABLE`, with id and dropped columns if `internals`.
+pub(super) fn table(table: &Table, internals: bool) -> String {
+    let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
+    let mut text = format!("CREATE TABLE {keyspace}.{name} (\n");
+    write_columns(table, internals, &mut text);
+    text.push_str(") WITH ");
+    let mut clauses = Vec::new();
+    if internals {
+        clauses.push(format!("ID = {}", table.id));
+    }
+    if !table.clustering().is_empty() {
+        clauses.push(format!("CLUSTERING ORDER BY ({})", clustering_order(table)));
+    }
+    clauses.extend(options(table));
+    let _ = write!(text, "{};", clauses.join("\n    AND "));
+    if internals {
+        for column in table.dropped() {
+            let micros = column.dropped_time_micros / 1000 * 1000;
+            let column_name = Quoted(&column.name);
+            let _ = write!(text, "\nALTER TABLE {keyspace}.{name} DROP {column_name} USING TIMESTAMP {micros};");
+            if let Some(again) = table.column(&column.name) {
+                let is_static = if again.kind == model::ColumnKind::Static { " static" } else { "" };
+                let _ = write!(text, "\nALTER TABLE {keyspace}.{name} ADD {column_name} {}{is_static};", again.ty);
+            }
+        }
+    }
+    text
+}
+
+/// The definition of a table that cannot be created, in a comment.
+pub(super) fn virtual_table(table: &Table) -> String {
+    let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
+    let mut text = format!(
+        "/*\nWarning: Table {keyspace}.{name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL TABLE {keyspace}.{name} (\n"
+    );
+    write_columns(table, false, &mut text);
+    text.push_str(") WITH ");
+    if !table.clustering().is_empty() {
+        let _ = write!(text, "CLUSTERING ORDER BY ({})\n    AND ", clustering_order(table));
+    }
+    let _ = write!(text, "comment = {};\n*/", literal(&table.options.comment));
+    text
+}
+
+/// The definition of a virtual keyspace, in a comment.
+pub(super) fn virtual_keyspace(name: &str) -> String {
+    let name = Quoted(name);
+    format!(
+        "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
+    )
+}
+
+fn write_columns(table: &Table, internals: bool, text: &mut String) {
+    let single_key = table.partition_key().len() == 1 && table.clustering().is_empty();
+    let mut lines = Vec::new();
+    let line = |column: &Column| format!("    {} {}", Quoted(&column.name), column_type(&column.ty));
+    for column in table.partition_key() {
+        lines.push(format!("{}{}", line(column), if single_key { " PRIMARY KEY" } else { "" }));
+    }
+    lines.extend(table.clustering().iter().map(|column| line(column)));
+    lines.extend(table.statics().columns.iter().map(|column| format!("{} static", line(column))));
+    lines.extend(table.regulars().columns.iter().map(|column| line(column)));
+    if internals {
+        for column in table.dropped().iter().filter(|column| table.column(&column.name).is_none()) {
+            let is_static = if column.kind == model::ColumnKind::Static { " static" } else { "" };
+            lines.push(format!("    {} {}{is_static}", Quoted(&column.name), column_type(&column.ty)));
+        }
+    }
+    if !single_key {
+        lines.push(format!("    PRIMARY KEY ({})", primary_key(table)));
+    }
+    text.push_str(&lines.join(",\n"));
+    text.push('\n');
+}
+
+fn primary_key(table: &Table) -> String {
+    let names = |columns: &[std::sync::Arc<Column>]| {
+        columns.iter().map(|column| Quoted(&column.name).to_string()).collect::<Vec<_>>()
+    };
+    let partition_key = names(table.partition_key()).join(", ");
+    let partition_key = if table.partition_key().len() > 1 { format!("({partition_key})") } else { partition_key };
+    std::iter::once(partition_key).chain(names(table.clustering())).collect::<Vec<_>>().join(", ")
+}
+
+fn clustering_order(table: &Table) -> String {
+    let order = |column: &std::sync::Arc<Column>| {
+        format!("{} {}", Quoted(&column.name), if column.reversed { "DESC" } else { "ASC" })
+    };
+    table.clustering().iter().map(order).collect::<Vec<_>>().join(", ")
+}
+
+fn options(table: &Table) -> Vec<String> {
+    let options = &table.options;
+    let double = |value: f64| CqlType::Double.to_json(&value.to_be_bytes());
+    let texts = |map: &BTreeMap<String, String>| self::map(map.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+    let extensions: Vec<String> = options
+        .extensions
+        .iter()
+        .map(|(key, value)| format!("{}: 0x{}", literal(key), types::hex::to_string(value)))
+        .collect();
+    vec![
+        format!("additional_write_policy = {}", literal(&options.additional_write_policy)),
+        format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
+        format!("bloom_filter_fp_chance = {}", double(options.bloom_filter_fp_chance)),
+        format!("caching = {}", texts(&options.caching)),
+        format!("cdc = {}", options.cdc),
+        format!("comment = {}", literal(&options.comment)),
+        format!("compaction = {}", texts(&options.compaction)),
+        format!("compression = {}", texts(&options.compression)),
+        format!("memtable = {}", literal(&options.memtable)),
+        format!("crc_check_chance = {}", double(options.crc_check_chance)),
+        format!("default_time_to_live = {}", options.default_time_to_live),
+        format!("extensions = {{{}}}", extensions.join(", ")),
+        format!("gc_grace_seconds = {}", options.gc_grace_seconds),
+        format!("incremental_backups = {}", options.incremental_backups),
+        format!("max_index_interval = {}", options.max_index_interval),
+        format!("memtable_flush_period_in_ms = {}", options.memtable_flush_period_in_ms),
+        format!("min_index_interval = {}", options.min_index_interval),
+        format!("read_repair = {}", literal(&options.read_repair)),
+        format!("speculative_retry = {}", literal(&options.speculative_retry)),
+    ]
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn map<'e>(entries: impl Iterator<Item = (&'e str, &'e str)>) -> String {
+    let entries: Vec<String> = entries.map(|(key, value)| format!("{}: {}", literal(key), literal(value))).collect();
+    format!("{{{}}}", entries.join(", "))
+}

@@ -1,0 +1,83 @@
+//! The node's row of `system.local`.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use engine::{Engine, EngineError};
+use types::collection;
+
+/// The version of Cassandra whose behaviour this node shows.
+pub(crate) const RELEASE_VERSION: &str = "5.0.8";
+/// The version of the query language.
+pub(crate) const CQL_VERSION: &str = "3.4.7";
+
+/// Who the node is to its clients: the settings that `system.local` shows.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// `cluster_name`.
+    pub cluster_name: String,
+    /// The data center that this node is all of.
+    pub data_center: String,
+    /// The rack.
+    pub rack: String,
+    /// `listen_address` and `broadcast_address`.
+    pub broadcast_address: IpAddr,
+    /// `storage_port`; nothing listens there.
+    pub storage_port: u16,
+    /// `rpc_address`: where clients connect.
+    pub rpc_address: IpAddr,
+    /// `native_transport_port`.
+    pub rpc_port: u16,
+    /// The node's token: it owns the whole ring.
+    pub token: i64,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Node {
+            cluster_name: "Test Cluster".into(),
+            data_center: "datacenter1".into(),
+            rack: "rack1".into(),
+            broadcast_address: localhost,
+            storage_port: 7000,
+            rpc_address: localhost,
+            rpc_port: 9042,
+            token: 0,
+        }
+    }
+}
+
+impl Node {
+    /// Writes the row. The generation is the start's time, seconds since the epoch.
+    pub fn write_local(&self, engine: &Engine, generation: i32) -> Result<(), EngineError> {
+        let text = |text: &str| Some(text.as_bytes().to_vec());
+        let inet = |address: IpAddr| {
+            Some(match address {
+                IpAddr::V4(address) => address.octets().to_vec(),
+                IpAddr::V6(address) => address.octets().to_vec(),
+            })
+        };
+        let int = |value: i32| Some(value.to_be_bytes().to_vec());
+        let token = self.token.to_string();
+        engine.write_local(&[
+            ("bootstrapped", text("COMPLETED")),
+            ("broadcast_address", inet(self.broadcast_address)),
+            ("broadcast_port", int(i32::from(self.storage_port))),
+            ("cluster_name", text(&self.cluster_name)),
+            ("cql_version", text(CQL_VERSION)),
+            ("data_center", text(&self.data_center)),
+            ("gossip_generation", int(generation)),
+            ("host_id", Some(engine.host_id().as_bytes().to_vec())),
+            ("listen_address", inet(self.broadcast_address)),
+            ("listen_port", int(i32::from(self.storage_port))),
+            ("native_protocol_version", text("5")),
+            ("partitioner", text("org.apache.cassandra.dht.Murmur3Partitioner")),
+            ("rack", text(&self.rack)),
+            ("release_version", text(RELEASE_VERSION)),
+            ("rpc_address", inet(self.rpc_address)),
+            ("rpc_port", int(i32::from(self.rpc_port))),
+            ("schema_version", Some(engine.schema().version.as_bytes().to_vec())),
+            ("tokens", Some(collection::list([token.as_bytes()].into_iter()))),
+        ])
+    }
+}
