@@ -1,1 +1,22 @@
+//! Compaction: which tables to merge, decided from their metadata alone, and the merge that carries it out.
+//!
+//! A [`Strategy`] picks tables without touching files. [`compact`] merges them with one cursor into new tables, dropping
+//! what is deleted for good; [`sstable::replace_tables`] then puts the new ones in the place of the old. There is no
+//! clock here and no thread: callers pass *now* and run the merge where they like.
+#![forbid(unsafe_code)]
 
+mod expired;
+mod options;
+mod purge;
+mod run;
+mod shards;
+mod strategy;
+mod time_window;
+mod unified;
+
+pub use expired::fully_expired;
+pub use options::{OptionError, TimeWindowOptions, UnifiedOptions};
+pub use purge::{Overlaps, PurgeCursor, oldest_overlapping_timestamp};
+pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};
+pub use shards::{shard_boundaries, shard_count};
+pub use strategy::{Pick, Strategy, TableMetadata};

@@ -1,0 +1,250 @@
+//! The `compaction` option of a table, read as Cassandra reads it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// An option that is not valid. The text is for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError(pub String);
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+type Options = BTreeMap<String, String>;
+
+/// Options of UnifiedCompactionStrategy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnifiedOptions {
+    /// Scaling parameter per level, the last one for all further levels: -8 is `L10`, 0 is `N`, 2 is `T4`.
+    pub scaling_parameters: Vec<i32>,
+    /// Bytes an SSTable should have.
+    pub target_sstable_size: u64,
+    /// Output is not split into SSTables smaller than this, bytes.
+    pub min_sstable_size: u64,
+    /// Shards at low densities.
+    pub base_shard_count: u32,
+    /// How much of the growth in density goes into larger SSTables rather than more of them, 0 to 1.
+    pub sstable_growth: f64,
+    /// The most tables in one merge.
+    pub max_sstables_to_compact: usize,
+    /// Drop expired tables whatever they overlap.
+    pub unsafe_aggressive_sstable_expiration: bool,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Default for UnifiedOptions {
+    fn default() -> Self {
+        UnifiedOptions {
+            scaling_parameters: vec![2],
+            target_sstable_size: 1024 * MIB,
+            min_sstable_size: 100 * MIB,
+            base_shard_count: 4,
+            sstable_growth: 1.0 / 3.0,
+            max_sstables_to_compact: 32,
+            unsafe_aggressive_sstable_expiration: false,
+        }
+    }
+}
+
+impl UnifiedOptions {
+    /// Reads the options of a table.
+    pub fn from_options(options: &Options) -> Result<Self, OptionError> {
+        let default = UnifiedOptions::default();
+        let read = UnifiedOptions {
+            scaling_parameters: match options.get("scaling_parameters") {
+                Some(text) => text.split(',').map(|part| scaling_parameter(part.trim())).collect::<Result<_, _>>()?,
+                None => default.scaling_parameters,
+            },
+            target_sstable_size: size(options, "target_sstable_size", default.target_sstable_size)?,
+            min_sstable_size: size(options, "min_sstable_size", default.min_sstable_size)?,
+            base_shard_count: number(options, "base_shard_count", default.base_shard_count)?.max(1),
+            sstable_growth: growth(options, default.sstable_growth)?,
+            max_sstables_to_compact: match number(options, "max_sstables_to_compact", 0)? {
+                0 => default.max_sstables_to_compact,
+                most => most,
+            },
+            unsafe_aggressive_sstable_expiration: flag(options, "unsafe_aggressive_sstable_expiration"),
+        };
+        if read.target_sstable_size < MIB {
+            return Err(OptionError(format!("target_sstable_size {} must be at least 1MiB", read.target_sstable_size)));
+        }
+        Ok(read)
+    }
+
+    /// Size-tiered compaction as unified: tiers of `min_threshold` tables.
+    pub fn like_size_tiered(options: &Options) -> Result<Self, OptionError> {
+        let threshold: i32 = number(options, "min_threshold", 4)?;
+        let scaling_parameters = vec![threshold.max(2) - 2];
+        Ok(UnifiedOptions { scaling_parameters, base_shard_count: 1, ..UnifiedOptions::default() })
+    }
+
+    /// Leveled compaction as unified: levels `fanout_size` times as large as the one before.
+    pub fn like_leveled(options: &Options) -> Result<Self, OptionError> {
+        let fanout: i32 = number(options, "fanout_size", 10)?;
+        let target_sstable_size = number::<u64>(options, "sstable_size_in_mb", 160)?.max(1) * MIB;
+        let min_sstable_size = target_sstable_size.min(100 * MIB);
+        let scaling_parameters = vec![2 - fanout.max(2)];
+        Ok(UnifiedOptions {
+            scaling_parameters,
+            target_sstable_size,
+            min_sstable_size,
+            sstable_growth: 0.0,
+            ..UnifiedOptions::default()
+        })
+    }
+
+    fn scaling_parameter(&self, level: usize) -> i32 {
+        self.scaling_parameters.get(level).or(self.scaling_parameters.last()).copied().unwrap_or(2)
+    }
+
+    /// How many times larger a level is than the one before.
+    pub fn fanout(&self, level: usize) -> u32 {
+        2 + self.scaling_parameter(level).unsigned_abs()
+    }
+
+    /// How many overlapping tables in a level call for a merge.
+    pub fn threshold(&self, level: usize) -> usize {
+        match self.scaling_parameter(level) {
+            leveled @ ..0 => {
+                debug_assert!(leveled < 0);
+                2
+            }
+            tiered => 2 + tiered as usize,
+        }
+    }
+}
+
+/// `T4`, `L10`, `N`, or a number.
+fn scaling_parameter(text: &str) -> Result<i32, OptionError> {
+    let wrong = || OptionError(format!("Scaling parameter {text} must match N, L[2+], T[2+], or [-]number"));
+    let of_fanout = |digits: &str| digits.parse::<i32>().ok().filter(|fanout| (2..1 << 20).contains(fanout));
+    match text.split_at_checked(1) {
+        Some(("N", "")) => Ok(0),
+        Some(("L", digits)) => of_fanout(digits).map(|fanout| 2 - fanout).ok_or_else(wrong),
+        Some(("T", digits)) => of_fanout(digits).map(|fanout| fanout - 2).ok_or_else(wrong),
+        _ => text.parse::<i32>().ok().filter(|number| number.abs() < 1 << 20).ok_or_else(wrong),
+    }
+}
+
+fn growth(options: &Options, default: f64) -> Result<f64, OptionError> {
+    let Some(text) = options.get("sstable_growth") else { return Ok(default) };
+    let wrong = || OptionError(format!("sstable_growth {text} must be between 0 and 1"));
+    let value = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    value.ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(wrong)
+}
+
+/// A size in bytes: a number with B, KiB, MiB, GiB or TiB.
+fn size(options: &Options, name: &str, default: u64) -> Result<u64, OptionError> {
+    let Some(text) = options.get(name) else { return Ok(default) };
+    let wrong = || OptionError(format!("{name} {text} is not a valid size"));
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let unit = match text[digits.len()..].trim() {
+        "" | "B" => 1_u64,
+        "KiB" | "KB" => 1 << 10,
+        "MiB" | "MB" => 1 << 20,
+        "GiB" | "GB" => 1 << 30,
+        "TiB" | "TB" => 1 << 40,
+        _ => return Err(wrong()),
+    };
+    let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e15).contains(number)).ok_or_else(wrong)?;
+    Ok((number * unit as f64) as u64)
+}
+
+fn number<N: std::str::FromStr>(options: &Options, name: &str, default: N) -> Result<N, OptionError> {
+    match options.get(name) {
+        None => Ok(default),
+        Some(text) => text.parse().map_err(|_| OptionError(format!("{name} {text} is not a parsable number"))),
+    }
+}
+
+fn flag(options: &Options, name: &str) -> bool {
+    options.get(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+}
+
+/// Options of TimeWindowCompactionStrategy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeWindowOptions {
+    /// Length of a window, microseconds.
+    pub window_micros: i64,
+    /// How many microseconds one unit of the tables' timestamps is.
+    pub timestamp_resolution_micros: f64,
+    /// Tables of the newest window that call for a merge.
+    pub min_threshold: usize,
+    /// The most tables in one merge.
+    pub max_threshold: usize,
+    /// Drop expired tables whatever they overlap.
+    pub unsafe_aggressive_sstable_expiration: bool,
+}
+
+impl TimeWindowOptions {
+    /// Reads the options of a table.
+    pub fn from_options(options: &Options) -> Result<Self, OptionError> {
+        let unit = options.get("compaction_window_unit").map(String::as_str).unwrap_or("DAYS");
+        let seconds = match unit {
+            "MINUTES" => 60,
+            "HOURS" => 3600,
+            "DAYS" => 86_400,
+            other => return Err(OptionError(format!("{other} is not valid for compaction_window_unit"))),
+        };
+        let size: i64 = number(options, "compaction_window_size", 1)?;
+        if !(1..=1 << 20).contains(&size) {
+            return Err(OptionError(format!("{size} must be greater than 1 for compaction_window_size")));
+        }
+        let resolution = options.get("timestamp_resolution").map(String::as_str).unwrap_or("MICROSECONDS");
+        let timestamp_resolution_micros = match resolution {
+            "NANOSECONDS" => 0.001,
+            "MICROSECONDS" => 1.0,
+            "MILLISECONDS" => 1000.0,
+            "SECONDS" => 1e6,
+            other => return Err(OptionError(format!("timestamp_resolution {other} is not valid"))),
+        };
+        Ok(TimeWindowOptions {
+            window_micros: size * seconds * 1_000_000,
+            timestamp_resolution_micros,
+            min_threshold: number(options, "min_threshold", 4_usize)?.max(2),
+            max_threshold: number(options, "max_threshold", 32_usize)?.max(2),
+            unsafe_aggressive_sstable_expiration: flag(options, "unsafe_aggressive_sstable_expiration"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> Options {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn scaling_parameters_are_read_in_every_form() {
+        let read = UnifiedOptions::from_options(&options(&[("scaling_parameters", "T8, L10,N, -3,2")])).unwrap();
+        assert_eq!(read.scaling_parameters, [6, -8, 0, -3, 2]);
+        assert_eq!((0..6).map(|level| read.fanout(level)).collect::<Vec<_>>(), [8, 10, 2, 5, 4, 4]);
+        assert_eq!((0..6).map(|level| read.threshold(level)).collect::<Vec<_>>(), [8, 2, 2, 2, 4, 4]);
+        for wrong in ["", "T1", "L", "X3", "T-4"] {
+            assert!(UnifiedOptions::from_options(&options(&[("scaling_parameters", wrong)])).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        let read = UnifiedOptions::from_options(&options(&[
+            ("target_sstable_size", "1.5GiB"),
+            ("min_sstable_size", "0B"),
+            ("sstable_growth", "33%"),
+        ]));
+        let read = read.unwrap();
+        assert_eq!((read.target_sstable_size, read.min_sstable_size, read.sstable_growth), (3 << 29, 0, 0.33));
+        assert!(UnifiedOptions::from_options(&options(&[("target_sstable_size", "4 potatoes")])).is_err());
+    }
+}

@@ -1,0 +1,232 @@
+//! Dropping what is deleted for good.
+//!
+//! A deletion may go once it is older than `gc_grace_seconds` and nothing outside of the merge, in memory or in another
+//! table, can be older than it and hold something that it shadows. Expired cells become tombstones of the time they
+//! were written to expire from, which go by the same rule.
+
+use std::cell::Cell as Slot;
+use std::sync::Arc;
+
+use model::{
+    Cell, ColumnData, DeletionTime, Liveness, Marker, PartitionHead, PartitionKey, ReadError, Row, RowBuilder, RowRef,
+    Table, Unfiltered, UnfilteredCursor,
+};
+use sstable::SSTableReader;
+
+/// What else may hold data of a partition that is being merged: the memtables and the tables outside of the merge, as
+/// they are at the time of the question (a memtable may be flushed while a merge runs).
+pub trait Overlaps {
+    /// The least timestamp (microseconds) of anything outside of the merge that may belong to the partition;
+    /// `i64::MAX` if there is nothing.
+    fn oldest_timestamp(&self, key: &PartitionKey) -> i64;
+}
+
+impl<F: Fn(&PartitionKey) -> i64> Overlaps for F {
+    fn oldest_timestamp(&self, key: &PartitionKey) -> i64 {
+        self(key)
+    }
+}
+
+/// The least timestamp of the tables that may hold the partition, for implementations of [`Overlaps`].
+pub fn oldest_overlapping_timestamp<'a>(tables: impl IntoIterator<Item = &'a SSTableReader>, key: &PartitionKey) -> i64 {
+    let keys = model::KeyRange::Single(key.clone());
+    let may_hold = tables.into_iter().filter(|table| table.may_contain(&keys));
+    may_hold.map(|table| table.statistics().stats.min_timestamp).min().unwrap_or(i64::MAX)
+}
+
+/// Decides what may go.
+struct Purger<'a> {
+    now_seconds: u32,
+    /// Deletions made before this time (seconds) may go.
+    gc_before: u32,
+    overlaps: &'a dyn Overlaps,
+    key: Option<PartitionKey>,
+    /// For the current partition, once somebody asked.
+    oldest: Slot<Option<i64>>,
+}
+
+impl Purger<'_> {
+    fn may_go(&self, timestamp: i64, local_deletion_time: u32) -> bool {
+        local_deletion_time < self.gc_before && timestamp < self.oldest_timestamp()
+    }
+
+    fn oldest_timestamp(&self) -> i64 {
+        if let Some(oldest) = self.oldest.get() {
+            return oldest;
+        }
+        let oldest = self.key.as_ref().map_or(i64::MIN, |key| self.overlaps.oldest_timestamp(key));
+        self.oldest.set(Some(oldest));
+        oldest
+    }
+
+    /// What is left of a deletion.
+    fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
+        let goes = !deletion.is_live() && self.may_go(deletion.marked_for_delete_at, deletion.local_deletion_time);
+        if goes { DeletionTime::LIVE } else { deletion }
+    }
+
+    fn liveness(&self, liveness: Liveness) -> Liveness {
+        let ended = !liveness.is_empty() && !liveness.is_live(self.now_seconds);
+        if ended && self.may_go(liveness.timestamp, liveness.expiration) { Liveness::EMPTY } else { liveness }
+    }
+
+    fn cell<'c>(&self, cell: Cell<'c>) -> Option<Cell<'c>> {
+        if cell.is_live(self.now_seconds) {
+            return Some(cell);
+        }
+        if self.may_go(cell.timestamp, cell.local_deletion_time) {
+            return None;
+        }
+        if !cell.is_expiring() {
+            return Some(cell);
+        }
+        let written = cell.local_deletion_time.saturating_sub(cell.ttl.max(0) as u32);
+        let tombstone = Cell::tombstone(cell.timestamp, written).with_path(cell.path);
+        if self.may_go(tombstone.timestamp, tombstone.local_deletion_time) { None } else { Some(tombstone) }
+    }
+
+    /// Whether a row holds nothing that could go or change.
+    fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
+        row.liveness().expiration == model::NO_DELETION_TIME
+            && row.deletion().is_live()
+            && row.columns(table).all(|(_, data)| match data {
+                ColumnData::Simple(cell) => cell.local_deletion_time == model::NO_DELETION_TIME,
+                ColumnData::Complex(mut cells) => {
+                    cells.deletion.is_live() && cells.all(|cell| cell.local_deletion_time == model::NO_DELETION_TIME)
+                }
+            })
+    }
+
+    /// Writes what is left of a row to `out`; false if that is nothing.
+    fn row(&self, row: Row<'_>, table: &Table, builder: &mut RowBuilder, out: &mut Vec<u8>) -> bool {
+        let is_static = row.is_static();
+        builder.start(table.columns(is_static), is_static);
+        builder.liveness(self.liveness(row.liveness()));
+        builder.deletion(self.deletion(row.deletion()));
+        for (index, data) in row.columns(table) {
+            match data {
+                ColumnData::Simple(cell) => {
+                    if let Some(cell) = self.cell(cell) {
+                        builder.cell(index, &cell);
+                    }
+                }
+                ColumnData::Complex(cells) => {
+                    builder.complex(index, self.deletion(cells.deletion));
+                    for cell in cells.filter_map(|cell| self.cell(cell)) {
+                        builder.complex_cell(&cell);
+                    }
+                }
+            }
+        }
+        out.clear();
+        if builder.is_empty() {
+            return false;
+        }
+        builder.finish(out);
+        true
+    }
+}
+
+enum Current {
+    None,
+    /// The source's own.
+    Source,
+    /// `row` with the source's clustering.
+    Row,
+    /// The source's marker with other deletions.
+    Marker { before: DeletionTime, after: DeletionTime },
+}
+
+/// Passes on what another cursor yields, less what is deleted for good. Partitions may come out empty.
+pub struct PurgeCursor<'a, C> {
+    source: C,
+    purger: Purger<'a>,
+    builder: RowBuilder,
+    static_row: Vec<u8>,
+    has_static_row: bool,
+    row: Vec<u8>,
+    current: Current,
+}
+
+impl<'a, C: UnfilteredCursor> PurgeCursor<'a, C> {
+    /// Drops deletions made before `gc_before` (seconds) and what expired by `now_seconds`, where `overlaps` allows.
+    pub fn new(source: C, now_seconds: u32, gc_before: u32, overlaps: &'a dyn Overlaps) -> Self {
+        PurgeCursor {
+            source,
+            purger: Purger { now_seconds, gc_before, overlaps, key: None, oldest: Slot::new(None) },
+            builder: RowBuilder::default(),
+            static_row: Vec::new(),
+            has_static_row: false,
+            row: Vec::new(),
+            current: Current::None,
+        }
+    }
+}
+
+impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
+    fn table(&self) -> &Arc<Table> {
+        self.source.table()
+    }
+
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        self.current = Current::None;
+        if !self.source.advance_partition()? {
+            return Ok(false);
+        }
+        let head = self.source.partition();
+        self.purger.key = Some(head.key.clone());
+        self.purger.oldest.set(None);
+        self.has_static_row = match head.static_row {
+            Some(row) => self.purger.row(row, self.source.table(), &mut self.builder, &mut self.static_row),
+            None => false,
+        };
+        Ok(true)
+    }
+
+    fn partition(&self) -> PartitionHead<'_> {
+        let head = self.source.partition();
+        PartitionHead {
+            key: head.key,
+            deletion: self.purger.deletion(head.deletion),
+            static_row: self.has_static_row.then(|| Row::new(&self.static_row)),
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        loop {
+            self.current = Current::None;
+            if !self.source.advance()? {
+                return Ok(false);
+            }
+            match self.source.unfiltered() {
+                Unfiltered::Row(RowRef { row, .. }) => {
+                    if self.purger.leaves_alone(row, self.source.table()) {
+                        self.current = Current::Source;
+                        return Ok(true);
+                    }
+                    if self.purger.row(row, self.source.table(), &mut self.builder, &mut self.row) {
+                        self.current = Current::Row;
+                        return Ok(true);
+                    }
+                }
+                Unfiltered::Marker(marker) => {
+                    let (before, after) = (self.purger.deletion(marker.before), self.purger.deletion(marker.after));
+                    if before != after {
+                        self.current = Current::Marker { before, after };
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        match (&self.current, self.source.unfiltered()) {
+            (Current::Row, Unfiltered::Row(row)) => Unfiltered::Row(RowRef { row: Row::new(&self.row), ..row }),
+            (Current::Marker { before, after }, Unfiltered::Marker(marker)) => {
+                Unfiltered::Marker(Marker { before: *before, after: *after, ..marker })
+            }
+            (_, own) => own,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Carrying out a merge.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::Disk;
+use model::{BoxCursor, MergeCursor, Table, UnfilteredCursor};
+use sstable::{
+    Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId, SSTableReader,
+    SSTableWriter, WriterOptions,
+};
+use types::{CqlType, Token};
+use uuid::Uuid;
+
+use crate::purge::{Overlaps, PurgeCursor};
+
+/// How often, in bytes of data written, the caller is told; also once per finished table.
+const REPORT_BYTES: u64 = 1 << 20;
+
+/// What to merge, and how.
+pub struct CompactionInput<'a> {
+    /// Where the outputs go.
+    pub disk: &'a Arc<dyn Disk>,
+    /// The directory of inputs and outputs.
+    pub dir: &'a Path,
+    /// The schema that rows are read and written under.
+    pub table: &'a Arc<Table>,
+    /// The tables to merge.
+    pub tables: &'a [Arc<SSTableReader>],
+    /// What else may hold data of the same partitions.
+    pub overlaps: &'a dyn Overlaps,
+    /// The time, seconds since the epoch.
+    pub now_seconds: u32,
+    /// Tokens at which the output is split, ascending ([`crate::Strategy::output_boundaries`]).
+    pub boundaries: Vec<Token>,
+    /// Uncompressed bytes per block of the row index.
+    pub column_index_size_bytes: u64,
+    /// Our node: log intervals of tables that it wrote are kept, those of others are not.
+    pub host_id: Uuid,
+    /// Makes the id of each output.
+    pub new_id: &'a mut dyn FnMut() -> SSTableId,
+    /// Told about progress; may take its time (to slow the merge down), or stop it.
+    pub progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+}
+
+/// How far a merge is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of data written, before compression.
+    pub written_bytes: u64,
+    /// Partitions written.
+    pub partitions: u64,
+    /// Rows and markers written.
+    pub unfiltereds: u64,
+}
+
+/// The result of a merge: tables that are complete and durable but not visible yet ([`sstable::replace_tables`]).
+pub struct Compacted {
+    /// In token order; none if nothing was left.
+    pub tables: Vec<PreparedSSTable>,
+    /// What was written.
+    pub written: Progress,
+}
+
+/// Why a merge did not finish. Its inputs stay as they are and nothing of the output is left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CompactionError {
+    /// An input could not be read or an output not be written.
+    SSTable(SSTableError),
+    /// The caller stopped it.
+    Stopped,
+    /// It would not be right: what the table needs is not there yet.
+    Unsupported(String),
+}
+
+impl fmt::Display for CompactionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CompactionError::SSTable(error) => error.fmt(f),
+            CompactionError::Stopped => f.write_str("the compaction was stopped"),
+            CompactionError::Unsupported(what) => write!(f, "{what} is not supported"),
+        }
+    }
+}
+
+impl std::error::Error for CompactionError {}
+
+impl From<SSTableError> for CompactionError {
+    fn from(error: SSTableError) -> Self {
+        CompactionError::SSTable(error)
+    }
+}
+
+impl From<model::ReadError> for CompactionError {
+    fn from(error: model::ReadError) -> Self {
+        CompactionError::SSTable(error.into())
+    }
+}
+
+/// Merges tables into new ones, without what is deleted for good.
+pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionError> {
+    refuse_counters(input.table)?;
+    let options = writer_options(&input)?;
+    let gc_grace_seconds = input.table.options.gc_grace_seconds.max(0) as u32;
+    let gc_before = input.now_seconds.saturating_sub(gc_grace_seconds);
+    let sources = sources(&input)?;
+    let merged = MergeCursor::new(input.table.clone(), false, sources);
+    let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
+    let mut output = Output::new(&mut input, options);
+    while cursor.advance_partition()? {
+        let head = cursor.partition();
+        output.go_to(head.key.token())?;
+        let mut begun = !head.deletion.is_live() || head.static_row.is_some();
+        if begun {
+            output.writer()?.begin_partition(&head)?;
+        }
+        while cursor.advance()? {
+            if !std::mem::replace(&mut begun, true) {
+                output.writer()?.begin_partition(&cursor.partition())?;
+            }
+            output.writer()?.add(&cursor.unfiltered())?;
+            output.written.unfiltereds += 1;
+            output.report()?;
+        }
+        if begun {
+            output.writer()?.end_partition()?;
+            output.written.partitions += 1;
+            output.report()?;
+        }
+    }
+    output.close()?;
+    Ok(Compacted { tables: output.done, written: output.written })
+}
+
+/// Shards of a counter have to be merged one by one, which the model does not do yet.
+fn refuse_counters(table: &Table) -> Result<(), CompactionError> {
+    let columns = table.statics().columns.iter().chain(&table.regulars().columns);
+    match columns.into_iter().any(|column| column.ty == CqlType::Counter) {
+        true => Err(CompactionError::Unsupported(format!("compaction of the counter table {}", table.name))),
+        false => Ok(()),
+    }
+}
+
+fn sources(input: &CompactionInput<'_>) -> Result<Vec<BoxCursor<'static>>, CompactionError> {
+    let open = |reader: &Arc<SSTableReader>| -> Result<BoxCursor<'static>, CompactionError> {
+        Ok(match Arc::ptr_eq(reader.table(), input.table) {
+            true => Box::new(reader.scan()?),
+            false => Box::new(reader.with_table(input.table)?.scan()?),
+        })
+    };
+    input.tables.iter().map(open).collect()
+}
+
+/// Options that fit what the inputs hold.
+fn writer_options(input: &CompactionInput<'_>) -> Result<WriterOptions, CompactionError> {
+    let mut options = WriterOptions::for_table(input.table)?;
+    let statistics = || input.tables.iter().map(|reader| reader.statistics());
+    let mut cardinality = Cardinality::default();
+    statistics().for_each(|statistics| cardinality.merge(&statistics.cardinality));
+    let partitions: u64 = input.tables.iter().map(|reader| reader.partition_count()).sum();
+    options.estimated_partitions = cardinality.estimate().min(partitions).max(1);
+    options.column_index_size_bytes = input.column_index_size_bytes;
+    options.base = encoding_base(statistics().map(|statistics| statistics.header.base));
+    for (is_static, included) in [(true, &mut options.statics), (false, &mut options.regulars)] {
+        let columns = &input.table.columns(is_static).columns;
+        included.retain(|index| {
+            statistics().any(|statistics| {
+                let header = &statistics.header;
+                let listed = if is_static { &header.statics } else { &header.regulars };
+                columns.get(*index).is_some_and(|column| listed.iter().any(|other| *other.name == *column.name))
+            })
+        });
+    }
+    let own = statistics().map(|s| &s.stats).filter(|stats| stats.originating_host_id == Some(input.host_id));
+    options.commit_log_intervals = join_intervals(own.flat_map(|stats| stats.commit_log_intervals.iter().copied()));
+    options.originating_host_id = Some(input.host_id);
+    options.repaired_at = statistics().map(|statistics| statistics.stats.repaired_at).min().unwrap_or(0);
+    options.has_legacy_counter_shards = statistics().any(|statistics| statistics.stats.has_legacy_counter_shards);
+    Ok(options)
+}
+
+fn encoding_base(bases: impl Iterator<Item = EncodingBase>) -> EncodingBase {
+    let least = |a: EncodingBase, b: EncodingBase| EncodingBase {
+        timestamp: a.timestamp.min(b.timestamp),
+        local_deletion_time: a.local_deletion_time.min(b.local_deletion_time),
+        ttl: a.ttl.min(b.ttl),
+    };
+    bases.reduce(least).unwrap_or_default()
+}
+
+/// The union of intervals, those that touch joined.
+fn join_intervals(
+    intervals: impl Iterator<Item = (CommitLogPosition, CommitLogPosition)>,
+) -> Vec<(CommitLogPosition, CommitLogPosition)> {
+    let mut sorted: Vec<_> = intervals.collect();
+    sorted.sort_unstable();
+    let mut joined: Vec<(CommitLogPosition, CommitLogPosition)> = Vec::with_capacity(sorted.len());
+    for (start, end) in sorted {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined
+}
+
+/// The tables being written, one after the other.
+struct Output<'i, 'a> {
+    input: &'i mut CompactionInput<'a>,
+    options: WriterOptions,
+    writer: Option<SSTableWriter>,
+    /// Boundaries passed.
+    passed: usize,
+    done: Vec<PreparedSSTable>,
+    /// Bytes in finished tables.
+    finished_bytes: u64,
+    reported_bytes: u64,
+    written: Progress,
+}
+
+impl<'i, 'a> Output<'i, 'a> {
+    fn new(input: &'i mut CompactionInput<'a>, options: WriterOptions) -> Self {
+        let shards = input.boundaries.len() as u64 + 1;
+        let estimated_partitions = options.estimated_partitions.div_ceil(shards);
+        Output {
+            input,
+            options: WriterOptions { estimated_partitions, ..options },
+            writer: None,
+            passed: 0,
+            done: Vec::new(),
+            finished_bytes: 0,
+            reported_bytes: 0,
+            written: Progress::default(),
+        }
+    }
+
+    /// Ends the current table if the token lies behind its boundary.
+    fn go_to(&mut self, token: Token) -> Result<(), CompactionError> {
+        let passed = self.input.boundaries.partition_point(|boundary| *boundary < token);
+        if passed != self.passed {
+            self.close()?;
+            self.passed = passed;
+        }
+        Ok(())
+    }
+
+    fn writer(&mut self) -> Result<&mut SSTableWriter, CompactionError> {
+        if self.writer.is_none() {
+            let descriptor = Descriptor::new(self.input.dir, (self.input.new_id)());
+            let writer = SSTableWriter::create(self.input.disk, &descriptor, self.input.table, self.options.clone())?;
+            self.writer = Some(writer);
+        }
+        Ok(self.writer.as_mut().expect("created above"))
+    }
+
+    fn close(&mut self) -> Result<(), CompactionError> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        self.finished_bytes += writer.data_length_bytes();
+        self.done.extend(writer.prepare()?);
+        self.written.written_bytes = self.finished_bytes;
+        self.tell()
+    }
+
+    /// Tells the caller now and then.
+    fn report(&mut self) -> Result<(), CompactionError> {
+        let bytes = self.finished_bytes + self.writer.as_ref().map_or(0, SSTableWriter::data_length_bytes);
+        self.written.written_bytes = bytes;
+        if bytes - self.reported_bytes < REPORT_BYTES {
+            return Ok(());
+        }
+        self.reported_bytes = bytes;
+        self.tell()
+    }
+
+    fn tell(&mut self) -> Result<(), CompactionError> {
+        match (self.input.progress)(self.written) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(CompactionError::Stopped),
+        }
+    }
+}

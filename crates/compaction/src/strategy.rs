@@ -1,0 +1,132 @@
+//! A table's compaction strategy, and what it needs to know of each SSTable.
+
+use std::collections::BTreeMap;
+
+use sstable::{SSTableId, SSTableReader};
+use types::Token;
+
+use crate::options::{OptionError, TimeWindowOptions, UnifiedOptions};
+use crate::{time_window, unified};
+
+/// What strategies know of an SSTable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableMetadata {
+    /// Which it is.
+    pub id: SSTableId,
+    /// Token of its first partition.
+    pub first_token: Token,
+    /// Token of its last partition.
+    pub last_token: Token,
+    /// Bytes on disk.
+    pub size_bytes: u64,
+    /// Share of the token space between its first and last partition.
+    pub token_space_coverage: f64,
+    /// Microseconds.
+    pub min_timestamp: i64,
+    /// Microseconds.
+    pub max_timestamp: i64,
+    /// Seconds; the greatest value where anything in it neither is deleted nor expires.
+    pub max_local_deletion_time: u32,
+}
+
+/// Below this share the coverage says nothing (one partition, say).
+const COVERAGE_MIN: f64 = 1.0 / (1_u64 << 48) as f64;
+
+impl TableMetadata {
+    /// What an open SSTable's statistics tell.
+    pub fn of(reader: &SSTableReader) -> Self {
+        let stats = &reader.statistics().stats;
+        let (first_token, last_token) = (reader.first_key().token(), reader.last_key().token());
+        let reported = stats.token_space_coverage;
+        let spanned = (i128::from(last_token.0) - i128::from(first_token.0)) as f64 / 2_f64.powi(64);
+        TableMetadata {
+            id: reader.descriptor().id.clone(),
+            first_token,
+            last_token,
+            size_bytes: reader.size_on_disk_bytes(),
+            token_space_coverage: if reported > 0.0 { reported } else { spanned },
+            min_timestamp: stats.min_timestamp,
+            max_timestamp: stats.max_timestamp,
+            max_local_deletion_time: stats.max_local_deletion_time,
+        }
+    }
+
+    /// Bytes on disk per whole token space.
+    pub fn density(&self) -> f64 {
+        let coverage = if self.token_space_coverage < COVERAGE_MIN { 1.0 } else { self.token_space_coverage };
+        self.size_bytes as f64 / coverage
+    }
+}
+
+/// Tables to be merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Which.
+    pub tables: Vec<SSTableId>,
+    /// Level (unified) or window index counted from the newest (time window).
+    pub level: usize,
+    /// The most tables that a read of one partition would have to look at among them.
+    pub overlap: usize,
+}
+
+/// A compaction strategy with its options.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Strategy {
+    /// UnifiedCompactionStrategy; also carries out what SizeTiered and Leveled definitions ask for.
+    Unified(UnifiedOptions),
+    /// TimeWindowCompactionStrategy.
+    TimeWindow(TimeWindowOptions),
+}
+
+impl Strategy {
+    /// The strategy of a table's `compaction` option. `SizeTieredCompactionStrategy` with `min_threshold` n is carried
+    /// out as unified with scaling parameter `Tn`, `LeveledCompactionStrategy` with `fanout_size` n as `Ln`.
+    pub fn from_options(options: &BTreeMap<String, String>) -> Result<Strategy, OptionError> {
+        let class = options.get("class").map(String::as_str).unwrap_or_default();
+        let simple = class.strip_prefix("org.apache.cassandra.db.compaction.").unwrap_or(class);
+        match simple {
+            "" | "UnifiedCompactionStrategy" => Ok(Strategy::Unified(UnifiedOptions::from_options(options)?)),
+            "TimeWindowCompactionStrategy" => Ok(Strategy::TimeWindow(TimeWindowOptions::from_options(options)?)),
+            "SizeTieredCompactionStrategy" => Ok(Strategy::Unified(UnifiedOptions::like_size_tiered(options)?)),
+            "LeveledCompactionStrategy" => Ok(Strategy::Unified(UnifiedOptions::like_leveled(options)?)),
+            other => Err(OptionError(format!("Unable to find compaction strategy class '{other}'"))),
+        }
+    }
+
+    /// The most urgent merge among tables that are not being compacted; none if there is nothing to do.
+    /// `flush_size_bytes` is what a flush typically writes.
+    pub fn next(&self, tables: &[TableMetadata], flush_size_bytes: u64, now_micros: i64) -> Option<Pick> {
+        self.picks(tables, flush_size_bytes, now_micros).into_iter().next()
+    }
+
+    /// All merges that could be begun, the most urgent first; no table is in two.
+    pub fn picks(&self, tables: &[TableMetadata], flush_size_bytes: u64, now_micros: i64) -> Vec<Pick> {
+        match self {
+            Strategy::Unified(options) => unified::picks(options, tables, flush_size_bytes),
+            Strategy::TimeWindow(options) => time_window::picks(options, tables, now_micros),
+        }
+    }
+
+    /// Whether tables that hold nothing but expired data may be dropped without looking at what they overlap.
+    pub fn unsafe_aggressive_expiration(&self) -> bool {
+        match self {
+            Strategy::Unified(options) => options.unsafe_aggressive_sstable_expiration,
+            Strategy::TimeWindow(options) => options.unsafe_aggressive_sstable_expiration,
+        }
+    }
+
+    /// The tokens at which the output of a merge of `tables` is split, ascending; a table ends with its boundary.
+    pub fn output_boundaries(&self, tables: &[TableMetadata]) -> Vec<Token> {
+        match self {
+            Strategy::Unified(options) => {
+                let size: f64 = tables.iter().map(|table| table.size_bytes as f64).sum();
+                let first = tables.iter().map(|table| table.first_token.0).min().unwrap_or(0);
+                let last = tables.iter().map(|table| table.last_token.0).max().unwrap_or(0);
+                let coverage = (i128::from(last) - i128::from(first)) as f64 / 2_f64.powi(64);
+                let density = size / if coverage < COVERAGE_MIN { 1.0 } else { coverage };
+                crate::shard_boundaries(crate::shard_count(options, density))
+            }
+            Strategy::TimeWindow(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::Disk;
+use compaction::{CompactionError, CompactionInput, Progress, compact, oldest_overlapping_timestamp, shard_boundaries};
+use model::{PartitionKey, Table, Unfiltered, UnfilteredCursor};
+use sstable::{SSTableId, SSTableReader, list_tables, replace_tables, verify};
+use types::Token;
+use uuid::Uuid;
+
+use crate::content::{DIR, Generator, merged, open, visible};
+
+/// Merges `inputs` into new tables beside `outside`, in place.
+fn merge(
+    generator: &mut Generator,
+    inputs: &[Arc<SSTableReader>],
+    outside: &[Arc<SSTableReader>],
+    now_seconds: u32,
+    boundaries: Vec<Token>,
+) -> Vec<Arc<SSTableReader>> {
+    let overlaps =
+        |key: &PartitionKey| oldest_overlapping_timestamp(outside.iter().map(|reader| &**reader), key);
+    let next_id = &mut generator.next_id;
+    let compacted = compact(CompactionInput {
+        disk: &generator.disk,
+        dir: Path::new(DIR),
+        table: &generator.table,
+        tables: inputs,
+        overlaps: &overlaps,
+        now_seconds,
+        boundaries,
+        column_index_size_bytes: 128,
+        host_id: Uuid::nil(),
+        new_id: &mut || {
+            *next_id += 1;
+            SSTableId::from_sequence(*next_id - 1)
+        },
+        progress: &mut |_| ControlFlow::Continue(()),
+    });
+    let obsolete: Vec<_> = inputs.iter().map(|reader| reader.descriptor().clone()).collect();
+    let added = replace_tables(&*generator.disk, Path::new(DIR), compacted.unwrap().tables, &obsolete).unwrap();
+    added.iter().map(|descriptor| Arc::new(open(&generator.disk, descriptor, &generator.table))).collect()
+}
+
+#[test]
+fn what_is_seen_is_the_same_before_and_after() {
+    for seed in 0..60 {
+        for gc_grace_seconds in [0, 40, 90] {
+            let mut generator = Generator::new(seed, gc_grace_seconds);
+            let inputs: Vec<_> = (0..2 + seed as usize % 4).map(|_| generator.write()).collect();
+            let outside: Vec<_> = (0..seed as usize % 3).map(|_| generator.write()).collect();
+            let before: Vec<_> = inputs.iter().chain(&outside).cloned().collect();
+            let table = generator.table.clone();
+            let times = [1100, 1101, 1150, 1300, 1500];
+            let expected = times.map(|time| visible(&table, &before, time));
+            let boundaries = shard_boundaries(1 + seed as u32 % 4);
+            let merged = merge(&mut generator, &inputs, &outside, 1100, boundaries.clone());
+            for reader in &merged {
+                verify(&*generator.disk, reader.descriptor(), &table, true).unwrap();
+                assert!(boundaries.iter().all(|b| reader.last_key().token() <= *b || reader.first_key().token() > *b));
+            }
+            let after: Vec<_> = merged.iter().chain(&outside).cloned().collect();
+            for (time, expected) in times.into_iter().zip(expected) {
+                assert_eq!(visible(&table, &after, time), expected, "seed {seed} grace {gc_grace_seconds} at {time}");
+            }
+        }
+    }
+}
+
+/// How many deletions and expiring or deleted cells a set of tables holds.
+fn deletions(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> usize {
+    let mut cursor = merged(table, tables);
+    let mut count = 0;
+    while cursor.advance_partition().unwrap() {
+        count += usize::from(!cursor.partition().deletion.is_live());
+        while cursor.advance().unwrap() {
+            match cursor.unfiltered() {
+                Unfiltered::Marker(_) => count += 1,
+                Unfiltered::Row(row) => {
+                    count += usize::from(!row.row.deletion().is_live());
+                    count += usize::from(row.row.liveness().is_expiring());
+                }
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn old_deletions_go_when_nothing_else_is_there() {
+    for seed in 100..120 {
+        let mut generator = Generator::new(seed, 0);
+        let inputs = [generator.write(), generator.write(), generator.write()];
+        let table = generator.table.clone();
+        assert!(deletions(&table, &inputs) > 0);
+        let merged = merge(&mut generator, &inputs, &[], 2000, Vec::new());
+        assert_eq!(deletions(&table, &merged), 0, "seed {seed}");
+        for reader in &merged {
+            assert!(!reader.statistics().stats.may_have_tombstones());
+        }
+    }
+}
+
+#[test]
+fn deletions_stay_within_gc_grace() {
+    let mut generator = Generator::new(5, 100_000);
+    let inputs = [generator.write(), generator.write()];
+    let table = generator.table.clone();
+    let before = deletions(&table, &inputs);
+    let merged = merge(&mut generator, &inputs, &[], 2000, Vec::new());
+    assert_eq!(deletions(&table, &merged), before);
+}
+
+#[test]
+fn merging_in_any_grouping_gives_the_same_rows() {
+    for seed in 200..215 {
+        let mut generator = Generator::new(seed, 1_000_000);
+        let inputs: Vec<_> = (0..4).map(|_| generator.write()).collect();
+        let table = generator.table.clone();
+        let expected = visible(&table, &inputs, 1050);
+        let first = merge(&mut generator, &inputs[..2], &inputs[2..], 900, Vec::new());
+        let second = merge(&mut generator, &inputs[2..], &first, 900, shard_boundaries(2));
+        let both: Vec<_> = first.into_iter().chain(second).collect();
+        assert_eq!(visible(&table, &both, 1050), expected);
+        let last = merge(&mut generator, &both, &[], 900, Vec::new());
+        assert_eq!(visible(&table, &last, 1050), expected);
+        assert_eq!(list_tables(&*generator.disk, Path::new(DIR)).unwrap().len(), last.len());
+    }
+}
+
+#[test]
+fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
+    let generator = &mut Generator::new(9, 0);
+    let inputs: Vec<_> = (0..3).map(|_| generator.write()).collect();
+    let names = |disk: &dyn Disk| disk.list(Path::new(DIR)).unwrap();
+    let before = names(&*generator.disk);
+    let overlaps = |_: &PartitionKey| i64::MAX;
+    let result = compact(CompactionInput {
+        disk: &generator.disk,
+        dir: Path::new(DIR),
+        table: &generator.table,
+        tables: &inputs,
+        overlaps: &overlaps,
+        now_seconds: 1100,
+        boundaries: Vec::new(),
+        column_index_size_bytes: 128,
+        host_id: Uuid::nil(),
+        new_id: &mut || SSTableId::from_sequence(99),
+        progress: &mut |_: Progress| ControlFlow::Break(()),
+    });
+    assert!(matches!(result, Err(CompactionError::Stopped)));
+    assert_eq!(names(&*generator.disk), before);
+}
