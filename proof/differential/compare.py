@@ -11,7 +11,7 @@ from proof.wire.responses import Response
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 PAGES_MAX = 300
-UNORDERED = "known type signatures:"        # such messages list candidates in hash order
+UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
 OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
@@ -182,7 +182,7 @@ def comparable(answer: Response) -> dict:
     """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
     seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
     if isinstance(answer, Error):
-        message = OWN_ADDRESS.sub("/address", answer.message.split(UNORDERED)[0])
+        message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", answer.message))
         return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
     if isinstance(answer, Rows):
         return seen | {"columns": answer.metadata.columns, "more": answer.metadata.paging_state is not None,

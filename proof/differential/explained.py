@@ -15,13 +15,14 @@ class Rule:
     applies: Callable[[Step, Response, Response], bool]
 
 
-SERVER_ERROR, READ_FAILURE, WRITE_FAILURE = 0x0000, 0x1300, 0x1500
+SERVER_ERROR = 0x0000
+FAILURES = {SERVER_ERROR, 0x1100, 0x1200, 0x1300, 0x1500}       # and timeouts and failures of reads and writes
 
 
 def cassandra_fails_inside(step: Step, left: Response, right: Response) -> bool:
     """A stack trace in Cassandra's log is no contract: any answer that is not a failure of our own will do."""
-    broken = isinstance(left, Error) and (left.code == SERVER_ERROR or left.code in (READ_FAILURE, WRITE_FAILURE))
-    return broken and not (isinstance(right, Error) and right.code == SERVER_ERROR)
+    broken = isinstance(left, Error) and left.code in FAILURES
+    return broken and not (isinstance(right, Error) and right.code in FAILURES)
 
 
 RULES: list[Rule] = [

@@ -15,7 +15,7 @@ CONSISTENCY_QUORUM = 4
 PAGE_SIZE = 10
 
 # Messages that list candidates do so in hash order: only what stands before the list is compared.
-UNORDERED = ("(known type signatures:", "known type signatures:")
+UNORDERED = ("known type signatures:", "can be matched by following signatures:")
 
 
 @dataclass
