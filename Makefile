@@ -5,13 +5,13 @@ PYTHON := .cache/venv/bin/python
 SEED ?= 1
 OPS ?= 5000
 
-.PHONY: help run test install build oracle drivers errors kill tables node flights cassandra
+.PHONY: help run test install build oracle drivers catalog errors kill tables node flights cassandra
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
-	@echo 'make node drivers errors tables kill flights  one stage alone'
+	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 
 run:
@@ -30,7 +30,7 @@ build:
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS)
 
-node drivers errors kill tables: install build
+node drivers catalog errors kill tables: install build
 	@$(PYTHON) -m proof.$@
 
 flights: install build

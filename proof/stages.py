@@ -35,6 +35,7 @@ STAGES = [
     Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
     Stage("node", [PYTHON, "-m", "proof.node"]),
     Stage("drivers", [PYTHON, "-m", "proof.drivers"]),
+    Stage("catalog", [PYTHON, "-m", "proof.catalog"]),
     Stage("errors", [PYTHON, "-m", "proof.errors"]),
     Stage("differential", [PYTHON, "-m", "proof.differential"]),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"]),

@@ -1,0 +1,1 @@
+"""System tables, schema tables and DESCRIBE against Cassandra's own."""
