@@ -12,7 +12,6 @@ use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
 use crate::reply::{Answer, Reply, schema_change};
-use crate::seam::ResponseBody;
 use crate::session::Session;
 use crate::start::{Started, start};
 use crate::startup::{Agreement, negotiate};
@@ -22,6 +21,7 @@ use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
     ProtocolError, Request, ResponseHead, Version,
 };
+use query::ResponseBody;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! What a connection needs of the query layer.
 
-use crate::seam::{ClientState, ColumnSpec, Consistency, QueryError, QueryOptions, Response, ResultMetadata, Value};
+use query::{ClientState, ColumnSpec, Consistency, QueryError, QueryOptions, Response, ResultMetadata, Value};
 use std::future::Future;
 use std::sync::Arc;
 

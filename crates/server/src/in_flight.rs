@@ -2,7 +2,7 @@
 
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
-use crate::seam::{Consistency, ErrorKind, QueryError, WriteType};
+use query::{Consistency, ErrorKind, QueryError, WriteType};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -11,8 +11,8 @@ mod in_flight;
 mod metrics;
 mod options;
 mod prepared;
+mod processor;
 mod reply;
-pub mod seam;
 mod server;
 mod session;
 mod start;
@@ -26,6 +26,9 @@ pub use server::Server;
 
 /// The version of CQL that SUPPORTED names, Cassandra 5.0's.
 pub const CQL_VERSION: &str = "3.4.7";
+
+/// The version of Cassandra whose behaviour clients may expect.
+pub const RELEASE_VERSION: &str = "5.0.8";
 
 /// What all connections share.
 struct Shared<H: QueryHandler> {

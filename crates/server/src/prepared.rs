@@ -2,8 +2,8 @@
 
 use crate::handler::QueryHandler;
 use crate::reply::to_protocol;
-use crate::seam::{ColumnSpec, QueryError};
 use md5::{Digest, Md5};
+use query::{ColumnSpec, QueryError};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use crate::handler::{QueryHandler, level};
 use crate::prepared::{Md5Id, Prepared};
-use crate::seam::{self, ChangeTarget, ChangeType, QueryError, Response, ResponseBody};
 use protocol::response::{
     ChangeKind, FailureReason, SchemaTarget, write_prepared, write_schema_change, write_set_keyspace, write_void,
 };
@@ -10,6 +9,7 @@ use protocol::{
     Encoder, ErrorKind, ErrorResponse, Opcode, PreparedMetadata, ResponseHead, ResultMetadata, RowsWriter,
     SchemaChange, WriteType,
 };
+use query::{ChangeTarget, ChangeType, QueryError, Response, ResponseBody};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl<H: QueryHandler> Reply<H> {
 }
 
 /// A column in the protocol's terms.
-pub(crate) fn to_protocol(column: &seam::ColumnSpec) -> protocol::ColumnSpec {
+pub(crate) fn to_protocol(column: &query::ColumnSpec) -> protocol::ColumnSpec {
     protocol::ColumnSpec {
         keyspace: column.keyspace.clone(),
         table: column.table.clone(),
@@ -97,7 +97,7 @@ pub(crate) fn to_protocol(column: &seam::ColumnSpec) -> protocol::ColumnSpec {
 }
 
 /// A change of the schema in the protocol's terms.
-pub(crate) fn schema_change(change: &seam::SchemaChange) -> SchemaChange {
+pub(crate) fn schema_change(change: &query::SchemaChange) -> SchemaChange {
     let name: Arc<str> = change.name.as_deref().unwrap_or_default().into();
     SchemaChange {
         kind: match change.change {
@@ -118,7 +118,7 @@ pub(crate) fn schema_change(change: &seam::SchemaChange) -> SchemaChange {
 
 /// An error of the query layer in the protocol's terms.
 pub(crate) fn error_response(error: QueryError) -> ErrorResponse {
-    use seam::ErrorKind as From;
+    use query::ErrorKind as From;
     // The only replica is this node.
     let failures = |reason| vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), failure_reason(reason))];
     let kind = match error.kind {
@@ -162,28 +162,30 @@ pub(crate) fn error_response(error: QueryError) -> ErrorResponse {
             ErrorKind::FunctionFailure { keyspace, function, arguments: argument_types }
         }
         From::Unprepared { id } => ErrorKind::Unprepared { id },
+        // A kind that is newer than this function.
+        _ => ErrorKind::Server,
     };
     ErrorResponse { kind, message: error.message }
 }
 
-fn to_write_type(write_type: seam::WriteType) -> WriteType {
+fn to_write_type(write_type: query::WriteType) -> WriteType {
     match write_type {
-        seam::WriteType::Simple => WriteType::Simple,
-        seam::WriteType::Batch => WriteType::Batch,
-        seam::WriteType::UnloggedBatch => WriteType::UnloggedBatch,
-        seam::WriteType::Counter => WriteType::Counter,
-        seam::WriteType::BatchLog => WriteType::BatchLog,
-        seam::WriteType::Cas => WriteType::Cas,
-        seam::WriteType::View => WriteType::View,
-        seam::WriteType::Cdc => WriteType::Cdc,
+        query::WriteType::Simple => WriteType::Simple,
+        query::WriteType::Batch => WriteType::Batch,
+        query::WriteType::UnloggedBatch => WriteType::UnloggedBatch,
+        query::WriteType::Counter => WriteType::Counter,
+        query::WriteType::BatchLog => WriteType::BatchLog,
+        query::WriteType::Cas => WriteType::Cas,
+        query::WriteType::View => WriteType::View,
+        query::WriteType::Cdc => WriteType::Cdc,
     }
 }
 
-fn failure_reason(reason: seam::FailureReason) -> FailureReason {
+fn failure_reason(reason: query::FailureReason) -> FailureReason {
     match reason {
-        seam::FailureReason::Unknown => FailureReason::Unknown,
-        seam::FailureReason::ReadTooManyTombstones => FailureReason::ReadTooManyTombstones,
-        seam::FailureReason::Timeout => FailureReason::Timeout,
-        seam::FailureReason::IncompatibleSchema => FailureReason::IncompatibleSchema,
+        query::FailureReason::Unknown => FailureReason::Unknown,
+        query::FailureReason::ReadTooManyTombstones => FailureReason::ReadTooManyTombstones,
+        query::FailureReason::Timeout => FailureReason::Timeout,
+        query::FailureReason::IncompatibleSchema => FailureReason::IncompatibleSchema,
     }
 }

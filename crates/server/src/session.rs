@@ -1,7 +1,7 @@
 //! What a connection remembers of its client between requests.
 
 use crate::prepared::Md5Id;
-use crate::seam::ClientState;
+use query::ClientState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

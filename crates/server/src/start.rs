@@ -5,13 +5,11 @@ use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
 use crate::prepared::{Prepared, result_id};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
-use crate::seam::{
-    ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType,
-};
 use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
 use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use query::{ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType};
 use std::sync::Arc;
 
 /// What became of a request.

@@ -2,8 +2,8 @@
 
 use crate::Shared;
 use crate::handler::QueryHandler;
-use crate::seam::{ClientState, QueryOptions, Value, Values};
 use protocol::{Body, Header, Opcode, Request};
+use query::{ClientState, QueryOptions, Value, Values};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;

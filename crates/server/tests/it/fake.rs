@@ -1,6 +1,6 @@
 //! A handler that does what the statement's first word says.
 
-use server::seam::{
+use query::{
     ChangeTarget, ChangeType, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody,
     ResultMetadata, Rows, SchemaChange,
 };

@@ -1,0 +1,50 @@
+//! The command line's side of the socket.
+
+use super::{Answer, Request, Verb, socket_path};
+use crate::cli::{Command, Node, Tables};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// Has the running node do what the command says, and prints its answer.
+pub fn run(command: Command) -> Result<(), String> {
+    let (node, request) = request(command)?;
+    let path = socket_path(&node.data);
+    let mut socket = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            format!("no node is running on {} (--data names another directory)", node.data.display())
+        }
+        _ => format!("{}: {error}", path.display()),
+    })?;
+    match exchange(&mut socket, &request).map_err(|error| format!("the node did not answer: {error}"))? {
+        Answer::Ok(text) => {
+            print!("{text}");
+            Ok(())
+        }
+        Answer::Error(message) => Err(message),
+    }
+}
+
+fn exchange(socket: &mut UnixStream, request: &Request) -> std::io::Result<Answer> {
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    socket.write_all(&line)?;
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer)?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+fn request(command: Command) -> Result<(Node, Request), String> {
+    let bare = |verb, node| (node, Request { verb, keyspace: None, tables: Vec::new(), tag: None });
+    let of_tables = |verb, tables: Tables, tag| {
+        (tables.node, Request { verb, keyspace: tables.keyspace, tables: tables.tables, tag })
+    };
+    Ok(match command {
+        Command::Status(node) => bare(Verb::Status, node),
+        Command::Drain(node) => bare(Verb::Drain, node),
+        Command::Flush(tables) => of_tables(Verb::Flush, tables, None),
+        Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
+        Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
+        Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
+        Command::Serve(_) => return Err("serve is not sent to a running node".to_owned()),
+    })
+}

@@ -1,0 +1,96 @@
+//! What status and tablestats print, in nodetool's manner.
+
+use super::server::NodeState;
+use engine::TableStats;
+use std::fmt::Write;
+
+/// The answer to `status`.
+pub(super) fn status(node: &NodeState) -> String {
+    let stats = node.engine.all_table_stats();
+    let disk_bytes: u64 = stats.iter().map(|table| table.disk_bytes).sum();
+    let seconds = node.started.elapsed().as_secs();
+    let metrics = &node.metrics;
+    let lines = [
+        ("Cluster", node.cluster_name.clone()),
+        ("ID", node.engine.host_id().to_string()),
+        ("State", "UN (up, normal)".to_owned()),
+        ("Address", node.address.to_string()),
+        ("Data directory", node.data.display().to_string()),
+        ("Version", format!("{} (Cassandra {})", env!("CARGO_PKG_VERSION"), server::RELEASE_VERSION)),
+        ("Uptime (seconds)", seconds.to_string()),
+        ("Load", size(disk_bytes)),
+        ("Memtables", size(node.engine.memtable_bytes())),
+        ("Native clients", metrics.connected_native_clients.get().to_string()),
+        ("Requests", metrics.requests.get().to_string()),
+        ("Received", size(metrics.bytes_received.get())),
+        ("Sent", size(metrics.bytes_sent.get())),
+        ("Timeouts", metrics.timeouts.get().to_string()),
+        ("Protocol errors", metrics.protocol_errors.get().to_string()),
+        ("Schema version", node.engine.schema().version.to_string()),
+    ];
+    lines.iter().fold(String::new(), |mut out, (name, value)| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{name:<24}: {value}");
+        out
+    })
+}
+
+/// The answer to `tablestats`; ordered by keyspace and table.
+pub(super) fn tablestats(stats: &[TableStats]) -> String {
+    let mut out = String::new();
+    let mut keyspace = None;
+    for table in stats {
+        if keyspace != Some(&table.keyspace) {
+            keyspace = Some(&table.keyspace);
+            out += "----------------\n";
+            let _ = writeln!(out, "Keyspace : {}", table.keyspace);
+        }
+        let lines = [
+            ("SSTable count", table.sstable_count.to_string()),
+            ("Space used (live)", table.disk_bytes.to_string()),
+            (
+                "Number of partitions (estimate)",
+                (table.sstable_partition_count + table.memtable_partition_count).to_string(),
+            ),
+            ("Memtable partition count", table.memtable_partition_count.to_string()),
+            ("Memtable data size", table.memtable_bytes.to_string()),
+            ("Pending flushes", table.pending_flushes.to_string()),
+        ];
+        let _ = writeln!(out, "\t\tTable: {}", table.table);
+        for (name, value) in lines {
+            let _ = writeln!(out, "\t\t{name}: {value}");
+        }
+        out.push('\n');
+    }
+    if !stats.is_empty() {
+        out += "----------------\n";
+    }
+    out
+}
+
+/// A number of bytes in the largest unit that leaves at least one.
+fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut amount = bytes as f64 / 1024.0;
+    for unit in units {
+        if amount < 1024.0 || unit == "TiB" {
+            return if bytes < 1024 { format!("{bytes} bytes") } else { format!("{amount:.2} {unit}") };
+        }
+        amount /= 1024.0;
+    }
+    format!("{bytes} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_the_unit_that_fits() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1536), "1.50 KiB");
+        assert_eq!(size(5 << 30), "5.00 GiB");
+        assert_eq!(size(3 << 50), "3072.00 TiB");
+    }
+}

@@ -1,0 +1,154 @@
+//! The node's side of the socket.
+
+use super::report::{status, tablestats};
+use super::{Answer, LINE_SIZE_BYTES_MAX, Request, Verb, socket_path};
+use engine::Engine;
+use model::Table;
+use server::Metrics;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+/// What the verbs need of the node.
+pub struct NodeState {
+    pub engine: Arc<Engine>,
+    pub metrics: Arc<Metrics>,
+    pub address: SocketAddr,
+    pub data: PathBuf,
+    pub cluster_name: String,
+    pub started: Instant,
+}
+
+/// The socket, removed when dropped.
+pub struct AdminSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl AdminSocket {
+    /// Makes the socket. The caller holds the directory's lock, so one that is there is left over from a crash.
+    pub fn bind(data: &Path) -> io::Result<AdminSocket> {
+        let path = socket_path(data);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Nobody else may connect even for a moment: the name appears only once the permissions are set.
+        let unnamed = data.join("espalier.sock.new");
+        match std::fs::remove_file(&unnamed) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&unnamed)?;
+        std::fs::set_permissions(&unnamed, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&unnamed, &path)?;
+        Ok(AdminSocket { listener, path })
+    }
+
+    /// Answers requests, one connection at a time: each has the node do something large.
+    pub async fn serve(&self, node: &Arc<NodeState>) {
+        loop {
+            match self.listener.accept().await {
+                Ok((socket, _)) => {
+                    let node = node.clone();
+                    tokio::spawn(async move {
+                        if let Err(error) = converse(socket, &node).await {
+                            tracing::debug!(%error, "admin connection broke");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot accept an admin connection");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(%error, "admin socket not removed");
+        }
+    }
+}
+
+async fn converse(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<()> {
+    let mut line = String::new();
+    let mut reader = BufReader::new(socket.take(LINE_SIZE_BYTES_MAX));
+    reader.read_line(&mut line).await?;
+    let answer = match serde_json::from_str::<Request>(&line) {
+        Err(error) => Answer::Error(format!("cannot read the request: {error}")),
+        Ok(request) => {
+            let node = node.clone();
+            let work = tokio::task::spawn_blocking(move || carry_out(&node, &request));
+            match work.await {
+                Ok(Ok(text)) => Answer::Ok(text),
+                Ok(Err(message)) => Answer::Error(message),
+                Err(_) => Answer::Error("the request failed unexpectedly; see the node's log".to_owned()),
+            }
+        }
+    };
+    let mut bytes = serde_json::to_vec(&answer)?;
+    bytes.push(b'\n');
+    let mut socket = reader.into_inner().into_inner();
+    socket.write_all(&bytes).await?;
+    socket.shutdown().await
+}
+
+/// Blocks on the disk.
+fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
+    let engine = &*node.engine;
+    let text = |error: engine::EngineError| error.to_string();
+    match request.verb {
+        Verb::Status => return Ok(status(node)),
+        Verb::Tablestats => {
+            let tables = tables(engine, request)?;
+            let stats = tables.iter().map(|table| engine.table_stats(table)).collect::<Result<Vec<_>, _>>();
+            return Ok(tablestats(&stats.map_err(text)?));
+        }
+        Verb::Flush => {
+            for table in tables(engine, request)? {
+                engine.flush(&table).map_err(text)?;
+            }
+        }
+        Verb::Compact => {
+            return Err("compaction is not supported yet".to_owned());
+        }
+        Verb::Snapshot => {
+            let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+            let tag = request.tag.clone().unwrap_or_else(|| millis.to_string());
+            if tag.is_empty() || tag.contains(['/', '\0']) || tag.starts_with('.') {
+                return Err(format!("{tag:?} is no name for a snapshot"));
+            }
+            for table in tables(engine, request)? {
+                engine.snapshot(&table, &tag, "").map_err(text)?;
+            }
+            return Ok(format!("Snapshot directory: {tag}\n"));
+        }
+        Verb::Drain => engine.shutdown().map_err(text)?,
+    }
+    Ok(String::new())
+}
+
+/// The tables that the request names, in the order of their names.
+fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String> {
+    let schema = engine.schema();
+    let Some(name) = &request.keyspace else {
+        return Ok(schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values().cloned()).collect());
+    };
+    let keyspace = schema.keyspace(name).ok_or_else(|| format!("Keyspace [{name}] does not exist."))?;
+    if request.tables.is_empty() {
+        return Ok(keyspace.tables.values().cloned().collect());
+    }
+    let named = request.tables.iter().map(|table| {
+        schema.table(name, table).cloned().ok_or_else(|| format!("Unknown keyspace/table pair ({name}.{table})"))
+    });
+    named.collect()
+}

@@ -1,0 +1,239 @@
+//! The node's configuration: file, then environment, then flags.
+
+mod honoured;
+mod inert;
+mod options;
+mod restricted;
+mod units;
+
+use options::Outcome;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Environment variables that set options begin with this.
+const ENVIRONMENT_PREFIX: &str = "ESPALIER_";
+
+/// When the log is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitlogSync {
+    /// Some time after the write is acknowledged.
+    Periodic,
+    /// Before.
+    Batch,
+    /// Before, together with what came within a window.
+    Group,
+}
+
+/// Everything that the node can be told; `docs/options.md` says by which option.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct Config {
+    pub data_directory: PathBuf,
+    pub commitlog_directory: Option<PathBuf>,
+    pub cluster_name: String,
+    pub listen: IpAddr,
+    pub port: u16,
+    pub frame_size_bytes_max: usize,
+    pub connections_max: Option<usize>,
+    pub connections_per_ip_max: Option<usize>,
+    pub request_bytes_in_flight_max: usize,
+    pub idle_timeout: Option<Duration>,
+    pub prepared_statements_cache_size_bytes: u64,
+    pub read_timeout: Duration,
+    pub write_timeout: Duration,
+    pub truncate_timeout: Duration,
+    pub commitlog_sync: CommitlogSync,
+    pub commitlog_sync_period: Duration,
+    pub commitlog_sync_group_window: Duration,
+    pub commitlog_segment_size_bytes: u32,
+    pub commitlog_total_space_bytes: u64,
+    pub memtable_space_bytes: u64,
+    pub memtable_cleanup_threshold: f64,
+    pub column_index_size_bytes: u32,
+    pub file_cache_size_bytes: u64,
+    pub concurrent_compactors: usize,
+    pub auto_snapshot: bool,
+    pub tombstone_warn_threshold: u64,
+    pub tombstone_failure_threshold: u64,
+    pub batch_size_warn_threshold_bytes: u64,
+    pub batch_size_fail_threshold_bytes: u64,
+    pub unlogged_batch_across_partitions_warn_threshold: usize,
+    /// What was set without effect, and why; for the log.
+    pub inert: Vec<(String, &'static str)>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data_directory: PathBuf::from("data"),
+            commitlog_directory: None,
+            cluster_name: "Test Cluster".to_owned(),
+            listen: IpAddr::from([127, 0, 0, 1]),
+            port: 9042,
+            frame_size_bytes_max: 16 << 20,
+            connections_max: None,
+            connections_per_ip_max: None,
+            request_bytes_in_flight_max: 64 << 20,
+            idle_timeout: None,
+            prepared_statements_cache_size_bytes: 10 << 20,
+            read_timeout: Duration::from_millis(5000),
+            write_timeout: Duration::from_millis(2000),
+            truncate_timeout: Duration::from_millis(60_000),
+            commitlog_sync: CommitlogSync::Periodic,
+            commitlog_sync_period: Duration::from_millis(10_000),
+            commitlog_sync_group_window: Duration::from_millis(10),
+            commitlog_segment_size_bytes: 32 << 20,
+            commitlog_total_space_bytes: 8 << 30,
+            memtable_space_bytes: 512 << 20,
+            memtable_cleanup_threshold: 0.33,
+            column_index_size_bytes: 16 << 10,
+            file_cache_size_bytes: 128 << 20,
+            concurrent_compactors: 1,
+            auto_snapshot: true,
+            tombstone_warn_threshold: 1000,
+            tombstone_failure_threshold: 100_000,
+            batch_size_warn_threshold_bytes: 5 << 10,
+            batch_size_fail_threshold_bytes: 50 << 10,
+            unlogged_batch_across_partitions_warn_threshold: 10,
+            inert: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The configuration of a file, if there is one, and of the environment. Errors are one line, ready for the user.
+    pub fn load(file: Option<&Path>, environment: impl Iterator<Item = (String, String)>) -> Result<Config, String> {
+        let mut config = Config::default();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            config.apply_file(&text).map_err(|error| format!("{}{error}", path.display()))?;
+        }
+        for (variable, value) in environment {
+            if let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX) {
+                let parsed = parse_scalar(&value).map_err(|error| format!("{variable}: {error}"))?;
+                config.apply(&name.to_lowercase(), &parsed).map_err(|error| format!("{variable}: {error}"))?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// Errors begin with the place in the file, as `:line: `.
+    fn apply_file(&mut self, text: &str) -> Result<(), String> {
+        let settings: Option<BTreeMap<String, Value>> =
+            serde_saphyr::from_str(text).map_err(|error| format!(": {}", one_line(&error.to_string())))?;
+        for (name, value) in settings.unwrap_or_default() {
+            self.apply(&name, &value).map_err(|error| format!(":{}: {name}: {error}", line_of(text, &name)))?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        match options::apply(self, name, value)? {
+            Outcome::Applied => {}
+            Outcome::Inert(reason) => self.inert.push((name.to_owned(), reason)),
+        }
+        Ok(())
+    }
+}
+
+/// A value of the environment: what it would be in the file.
+fn parse_scalar(text: &str) -> Result<Value, String> {
+    serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))
+}
+
+/// The line of a top-level key.
+fn line_of(text: &str, name: &str) -> usize {
+    let is_key = |line: &str| {
+        let line = line.trim_start_matches(['"', '\'']);
+        line.strip_prefix(name).is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
+    };
+    text.lines().position(is_key).map_or(1, |index| index + 1)
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        config.apply_file(text).map(|()| config)
+    }
+
+    #[test]
+    fn settings_are_applied() {
+        let config = load("native_transport_port: 9142\ncommitlog_sync: batch\nread_request_timeout: 7s\n").unwrap();
+        assert_eq!(config.port, 9142);
+        assert_eq!(config.commitlog_sync, CommitlogSync::Batch);
+        assert_eq!(config.read_timeout, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_says_the_line() {
+        let error = load("# a comment\ncluster_name: x\n\ncomitlog_sync: batch\n").unwrap_err();
+        assert_eq!(error, ":4: comitlog_sync: is no option of Espalier or of Cassandra 5.0");
+    }
+
+    #[test]
+    fn a_bad_value_is_an_error_that_says_the_line() {
+        let error = load("\nread_request_timeout: 5000\n").unwrap_err();
+        assert!(error.starts_with(":2: read_request_timeout: expected a duration"), "{error}");
+        assert!(load("a: [").unwrap_err().starts_with(": "));
+    }
+
+    #[test]
+    fn what_would_be_a_broken_promise_is_refused_by_name() {
+        let error = load("authenticator: PasswordAuthenticator\n").unwrap_err();
+        assert!(error.contains("authenticator: is not supported with the value"), "{error}");
+        for refused in [
+            "partitioner: org.apache.cassandra.dht.RandomPartitioner",
+            "client_encryption_options: {enabled: true}",
+            "cdc_enabled: true",
+            "memtable: {configurations: {default: {class_name: SkipListMemtable}}}",
+            "sstable: {selected_format: big}",
+            "commitlog_compression: [{class_name: LZ4Compressor}]",
+        ] {
+            assert!(load(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let file = std::env::temp_dir().join(format!("espalier-config-{}.yaml", std::process::id()));
+        std::fs::write(&file, "commitlog_sync: periodic\nnative_transport_port: 1\n").unwrap();
+        let environment = [("ESPALIER_COMMITLOG_SYNC", "batch"), ("PATH", "/bin")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(Some(&file), environment.into_iter());
+        std::fs::remove_file(&file).unwrap();
+        let config = config.unwrap();
+        assert_eq!((config.commitlog_sync, config.port), (CommitlogSync::Batch, 1));
+        let unknown = [("ESPALIER_COMITLOG_SYNC".to_owned(), "batch".to_owned())];
+        let error = Config::load(None, unknown.into_iter()).unwrap_err();
+        assert_eq!(error, "ESPALIER_COMITLOG_SYNC: is no option of Espalier or of Cassandra 5.0");
+    }
+
+    #[test]
+    fn the_reference_configuration_is_the_defaults() {
+        let config = load(include_str!("../../../conf/espalier.yaml")).unwrap();
+        assert_eq!(config, Config::default());
+    }
+
+    /// The active keys and values of the two files that Cassandra 5.0 comes with.
+    #[test]
+    fn cassandras_own_files_start() {
+        for text in [
+            include_str!("../tests/from_cassandra/5.0.8/cassandra.yaml"),
+            include_str!("../tests/from_cassandra/5.0.8/cassandra_latest.yaml"),
+        ] {
+            let config = load(text).unwrap();
+            assert!(config.inert.iter().any(|(name, _)| name == "hinted_handoff_enabled"));
+            assert_eq!((config.port, config.commitlog_sync), (9042, CommitlogSync::Periodic));
+        }
+    }
+}

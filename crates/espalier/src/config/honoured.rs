@@ -1,0 +1,261 @@
+//! Options that are in force.
+
+use super::options::Honoured;
+use super::units::{boolean, duration, number, scalar, size_bytes, text};
+use super::{CommitlogSync, Config};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// `data_file_directories`: one, named `data`, beside which the rest of the node's files are put.
+fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), String> {
+    let directories = value.as_array().ok_or_else(|| format!("expected a list of directories, got {value}"))?;
+    let [directory] = &directories[..] else {
+        return Err("must name one directory: tables are not spread over several".to_owned());
+    };
+    let directory = PathBuf::from(text(directory)?);
+    match (directory.file_name().and_then(|name| name.to_str()), directory.parent()) {
+        (Some("data"), Some(parent)) => config.data_directory = parent.to_path_buf(),
+        _ => return Err("must name a directory called data; what is beside it is used too".to_owned()),
+    }
+    Ok(())
+}
+
+fn commitlog_sync(config: &mut Config, value: &Value) -> Result<(), String> {
+    config.commitlog_sync = match scalar(value).as_deref() {
+        Some("periodic") => CommitlogSync::Periodic,
+        Some("batch") => CommitlogSync::Batch,
+        Some("group") => CommitlogSync::Group,
+        _ => return Err(format!("expected periodic, batch or group, got {value}")),
+    };
+    Ok(())
+}
+
+/// Cassandra's limits say "none" with -1.
+fn limit(value: &Value) -> Result<Option<usize>, String> {
+    let number: i64 = number(value)?;
+    Ok(usize::try_from(number).ok())
+}
+
+fn address(value: &Value) -> Result<std::net::IpAddr, String> {
+    let name = text(value)?;
+    if name == "localhost" {
+        return Ok(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    name.parse().map_err(|_| format!("expected an IP address, got {value}"))
+}
+
+/// The smallest segment that a mutation of some use fits into, and the largest a position can count.
+const SEGMENT_SIZES_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+
+pub(super) const HONOURED: &[Honoured] = &[
+    Honoured {
+        name: "data_directory",
+        default: "data",
+        note: "Espalier's own: the directory of all files of the node; `--data`",
+        apply: |config, value| Ok(config.data_directory = PathBuf::from(text(value)?)),
+    },
+    Honoured {
+        name: "data_file_directories",
+        default: "[data/data]",
+        note: "one directory named `data`; its parent becomes `data_directory`",
+        apply: data_file_directories,
+    },
+    Honoured {
+        name: "commitlog_directory",
+        default: "data/commitlog",
+        note: "the commit log",
+        apply: |config, value| Ok(config.commitlog_directory = Some(PathBuf::from(text(value)?))),
+    },
+    Honoured {
+        name: "cluster_name",
+        default: "Test Cluster",
+        note: "the name that clients see",
+        apply: |config, value| Ok(config.cluster_name = text(value)?),
+    },
+    Honoured {
+        name: "rpc_address",
+        default: "127.0.0.1",
+        note: "the address that clients connect to; `--listen`",
+        apply: |config, value| Ok(config.listen = address(value)?),
+    },
+    Honoured {
+        name: "native_transport_port",
+        default: "9042",
+        note: "the port that clients connect to; `--port`",
+        apply: |config, value| Ok(config.port = number(value)?),
+    },
+    Honoured {
+        name: "native_transport_max_frame_size",
+        default: "16MiB",
+        note: "the largest request",
+        apply: |config, value| {
+            config.frame_size_bytes_max = usize::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "native_transport_max_concurrent_connections",
+        default: "-1",
+        note: "connections in all; -1 is no limit",
+        apply: |config, value| Ok(config.connections_max = limit(value)?),
+    },
+    Honoured {
+        name: "native_transport_max_concurrent_connections_per_ip",
+        default: "-1",
+        note: "connections from one address; -1 is no limit",
+        apply: |config, value| Ok(config.connections_per_ip_max = limit(value)?),
+    },
+    Honoured {
+        name: "native_transport_max_request_data_in_flight_per_ip",
+        default: "64MiB",
+        note: "bytes of requests under way on one connection before it is not read any more",
+        apply: |config, value| {
+            config.request_bytes_in_flight_max =
+                usize::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "native_transport_idle_timeout",
+        default: "0ms",
+        note: "idle connections are closed after it; 0 is never",
+        apply: |config, value| Ok(config.idle_timeout = Some(duration(value)?).filter(|timeout| !timeout.is_zero())),
+    },
+    Honoured {
+        name: "prepared_statements_cache_size",
+        default: "10MiB",
+        note: "memory for prepared statements",
+        apply: |config, value| Ok(config.prepared_statements_cache_size_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "read_request_timeout",
+        default: "5000ms",
+        note: "reads are answered with a timeout after it",
+        apply: |config, value| Ok(config.read_timeout = duration(value)?),
+    },
+    Honoured {
+        name: "write_request_timeout",
+        default: "2000ms",
+        note: "writes are answered with a timeout after it",
+        apply: |config, value| Ok(config.write_timeout = duration(value)?),
+    },
+    Honoured {
+        name: "truncate_request_timeout",
+        default: "60000ms",
+        note: "TRUNCATE is answered with a timeout after it",
+        apply: |config, value| Ok(config.truncate_timeout = duration(value)?),
+    },
+    Honoured {
+        name: "commitlog_sync",
+        default: "periodic",
+        note: "`periodic` acknowledges before the log is on the device; `batch` and `group` after",
+        apply: commitlog_sync,
+    },
+    Honoured {
+        name: "commitlog_sync_period",
+        default: "10000ms",
+        note: "how often the log is synced in `periodic`",
+        apply: |config, value| Ok(config.commitlog_sync_period = duration(value)?),
+    },
+    Honoured {
+        name: "commitlog_sync_group_window",
+        default: "10ms",
+        note: "how long `group` collects writes before it syncs",
+        apply: |config, value| Ok(config.commitlog_sync_group_window = duration(value)?),
+    },
+    Honoured {
+        name: "commitlog_segment_size",
+        default: "32MiB",
+        note: "a segment of a new log, 1MiB to 1GiB",
+        apply: |config, value| {
+            let size = size_bytes(value)?;
+            if !SEGMENT_SIZES_BYTES.contains(&size) || size % 4096 != 0 {
+                return Err(format!("expected a size from 1MiB to 1GiB, got {value}"));
+            }
+            config.commitlog_segment_size_bytes = size as u32;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "commitlog_total_space",
+        default: "8192MiB",
+        note: "the log never takes more; at least two segments",
+        apply: |config, value| Ok(config.commitlog_total_space_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "memtable_offheap_space",
+        default: "512MiB",
+        note: "memory that memtables may hold",
+        apply: |config, value| Ok(config.memtable_space_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "memtable_cleanup_threshold",
+        default: "0.33",
+        note: "the part of that memory at which the largest memtable is flushed",
+        apply: |config, value| {
+            let threshold: f64 = number(value)?;
+            if !(0.0..=1.0).contains(&threshold) || threshold == 0.0 {
+                return Err(format!("expected a number above 0 and up to 1, got {value}"));
+            }
+            config.memtable_cleanup_threshold = threshold;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "column_index_size",
+        default: "16KiB",
+        note: "granularity of row indexes in SSTables",
+        apply: |config, value| {
+            config.column_index_size_bytes = u32::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "file_cache_size",
+        default: "128MiB",
+        note: "memory for pages of SSTables",
+        apply: |config, value| Ok(config.file_cache_size_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "concurrent_compactors",
+        default: "1",
+        note: "compactions at the same time; 0 switches compaction off",
+        apply: |config, value| Ok(config.concurrent_compactors = number(value)?),
+    },
+    Honoured {
+        name: "auto_snapshot",
+        default: "true",
+        note: "DROP and TRUNCATE leave a snapshot behind",
+        apply: |config, value| Ok(config.auto_snapshot = boolean(value)?),
+    },
+    Honoured {
+        name: "tombstone_warn_threshold",
+        default: "1000",
+        note: "a read that meets more tombstones warns",
+        apply: |config, value| Ok(config.tombstone_warn_threshold = number(value)?),
+    },
+    Honoured {
+        name: "tombstone_failure_threshold",
+        default: "100000",
+        note: "a read that meets more tombstones fails",
+        apply: |config, value| Ok(config.tombstone_failure_threshold = number(value)?),
+    },
+    Honoured {
+        name: "batch_size_warn_threshold",
+        default: "5KiB",
+        note: "a larger batch warns",
+        apply: |config, value| Ok(config.batch_size_warn_threshold_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "batch_size_fail_threshold",
+        default: "50KiB",
+        note: "a larger batch is refused",
+        apply: |config, value| Ok(config.batch_size_fail_threshold_bytes = size_bytes(value)?),
+    },
+    Honoured {
+        name: "unlogged_batch_across_partitions_warn_threshold",
+        default: "10",
+        note: "an unlogged batch over more partitions warns",
+        apply: |config, value| Ok(config.unlogged_batch_across_partitions_warn_threshold = number(value)?),
+    },
+];

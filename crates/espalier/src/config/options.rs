@@ -1,0 +1,107 @@
+//! The table of options: what each key of the configuration does here. Parsing, checking and `docs/options.md` all come
+//! from it.
+
+use super::Config;
+use super::honoured::HONOURED;
+use super::inert::INERT;
+use super::restricted::RESTRICTED;
+use serde_json::Value;
+
+/// What became of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is in force.
+    Applied,
+    /// It changes nothing, for this reason.
+    Inert(&'static str),
+}
+
+/// An option that is in force.
+pub(super) struct Honoured {
+    pub(super) name: &'static str,
+    pub(super) default: &'static str,
+    pub(super) note: &'static str,
+    pub(super) apply: fn(&mut Config, &Value) -> Result<(), String>,
+}
+
+/// An option that is accepted with some values only.
+pub(super) struct Restricted {
+    pub(super) name: &'static str,
+    /// The values that are accepted, in words.
+    pub(super) accepted: &'static str,
+    pub(super) accepts: fn(&Value) -> bool,
+}
+
+/// Applies one setting. The error says what is wrong with it, without its name.
+pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Outcome, String> {
+    if let Some(option) = HONOURED.iter().find(|option| option.name == name) {
+        return if value.is_null() {
+            Ok(Outcome::Applied)
+        } else {
+            (option.apply)(config, value).map(|()| Outcome::Applied)
+        };
+    }
+    if let Some(option) = RESTRICTED.iter().find(|option| option.name == name) {
+        if value.is_null() || (option.accepts)(value) {
+            return Ok(Outcome::Applied);
+        }
+        return Err(format!("is not supported with the value {value}; accepted: {}", option.accepted));
+    }
+    match INERT.iter().find(|(_, names)| names.contains(&name)) {
+        Some((reason, _)) => Ok(Outcome::Inert(reason)),
+        None => Err("is no option of Espalier or of Cassandra 5.0".to_owned()),
+    }
+}
+
+/// `docs/options.md`.
+#[cfg(test)]
+fn document() -> String {
+    let mut out = String::from(
+        "# Options\n\nKeys of `espalier.yaml`; they are those of Cassandra 5.0's `cassandra.yaml` and mean the same. An unknown key \
+         is an error. Every key can be\nset by the environment, which wins over the file (`ESPALIER_COMMITLOG_SYNC=batch`); flags of \
+         `espalier serve` win over both. This file is made from\nthe table in `crates/espalier/src/config/`: `UPDATE_DOCS=1 cargo \
+         test -p espalier options` rewrites it.\n\n## In force\n\n| option | default | |\n|---|---|---|\n",
+    );
+    for option in HONOURED {
+        out += &format!("| `{}` | `{}` | {} |\n", option.name, option.default, option.note);
+    }
+    out += "\n## Accepted with some values only\n\nAny other value stops the start with an error that names the option.\n\n| option | \
+            accepted |\n|---|---|\n";
+    for option in RESTRICTED {
+        out += &format!("| `{}` | {} |\n", option.name, option.accepted);
+    }
+    out += "\n## Accepted without effect\n\nA line in the log says so.\n\n| because | options |\n|---|---|\n";
+    for (reason, names) in INERT {
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        out += &format!("| {reason} | {} |\n", names.join(", "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_option_of_cassandra_5_is_in_the_table_once() {
+        let mut seen = HashSet::new();
+        let names = HONOURED.iter().map(|option| option.name);
+        let names = names.chain(RESTRICTED.iter().map(|option| option.name));
+        for name in names.chain(INERT.iter().flat_map(|(_, names)| names.iter().copied())) {
+            assert!(seen.insert(name), "{name} is there twice");
+        }
+        for name in include_str!("../../tests/from_cassandra/5.0.8/option-names.txt").lines() {
+            assert!(seen.contains(name), "{name} is missing");
+        }
+    }
+
+    #[test]
+    fn the_options_page_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, document()).unwrap();
+        }
+        assert!(std::fs::read_to_string(path).unwrap() == document(), "docs/options.md: UPDATE_DOCS=1 rewrites it");
+    }
+}

@@ -1,0 +1,107 @@
+//! Options whose other values would promise what is not there: they are refused by name.
+
+use super::options::Restricted;
+use super::units::{boolean, class_name, scalar};
+use serde_json::Value;
+
+fn class_is(value: &Value, name: &str) -> bool {
+    class_name(value).is_ok_and(|class| class == name)
+}
+
+/// A section such as `client_encryption_options` that is switched off.
+fn disabled(value: &Value) -> bool {
+    value.get("enabled").is_none_or(|enabled| boolean(enabled) == Ok(false))
+}
+
+fn is_false(value: &Value) -> bool {
+    boolean(value) == Ok(false)
+}
+
+/// The default memtable of the `memtable` section, through `inherits`, is a trie.
+fn trie_memtable(value: &Value) -> bool {
+    let Some(configurations) = value.get("configurations") else {
+        return value.as_object().is_some_and(|map| map.is_empty());
+    };
+    let mut name = "default".to_owned();
+    // As many steps as there can be without a circle.
+    for _ in 0..16 {
+        let Some(configuration) = configurations.get(&name) else { return name == "default" };
+        if let Some(class) = configuration.get("class_name") {
+            return class_is(class, "TrieMemtable");
+        }
+        match configuration.get("inherits").and_then(scalar) {
+            Some(next) => name = next,
+            None => return false,
+        }
+    }
+    false
+}
+
+pub(super) const RESTRICTED: &[Restricted] = &[
+    Restricted {
+        name: "authenticator",
+        accepted: "`AllowAllAuthenticator`",
+        accepts: |value| class_is(value, "AllowAllAuthenticator"),
+    },
+    Restricted {
+        name: "authorizer",
+        accepted: "`AllowAllAuthorizer`",
+        accepts: |value| class_is(value, "AllowAllAuthorizer"),
+    },
+    Restricted {
+        name: "network_authorizer",
+        accepted: "`AllowAllNetworkAuthorizer`",
+        accepts: |value| class_is(value, "AllowAllNetworkAuthorizer"),
+    },
+    Restricted {
+        name: "cidr_authorizer",
+        accepted: "`AllowAllCIDRAuthorizer`",
+        accepts: |value| class_is(value, "AllowAllCIDRAuthorizer"),
+    },
+    Restricted {
+        name: "partitioner",
+        accepted: "`Murmur3Partitioner`",
+        accepts: |value| class_is(value, "Murmur3Partitioner"),
+    },
+    Restricted { name: "client_encryption_options", accepted: "`enabled: false`", accepts: disabled },
+    Restricted { name: "transparent_data_encryption_options", accepted: "`enabled: false`", accepts: disabled },
+    Restricted { name: "audit_logging_options", accepted: "`enabled: false`", accepts: disabled },
+    Restricted {
+        name: "full_query_logging_options",
+        accepted: "anything without a `log_dir`",
+        accepts: |value| value.get("log_dir").is_none_or(|log_dir| scalar(log_dir).is_none_or(|text| text.is_empty())),
+    },
+    Restricted { name: "commitlog_compression", accepted: "no value: the log is not compressed", accepts: |_| false },
+    Restricted { name: "cdc_enabled", accepted: "`false`", accepts: is_false },
+    Restricted { name: "partition_denylist_enabled", accepted: "`false`", accepts: is_false },
+    Restricted { name: "start_native_transport", accepted: "`true`", accepts: |value| boolean(value) == Ok(true) },
+    Restricted { name: "native_transport_port_ssl", accepted: "no value: there is no TLS yet", accepts: |_| false },
+    Restricted { name: "native_transport_rate_limiting_enabled", accepted: "`false`", accepts: is_false },
+    Restricted {
+        name: "native_transport_max_requests_per_second",
+        accepted: "any number: it holds only with `native_transport_rate_limiting_enabled`",
+        accepts: Value::is_number,
+    },
+    Restricted { name: "rpc_interface", accepted: "no value: use `rpc_address`", accepts: |_| false },
+    Restricted { name: "rpc_interface_prefer_ipv6", accepted: "`false`", accepts: is_false },
+    Restricted {
+        name: "local_system_data_file_directory",
+        accepted: "no value: there is one directory",
+        accepts: |_| false,
+    },
+    Restricted {
+        name: "sstable",
+        accepted: "`selected_format: bti`",
+        accepts: |value| value.get("selected_format").is_none_or(|format| scalar(format).as_deref() == Some("bti")),
+    },
+    Restricted {
+        name: "memtable",
+        accepted: "a `default` configuration that is, or inherits from, `TrieMemtable`",
+        accepts: trie_memtable,
+    },
+    Restricted {
+        name: "default_compaction",
+        accepted: "`UnifiedCompactionStrategy`",
+        accepts: |value| class_is(value, "UnifiedCompactionStrategy"),
+    },
+];

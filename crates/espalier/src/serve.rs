@@ -1,0 +1,162 @@
+//! `espalier serve`: opens the engine, listens, and drains at the end.
+
+use crate::admin::server::{AdminSocket, NodeState};
+use crate::cli::Serve;
+use crate::config::{CommitlogSync, Config};
+use crate::local;
+use blockio::SystemDisk;
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, EngineOptions};
+use query::{Processor, ProcessorOptions};
+use server::{Server, ServerOptions};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Threads that serve connections.
+const WORKER_THREADS: usize = 2;
+
+/// Runs a node until SIGTERM or SIGINT. The error is one line for the user.
+pub fn serve(flags: Serve) -> Result<(), String> {
+    let started = Instant::now();
+    let config = configuration(flags)?;
+    start_logging();
+    for (option, reason) in &config.inert {
+        tracing::info!("{option} is accepted and has no effect: {reason}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    runtime.block_on(run(config, started))
+}
+
+/// File, environment, flags.
+fn configuration(flags: Serve) -> Result<Config, String> {
+    let environment = std::env::vars_os();
+    let environment =
+        environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut config = Config::load(flags.config.as_deref(), environment)?;
+    if let Some(data) = flags.data {
+        config.data_directory = data;
+    }
+    if let Some(listen) = flags.listen {
+        config.listen = listen;
+    }
+    if let Some(port) = flags.port {
+        config.port = port;
+    }
+    Ok(config)
+}
+
+/// Logs to stderr; `RUST_LOG` says how much.
+fn start_logging() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(ansi).with_env_filter(filter).init();
+}
+
+async fn run(config: Config, started: Instant) -> Result<(), String> {
+    let data = config.data_directory.clone();
+    let address = SocketAddr::new(config.listen, config.port);
+    // The directory first: whoever has it owns the node, whatever its port.
+    let engine = Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))?;
+    let processor = Arc::new(Processor::new(engine.clone(), processor_options(&config)));
+    let server = Server::bind(server_options(&config), processor)
+        .await
+        .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    local::write(&engine, &config, server.local_addr()).map_err(|error| open_failed(&config, &error))?;
+    let admin = AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let node = Arc::new(NodeState {
+        engine: engine.clone(),
+        metrics: server.metrics(),
+        address: server.local_addr(),
+        data: data.clone(),
+        cluster_name: config.cluster_name.clone(),
+        started,
+    });
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    tracing::info!(
+        address = %server.local_addr(),
+        data = %data.display(),
+        startup_ms = started.elapsed().as_millis() as u64,
+        "Starting listening for CQL clients"
+    );
+    let stop = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping: no new connections, then drain");
+    };
+    tokio::select! {
+        () = server.run(stop) => {}
+        () = admin.serve(&node) => {}
+    }
+    drop(admin);
+    let drained = tokio::task::spawn_blocking(move || engine.shutdown()).await;
+    match drained {
+        Ok(Ok(())) => {
+            tracing::info!("drained");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
+        Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
+    }
+}
+
+fn open_failed(config: &Config, error: &EngineError) -> String {
+    format!("{}: {error}", config.data_directory.display())
+}
+
+fn engine_options(config: &Config) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), &config.data_directory);
+    if let Some(directory) = &config.commitlog_directory {
+        options.commitlog.directory = directory.clone();
+    }
+    options.commitlog.sync = match config.commitlog_sync {
+        CommitlogSync::Periodic => SyncMode::Periodic { period: config.commitlog_sync_period },
+        CommitlogSync::Batch => SyncMode::Batch,
+        CommitlogSync::Group => SyncMode::Group { window: config.commitlog_sync_group_window },
+    };
+    options.commitlog.segment_size_bytes = config.commitlog_segment_size_bytes;
+    options.commitlog.total_space_bytes = config.commitlog_total_space_bytes;
+    options.memtable_space_bytes = config.memtable_space_bytes;
+    options.memtable_cleanup_threshold = config.memtable_cleanup_threshold;
+    options.column_index_size_bytes = config.column_index_size_bytes;
+    options.cache_bytes = config.file_cache_size_bytes;
+    options.concurrent_compactors = config.concurrent_compactors;
+    options
+}
+
+fn processor_options(config: &Config) -> ProcessorOptions {
+    ProcessorOptions {
+        tombstone_warn_threshold: config.tombstone_warn_threshold,
+        tombstone_failure_threshold: config.tombstone_failure_threshold,
+        batch_size_warn_threshold_bytes: config.batch_size_warn_threshold_bytes,
+        batch_size_fail_threshold_bytes: config.batch_size_fail_threshold_bytes,
+        unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
+        auto_snapshot: config.auto_snapshot,
+        data_center: local::DATA_CENTER.to_owned(),
+    }
+}
+
+fn server_options(config: &Config) -> ServerOptions {
+    ServerOptions {
+        listen: SocketAddr::new(config.listen, config.port),
+        frame_size_bytes_max: config.frame_size_bytes_max,
+        connections_max: config.connections_max,
+        connections_per_ip_max: config.connections_per_ip_max,
+        request_bytes_in_flight_max: config.request_bytes_in_flight_max,
+        idle_timeout: config.idle_timeout,
+        prepared_statements_cache_size_bytes: config.prepared_statements_cache_size_bytes,
+        read_timeout: config.read_timeout,
+        write_timeout: config.write_timeout,
+        truncate_timeout: config.truncate_timeout,
+        ..ServerOptions::default()
+    }
+}

@@ -1,0 +1,70 @@
+//! The query layer behind the seam.
+
+use crate::handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
+use query::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response};
+use std::sync::Arc;
+
+impl QueryHandler for Processor {
+    type Statement = Prepared;
+
+    fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
+        Processor::prepare(self, text, keyspace)
+    }
+
+    fn describe<'s>(&self, statement: &'s Prepared) -> StatementInfo<'s> {
+        StatementInfo {
+            markers: &statement.variables,
+            partition_key: &statement.partition_key_bind_indexes,
+            result: statement.result_metadata.as_deref(),
+            warnings: &statement.warnings,
+            is_modification: statement.is_modification(),
+        }
+    }
+
+    fn is_current(&self, statement: &Prepared) -> bool {
+        statement.is_current(&self.schema())
+    }
+
+    async fn query(
+        &self,
+        text: &str,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        Processor::query(self, text, client, options).await
+    }
+
+    async fn execute(
+        &self,
+        statement: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        Processor::execute(self, statement, client, options).await
+    }
+
+    async fn batch(
+        &self,
+        kind: BatchKind,
+        entries: &[BatchEntry<'_, Prepared>],
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Result<Response, QueryError> {
+        let kind = match kind {
+            BatchKind::Logged => cql::ast::BatchKind::Logged,
+            BatchKind::Unlogged => cql::ast::BatchKind::Unlogged,
+            BatchKind::Counter => cql::ast::BatchKind::Counter,
+        };
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|entry| query::BatchEntry {
+                statement: match &entry.statement {
+                    BatchStatement::Text(text) => query::BatchStatement::Text(text),
+                    BatchStatement::Prepared(prepared) => query::BatchStatement::Prepared(prepared),
+                },
+                values: &entry.values,
+            })
+            .collect();
+        Processor::batch(self, kind, &entries, client, options).await
+    }
+}
