@@ -26,6 +26,7 @@ mod replay;
 mod scan;
 mod segment;
 mod segments;
+mod shared;
 mod waiters;
 mod writer;
 

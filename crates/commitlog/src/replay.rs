@@ -9,9 +9,9 @@ use blockio::{BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::format::TABLE_ID_SIZE;
-use crate::log::Shared;
 use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
 use crate::segment::SegmentUse;
+use crate::shared::Shared;
 use crate::{Corruption, LogError, LogOptions, LogPosition};
 
 /// The records found at open. To be read to the end before the log's segments can be freed.

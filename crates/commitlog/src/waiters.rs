@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crate::LogError;
-use crate::log::Shared;
+use crate::shared::Shared;
 
 /// Wakers by the ring position they wait for. The durable horizon itself lies beside, so that most look-ups take no lock.
 #[derive(Debug, Default)]

@@ -17,8 +17,8 @@ use crate::file::CHUNK_SIZE;
 use crate::format::{
     BLOCK_HEADER_SIZE, BlockHeader, NO_RECORD_STARTS, RecordHead, advance, record_start, write_block_header,
 };
-use crate::log::Shared;
 use crate::segment::SegmentUse;
+use crate::shared::Shared;
 use crate::{LogError, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;

@@ -1,0 +1,269 @@
+//! What appenders, waiters and the writer thread share: the ring, the segments that records in it belong to, and signals.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::Thread;
+
+use blockio::{BLOCK_SIZE, BlockRing, Seal};
+
+use crate::file::LogFile;
+use crate::format::{advance, record_start};
+use crate::metrics::Counters;
+use crate::segment::SegmentUse;
+use crate::segments::Segments;
+use crate::waiters::{Room, Waiters};
+use crate::{LogError, LogOptions, LogPosition, SyncMode};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Segments of this run that records in memory may belong to: the ring holds one segment's length, so at most two at a time.
+const RECENT: u64 = 4;
+
+/// What appenders, waiters and the writer thread share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub file: LogFile,
+    pub sync: SyncMode,
+    /// Records between reservation and device. Segment `n` of this run lies at ring positions from `n * segment size` on.
+    pub ring: BlockRing,
+    pub waiters: Waiters,
+    pub room: Room,
+    pub counters: Counters,
+    pub signals: Signals,
+    /// Segments activated in this run; reservations stay inside them.
+    activated: AtomicU64,
+    /// The last activated segments, by number modulo [`RECENT`].
+    recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
+    segments: Mutex<Segments>,
+    /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
+    free_later: AtomicBool,
+    failure: OnceLock<Arc<str>>,
+    on_pressure: PressureHook,
+}
+
+/// The caller's hook; apart because it cannot be printed.
+pub(crate) struct PressureHook(Option<Arc<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for PressureHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PressureHook")
+    }
+}
+
+/// How the writer thread is told things.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// It sleeps until something is appended.
+    pub idle: AtomicBool,
+    /// Somebody waits for room in the ring: do not wait for company.
+    pub urgent: AtomicBool,
+    /// No more appends; write what there is and exit.
+    pub stopping: AtomicBool,
+    /// A ring position that somebody wants durable now, whatever the mode.
+    pub sync_wanted: AtomicU64,
+    thread: OnceLock<Thread>,
+}
+
+impl Signals {
+    /// Who is woken; set once, before anything is appended.
+    pub fn woken_by(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// After an append: wakes the writer if it sleeps for one. One of those who find it asleep pays for waking it.
+    pub fn appended(&self) {
+        // Pairs with the fence in the writer's `sleep`: either it sees our reservation, or we see it idle.
+        fence(Ordering::SeqCst);
+        if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// Somebody waits for room in memory.
+    pub fn hurry(&self) {
+        self.urgent.store(true, Ordering::Release);
+        self.wake();
+    }
+}
+
+impl Shared {
+    pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
+        Shared {
+            ring: BlockRing::new(file.geometry().segment_size_bytes as usize),
+            file,
+            sync: options.sync,
+            waiters: Waiters::default(),
+            room: Room::default(),
+            counters: Counters::default(),
+            signals: Signals::default(),
+            activated: AtomicU64::new(0),
+            recent: Default::default(),
+            segments: Mutex::new(segments),
+            free_later: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            on_pressure: PressureHook(options.on_pressure.clone()),
+        }
+    }
+
+    /// How many segments were activated in this run.
+    pub fn activated(&self) -> u64 {
+        self.activated.load(Ordering::Acquire)
+    }
+
+    pub fn segment_size(&self) -> u64 {
+        u64::from(self.file.geometry().segment_size_bytes)
+    }
+
+    /// The segment of this run with that number, if records of it may be in memory.
+    pub fn recent_segment(&self, number: u64) -> Option<Arc<SegmentUse>> {
+        let recent = self.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
+        recent.as_ref().filter(|segment| segment.number == Some(number)).cloned()
+    }
+
+    /// Where segment `number` of this run is, while records of it are in memory.
+    pub fn recent_slot(&self, number: u64) -> &RwLock<Option<Arc<SegmentUse>>> {
+        &self.recent[(number % RECENT) as usize]
+    }
+
+    /// Why the log takes no more records, if so.
+    pub fn closed(&self) -> Option<LogError> {
+        self.failure.get().map(|reason| LogError::Closed(Arc::clone(reason)))
+    }
+
+    /// Closes the log for good; the first reason stays.
+    pub fn fail(&self, reason: &str) {
+        let _ = self.failure.set(reason.into());
+        self.waiters.wake_all();
+        self.room.announce();
+    }
+
+    /// An I/O failure on the log's own blocks is sticky; other refusals are not.
+    pub fn failing<T>(&self, result: Result<T, LogError>) -> Result<T, LogError> {
+        if let Err(LogError::Disk(error)) = &result {
+            self.fail(&error.to_string());
+        }
+        result
+    }
+
+    /// The segments; the lock is taken for a segment's change, never for an append inside one.
+    pub fn segments(&self) -> MutexGuard<'_, Segments> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a record of `size` bytes goes that is reserved at `tail`; `None` if the segment has no room for it.
+    pub fn place(&self, tail: u64, size: u64) -> Option<Range<u64>> {
+        let number = tail / self.segment_size();
+        let start = record_start(tail);
+        let end = advance(start, size);
+        let fits = end <= (number + 1) * self.segment_size() && number < self.activated();
+        fits.then_some(start..end)
+    }
+
+    /// Goes on in a fresh segment, unless somebody else did since `activated` was read.
+    pub fn next_segment(&self, activated: u64) -> Result<(), LogError> {
+        let mut segments = self.segments();
+        if self.activated() != activated {
+            return Ok(());
+        }
+        self.failing(segments.free_if(&self.file, |segment| segment.is_unused(self.waiters.horizon())))?;
+        let segment = self.failing(segments.activate(&self.file, activated))?;
+        let before = activated.checked_sub(1).and_then(|number| self.recent_segment(number));
+        *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(segment);
+        self.activated.store(activated + 1, Ordering::Release);
+        let start = activated * self.segment_size();
+        let mut end = start;
+        let seal = self.ring.seal(|tail| {
+            end = tail.next_multiple_of(BLOCK);
+            end.max(start)
+        });
+        if let Some(before) = before {
+            before.close(end);
+        }
+        let pressed = segments.pressure().is_some();
+        drop(segments);
+        if seal == Seal::Sealed {
+            self.signals.hurry();
+        }
+        if pressed {
+            self.press();
+        }
+        Ok(())
+    }
+
+    /// The ring position behind the last record, which is not the tail where that has just moved to a fresh segment.
+    pub fn data_end(&self) -> u64 {
+        let tail = self.ring.tail();
+        let before = (tail / self.segment_size()).checked_sub(1).filter(|_| tail.is_multiple_of(self.segment_size()));
+        let end = before.and_then(|number| self.recent_segment(number)).map_or(tail, |segment| segment.closed_at());
+        end.min(tail)
+    }
+
+    /// The ring position of a place in the log; 0 for one in a segment that left memory, and is durable therefore.
+    pub fn ring_position(&self, position: LogPosition) -> u64 {
+        let activated = self.activated();
+        for number in (0..activated).rev().take(RECENT as usize - 1) {
+            if let Some(segment) = self.recent_segment(number).filter(|segment| segment.id == position.segment) {
+                debug_assert_eq!(segment.number, Some(number));
+                return number * self.segment_size() + u64::try_from(position.offset).unwrap_or(0);
+            }
+        }
+        0
+    }
+
+    /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.
+    pub fn position(&self) -> LogPosition {
+        loop {
+            let activated = self.activated();
+            let Some(last) = activated.checked_sub(1) else {
+                return LogPosition { segment: self.segments().last_id(), offset: i32::MAX };
+            };
+            let tail = self.ring.tail();
+            let number = (tail / self.segment_size()).min(last);
+            if let Some(segment) = self.recent_segment(number) {
+                let offset = tail - number * self.segment_size();
+                return segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
+            }
+        }
+    }
+
+    /// Tells the caller's hook that the log wants flushes.
+    pub fn press(&self) {
+        if let Some(hook) = &self.on_pressure.0 {
+            hook();
+        }
+    }
+
+    /// Frees all segments that nothing needs.
+    pub fn free_unused(&self) -> Result<(), LogError> {
+        let freed = self.segments().free_if(&self.file, |segment| segment.is_unused(self.waiters.horizon()));
+        self.freed(freed)
+    }
+
+    /// Tells those who wait for room that segments were freed.
+    pub fn freed(&self, freed: Result<u32, LogError>) -> Result<(), LogError> {
+        if self.failing(freed)? > 0 {
+            self.room.announce();
+        }
+        Ok(())
+    }
+
+    /// A segment may soon be unused that is not durable yet: look again when the horizon moves.
+    pub fn free_later(&self) {
+        self.free_later.store(true, Ordering::Release);
+    }
+
+    /// Frees segments that only waited for their last frames. Called by the writer when the horizon has moved.
+    pub fn free_unused_if_waiting(&self) {
+        if self.free_later.swap(false, Ordering::AcqRel) {
+            // A failure is sticky and told by `failing`; the writer finds out at its next write.
+            let _ = self.free_unused();
+        }
+    }
+}
