@@ -19,8 +19,9 @@ use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
 use crate::recovery::{Covered, Recovery, ReplaySummary};
 use crate::schema_change::Keyspaces;
+use crate::schema_rows;
 use crate::store::{Generation, TableStore, lock};
-use crate::system::{is_system_keyspace, system_keyspaces};
+use crate::system::{is_local_system_keyspace, is_system_keyspace, system_keyspaces};
 
 /// Tables that keep what is written to them.
 ///
@@ -105,14 +106,48 @@ impl Engine {
         if recovery.summary != ReplaySummary::default() {
             self.flush_all()?;
         }
-        self.log.discard_replayed().map_err(|error| self.log_failed(error))
+        self.log.discard_replayed().map_err(|error| self.log_failed(error))?;
+        self.store_system_schema()
+    }
+
+    /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.
+    fn store_system_schema(&self) -> Result<(), EngineError> {
+        let stored = self.load_keyspaces()?;
+        let missing = |keyspace: &&Arc<Keyspace>| {
+            is_system_keyspace(&keyspace.name) && !stored.iter().any(|stored| *stored == ***keyspace)
+        };
+        let schema = self.schema();
+        let missing: Keyspaces = schema
+            .keyspaces
+            .values()
+            .filter(missing)
+            .map(|keyspace| (keyspace.name.clone(), keyspace.clone()))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut updates = Vec::new();
+        for keyspace in missing.values() {
+            schema_rows::store_keyspace(&schema, keyspace, self.next_timestamp_micros(), &mut updates);
+        }
+        self.write_durably(Mutation::new(updates))
     }
 
     /// Loads the schema from its tables and opens and drops tables accordingly.
     fn load_schema(&self, recovery: &mut Recovery) -> Result<(), EngineError> {
         let mut keyspaces = system_keyspaces();
-        for keyspace in self.load_keyspaces()? {
-            keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
+        for stored in self.load_keyspaces()? {
+            match keyspaces.get_mut(&stored.name).map(Arc::make_mut) {
+                None => {
+                    keyspaces.insert(stored.name.clone(), Arc::new(stored));
+                }
+                // The tables of system keyspaces are those of this version; how they are replicated is the user's.
+                Some(defined) if !is_local_system_keyspace(&defined.name) => {
+                    defined.replication = stored.replication;
+                    defined.durable_writes = stored.durable_writes;
+                }
+                Some(_) => {}
+            }
         }
         let schema = Arc::new(Schema::new(self.stored_schema_version()?, keyspaces));
         for removed in self.open_stores(&schema)? {

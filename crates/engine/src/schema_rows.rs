@@ -55,7 +55,13 @@ fn texts<'a>(values: impl ExactSizeIterator<Item = &'a str>) -> Option<Vec<u8>> 
     Some(collection::list(values.map(str::as_bytes)))
 }
 
-/// The writes that turn the stored form of `old` into that of `new`; system keyspaces are not stored.
+/// The writes that store a keyspace anew, in place of whatever is stored under its name.
+pub(crate) fn store_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
+    drop_keyspace(schema, keyspace, timestamp - 1, writes);
+    change_keyspace(schema, None, keyspace, timestamp, writes);
+}
+
+/// The writes that turn the stored form of `old` into that of `new`.
 pub(crate) fn changes(old: &Schema, new: &Schema, timestamp: i64) -> Vec<PartitionUpdate> {
     let mut writes = Vec::new();
     for (name, keyspace) in &old.keyspaces {
