@@ -2,6 +2,7 @@
 
 mod classes;
 mod collections;
+mod garbage;
 mod order;
 mod primitives;
 mod texts;
