@@ -1,10 +1,11 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proof.differential.explained import explanation
 from proof.differential.steps import History, Step
+from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
 from proof.wire import requests
 from proof.wire.responses import Response
@@ -70,9 +71,8 @@ class Pair:
     def run_steps(self, history: History, connections: list[Connection], stop_at: int) -> Outcome:
         outcome = Outcome(0, {}, [])
         for index, step in enumerate(history.steps):
-            if step.kind == "flush":
-                for node in self.nodes:
-                    node.flush(history.keyspace)
+            if step.kind in ("flush", "compact", "restart"):
+                self.maintain(history, step, connections)
                 continue
             left, right = exchange(connections, step)
             difference = compare(left, right)
@@ -89,6 +89,22 @@ class Pair:
             if diverged or isinstance(right[-1], Lost) or len(outcome.differences) >= stop_at:
                 break
         return outcome
+
+    def maintain(self, history: History, step: Step, connections: list[Connection]) -> None:
+        """What an operator does: flush or compact both; restart Espalier."""
+        if step.kind == "restart":
+            right = self.nodes[1]
+            if isinstance(right, Espalier):
+                connections[1].close()
+                right.restart()
+                connections[1] = Connection(right.host, right.port, history.version, history.compression)
+                require(connections[1].query(f"USE {history.keyspace}"))
+                connections[0].prepared.clear()         # both prepare anew
+            return
+        for node in self.nodes:
+            node.flush(history.keyspace)
+            if step.kind == "compact":
+                node.compact(history.keyspace)
 
 
 @dataclass
@@ -136,13 +152,18 @@ def converse(connection: Connection, step: Step):
     options = step.options(version)
     prepared = None
     if step.prepared:
-        connection.send(requests.PREPARE, requests.prepare(step.cql, version))
-        prepared = yield True
-        if not isinstance(prepared, Prepared):
-            return
+        prepared = connection.prepared.get(step.cql) if step.reuse else None
+        if prepared is None:
+            connection.send(requests.PREPARE, requests.prepare(step.cql, version))
+            prepared = yield True
+            if not isinstance(prepared, Prepared):
+                return
+            connection.prepared[step.cql] = prepared
     for _ in range(PAGES_MAX):
         send_query(connection, step.cql, prepared, options)
         answer = yield True
+        if isinstance(answer, Rows) and answer.metadata.changed_id is not None:
+            prepared = connection.prepared[step.cql] = replace(prepared, metadata_id=answer.metadata.changed_id)
         if not isinstance(answer, Rows) or answer.metadata.paging_state is None:
             return
         options = options.next_page(answer.metadata.paging_state)

@@ -1,5 +1,6 @@
 """Histories from a seed: a schema, then writes, reads, schema changes, flushes and mistakes in random order."""
 
+from dataclasses import replace
 from random import Random
 
 from proof.differential.mistakes import spoil
@@ -36,6 +37,7 @@ class Generator:
         self.types = random_user_types(rng)
         self.tables = [random_table(rng, keyspace, f"t{n}", self.types) for n in range(rng.choice((1, 1, 2)))]
         self.clock = Clock(rng)
+        self.prepared: list[Step] = []
         # In v5 a statement can bring its own clock, so that expiry can be watched: a clock in the future, for what has
         # expired by the real one may be gone from the disk.
         self.now = FUTURE if version >= 5 and rng.random() < 0.5 else None
@@ -55,13 +57,22 @@ class Generator:
         roll = rng.random()
         if roll < 0.48:
             return write(rng, table, self.clock, now)
-        if roll < 0.88:
-            return read(rng, table, now)
+        if roll < 0.85:
+            return self.remember(read(rng, table, now))
+        if roll < 0.88 and self.prepared:
+            return replace(rng.choice(self.prepared), reuse=True, now=now)
         if roll < 0.94:
             return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else read(rng, table, now))
         if roll < 0.965:
-            return Step("flush")
+            return Step(rng.choice(("flush", "flush", "flush", "flush", "compact", "restart")))
         return self.schema_step(table)
+
+    def remember(self, step: Step) -> Step:
+        """Keeps prepared reads to be executed again, after schema changes too."""
+        if step.prepared:
+            step.skip_metadata = self.rng.random() < 0.4
+            self.prepared.append(step)
+        return step
 
     def next_now(self) -> int | None:
         if self.now is not None and self.rng.random() < 0.1:

@@ -7,12 +7,14 @@ from proof.wire import QueryOptions, UNSET
 
 @dataclass
 class Step:
-    """`kind` is "cql", "batch" or "flush". Values are hex, None, or "unset"."""
+    """`kind` is "cql", "batch", "flush", "compact" or "restart". Values are hex, None, or "unset"."""
 
     kind: str
     cql: str = ""
     values: list = field(default_factory=list)
     prepared: bool = False
+    reuse: bool = False                 # execute what was prepared before, without a new PREPARE
+    skip_metadata: bool = False
     page_size: int | None = None
     timestamp: int | None = None
     now: int | None = None              # now_in_seconds, sent in v5 only
@@ -21,7 +23,7 @@ class Step:
 
     def options(self, version: int) -> QueryOptions:
         return QueryOptions(tuple(decode(v) for v in self.values), page_size=self.page_size, timestamp=self.timestamp,
-                            now_in_seconds=self.now if version >= 5 else None)
+                            skip_metadata=self.skip_metadata, now_in_seconds=self.now if version >= 5 else None)
 
     def batch_items(self) -> list[tuple]:
         return [(cql, [decode(v) for v in values]) for cql, values in self.items]
@@ -35,15 +37,18 @@ class Step:
         return Step(**item)
 
     def __str__(self) -> str:
-        if self.kind == "flush":
-            return "-- flush both"
+        if self.kind in ("flush", "compact"):
+            return f"-- {self.kind} both"
+        if self.kind == "restart":
+            return "-- restart Espalier"
         if self.kind == "batch":
             lines = [f"--   {cql} {values or ''}" for cql, values in self.items]
             return "\n".join([f"-- BATCH message of type {self.batch_type}{self.notes()}", *lines])
         return self.cql + ";" + self.notes()
 
     def notes(self) -> str:
-        notes = [f"values={self.values}" if self.values else "", "prepared" if self.prepared else ""]
+        notes = [f"values={self.values}" if self.values else ""]
+        notes += [name for name in ("prepared", "reuse", "skip_metadata") if getattr(self, name)]
         for name in ("page_size", "timestamp", "now"):
             if getattr(self, name) is not None:
                 notes.append(f"{name}={getattr(self, name)}")

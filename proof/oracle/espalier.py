@@ -100,6 +100,13 @@ class Espalier:
             self.kill()
             raise RuntimeError(f"Espalier did not stop within {STOP_TIMEOUT_SECONDS} s:\n{self.log_tail()}") from None
 
+    def restart(self) -> None:
+        """SIGTERM, then a new process on the same directory."""
+        status = self.terminate()
+        if status != 0:
+            raise RuntimeError(f"Espalier ended with status {status} on SIGTERM:\n{self.log_tail()}")
+        self.launch()
+
     def stop(self) -> None:
         if self.process.poll() is None:
             status = self.terminate()

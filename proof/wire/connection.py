@@ -9,7 +9,7 @@ import snappy
 
 from proof.wire import requests, responses, segments
 from proof.wire.requests import QueryOptions
-from proof.wire.responses import Error, Event, Response
+from proof.wire.responses import Error, Event, Prepared, Response
 
 COMPRESSED_FLAG, TRACING_FLAG, BETA_FLAG = 0x01, 0x02, 0x10
 HEADER_SIZE = 9
@@ -34,6 +34,7 @@ class Connection:
         self.compressing = False
         self.events: deque[Event] = deque()
         self.streams = 0
+        self.prepared: dict[str, Prepared] = {}     # for callers who execute again what they prepared
         if startup:
             self.startup()
 
