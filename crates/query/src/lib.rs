@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod consistency;
 mod ddl;
 mod describe;
 mod error;
@@ -21,7 +22,7 @@ mod response;
 mod restrictions;
 mod row_view;
 mod select;
-mod standin;
+mod selection;
 mod system;
 mod terms;
 

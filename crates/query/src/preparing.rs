@@ -49,11 +49,6 @@ impl<'a> Preparing<'a> {
         }
     }
 
-    /// How many bind markers the statement has.
-    pub fn marker_count(&self) -> usize {
-        self.names.len()
-    }
-
     /// The tables looked up so far.
     pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables

@@ -1,7 +1,5 @@
 //! CAST.
 
-#[allow(unused_imports)]
-use crate::standin::TextForms;
 use types::CqlType;
 
 use super::number::{NUMERIC_TYPES, Number};

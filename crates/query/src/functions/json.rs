@@ -1,7 +1,5 @@
 //! `to_json` and `from_json`.
 
-#[allow(unused_imports)]
-use crate::standin::TextForms;
 use types::{CqlType, utf8};
 
 use super::Function;

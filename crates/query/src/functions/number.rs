@@ -1,7 +1,5 @@
 //! Numbers of any numeric type, converted as Java converts them.
 
-#[allow(unused_imports)]
-use crate::standin::TextForms;
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
 use types::{CqlType, Decimal};

@@ -32,9 +32,6 @@ pub(crate) struct RowFilter {
     expressions: Vec<Expression>,
 }
 
-/// See [`RowView`].
-pub(crate) type RowValues<'a> = RowView<'a>;
-
 impl RowFilter {
     pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
         self.expressions.push(Expression { source: Source::of(table, column), ty: column.ty.clone(), comparison });
@@ -46,7 +43,7 @@ impl RowFilter {
     }
 
     /// Whether the row is kept.
-    pub fn matches(&self, row: &RowValues<'_>) -> bool {
+    pub fn matches(&self, row: &RowView<'_>) -> bool {
         self.expressions.iter().all(|expression| expression.holds(row))
     }
 }

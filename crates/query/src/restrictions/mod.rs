@@ -17,7 +17,7 @@ use crate::execution::Execution;
 use crate::preparing::Preparing;
 
 pub(crate) use clustering::ClusteringRestrictions;
-pub(crate) use filter::{RowFilter, RowValues};
+pub(crate) use filter::RowFilter;
 pub(crate) use partition::Partitions;
 
 use column::ColumnRestriction;

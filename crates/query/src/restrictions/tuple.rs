@@ -61,14 +61,6 @@ impl TupleTerm {
             },
         }
     }
-
-    /// How many columns it covers.
-    pub fn len(&self) -> usize {
-        match self {
-            TupleTerm::Terms(terms) => terms.len(),
-            TupleTerm::Marker { receivers, .. } => receivers.len(),
-        }
-    }
 }
 
 fn split_tuple<'v>(bytes: &'v [u8], receivers: &[ColumnSpec]) -> Result<Vec<Bound<'v>>, QueryError> {

@@ -1,32 +1,129 @@
 //! SELECT.
 
+mod execute;
+mod grouping;
+mod ordering;
+mod paging;
+mod read;
+mod writer;
+
 use std::sync::Arc;
 
-use cql::ast::Select;
+use cql::ast::{self, Select};
+use model::{ColumnKind, Table};
+use types::CqlType;
 
-use crate::execution::Execution;
+use crate::names::column_spec;
 use crate::preparing::Preparing;
-use crate::{QueryError, ResponseBody, ResultMetadata};
+use crate::restrictions::{Reading, Restrictions, StatementType};
+use crate::selection::{Selection, selects_only_statics};
+use crate::terms::{Term, prepare as prepare_term};
+use crate::{QueryError, ResultMetadata};
+
+use grouping::Grouping;
+use ordering::Ordering;
+use writer::PlainWriter;
 
 /// A SELECT ready to be carried out.
 #[derive(Debug)]
 pub(crate) struct SelectPlan {
-    metadata: Arc<ResultMetadata>,
+    table: Arc<Table>,
+    selection: Selection,
+    /// Writes the rows of a selection of plain columns.
+    plain: Option<PlainWriter>,
+    restrictions: Restrictions,
+    is_distinct: bool,
+    grouping: Option<Grouping>,
+    ordering: Ordering,
+    limit: Option<Term>,
+    per_partition_limit: Option<Term>,
 }
 
 impl SelectPlan {
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultMetadata> {
-        self.metadata.clone()
+        self.selection.metadata().clone()
     }
 
-    /// Reads a page.
-    pub fn execute(&self, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-        Err(QueryError::not_supported("SELECT"))
+    /// Whether groups of rows make the rows of the result.
+    fn is_grouping(&self) -> bool {
+        self.grouping.is_some() || self.selection.is_aggregate()
     }
 }
 
 /// Prepares a SELECT.
-pub(crate) fn prepare(_select: &Select, _preparing: &mut Preparing<'_>) -> Result<SelectPlan, QueryError> {
-    Err(QueryError::not_supported("SELECT"))
+pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<SelectPlan, QueryError> {
+    let table = preparing.table(&select.table)?;
+    let only_statics = selects_only_statics(&select.selection, &table);
+    ordering::check_names(&select.order_by, &table)?;
+    // Cassandra looks at selected columns before the restrictions, and numbers markers in order of appearance all the same.
+    ordering::check_selected_names(&select.selection, &table)?;
+    let reading = Reading { statement: StatementType::Select, only_statics, allow_filtering: select.allow_filtering };
+    let restrictions = Restrictions::prepare(&select.where_clause, &table, reading, preparing)?;
+    ordering::refuse_ann(&select.order_by, &table)?;
+    let selection = Selection::prepare(&select.selection, &table, select.is_json, preparing)?;
+    if select.is_distinct {
+        check_distinct(select, &selection, &restrictions, &table)?;
+    }
+    let grouping = Grouping::prepare(select, &table, &restrictions, preparing)?;
+    if selection.is_aggregate() && grouping.is_none() && select.per_partition_limit.is_some() {
+        return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with aggregate queries."));
+    }
+    let ordering = Ordering::prepare(&select.order_by, &table, &restrictions)?;
+    restrictions.check_needs_filtering(select.allow_filtering)?;
+    let mut limit = |term: &Option<ast::Term>, name: &str| {
+        let receiver = column_spec(&table, &table.partition_key()[0]).sibling(name, CqlType::Int);
+        term.as_ref().map(|term| prepare_term(term, &receiver, preparing)).transpose()
+    };
+    let per_partition_limit = limit(&select.per_partition_limit, "[per_partition_limit]")?;
+    let limit = limit(&select.limit, "[limit]")?;
+    let plain = (selection.is_plain() && grouping.is_none()).then(|| PlainWriter::new(&selection));
+    Ok(SelectPlan {
+        table,
+        selection,
+        plain,
+        restrictions,
+        is_distinct: select.is_distinct,
+        grouping,
+        ordering,
+        limit,
+        per_partition_limit,
+    })
+}
+
+fn check_distinct(
+    select: &Select,
+    selection: &Selection,
+    restrictions: &Restrictions,
+    table: &Table,
+) -> Result<(), QueryError> {
+    if select.per_partition_limit.is_some() {
+        return Err(QueryError::invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries"));
+    }
+    let restricts_rows = restrictions.other_columns().any(|column| column.kind == ColumnKind::Regular);
+    if restrictions.has_clustering() || restricts_rows {
+        return Err(QueryError::invalid(
+            "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.",
+        ));
+    }
+    for column in selection.used_columns() {
+        if matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular) {
+            return Err(QueryError::invalid(format!(
+                "SELECT DISTINCT queries must only request partition key columns and/or static columns (not {})",
+                column.name
+            )));
+        }
+    }
+    if !restrictions.is_key_range() {
+        return Ok(());
+    }
+    for column in table.partition_key() {
+        if !selection.used_columns().iter().any(|used| used.id == column.id) {
+            return Err(QueryError::invalid(format!(
+                "SELECT DISTINCT queries must request all the partition key columns (missing {})",
+                column.name
+            )));
+        }
+    }
+    Ok(())
 }

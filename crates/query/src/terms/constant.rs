@@ -1,7 +1,5 @@
 //! Constants: which types they may become, and how.
 
-#[allow(unused_imports)]
-use crate::standin::TextForms;
 use cql::ast::{Constant, ConstantKind};
 use num_bigint::BigInt;
 use types::{CqlType, Decimal};

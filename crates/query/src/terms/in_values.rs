@@ -63,20 +63,4 @@ impl InTerms {
             }
         }
     }
-
-    /// How many values there are, if that is known.
-    pub fn len(&self) -> Option<usize> {
-        match self {
-            InTerms::Terms(terms) => Some(terms.len()),
-            InTerms::Marker { .. } => None,
-        }
-    }
-
-    /// Whether the values depend on bind markers.
-    pub fn contains_marker(&self) -> bool {
-        match self {
-            InTerms::Marker { .. } => true,
-            InTerms::Terms(terms) => terms.iter().any(Term::contains_marker),
-        }
-    }
 }

@@ -16,7 +16,6 @@ use crate::functions::FunctionCall;
 use crate::{ColumnSpec, QueryError, Value};
 
 pub(crate) use assignment::{Assignable, Assignment, assign_type, is_value_compatible};
-pub(crate) use constant::preferred_type;
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
 pub(crate) use type_name::resolve_type;
@@ -82,11 +81,6 @@ impl Term {
     /// A value known already.
     pub fn value(bytes: Vec<u8>) -> Term {
         Term::Value(Some(bytes.into_boxed_slice()))
-    }
-
-    /// Whether the term is known without an execution.
-    pub fn is_value(&self) -> bool {
-        matches!(self, Term::Value(_))
     }
 
     /// Whether the term depends on bind markers.

@@ -1,0 +1,109 @@
+//! Consistency levels, answered by the one node there is.
+
+use std::collections::BTreeMap;
+
+use model::{Keyspace, Schema};
+
+use crate::{Consistency, ErrorKind, QueryError};
+
+/// Refuses a level that reads may not have, or that one live node cannot reach.
+pub(crate) fn check_read(
+    consistency: Consistency,
+    schema: &Schema,
+    keyspace: &str,
+    data_center: &str,
+) -> Result<(), QueryError> {
+    if consistency == Consistency::Any {
+        return Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes"));
+    }
+    check_alive(consistency, schema, keyspace, data_center)
+}
+
+/// Refuses a level that one live node, in this data center, cannot reach under the keyspace's replication.
+pub(crate) fn check_alive(
+    consistency: Consistency,
+    schema: &Schema,
+    keyspace: &str,
+    data_center: &str,
+) -> Result<(), QueryError> {
+    let Some(keyspace) = schema.keyspace(keyspace) else { return Ok(()) };
+    let replication = Replication::of(keyspace, data_center);
+    let (required, alive) = replication.needs(consistency);
+    if alive >= required {
+        return Ok(());
+    }
+    let kind = ErrorKind::Unavailable { consistency, required, alive };
+    Err(QueryError::new(kind, format!("Cannot achieve consistency level {consistency}")))
+}
+
+/// How many replicas a keyspace has, and how many in this data center.
+struct Replication {
+    total: i32,
+    local: i32,
+    /// Replicas of each data center; empty where replication does not go by data centers.
+    by_data_center: Vec<i32>,
+}
+
+impl Replication {
+    fn of(keyspace: &Keyspace, data_center: &str) -> Replication {
+        let options: &BTreeMap<String, String> = &keyspace.replication;
+        let class = options.get("class").map_or("", String::as_str);
+        // `3/1` is three replicas, one of them transient.
+        let factor = |text: &String| text.split('/').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+        if class.ends_with("NetworkTopologyStrategy") {
+            let centers = options.iter().filter(|(name, _)| *name != "class");
+            let by_data_center: Vec<i32> = centers.map(|(_, count)| factor(count)).collect();
+            let local = options.get(data_center).map_or(0, factor);
+            return Replication { total: by_data_center.iter().sum(), local, by_data_center };
+        }
+        let total = options.get("replication_factor").map_or(1, factor);
+        Replication { total, local: total, by_data_center: Vec::new() }
+    }
+
+    /// Replicas that the level needs, and live ones that count for it.
+    fn needs(&self, consistency: Consistency) -> (i32, i32) {
+        let alive = self.total.min(1);
+        let local_alive = self.local.min(1);
+        match consistency {
+            Consistency::Any | Consistency::NodeLocal => (0, alive),
+            Consistency::One => (1, alive),
+            Consistency::Two => (2, alive),
+            Consistency::Three => (3, alive),
+            Consistency::LocalOne => (1, local_alive),
+            Consistency::Quorum | Consistency::Serial => (quorum(self.total), alive),
+            Consistency::All => (self.total, alive),
+            Consistency::LocalQuorum | Consistency::LocalSerial => (quorum(self.local), local_alive),
+            Consistency::EachQuorum if self.by_data_center.is_empty() => (quorum(self.total), alive),
+            Consistency::EachQuorum => (self.by_data_center.iter().map(|count| quorum(*count)).sum(), alive),
+        }
+    }
+}
+
+fn quorum(replicas: i32) -> i32 {
+    replicas / 2 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs(class: &str, factors: &[(&str, &str)], consistency: Consistency) -> (i32, i32) {
+        let mut options: BTreeMap<String, String> =
+            factors.iter().map(|(name, count)| (name.to_string(), count.to_string())).collect();
+        options.insert("class".into(), format!("org.apache.cassandra.locator.{class}"));
+        Replication::of(&Keyspace::new("k", options, true), "datacenter1").needs(consistency)
+    }
+
+    #[test]
+    fn levels_need_what_replication_says() {
+        let three: &[(&str, &str)] = &[("replication_factor", "3")];
+        assert_eq!(needs("SimpleStrategy", three, Consistency::Quorum), (2, 1));
+        assert_eq!(needs("SimpleStrategy", three, Consistency::All), (3, 1));
+        assert_eq!(needs("SimpleStrategy", three, Consistency::One), (1, 1));
+        let centers: &[(&str, &str)] = &[("datacenter1", "1"), ("other", "3/1")];
+        assert_eq!(needs("NetworkTopologyStrategy", centers, Consistency::LocalQuorum), (1, 1));
+        assert_eq!(needs("NetworkTopologyStrategy", centers, Consistency::EachQuorum), (3, 1));
+        assert_eq!(needs("NetworkTopologyStrategy", &[], Consistency::One), (1, 0));
+        assert_eq!(needs("LocalStrategy", &[], Consistency::All), (1, 1));
+    }
+}

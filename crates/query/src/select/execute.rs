@@ -1,0 +1,212 @@
+//! Carrying out a SELECT: which partitions and rows to read for this page, and the answer.
+
+use std::cmp::Ordering;
+
+use model::{ClusteringBound, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
+
+use super::SelectPlan;
+use super::paging::PagingState;
+use super::read::{Limits, Page};
+use crate::consistency;
+use crate::execution::Execution;
+use crate::restrictions::Partitions;
+use crate::terms::{Bound, Term};
+use crate::{ErrorKind, FailureReason, QueryError, ResponseBody, Rows};
+
+/// Partitions that are read with the same slices.
+pub(super) struct Segment {
+    pub keys: KeyRange,
+    pub slices: Slices,
+    /// Whether an earlier page began the partition.
+    pub is_resumed: bool,
+}
+
+impl SelectPlan {
+    /// Reads a page.
+    pub fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+        let (options, processor) = (execution.options, execution.processor);
+        let data_center = &processor.options().node.data_center;
+        consistency::check_read(options.consistency, &execution.schema, &self.table.keyspace, data_center)?;
+        let limit = bind_limit(self.limit.as_ref(), execution)?;
+        let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
+        let page_size = self.page_size(limit, execution)?;
+        let partitions = self.restrictions.partitions(execution)?;
+        let slices = self.restrictions.slices(execution)?;
+        let filter = self.restrictions.filter(execution)?;
+        let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
+        self.warn_of_aggregation(limit, page_size, execution);
+
+        let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
+        let mut page = Page::new(self, execution, filter, limits);
+        for segment in segments(&partitions, &slices, state.as_ref(), &self.table, self.ordering.is_reversed)? {
+            if !page.read(&segment)? {
+                break;
+            }
+        }
+        page.finish()?;
+        self.warn_of_tombstones(page.tombstones(), execution);
+        let next = page.state.take().filter(|state| !is_last(state, &partitions));
+        Ok(ResponseBody::Rows(Rows {
+            metadata: self.selection.metadata().clone(),
+            paging_state: next.map(|state| state.to_bytes()),
+            row_count: page.row_count,
+            cells: std::mem::take(&mut page.cells),
+        }))
+    }
+
+    /// Rows per page; `u64::MAX` where the result is not paged.
+    fn page_size(&self, limit: u64, execution: &Execution<'_>) -> Result<u64, QueryError> {
+        let asked = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
+        let Some(size) = asked.filter(|size| limit > *size) else { return Ok(u64::MAX) };
+        if self.ordering.sort.is_some() {
+            return Err(QueryError::invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
+                 remove the ORDER BY or the IN and sort client side, or disable paging for this query",
+            ));
+        }
+        Ok(if self.is_grouping() && self.grouping.is_none() { u64::MAX } else { size })
+    }
+
+    fn limits(&self, limit: u64, per_partition: u64, page: u64, state: Option<&PagingState>) -> Limits {
+        let everything_is_one_group = self.is_grouping() && self.grouping.is_none();
+        let remaining = match state {
+            _ if everything_is_one_group => u64::MAX,
+            Some(state) => state.remaining.min(limit),
+            None => limit,
+        };
+        // What is sorted afterwards is only cut then.
+        let per_partition = if self.ordering.sort.is_some() { per_partition.min(limit) } else { per_partition };
+        let left = state.map_or(per_partition, |state| state.remaining_in_partition.min(per_partition));
+        Limits { remaining, per_partition, remaining_in_partition: left, page }
+    }
+
+    fn warn_of_aggregation(&self, limit: u64, page_size: u64, execution: &Execution<'_>) {
+        let reads_at_once = self.grouping.is_some() && limit != u64::MAX && page_size == u64::MAX;
+        if !self.is_grouping() || reads_at_once {
+            return;
+        }
+        if self.restrictions.is_partition_free() {
+            execution.warn("Aggregation query used without partition key");
+        } else if self.restrictions.is_key_in() {
+            execution.warn("Aggregation query used on multiple partition keys (IN restriction)");
+        }
+    }
+
+    fn warn_of_tombstones(&self, tombstones: u64, execution: &Execution<'_>) {
+        if tombstones > execution.processor.options().tombstone_warn_threshold {
+            execution.warn(format!(
+                "1 nodes scanned up to {tombstones} tombstones and issued tombstone warnings for query {} (see \
+                 tombstone_warn_threshold)",
+                self.shown()
+            ));
+        }
+    }
+
+    /// The error of a read that met more tombstones than are allowed.
+    pub(super) fn too_many_tombstones(&self, execution: &Execution<'_>, tombstones: u64) -> QueryError {
+        let kind = ErrorKind::ReadFailure {
+            consistency: execution.options.consistency,
+            received: 0,
+            block_for: 1,
+            reason: FailureReason::ReadTooManyTombstones,
+            data_present: false,
+        };
+        QueryError::new(
+            kind,
+            format!(
+                "1 nodes scanned over {tombstones} tombstones and aborted the query {} (see \
+                 tombstone_failure_threshold)",
+                self.shown()
+            ),
+        )
+    }
+
+    fn shown(&self) -> String {
+        format!("SELECT * FROM {}.{}", self.table.keyspace, self.table.name)
+    }
+}
+
+/// The value of a LIMIT; `u64::MAX` without one.
+fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Result<u64, QueryError> {
+    let Some(term) = term else { return Ok(u64::MAX) };
+    match term.bind(execution)? {
+        Bound::Unset => Ok(u64::MAX),
+        Bound::Null => Err(QueryError::invalid("Invalid null value of limit")),
+        Bound::Bytes(bytes) => {
+            let limit = bytes.as_ref().try_into().map(i32::from_be_bytes);
+            let limit = limit.map_err(|_| QueryError::invalid("Invalid limit value"))?;
+            match u64::try_from(limit) {
+                Ok(limit) if limit > 0 => Ok(limit),
+                _ => Err(QueryError::invalid("LIMIT must be strictly positive")),
+            }
+        }
+    }
+}
+
+/// What is to be read, from where an earlier page ended.
+fn segments<'s>(
+    partitions: &'s Partitions,
+    slices: &'s Slices,
+    state: Option<&PagingState>,
+    table: &'s Table,
+    is_reversed: bool,
+) -> Result<impl Iterator<Item = Segment> + use<'s>, QueryError> {
+    let resumed = state.filter(|state| !state.partition_done).map(|state| Segment {
+        keys: KeyRange::Single(PartitionKey::new(&state.key)),
+        slices: match &state.clustering {
+            Some(clustering) => after(slices, clustering, table, is_reversed),
+            None => slices.clone(),
+        },
+        is_resumed: true,
+    });
+    let rest: Box<dyn Iterator<Item = KeyRange> + 's> = match partitions {
+        Partitions::Keys(keys) => {
+            let from = match state {
+                Some(state) => {
+                    let place = keys.iter().position(|key| key.bytes() == state.key);
+                    place.ok_or_else(|| QueryError::protocol("Invalid value for the paging state"))? + 1
+                }
+                None => 0,
+            };
+            Box::new(keys.iter().skip(from).map(|key| KeyRange::Single(key.clone())))
+        }
+        Partitions::Range(range) => Box::new(std::iter::once(behind(range, state))),
+    };
+    Ok(resumed.into_iter().chain(rest.map(|keys| Segment { keys, slices: slices.clone(), is_resumed: false })))
+}
+
+/// The part of a range behind the partition where a page ended.
+fn behind(range: &KeyRange, state: Option<&PagingState>) -> KeyRange {
+    match (range, state) {
+        (KeyRange::Range { end, .. }, Some(state)) => {
+            let start = KeyBound::Key { key: PartitionKey::new(&state.key), inclusive: false };
+            KeyRange::Range { start, end: end.clone() }
+        }
+        _ => range.clone(),
+    }
+}
+
+/// The part of `slices` behind a clustering, in the order of reading.
+fn after(slices: &Slices, clustering: &[u8], table: &Table, is_reversed: bool) -> Slices {
+    let comparator = table.comparator();
+    let side = if is_reversed { Side::Before } else { Side::After };
+    let bound = ClusteringBound::new(clustering.to_vec(), side);
+    let cut = |slice: &Slice| {
+        let mut slice = slice.clone();
+        if is_reversed && comparator.compare_bounds(&bound, &slice.end) == Ordering::Less {
+            slice.end = bound.clone();
+        } else if !is_reversed && comparator.compare_bounds(&bound, &slice.start) == Ordering::Greater {
+            slice.start = bound.clone();
+        }
+        slice
+    };
+    Slices::new(slices.as_slice().iter().map(cut).collect(), comparator)
+}
+
+/// Whether a page that ended so was the last one in any case.
+fn is_last(state: &PagingState, partitions: &Partitions) -> bool {
+    match partitions {
+        Partitions::Keys(keys) => state.partition_done && keys.last().is_some_and(|key| key.bytes() == state.key),
+        Partitions::Range(_) => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! ORDER BY.
+
+use std::cmp;
+use std::sync::Arc;
+
+use cql::ast::{self, Direction, SelectClause};
+use model::{ColumnKind, Table};
+use types::CqlType;
+
+use crate::QueryError;
+use crate::names::find_column;
+use crate::restrictions::Restrictions;
+
+/// The order of the rows of the result.
+#[derive(Debug)]
+pub(super) struct Ordering {
+    /// Whether partitions are read backwards.
+    pub is_reversed: bool,
+    /// Rows of several partitions are sorted together by these clustering columns, in this order of precedence.
+    pub sort: Option<Vec<SortColumn>>,
+}
+
+/// A clustering column that rows are sorted by in memory.
+#[derive(Debug)]
+pub(super) struct SortColumn {
+    pub position: usize,
+    pub ty: CqlType,
+    pub descending: bool,
+}
+
+impl SortColumn {
+    /// Compares two values of the column; null comes first.
+    pub fn compare(&self, left: Option<&[u8]>, right: Option<&[u8]>) -> cmp::Ordering {
+        let order = match (left, right) {
+            (Some(left), Some(right)) => self.ty.compare(left, right),
+            (left, right) => left.is_some().cmp(&right.is_some()),
+        };
+        if self.descending { order.reverse() } else { order }
+    }
+}
+
+const OUT_OF_ORDER: &str =
+    "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY";
+
+impl Ordering {
+    /// Prepares an ORDER BY.
+    pub fn prepare(
+        clauses: &[ast::Ordering],
+        table: &Arc<Table>,
+        restrictions: &Restrictions,
+    ) -> Result<Ordering, QueryError> {
+        if clauses.is_empty() {
+            return Ok(Ordering { is_reversed: false, sort: None });
+        }
+        if restrictions.is_key_range() {
+            return Err(QueryError::invalid(
+                "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+            ));
+        }
+        let (mut sort, mut directions) = (Vec::new(), Vec::new());
+        let mut next = 0;
+        for clause in clauses {
+            let column = find_column(table, &clause.column)?;
+            if column.kind != ColumnKind::Clustering {
+                return Err(QueryError::invalid(format!(
+                    "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {}",
+                    column.name
+                )));
+            }
+            let position = column.position.max(0) as usize;
+            while next != position {
+                let skipped = table.clustering().get(next).filter(|skipped| restrictions.is_equal(skipped));
+                skipped.ok_or_else(|| QueryError::invalid(OUT_OF_ORDER))?;
+                next += 1;
+            }
+            next += 1;
+            let descending = clause.direction == Direction::Desc;
+            directions.push(descending != column.reversed);
+            sort.push(SortColumn { position, ty: column.ty.clone(), descending });
+        }
+        let is_reversed = directions[0];
+        if directions.iter().any(|direction| *direction != is_reversed) {
+            return Err(QueryError::invalid("Unsupported order by relation"));
+        }
+        Ok(Ordering { is_reversed, sort: restrictions.is_key_in().then_some(sort) })
+    }
+}
+
+/// Looks up the columns of an ORDER BY.
+pub(super) fn check_names(clauses: &[ast::Ordering], table: &Table) -> Result<(), QueryError> {
+    clauses.iter().try_for_each(|clause| find_column(table, &clause.column).map(drop))
+}
+
+/// Looks up the columns that are selected as they are.
+pub(super) fn check_selected_names(clause: &SelectClause, table: &Table) -> Result<(), QueryError> {
+    let SelectClause::Selectors(selectors) = clause else { return Ok(()) };
+    selectors.iter().try_for_each(|selector| match &selector.selectable {
+        ast::Selectable::Column(name) => find_column(table, name).map(drop),
+        _ => Ok(()),
+    })
+}
+
+/// Refuses ordering by similarity, which needs an index.
+pub(super) fn refuse_ann(clauses: &[ast::Ordering], table: &Table) -> Result<(), QueryError> {
+    let Some(clause) = clauses.iter().find(|clause| clause.ann_of.is_some()) else { return Ok(()) };
+    let column = find_column(table, &clause.column)?;
+    let is_float_vector = matches!(&column.ty, CqlType::Vector { element, .. } if **element == CqlType::Float);
+    Err(QueryError::invalid(if is_float_vector {
+        "ANN ordering by vector requires the column to be indexed"
+    } else {
+        "ANN ordering is only supported on float vector indexes"
+    }))
+}

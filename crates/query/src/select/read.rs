@@ -1,0 +1,380 @@
+//! Reading rows and making a page of them.
+
+use std::cmp;
+
+use model::{BoxCursor, Clusterings, ColumnData, PartitionKey, ReadRange, Row, Table, Unfiltered, UnfilteredCursor};
+
+use super::SelectPlan;
+use super::execute::Segment;
+use super::paging::PagingState;
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::restrictions::RowFilter;
+use crate::row_view::{RowView, split_key};
+use crate::selection::{Group, Input};
+
+/// What of a row is not stored with it.
+#[derive(Clone, Copy)]
+pub(super) struct Position<'a> {
+    pub key: &'a [&'a [u8]],
+    pub clustering: &'a [Option<&'a [u8]>],
+    pub statics: &'a [Option<ColumnData<'a>>],
+}
+
+/// What to do after a row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    NextPartition,
+    Stop,
+}
+
+/// How many rows to return.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub remaining: u64,
+    pub per_partition: u64,
+    /// What is left of `per_partition` in a partition that an earlier page began.
+    pub remaining_in_partition: u64,
+    pub page: u64,
+}
+
+/// A page being made.
+pub(super) struct Page<'p> {
+    plan: &'p SelectPlan,
+    execution: &'p Execution<'p>,
+    filter: RowFilter,
+    limits: Limits,
+    group: Option<Group<'p>>,
+    group_key: Vec<u8>,
+    /// The clustering of the last row taken into the group.
+    group_clustering: Vec<u8>,
+    scratch: Scratch,
+    /// Where rows to be sorted end in `cells`, and what to sort them by.
+    sorted: Vec<SortedRow>,
+    tombstones: u64,
+    pub cells: Vec<u8>,
+    pub row_count: usize,
+    pub live_rows: u64,
+    /// Where the next page starts.
+    pub state: Option<PagingState>,
+}
+
+struct SortedRow {
+    values: Vec<Option<Vec<u8>>>,
+    cells: Vec<u8>,
+}
+
+/// Buffers kept from row to row; they are empty in between.
+#[derive(Default)]
+struct Scratch {
+    clustering: Vec<Option<&'static [u8]>>,
+    regulars: Vec<Option<ColumnData<'static>>>,
+    key: Vec<u8>,
+}
+
+/// An empty vector of another lifetime in the same memory.
+fn recycle_values<'b>(mut values: Vec<Option<&[u8]>>) -> Vec<Option<&'b [u8]>> {
+    values.clear();
+    values.into_iter().map(|_| None).collect()
+}
+
+/// An empty vector of another lifetime in the same memory.
+fn recycle_data<'b>(mut data: Vec<Option<ColumnData<'_>>>) -> Vec<Option<ColumnData<'b>>> {
+    data.clear();
+    data.into_iter().map(|_| None).collect()
+}
+
+/// Spreads a row's columns over `out`, by index in the table's current columns.
+fn spread<'r>(table: &Table, is_static: bool, row: Option<Row<'r>>, out: &mut Vec<Option<ColumnData<'r>>>) {
+    out.clear();
+    out.resize_with(table.columns(is_static).columns.len(), || None);
+    for (index, data) in row.into_iter().flat_map(|row| row.columns(table)) {
+        if let Some(slot) = out.get_mut(index) {
+            *slot = Some(data);
+        }
+    }
+}
+
+/// A live row of a partition, or the partition's static row alone.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    partition: &'a PartitionKey,
+    key: &'a [&'a [u8]],
+    statics: &'a [Option<ColumnData<'a>>],
+    clustering: &'a [u8],
+    row: Option<Row<'a>>,
+}
+
+impl<'p> Page<'p> {
+    pub fn new(plan: &'p SelectPlan, execution: &'p Execution<'p>, filter: RowFilter, limits: Limits) -> Self {
+        Page {
+            plan,
+            execution,
+            filter,
+            limits,
+            group: plan.is_grouping().then(|| plan.selection.group()),
+            group_key: Vec::new(),
+            group_clustering: Vec::new(),
+            scratch: Scratch::default(),
+            sorted: Vec::new(),
+            tombstones: 0,
+            cells: Vec::new(),
+            row_count: 0,
+            live_rows: 0,
+            state: None,
+        }
+    }
+
+    /// How many deleted things were met on the way.
+    pub fn tombstones(&self) -> u64 {
+        self.tombstones
+    }
+
+    /// Reads the rows of a segment. False where the page is full or the limit reached.
+    pub fn read(&mut self, segment: &Segment) -> Result<bool, QueryError> {
+        let table = &self.plan.table;
+        let range = ReadRange {
+            keys: segment.keys.clone(),
+            slices: segment.slices.clone(),
+            reversed: self.plan.ordering.is_reversed,
+        };
+        let mut cursor = self.execution.processor.read(table, &range)?;
+        let mut static_bytes = Vec::new();
+        while cursor.advance_partition()? {
+            let head = cursor.partition();
+            self.tombstones += u64::from(!head.deletion.is_live());
+            let partition = head.key.clone();
+            static_bytes.clear();
+            if let Some(row) = head.static_row {
+                static_bytes.extend_from_slice(row.as_bytes());
+            }
+            if !segment.is_resumed {
+                self.limits.remaining_in_partition = self.limits.per_partition;
+            }
+            if self.read_partition(&mut cursor, &partition, &static_bytes, segment.is_resumed)? == Flow::Stop {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_partition(
+        &mut self,
+        cursor: &mut BoxCursor<'_>,
+        partition: &PartitionKey,
+        static_bytes: &[u8],
+        is_resumed: bool,
+    ) -> Result<Flow, QueryError> {
+        let table = &*self.plan.table;
+        let now = self.execution.now_seconds;
+        let static_row = (!static_bytes.is_empty()).then(|| Row::new(static_bytes));
+        let (mut key, mut statics) = (Vec::new(), Vec::new());
+        split_key(table, partition.bytes(), &mut key);
+        if table.has_statics() {
+            spread(table, true, static_row, &mut statics);
+        }
+        let mut any = false;
+        while cursor.advance()? {
+            let Unfiltered::Row(row) = cursor.unfiltered() else {
+                self.count_tombstones(1)?;
+                continue;
+            };
+            if !row.row.is_live(table, now) {
+                self.count_tombstones(1)?;
+                continue;
+            }
+            let found =
+                Found { partition, key: &key, statics: &statics, clustering: row.clustering, row: Some(row.row) };
+            let (kept, flow) = self.take(&found)?;
+            any |= kept;
+            match flow {
+                Flow::Next => {}
+                Flow::NextPartition => break,
+                Flow::Stop => return Ok(Flow::Stop),
+            }
+        }
+        let static_only = !any && !is_resumed && self.plan.restrictions.returns_static_only_partitions();
+        if static_only && static_row.is_some_and(|row| row.is_live(table, now)) {
+            let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
+            if self.take(&found)?.1 == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        self.end_partition(partition)
+    }
+
+    fn count_tombstones(&mut self, count: u64) -> Result<(), QueryError> {
+        self.tombstones += count;
+        let max = self.execution.processor.options().tombstone_failure_threshold;
+        if self.tombstones > max { Err(self.plan.too_many_tombstones(self.execution, self.tombstones)) } else { Ok(()) }
+    }
+
+    /// Takes a row into the page, unless the filter leaves it out: whether it was kept, and how to go on.
+    fn take(&mut self, found: &Found<'_>) -> Result<(bool, Flow), QueryError> {
+        let mut clustering = recycle_values(std::mem::take(&mut self.scratch.clustering));
+        clustering.extend(Clusterings(found.clustering));
+        let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
+        let taken = match &self.plan.plain {
+            Some(plain) if plain.streams() && self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
+                let now = self.execution.now_seconds;
+                let tombstones = plain.write(&self.plan.table, &position, found.row, now, &mut self.cells);
+                self.count_tombstones(tombstones)?;
+                (true, self.count_row(found))
+            }
+            _ => self.take_view(found, &position)?,
+        };
+        self.scratch.clustering = recycle_values(clustering);
+        Ok(taken)
+    }
+
+    fn take_view(&mut self, found: &Found<'_>, position: &Position<'_>) -> Result<(bool, Flow), QueryError> {
+        let mut regulars = recycle_data(std::mem::take(&mut self.scratch.regulars));
+        spread(&self.plan.table, false, found.row, &mut regulars);
+        let view = RowView {
+            key: position.key,
+            clustering: position.clustering,
+            statics: position.statics,
+            regulars: &regulars,
+            now_seconds: self.execution.now_seconds,
+        };
+        let taken = if !self.filter.matches(&view) {
+            (false, Flow::Next)
+        } else if self.group.is_some() {
+            (true, self.take_into_group(found, &view)?)
+        } else if self.plan.ordering.sort.is_some() {
+            (true, self.take_to_sort(found, &view)?)
+        } else {
+            let input = Input::Row { row: &view, execution: self.execution };
+            self.plan.selection.write_row(&input, &mut self.cells)?;
+            (true, self.count_row(found))
+        };
+        self.scratch.regulars = recycle_data(regulars);
+        Ok(taken)
+    }
+
+    /// Counts a row of the result against the limits.
+    fn count_row(&mut self, found: &Found<'_>) -> Flow {
+        let plan = self.plan;
+        self.row_count += 1;
+        self.live_rows += 1;
+        self.limits.remaining -= 1;
+        self.limits.remaining_in_partition -= 1;
+        self.limits.page -= 1;
+        let partition_done = plan.is_distinct
+            || found.row.is_none()
+            || plan.table.clustering().is_empty()
+            || self.limits.remaining_in_partition == 0;
+        if self.limits.remaining == 0 {
+            return Flow::Stop;
+        }
+        if self.limits.page == 0 {
+            let clustering = (!partition_done).then(|| found.clustering.to_vec());
+            self.end_page(found.partition, clustering, partition_done);
+            return Flow::Stop;
+        }
+        if partition_done { Flow::NextPartition } else { Flow::Next }
+    }
+
+    fn end_page(&mut self, partition: &PartitionKey, clustering: Option<Vec<u8>>, partition_done: bool) {
+        self.state = Some(PagingState {
+            key: partition.bytes().to_vec(),
+            clustering,
+            partition_done,
+            remaining: self.limits.remaining,
+            remaining_in_partition: self.limits.remaining_in_partition,
+        });
+    }
+
+    fn take_into_group(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+        self.live_rows += 1;
+        let mut key = std::mem::take(&mut self.scratch.key);
+        if let Some(grouping) = &self.plan.grouping {
+            grouping.key(found.clustering, view, self.execution, &mut key)?;
+        }
+        let is_open = self.group.as_ref().is_some_and(|group| !group.is_empty());
+        if is_open && key != self.group_key {
+            self.write_group()?;
+            if self.limits.remaining == 0 {
+                return Ok(Flow::Stop);
+            }
+            if self.limits.page == 0 {
+                let clustering = std::mem::take(&mut self.group_clustering);
+                self.end_page(found.partition, Some(clustering), false);
+                return Ok(Flow::Stop);
+            }
+            if self.limits.remaining_in_partition == 0 {
+                return Ok(Flow::NextPartition);
+            }
+        }
+        std::mem::swap(&mut self.group_key, &mut key);
+        self.scratch.key = key;
+        self.group_clustering.clear();
+        self.group_clustering.extend_from_slice(found.clustering);
+        if let Some(group) = &mut self.group {
+            group.add(view, self.execution)?;
+        }
+        Ok(if self.plan.is_distinct { Flow::NextPartition } else { Flow::Next })
+    }
+
+    fn write_group(&mut self) -> Result<(), QueryError> {
+        if let Some(group) = &mut self.group {
+            group.write_row(self.execution, &mut self.cells)?;
+            group.start_over();
+        }
+        self.row_count += 1;
+        self.limits.remaining -= 1;
+        self.limits.remaining_in_partition = self.limits.remaining_in_partition.saturating_sub(1);
+        self.limits.page = self.limits.page.saturating_sub(1);
+        Ok(())
+    }
+
+    /// A group ends with its partition, unless everything is one group.
+    fn end_partition(&mut self, partition: &PartitionKey) -> Result<Flow, QueryError> {
+        let is_open = self.group.as_ref().is_some_and(|group| !group.is_empty());
+        if self.plan.grouping.is_none() || !is_open {
+            return Ok(Flow::Next);
+        }
+        self.write_group()?;
+        if self.limits.remaining == 0 {
+            return Ok(Flow::Stop);
+        }
+        if self.limits.page == 0 {
+            self.end_page(partition, None, true);
+            return Ok(Flow::Stop);
+        }
+        Ok(Flow::Next)
+    }
+
+    fn take_to_sort(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
+        let mut cells = Vec::new();
+        let input = Input::Row { row: view, execution: self.execution };
+        self.plan.selection.write_row(&input, &mut cells)?;
+        let columns = self.plan.ordering.sort.iter().flatten();
+        let values =
+            columns.map(|column| view.clustering.get(column.position).copied().flatten().map(<[u8]>::to_vec)).collect();
+        self.sorted.push(SortedRow { values, cells });
+        self.live_rows += 1;
+        self.limits.remaining_in_partition -= 1;
+        let done = self.limits.remaining_in_partition == 0 || found.row.is_none();
+        Ok(if done { Flow::NextPartition } else { Flow::Next })
+    }
+
+    /// Ends the page: sorts what is to be sorted, writes the one group of an aggregate over everything.
+    pub fn finish(&mut self) -> Result<(), QueryError> {
+        if self.plan.grouping.is_none() && self.group.is_some() {
+            self.write_group()?;
+        }
+        let Some(columns) = &self.plan.ordering.sort else { return Ok(()) };
+        self.sorted.sort_by(|left, right| {
+            let pairs = columns.iter().zip(left.values.iter().zip(&right.values));
+            let mut orders = pairs.map(|(column, (left, right))| column.compare(left.as_deref(), right.as_deref()));
+            orders.find(|order| order.is_ne()).unwrap_or(cmp::Ordering::Equal)
+        });
+        let kept = self.sorted.len().min(usize::try_from(self.limits.remaining).unwrap_or(usize::MAX));
+        self.sorted.truncate(kept);
+        self.sorted.iter().for_each(|row| self.cells.extend_from_slice(&row.cells));
+        self.row_count += kept;
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Selected expressions as arguments of functions.
+
+use std::fmt;
+
+use cql::ast::Selectable;
+use model::Table;
+use types::CqlType;
+
+use super::prepare::call_of;
+use crate::names::find_column;
+use crate::preparing::Preparing;
+use crate::terms::{Assignable, Assignment, assign_type, resolve_type};
+use crate::{ColumnSpec, QueryError, functions};
+
+/// A selected expression of a table.
+pub(super) struct Argument<'a> {
+    pub selectable: &'a Selectable,
+    pub table: &'a Table,
+}
+
+impl fmt::Display for Argument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.selectable.fmt(f)
+    }
+}
+
+impl<'a> Argument<'a> {
+    fn inner(&self, selectable: &'a Selectable) -> Argument<'a> {
+        Argument { selectable, table: self.table }
+    }
+
+    /// The type, where the expression alone decides it.
+    pub fn exact_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        match self.selectable {
+            Selectable::Column(name) => find_column(self.table, name).ok().map(|column| column.ty.clone()),
+            Selectable::Term(_) => None,
+            Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
+                [only] => self.inner(only).exact_type(preparing),
+                _ => {
+                    let types: Option<Vec<CqlType>> =
+                        elements.iter().map(|element| self.inner(element).exact_type(preparing)).collect();
+                    Some(CqlType::tuple(types?))
+                }
+            },
+            Selectable::List(elements) => {
+                let element = elements.iter().find_map(|element| self.inner(element).exact_type(preparing))?;
+                Some(CqlType::list(element.freeze()).freeze())
+            }
+            Selectable::Set(elements) => {
+                let element = elements.iter().find_map(|element| self.inner(element).exact_type(preparing))?;
+                Some(CqlType::set(element.freeze()).freeze())
+            }
+            Selectable::MapOrUdt(entries) => {
+                let key = entries.iter().find_map(|(key, _)| self.inner(key).exact_type(preparing))?;
+                let value = entries.iter().find_map(|(_, value)| self.inner(value).exact_type(preparing))?;
+                Some(CqlType::map(key.freeze(), value.freeze()).freeze())
+            }
+            Selectable::TypeHint { type_name, .. } => {
+                resolve_type(type_name, &preparing.schema, &self.table.keyspace).ok()
+            }
+            Selectable::Cast { type_name, .. } => Some(crate::terms::cast_type(*type_name)),
+            Selectable::WritetimeOrTtl { .. } => Some(CqlType::Bigint),
+            Selectable::CountRows => Some(CqlType::Bigint),
+            Selectable::Field { receiver, field } => match self.inner(receiver).exact_type(preparing)? {
+                CqlType::Udt { definition, .. } => {
+                    let place = definition.field_index(field.as_str())?;
+                    definition.fields.get(place).map(|(_, ty)| ty.clone())
+                }
+                _ => None,
+            },
+            Selectable::Element { receiver, .. } => match self.inner(receiver).exact_type(preparing)? {
+                CqlType::Map { value, .. } => Some((*value).clone()),
+                CqlType::Set { element, .. } => Some((*element).clone()),
+                _ => None,
+            },
+            Selectable::Slice { receiver, .. } => self.inner(receiver).exact_type(preparing).map(|ty| ty.freeze()),
+            Selectable::Function { .. } | Selectable::Operation { .. } | Selectable::Negation(_) => {
+                let (name, arguments) = call_of(self.selectable)?;
+                let arguments: Vec<Argument<'_>> = arguments.into_iter().map(|argument| self.inner(argument)).collect();
+                let arguments: Vec<&dyn Assignable> =
+                    arguments.iter().map(|argument| argument as &dyn Assignable).collect();
+                let function = functions::resolve(&name, &arguments, None, preparing).ok()??;
+                Some(function.returns.clone())
+            }
+        }
+    }
+}
+
+impl Assignable for Argument<'_> {
+    fn assignment(&self, preparing: &Preparing<'_>, receiver: &ColumnSpec) -> Result<Assignment, QueryError> {
+        let all = |elements: &mut dyn Iterator<Item = (&Selectable, CqlType)>| {
+            Assignment::all(elements.map(|(element, ty)| {
+                self.inner_assignment(element, preparing, &receiver.sibling(receiver.name.clone(), ty))
+            }))
+        };
+        match (self.selectable, &receiver.ty) {
+            (Selectable::Term(term), _) => term.assignment(preparing, receiver),
+            (Selectable::Column(name), _) => {
+                let column = find_column(self.table, name)?;
+                Ok(assign_type(&column.ty, &receiver.ty))
+            }
+            (Selectable::BetweenParenthesesOrTuple(elements), ty) => match (elements.as_slice(), ty) {
+                ([only], _) => self.inner_assignment(only, preparing, receiver),
+                (_, CqlType::Tuple(types)) if types.len() >= elements.len() => {
+                    all(&mut elements.iter().zip(types.iter().cloned()))
+                }
+                _ => Ok(Assignment::No),
+            },
+            (Selectable::List(elements), CqlType::List { element, .. })
+            | (Selectable::Set(elements), CqlType::Set { element, .. }) => {
+                all(&mut elements.iter().map(|e| (e, (**element).clone())))
+            }
+            (Selectable::List(elements), CqlType::Vector { element, dimension }) => {
+                if elements.len() != *dimension as usize {
+                    return Ok(Assignment::No);
+                }
+                all(&mut elements.iter().map(|e| (e, (**element).clone())))
+            }
+            (Selectable::Set(elements), CqlType::Map { .. }) if elements.is_empty() => Ok(Assignment::Weak),
+            (Selectable::MapOrUdt(entries), CqlType::Map { key, value, .. }) => {
+                let entries = entries.iter().flat_map(|(k, v)| [(k, (**key).clone()), (v, (**value).clone())]);
+                all(&mut { entries })
+            }
+            (Selectable::MapOrUdt(entries), CqlType::Udt { definition, .. }) => {
+                let fields = entries.iter().filter_map(|(name, value)| match name {
+                    Selectable::Column(name) => {
+                        let place = definition.field_index(name.as_str())?;
+                        definition.fields.get(place).map(|(_, ty)| (value, ty.clone()))
+                    }
+                    _ => None,
+                });
+                all(&mut { fields })
+            }
+            (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
+            _ => Ok(match self.exact_type(preparing) {
+                Some(ty) => assign_type(&ty, &receiver.ty),
+                // What is wrong inside is told when the inner expression is prepared.
+                None => Assignment::Weak,
+            }),
+        }
+    }
+
+    fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        match self.selectable {
+            Selectable::Term(term) => term.compatible_type(preparing),
+            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => {
+                self.inner(&elements[0]).compatible_type(preparing)
+            }
+            Selectable::List(elements) => {
+                let element = elements.iter().find_map(|element| self.inner(element).compatible_type(preparing))?;
+                Some(CqlType::list(element.freeze()).freeze())
+            }
+            _ => self.exact_type(preparing),
+        }
+    }
+
+    fn contains_marker(&self) -> bool {
+        match self.selectable {
+            Selectable::Term(term) => term.contains_marker(),
+            Selectable::BetweenParenthesesOrTuple(elements)
+            | Selectable::List(elements)
+            | Selectable::Set(elements) => elements.iter().any(|element| self.inner(element).contains_marker()),
+            Selectable::Operation { left, right, .. } => {
+                self.inner(left).contains_marker() || self.inner(right).contains_marker()
+            }
+            Selectable::Negation(argument) => self.inner(argument).contains_marker(),
+            _ => false,
+        }
+    }
+
+    fn literal_length(&self) -> Option<usize> {
+        match self.selectable {
+            Selectable::List(elements) => Some(elements.len()),
+            Selectable::Term(term) => term.literal_length(),
+            _ => None,
+        }
+    }
+}
+
+impl Argument<'_> {
+    fn inner_assignment(
+        &self,
+        selectable: &Selectable,
+        preparing: &Preparing<'_>,
+        receiver: &ColumnSpec,
+    ) -> Result<Assignment, QueryError> {
+        Argument { selectable, table: self.table }.assignment(preparing, receiver)
+    }
+}

@@ -1,0 +1,201 @@
+//! What a SELECT returns of each row or group of rows.
+
+mod argument;
+mod group;
+mod prepare;
+mod selector;
+mod writetime;
+
+use std::sync::Arc;
+
+use cql::ast::{SelectClause, Selectable};
+use model::{Column, Table};
+use types::CqlType;
+
+use crate::functions::Function;
+use crate::names::column_spec;
+use crate::preparing::Preparing;
+use crate::row_view::Source;
+use crate::{ColumnSpec, QueryError, ResultMetadata};
+
+pub(crate) use group::Group;
+pub(crate) use selector::{Input, Selector};
+
+/// The selectors of a SELECT and the columns of its result.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    selectors: Vec<Selector>,
+    /// What the selectors return, before JSON makes one column of it.
+    columns: Vec<ColumnSpec>,
+    metadata: Arc<ResultMetadata>,
+    is_json: bool,
+    is_plain: bool,
+    aggregates: Vec<AggregateCall>,
+    leaf_count: usize,
+    used: Vec<Arc<Column>>,
+}
+
+/// A call of an aggregate function.
+#[derive(Debug)]
+pub(crate) struct AggregateCall {
+    pub function: Arc<Function>,
+    pub arguments: Vec<Selector>,
+}
+
+impl Selection {
+    /// Prepares what follows SELECT. Columns in `also`, which ORDER BY needs, are selected behind the others and not returned.
+    pub fn prepare(
+        clause: &SelectClause,
+        table: &Arc<Table>,
+        is_json: bool,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Selection, QueryError> {
+        let mut builder = prepare::Builder::new(table);
+        let (mut selectors, mut columns) = (Vec::new(), Vec::new());
+        match clause {
+            SelectClause::Wildcard => {
+                for column in table.columns_in_select_order() {
+                    columns.push(column_spec(table, &column));
+                    selectors.push(builder.column(&column));
+                }
+            }
+            SelectClause::Selectors(clauses) => {
+                for clause in clauses {
+                    let selector = builder.prepare(&clause.selectable, None, preparing)?;
+                    let name = match &clause.alias {
+                        Some(alias) => alias.as_str().to_owned(),
+                        None => selector.name.clone(),
+                    };
+                    columns.push(ColumnSpec {
+                        keyspace: table.keyspace.clone(),
+                        table: table.name.clone(),
+                        name: name.into(),
+                        ty: selector.selector.ty(),
+                    });
+                    selectors.push(selector.selector);
+                }
+            }
+        }
+        let metadata = match is_json {
+            true => vec![ColumnSpec {
+                keyspace: table.keyspace.clone(),
+                table: table.name.clone(),
+                name: "[json]".into(),
+                ty: CqlType::Text,
+            }],
+            false => columns.clone(),
+        };
+        Ok(Selection {
+            is_plain: !is_json && selectors.iter().all(|selector| matches!(selector, Selector::Column { .. })),
+            selectors,
+            columns,
+            metadata: Arc::new(ResultMetadata { columns: metadata }),
+            is_json,
+            aggregates: builder.aggregates,
+            leaf_count: builder.leaf_count,
+            used: builder.used,
+        })
+    }
+
+    /// The columns of the result.
+    pub fn metadata(&self) -> &Arc<ResultMetadata> {
+        &self.metadata
+    }
+
+    /// Whether a group of rows makes one row of the result.
+    pub fn is_aggregate(&self) -> bool {
+        !self.aggregates.is_empty()
+    }
+
+    /// Whether the result is columns as they are.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// The selectors, in order of the result.
+    pub fn selectors(&self) -> &[Selector] {
+        &self.selectors
+    }
+
+    /// Columns that the selectors read.
+    pub fn used_columns(&self) -> &[Arc<Column>] {
+        &self.used
+    }
+
+    /// An accumulator for groups of rows.
+    pub fn group(&self) -> Group<'_> {
+        Group::new(self)
+    }
+
+    /// Appends the result row of `input` to `cells`.
+    pub fn write_row(&self, input: &Input<'_, '_>, cells: &mut Vec<u8>) -> Result<(), QueryError> {
+        if self.is_json {
+            return self.write_json(input, cells);
+        }
+        for selector in &self.selectors {
+            let value = selector.evaluate(input)?;
+            types::collection::write_part(value.as_deref(), cells);
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, input: &Input<'_, '_>, cells: &mut Vec<u8>) -> Result<(), QueryError> {
+        let mut text = String::from("{");
+        for (place, (selector, column)) in self.selectors.iter().zip(&self.columns).enumerate() {
+            if place > 0 {
+                text.push_str(", ");
+            }
+            text.push_str(&json_name(&column.name));
+            text.push_str(": ");
+            match selector.evaluate(input)? {
+                Some(value) => text.push_str(&column.ty.to_json(&value)),
+                None => text.push_str("null"),
+            }
+        }
+        text.push('}');
+        types::collection::write_part(Some(text.as_bytes()), cells);
+        Ok(())
+    }
+}
+
+/// The name of a column as JSON key: in double quotes of its own where it has capitals, as in CQL.
+fn json_name(name: &str) -> String {
+    let quoted = if name.to_lowercase() == *name { name.to_owned() } else { format!("\"{name}\"") };
+    serde_json::Value::String(quoted).to_string()
+}
+
+/// Whether a selection asks for static columns and for no others outside of the partition key.
+pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool {
+    let SelectClause::Selectors(selectors) = clause else { return false };
+    let mut names = Vec::new();
+    selectors.iter().for_each(|selector| prepare::column_names(&selector.selectable, &mut names));
+    let columns: Vec<&Arc<Column>> = names.iter().filter_map(|name| table.column(name.as_str())).collect();
+    let of = |column: &Arc<Column>| Source::of(table, column);
+    columns.iter().any(|column| matches!(of(column), Source::Static(_)))
+        && columns.iter().all(|column| matches!(of(column), Source::Static(_) | Source::PartitionKey(_)))
+}
+
+/// A function of GROUP BY: its call on one clustering column.
+pub(crate) fn prepare_grouping(
+    selectable: &Selectable,
+    table: &Arc<Table>,
+    preparing: &mut Preparing<'_>,
+) -> Result<(Selector, Vec<Arc<Column>>), QueryError> {
+    let mut builder = prepare::Builder::new(table);
+    let selector = builder.prepare(selectable, None, preparing)?.selector;
+    if let Some(call) = builder.aggregates.first() {
+        let message = format!(
+            "Aggregate functions are not supported within the GROUP BY clause, got: {}",
+            call.function.qualified_name()
+        );
+        return Err(QueryError::invalid(message));
+    }
+    if let Selector::Function { function, .. } = &selector
+        && !function.is_monotonic
+    {
+        let message =
+            format!("Only monotonic functions are supported in the GROUP BY clause. Got: {}", function.signature());
+        return Err(QueryError::invalid(message));
+    }
+    Ok((selector, builder.used))
+}

@@ -1,0 +1,464 @@
+//! From a selected expression as written to a selector.
+
+use std::sync::Arc;
+
+use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, WritetimeOrTtl};
+use model::{Column, ColumnKind, Table};
+use types::CqlType;
+
+use super::argument::Argument;
+use super::writetime::{Part, WritetimeSelector};
+use super::{AggregateCall, Selector};
+use crate::names::find_column;
+use crate::preparing::Preparing;
+use crate::row_view::Source;
+use crate::terms::{Assignable, Term, assign_type, prepare as prepare_term, resolve_type};
+use crate::{ColumnSpec, QueryError, functions};
+
+/// A selector and the name of its column in the result.
+pub(super) struct Named {
+    pub selector: Selector,
+    pub name: String,
+}
+
+/// Prepares the expressions of one selection.
+pub(super) struct Builder {
+    table: Arc<Table>,
+    pub aggregates: Vec<AggregateCall>,
+    pub leaf_count: usize,
+    pub used: Vec<Arc<Column>>,
+    inside_aggregate: bool,
+}
+
+/// The function and arguments of an expression that is a call, also in disguise.
+pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Selectable>)> {
+    Some(match selectable {
+        Selectable::CountRows => (FunctionName::unqualified("countRows"), Vec::new()),
+        Selectable::Function { name, arguments } => {
+            let is_count = name.name.as_str() == "count";
+            match arguments.as_slice() {
+                [Selectable::Term(RawTerm::Constant(_))] if is_count => {
+                    (FunctionName::unqualified("countRows"), Vec::new())
+                }
+                _ => (name.clone(), arguments.iter().collect()),
+            }
+        }
+        Selectable::Operation { operator, left, right } => {
+            (functions::operator_name(*operator), vec![left.as_ref(), right.as_ref()])
+        }
+        Selectable::Negation(argument) => (functions::negation_name(), vec![argument.as_ref()]),
+        Selectable::Cast { argument, type_name } => (functions::cast_name(*type_name), vec![argument.as_ref()]),
+        _ => return None,
+    })
+}
+
+/// Collects the names of the columns that an expression mentions.
+pub(super) fn column_names(selectable: &Selectable, names: &mut Vec<Identifier>) {
+    match selectable {
+        Selectable::Column(name) => names.push(name.clone()),
+        Selectable::WritetimeOrTtl { column, .. } => names.push(column.clone()),
+        Selectable::Term(_) | Selectable::CountRows => {}
+        Selectable::Cast { argument, .. } | Selectable::Negation(argument) => column_names(argument, names),
+        Selectable::Function { arguments, .. } => arguments.iter().for_each(|argument| column_names(argument, names)),
+        Selectable::Operation { left, right, .. } => {
+            column_names(left, names);
+            column_names(right, names);
+        }
+        Selectable::Field { receiver, .. }
+        | Selectable::Element { receiver, .. }
+        | Selectable::Slice { receiver, .. } => column_names(receiver, names),
+        Selectable::TypeHint { selectable, .. } => column_names(selectable, names),
+        Selectable::BetweenParenthesesOrTuple(elements) | Selectable::List(elements) | Selectable::Set(elements) => {
+            elements.iter().for_each(|element| column_names(element, names));
+        }
+        Selectable::MapOrUdt(entries) => entries.iter().for_each(|(_, value)| column_names(value, names)),
+    }
+}
+
+impl Builder {
+    pub fn new(table: &Arc<Table>) -> Self {
+        Builder {
+            table: table.clone(),
+            aggregates: Vec::new(),
+            leaf_count: 0,
+            used: Vec::new(),
+            inside_aggregate: false,
+        }
+    }
+
+    fn leaf(&mut self) -> usize {
+        self.leaf_count += 1;
+        self.leaf_count - 1
+    }
+
+    fn note(&mut self, column: &Arc<Column>) {
+        if !self.used.iter().any(|known| known.id == column.id) {
+            self.used.push(column.clone());
+        }
+    }
+
+    /// A column as it is.
+    pub fn column(&mut self, column: &Arc<Column>) -> Selector {
+        self.note(column);
+        Selector::Column { source: Source::of(&self.table, column), ty: column.ty.clone(), leaf: self.leaf() }
+    }
+
+    /// Prepares an expression whose value goes to something of type `expected`, if that is known.
+    pub fn prepare(
+        &mut self,
+        selectable: &Selectable,
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        match selectable {
+            Selectable::Column(name) => {
+                let column = find_column(&self.table, name)?;
+                Ok(Named { selector: self.column(&column), name: column.name.to_string() })
+            }
+            Selectable::Term(term) => self.term(term, expected, preparing),
+            Selectable::WritetimeOrTtl { kind, column, selected } => self.writetime(*kind, column, selected, preparing),
+            Selectable::CountRows
+            | Selectable::Function { .. }
+            | Selectable::Operation { .. }
+            | Selectable::Negation(_)
+            | Selectable::Cast { .. } => self.call(selectable, expected, preparing),
+            Selectable::Field { receiver, field } => self.field(receiver, field, preparing),
+            Selectable::Element { receiver, element } => self.element(receiver, element, preparing),
+            Selectable::Slice { receiver, from, to } => self.slice(receiver, from.as_deref(), to.as_deref(), preparing),
+            Selectable::TypeHint { type_name, selectable: inner } => {
+                let ty = resolve_type(type_name, &preparing.schema, &self.table.keyspace)?;
+                self.hint(selectable, inner, &ty, &type_name.to_string(), expected, preparing)
+            }
+            Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
+                [only] => {
+                    let inner = self.prepare(only, expected, preparing)?;
+                    Ok(Named { name: format!("({})", inner.name), ..inner })
+                }
+                _ => self.tuple(selectable, elements, expected, preparing),
+            },
+            Selectable::List(elements) | Selectable::Set(elements) => {
+                self.elements(selectable, elements, expected, preparing)
+            }
+            Selectable::MapOrUdt(entries) => self.map_or_user_type(selectable, entries, expected, preparing),
+        }
+    }
+
+    /// The type that an expression has by itself, else the one expected of it.
+    fn type_of(
+        &self,
+        selectable: &Selectable,
+        expected: Option<&CqlType>,
+        preparing: &Preparing<'_>,
+    ) -> Result<CqlType, QueryError> {
+        let argument = Argument { selectable, table: &self.table };
+        expected.cloned().or_else(|| argument.exact_type(preparing)).ok_or_else(|| cannot_infer(selectable))
+    }
+
+    fn receiver(&self, name: &str, ty: CqlType) -> ColumnSpec {
+        ColumnSpec { keyspace: self.table.keyspace.clone(), table: self.table.name.clone(), name: name.into(), ty }
+    }
+
+    fn term(
+        &mut self,
+        term: &RawTerm,
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let ty = expected.cloned().ok_or_else(|| {
+            QueryError::invalid(format!(
+                "Cannot infer type for term {term} in selection clause (try using a cast to force a type)"
+            ))
+        })?;
+        let prepared = prepare_term(term, &self.receiver("[selection]", ty.clone()), preparing)?;
+        Ok(Named { selector: Selector::Term { term: prepared, ty }, name: term.to_string() })
+    }
+
+    fn call(
+        &mut self,
+        selectable: &Selectable,
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let (name, arguments) = call_of(selectable).ok_or_else(|| cannot_infer(selectable))?;
+        self.check_columns(&arguments)?;
+        if let (Selectable::Cast { type_name, .. }, [argument]) = (selectable, arguments.as_slice()) {
+            let inner = Argument { selectable: argument, table: &self.table };
+            if inner.exact_type(preparing).as_ref() == Some(&crate::terms::cast_type(*type_name)) {
+                return self.prepare(argument, None, preparing);
+            }
+        }
+        let wrapped: Vec<Argument<'_>> =
+            arguments.iter().map(|argument| Argument { selectable: argument, table: &self.table }).collect();
+        let assignables: Vec<&dyn Assignable> = wrapped.iter().map(|argument| argument as &dyn Assignable).collect();
+        let receiver = expected.map(|ty| self.receiver("[selection]", ty.clone()));
+        let function = functions::resolve(&name, &assignables, receiver.as_ref(), preparing)?
+            .ok_or_else(|| QueryError::invalid(format!("Unknown function '{name}'")))?;
+        let was_inside = self.inside_aggregate;
+        if function.is_aggregate() {
+            if was_inside {
+                let message = "aggregate functions cannot be used as arguments of aggregate functions";
+                return Err(QueryError::invalid(message));
+            }
+            self.inside_aggregate = true;
+        }
+        let (mut selectors, mut names) = (Vec::new(), Vec::new());
+        for (argument, ty) in arguments.iter().zip(&function.arguments) {
+            let argument = self.prepare(argument, Some(ty), preparing)?;
+            selectors.push(argument.selector);
+            names.push(argument.name);
+        }
+        self.inside_aggregate = was_inside;
+        let name = function.column_name(&names);
+        if !function.is_aggregate() {
+            return Ok(Named { selector: Selector::Function { function, arguments: selectors }, name });
+        }
+        let ty = function.returns.clone();
+        self.aggregates.push(AggregateCall { function, arguments: selectors });
+        Ok(Named { selector: Selector::Aggregate { index: self.aggregates.len() - 1, ty }, name })
+    }
+
+    /// Columns are looked up before functions are.
+    fn check_columns(&self, selectables: &[&Selectable]) -> Result<(), QueryError> {
+        let mut names = Vec::new();
+        selectables.iter().for_each(|selectable| column_names(selectable, &mut names));
+        names.iter().try_for_each(|name| find_column(&self.table, name).map(drop))
+    }
+
+    fn field(
+        &mut self,
+        receiver: &Selectable,
+        field: &Identifier,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let inner = self.prepare(receiver, None, preparing)?;
+        let ty = inner.selector.ty();
+        let CqlType::Udt { definition, .. } = &ty else {
+            let message = format!("Invalid field selection: {receiver} of type {ty} is not a user type");
+            return Err(QueryError::invalid(message));
+        };
+        let no_field = || QueryError::invalid(format!("{receiver} of type {ty} has no field {field}"));
+        let index = definition.field_index(field.as_str()).ok_or_else(no_field)?;
+        let field_type = definition.fields.get(index).map(|(_, ty)| ty.clone()).ok_or_else(no_field)?;
+        let name = format!("{}.{}", inner.name, field.as_str());
+        Ok(Named { selector: Selector::Field { receiver: Box::new(inner.selector), index, ty: field_type }, name })
+    }
+
+    fn element(
+        &mut self,
+        receiver: &Selectable,
+        element: &RawTerm,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let inner = self.prepare(receiver, None, preparing)?;
+        let ty = inner.selector.ty();
+        let spec = self.element_spec(receiver, &inner.name, &ty, "Element")?;
+        let term = prepare_term(element, &spec, preparing)?;
+        let name = format!("{}[{element}]", inner.name);
+        let selector = Selector::Element { receiver: Box::new(inner.selector), element: term, name: inner.name };
+        Ok(Named { selector, name })
+    }
+
+    fn slice(
+        &mut self,
+        receiver: &Selectable,
+        from: Option<&RawTerm>,
+        to: Option<&RawTerm>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let inner = self.prepare(receiver, None, preparing)?;
+        let ty = inner.selector.ty();
+        let spec = self.element_spec(receiver, &inner.name, &ty, "Slice")?;
+        let mut bound = |term: Option<&RawTerm>| term.map(|term| prepare_term(term, &spec, preparing)).transpose();
+        let (from_term, to_term) = (bound(from)?, bound(to)?);
+        let text = |term: Option<&RawTerm>| term.map(ToString::to_string).unwrap_or_default();
+        let name = format!("{}[{}..{}]", inner.name, text(from), text(to));
+        let receiver = Box::new(inner.selector);
+        Ok(Named { selector: Selector::Slice { receiver, from: from_term, to: to_term, name: inner.name }, name })
+    }
+
+    /// What receives the element of an element or slice selection.
+    fn element_spec(
+        &self,
+        receiver: &Selectable,
+        name: &str,
+        ty: &CqlType,
+        what: &str,
+    ) -> Result<ColumnSpec, QueryError> {
+        match ty {
+            CqlType::Map { key, .. } => Ok(self.receiver(&format!("key({name})"), (**key).clone())),
+            CqlType::Set { element, .. } => Ok(self.receiver(&format!("value({name})"), (**element).clone())),
+            CqlType::List { .. } => Err(QueryError::invalid(format!(
+                "{what} selection is only allowed on sets and maps, but {receiver} is a list"
+            ))),
+            _ if what == "Element" => Err(QueryError::invalid(format!(
+                "Invalid element selection: {receiver} is of type {ty} is not a collection"
+            ))),
+            _ => Err(QueryError::invalid(format!(
+                "Invalid slice selection: {receiver} of type {ty} is not a collection"
+            ))),
+        }
+    }
+
+    fn writetime(
+        &mut self,
+        kind: WritetimeOrTtl,
+        column: &Identifier,
+        selected: &Selectable,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let column = find_column(&self.table, column)?;
+        if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
+            let message = format!("Cannot use selection function {kind} on PRIMARY KEY part {}", column.name);
+            return Err(QueryError::invalid(message));
+        }
+        // Checks the part asked for, and gives its name.
+        let mut aside = Builder::new(&self.table);
+        let inner = aside.prepare(selected, None, preparing)?;
+        let part = match inner.selector {
+            Selector::Field { index, .. } if column.ty.is_multi_cell() => Part::Field(index),
+            Selector::Element { element, .. } if column.ty.is_multi_cell() => Part::Element(element),
+            Selector::Slice { from, to, .. } if column.ty.is_multi_cell() => Part::Slice(from, to),
+            _ => Part::Whole,
+        };
+        self.note(&column);
+        let source = Source::of(&self.table, &column);
+        let selector = WritetimeSelector { kind, source, column_type: column.ty.clone(), part };
+        let name = format!("{kind}({})", inner.name);
+        Ok(Named { selector: Selector::Writetime { selector, leaf: self.leaf() }, name })
+    }
+
+    fn hint(
+        &mut self,
+        whole: &Selectable,
+        inner: &Selectable,
+        ty: &CqlType,
+        type_name: &str,
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let receiver = self.receiver(&whole.to_string(), ty.clone());
+        if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, &receiver)?.is_assignable() {
+            let message = format!("Cannot assign value {inner} to {} of type {ty}", receiver.name);
+            return Err(QueryError::invalid(message));
+        }
+        if let Some(expected) = expected
+            && !assign_type(ty, expected).is_assignable()
+        {
+            let message = format!("Cannot assign value {whole} to [selection] of type {expected}");
+            return Err(QueryError::invalid(message));
+        }
+        let named = self.prepare(inner, Some(ty), preparing)?;
+        let name = format!("({type_name}){}", named.name);
+        // A column keeps its own type otherwise.
+        let selector = match named.selector {
+            Selector::Column { source, leaf, .. } => Selector::Column { source, leaf, ty: ty.clone() },
+            other => other,
+        };
+        Ok(Named { selector, name })
+    }
+
+    fn tuple(
+        &mut self,
+        whole: &Selectable,
+        elements: &[Selectable],
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let ty = self.type_of(whole, expected, preparing)?;
+        let types: Vec<CqlType> = match &ty {
+            CqlType::Tuple(types) => types.to_vec(),
+            CqlType::Udt { definition, .. } => definition.fields.iter().map(|(_, ty)| ty.clone()).collect(),
+            _ => return Err(cannot_infer(whole)),
+        };
+        let (selectors, names) = self.each(elements.iter().zip(types.iter()), preparing)?;
+        Ok(Named { selector: Selector::Elements { ty, elements: selectors }, name: format!("({})", names.join(", ")) })
+    }
+
+    fn elements(
+        &mut self,
+        whole: &Selectable,
+        elements: &[Selectable],
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let ty = self.type_of(whole, expected, preparing)?;
+        let element = match &ty {
+            CqlType::List { element, .. } | CqlType::Set { element, .. } | CqlType::Vector { element, .. } => element,
+            CqlType::Map { .. } if elements.is_empty() => {
+                return Ok(Named { selector: Selector::Map { ty, entries: Vec::new() }, name: "{}".to_owned() });
+            }
+            _ => return Err(cannot_infer(whole)),
+        };
+        let (selectors, names) = self.each(elements.iter().map(|e| (e, &**element)), preparing)?;
+        let names = names.join(", ");
+        let name = if matches!(whole, Selectable::Set(_)) { format!("{{{names}}}") } else { format!("[{names}]") };
+        Ok(Named { selector: Selector::Elements { ty: ty.clone(), elements: selectors }, name })
+    }
+
+    fn each<'e>(
+        &mut self,
+        elements: impl Iterator<Item = (&'e Selectable, &'e CqlType)>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<(Vec<Selector>, Vec<String>), QueryError> {
+        let (mut selectors, mut names) = (Vec::new(), Vec::new());
+        for (element, ty) in elements {
+            let element = self.prepare(element, Some(ty), preparing)?;
+            selectors.push(element.selector);
+            names.push(element.name);
+        }
+        Ok((selectors, names))
+    }
+
+    fn map_or_user_type(
+        &mut self,
+        whole: &Selectable,
+        entries: &[(Selectable, Selectable)],
+        expected: Option<&CqlType>,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<Named, QueryError> {
+        let ty = self.type_of(whole, expected, preparing)?;
+        let mut texts = Vec::new();
+        if let CqlType::Udt { definition, .. } = &ty {
+            let name_of = |selectable: &Selectable| match selectable {
+                Selectable::Column(name) => name.as_str().to_owned(),
+                other => other.to_string(),
+            };
+            for (field, _) in entries {
+                let field = name_of(field);
+                if definition.field_index(&field).is_none() {
+                    let message = format!("Unknown field '{field}' in value of user defined type {}", definition.name);
+                    return Err(QueryError::invalid(message));
+                }
+            }
+            let mut elements = Vec::new();
+            for (field, field_type) in &definition.fields {
+                let entry = entries.iter().rfind(|(name, _)| name_of(name) == **field);
+                elements.push(match entry {
+                    Some((_, value)) => {
+                        let value = self.prepare(value, Some(field_type), preparing)?;
+                        texts.push(format!("{field}: {}", value.name));
+                        value.selector
+                    }
+                    None => Selector::Term { term: Term::NULL, ty: field_type.clone() },
+                });
+            }
+            let name = format!("{{{}}}", texts.join(", "));
+            return Ok(Named { selector: Selector::Elements { ty: ty.clone(), elements }, name });
+        }
+        let CqlType::Map { key, value, .. } = &ty else { return Err(cannot_infer(whole)) };
+        let mut prepared = Vec::new();
+        for (k, v) in entries {
+            let (k, v) = (self.prepare(k, Some(key), preparing)?, self.prepare(v, Some(value), preparing)?);
+            texts.push(format!("{}: {}", k.name, v.name));
+            prepared.push((k.selector, v.selector));
+        }
+        let name = format!("{{{}}}", texts.join(", "));
+        Ok(Named { selector: Selector::Map { ty: ty.clone(), entries: prepared }, name })
+    }
+}
+
+fn cannot_infer(selectable: &Selectable) -> QueryError {
+    QueryError::invalid(format!(
+        "Cannot infer type for term {selectable} in selection clause (try using a cast to force a type)"
+    ))
+}

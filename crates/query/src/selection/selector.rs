@@ -1,0 +1,245 @@
+//! A selected expression, ready to be evaluated on rows.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use types::{CqlType, collection};
+
+use super::writetime::WritetimeSelector;
+use crate::QueryError;
+use crate::execution::Execution;
+use crate::functions::{Accumulator, Function};
+use crate::row_view::{RowView, Source};
+use crate::terms::{Bound, Term};
+
+/// A selected expression.
+#[derive(Debug)]
+pub(crate) enum Selector {
+    /// A column as it is. Leaves are numbered so that a group can keep the values of its first row.
+    Column { source: Source, ty: CqlType, leaf: usize },
+    /// `writetime(...)`, `maxwritetime(...)` or `ttl(...)`.
+    Writetime { selector: WritetimeSelector, leaf: usize },
+    /// A constant or marker.
+    Term { term: Term, ty: CqlType },
+    /// A scalar function.
+    Function { function: Arc<Function>, arguments: Vec<Selector> },
+    /// An aggregate function, by its number in the selection.
+    Aggregate { index: usize, ty: CqlType },
+    /// A field of a user type.
+    Field { receiver: Box<Selector>, index: usize, ty: CqlType },
+    /// An element of a set or map.
+    Element { receiver: Box<Selector>, element: Term, name: String },
+    /// The elements of a set or map between two, both included.
+    Slice { receiver: Box<Selector>, from: Option<Term>, to: Option<Term>, name: String },
+    /// A list, set, tuple, user type or vector of expressions.
+    Elements { ty: CqlType, elements: Vec<Selector> },
+    /// A map of expressions.
+    Map { ty: CqlType, entries: Vec<(Selector, Selector)> },
+}
+
+/// What selectors are evaluated on.
+pub(crate) enum Input<'i, 'r> {
+    /// One row.
+    Row { row: &'i RowView<'r>, execution: &'i Execution<'i> },
+    /// A group of rows: the leaves' values of its first row, and its aggregates.
+    Group { leaves: &'i [Option<Vec<u8>>], aggregates: &'i [Accumulator], execution: &'i Execution<'i> },
+}
+
+impl<'i> Input<'i, '_> {
+    fn execution(&self) -> &'i Execution<'i> {
+        match self {
+            Input::Row { execution, .. } | Input::Group { execution, .. } => execution,
+        }
+    }
+
+    fn leaf(
+        &self,
+        leaf: usize,
+        of_row: impl FnOnce(&'i RowView<'_>) -> Option<Cow<'i, [u8]>>,
+    ) -> Option<Cow<'i, [u8]>> {
+        match self {
+            Input::Row { row, .. } => of_row(row),
+            Input::Group { leaves, .. } => leaves.get(leaf)?.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+type Evaluated<'v> = Result<Option<Cow<'v, [u8]>>, QueryError>;
+
+impl Selector {
+    /// The type of its values.
+    pub fn ty(&self) -> CqlType {
+        match self {
+            Selector::Column { ty, .. }
+            | Selector::Term { ty, .. }
+            | Selector::Aggregate { ty, .. }
+            | Selector::Field { ty, .. }
+            | Selector::Elements { ty, .. }
+            | Selector::Map { ty, .. } => ty.clone(),
+            Selector::Writetime { selector, .. } => selector.ty(),
+            Selector::Function { function, .. } => function.returns.clone(),
+            Selector::Element { receiver, .. } => match receiver.ty() {
+                CqlType::Map { value, .. } => (*value).clone(),
+                CqlType::Set { element, .. } => (*element).clone(),
+                other => other,
+            },
+            Selector::Slice { receiver, .. } => receiver.ty().freeze(),
+        }
+    }
+
+    /// The value; `None` is null.
+    pub fn evaluate<'v>(&'v self, input: &Input<'v, '_>) -> Evaluated<'v> {
+        match self {
+            Selector::Column { source, ty, leaf } => Ok(input.leaf(*leaf, |row| row.value(*source, ty))),
+            Selector::Writetime { selector, leaf } => {
+                Ok(input.leaf(*leaf, |row| selector.evaluate(row, input.execution()).map(Cow::Owned)))
+            }
+            Selector::Term { term, .. } => Ok(match term.bind(input.execution())? {
+                Bound::Bytes(bytes) => Some(bytes),
+                Bound::Null | Bound::Unset => None,
+            }),
+            Selector::Function { function, arguments } => {
+                let mut values = Vec::with_capacity(arguments.len());
+                for argument in arguments {
+                    argument.refuse_unset(function, input.execution())?;
+                    values.push(argument.evaluate(input)?);
+                }
+                let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+                Ok(function.call(input.execution(), &values)?.map(Cow::Owned))
+            }
+            Selector::Aggregate { index, .. } => match input {
+                Input::Group { aggregates, .. } => match aggregates.get(*index) {
+                    Some(accumulator) => Ok(accumulator.result()?.map(Cow::Owned)),
+                    None => Ok(None),
+                },
+                Input::Row { .. } => Ok(None),
+            },
+            Selector::Field { receiver, index, .. } => match receiver.evaluate(input)? {
+                Some(value) => {
+                    let field = collection::fields(&value).nth(*index).transpose()?.flatten();
+                    Ok(field.map(|field| Cow::Owned(field.to_vec())))
+                }
+                None => Ok(None),
+            },
+            Selector::Element { receiver, element, name } => {
+                let null = || QueryError::invalid(format!("Invalid null value for element selection on {name}"));
+                let unset = || format!("Invalid unset value for element selection on {name}");
+                let wanted = element.bind(input.execution())?.or_refuse_unset(unset)?.ok_or_else(null)?;
+                match receiver.evaluate(input)? {
+                    Some(value) => select_element(&receiver.ty(), &value, &wanted),
+                    None => Ok(None),
+                }
+            }
+            Selector::Slice { receiver, from, to, name } => {
+                let (from, to) = (slice_bound(from, name, input)?, slice_bound(to, name, input)?);
+                match receiver.evaluate(input)? {
+                    Some(value) => select_slice(&receiver.ty(), &value, from.as_deref(), to.as_deref()),
+                    None => Ok(None),
+                }
+            }
+            Selector::Elements { ty, elements } => {
+                let values = elements.iter().map(|element| element.evaluate(input)).collect::<Result<Vec<_>, _>>()?;
+                make_elements(ty, values)
+            }
+            Selector::Map { ty, entries } => {
+                let mut values = Vec::with_capacity(entries.len());
+                for (key, value) in entries {
+                    values.push((key.evaluate(input)?, value.evaluate(input)?));
+                }
+                make_map(ty, values)
+            }
+        }
+    }
+
+    /// An unset marker as argument of a function is an error.
+    fn refuse_unset(&self, function: &Function, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if let Selector::Term { term: Term::Marker { index, .. }, .. } = self
+            && execution.value(*index)? == crate::Value::Unset
+        {
+            let name = function.qualified_name();
+            return Err(QueryError::invalid(format!("Invalid unset value for argument in call to function {name}")));
+        }
+        Ok(())
+    }
+}
+
+fn slice_bound<'v>(bound: &'v Option<Term>, name: &str, input: &Input<'v, '_>) -> Evaluated<'v> {
+    let Some(term) = bound else { return Ok(None) };
+    match term.bind(input.execution())? {
+        Bound::Bytes(bytes) => Ok(Some(bytes)),
+        Bound::Unset => Ok(None),
+        Bound::Null => Err(QueryError::invalid(format!("Invalid null value for slice selection on {name}"))),
+    }
+}
+
+fn select_element<'v>(ty: &CqlType, value: &[u8], wanted: &[u8]) -> Evaluated<'v> {
+    match ty {
+        CqlType::Map { key, .. } => {
+            for entry in collection::entries(value)?.entries() {
+                let (k, v) = entry?;
+                if key.compare(k, wanted).is_eq() {
+                    return Ok(Some(Cow::Owned(v.to_vec())));
+                }
+            }
+            Ok(None)
+        }
+        CqlType::Set { element, .. } => {
+            let found = collection::elements(value)?.flatten().flatten().find(|e| element.compare(e, wanted).is_eq());
+            Ok(found.map(|found| Cow::Owned(found.to_vec())))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn select_slice<'v>(ty: &CqlType, value: &[u8], from: Option<&[u8]>, to: Option<&[u8]>) -> Evaluated<'v> {
+    let within = |ty: &CqlType, element: &[u8]| {
+        from.is_none_or(|from| ty.compare(element, from).is_ge()) && to.is_none_or(|to| ty.compare(element, to).is_le())
+    };
+    match ty {
+        CqlType::Map { key, .. } => {
+            let entries: Result<Vec<_>, _> = collection::entries(value)?.entries().collect();
+            let kept: Vec<_> = entries?.into_iter().filter(|(k, _)| within(key, k)).collect();
+            Ok(Some(Cow::Owned(collection::map(kept.into_iter()))))
+        }
+        CqlType::Set { element, .. } => {
+            let elements = collection::elements(value)?.flatten().flatten();
+            let kept: Vec<&[u8]> = elements.filter(|e| within(element, e)).collect();
+            Ok(Some(Cow::Owned(collection::list(kept.into_iter()))))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn refuse_nulls<'v>(values: Vec<Option<Cow<'v, [u8]>>>, inside: &str) -> Result<Vec<Cow<'v, [u8]>>, QueryError> {
+    let null = || QueryError::invalid(format!("null is not supported inside {inside}"));
+    values.into_iter().map(|value| value.ok_or_else(null)).collect()
+}
+
+fn make_elements<'v>(ty: &CqlType, values: Vec<Option<Cow<'v, [u8]>>>) -> Evaluated<'v> {
+    Ok(Some(Cow::Owned(match ty {
+        CqlType::List { .. } => {
+            let values = refuse_nulls(values, "collections")?;
+            collection::list(values.iter().map(AsRef::as_ref))
+        }
+        CqlType::Set { element, .. } => {
+            let mut values = refuse_nulls(values, "collections")?;
+            values.sort_by(|a, b| element.compare(a, b));
+            values.dedup_by(|a, b| element.compare(a, b).is_eq());
+            collection::list(values.iter().map(AsRef::as_ref))
+        }
+        CqlType::Vector { element, .. } => {
+            let values = refuse_nulls(values, "vectors")?;
+            collection::vector(element, values.iter().map(AsRef::as_ref))
+        }
+        _ => collection::tuple(values.iter().map(Option::as_deref)),
+    })))
+}
+
+fn make_map<'v>(ty: &CqlType, entries: Vec<(Option<Cow<'v, [u8]>>, Option<Cow<'v, [u8]>>)>) -> Evaluated<'v> {
+    let CqlType::Map { key, .. } = ty else { return Ok(None) };
+    let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+    let (keys, values) = (refuse_nulls(keys, "collections")?, refuse_nulls(values, "collections")?);
+    let mut entries: Vec<_> = keys.iter().map(AsRef::as_ref).zip(values.iter().map(AsRef::as_ref)).collect();
+    entries.sort_by(|(a, _): &(&[u8], &[u8]), (b, _)| key.compare(a, b));
+    Ok(Some(Cow::Owned(collection::map(entries.into_iter()))))
+}
