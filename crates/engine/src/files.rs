@@ -9,12 +9,13 @@ use memtable::MemtableStatistics;
 use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, SSTableError, SSTableId, SSTableReader,
-    SSTableWriter, WriterOptions, list_tables, remove_leftovers,
+    PreparedSSTable, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
 };
 use uuid::Uuid;
 
 use crate::error::EngineError;
 use crate::options::EngineOptions;
+use crate::store::TableStore;
 
 /// What all SSTables of a node share.
 pub(crate) struct TableFiles {
@@ -34,10 +35,10 @@ impl TableFiles {
         }
     }
 
-    /// Opens the SSTables of a directory, which is made if it is not there; newest first.
+    /// Opens the SSTables of a directory, newest first. A directory that is not there is made by the first flush: to sync
+    /// one for each system table would cost the first start a tenth of a second.
     pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         if !self.disk.exists(directory)? {
-            self.disk.create_dir_all(directory)?;
             return Ok(Vec::new());
         }
         remove_leftovers(&*self.disk, directory)?;
@@ -65,7 +66,8 @@ impl TableFiles {
         let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
         options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
         options.originating_host_id = Some(self.host_id);
-        let descriptor = self.new_descriptor(directory);
+        self.disk.create_dir_all(directory)?;
+        let descriptor = Descriptor::new(directory, self.new_id());
         let mut writer = SSTableWriter::create(&self.disk, &descriptor, table, options)?;
         writer.write_all(cursor)?;
         match writer.finish()? {
@@ -74,14 +76,30 @@ impl TableFiles {
         }
     }
 
-    fn new_descriptor(&self, directory: &Path) -> Descriptor {
+    /// A new, time-based id.
+    pub fn new_id(&self) -> SSTableId {
         let now = uuid::Timestamp::now(uuid::NoContext);
         let node: [u8; 6] = std::array::from_fn(|i| self.host_id.as_bytes()[10 + i]);
         // The clock alone could give two tables one id; the random half of the clock sequence keeps them apart.
         let sequence = Uuid::new_v4().as_u128() as u16 & 0x3fff;
         let (seconds, nanos) = now.to_unix();
         let id = Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node);
-        Descriptor::new(directory, SSTableId::from_uuid(id))
+        SSTableId::from_uuid(id)
+    }
+
+    /// Puts merged tables in the place of those they were merged from, on disk and in the store, all or nothing.
+    pub fn replace(
+        &self,
+        store: &TableStore,
+        table: &Arc<Table>,
+        inputs: &[Arc<SSTableReader>],
+        outputs: Vec<PreparedSSTable>,
+    ) -> Result<(), EngineError> {
+        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
+        let added = replace_tables(&*self.disk, &store.directory, outputs, &obsolete)?;
+        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<Vec<_>, _>>()?;
+        store.replace_sstables(inputs, opened);
+        Ok(())
     }
 
     /// What of this node's log an SSTable holds; nothing for one that another node wrote.
