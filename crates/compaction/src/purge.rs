@@ -28,7 +28,10 @@ impl<F: Fn(&PartitionKey) -> i64> Overlaps for F {
 }
 
 /// The least timestamp of the tables that may hold the partition, for implementations of [`Overlaps`].
-pub fn oldest_overlapping_timestamp<'a>(tables: impl IntoIterator<Item = &'a SSTableReader>, key: &PartitionKey) -> i64 {
+pub fn oldest_overlapping_timestamp<'a>(
+    tables: impl IntoIterator<Item = &'a SSTableReader>,
+    key: &PartitionKey,
+) -> i64 {
     let keys = model::KeyRange::Single(key.clone());
     let may_hold = tables.into_iter().filter(|table| table.may_contain(&keys));
     may_hold.map(|table| table.statistics().stats.min_timestamp).min().unwrap_or(i64::MAX)
@@ -134,7 +137,10 @@ enum Current {
     /// `row` with the source's clustering.
     Row,
     /// The source's marker with other deletions.
-    Marker { before: DeletionTime, after: DeletionTime },
+    Marker {
+        before: DeletionTime,
+        after: DeletionTime,
+    },
 }
 
 /// Passes on what another cursor yields, less what is deleted for good. Partitions may come out empty.

@@ -47,7 +47,12 @@ fn similar<'t>(members: &[&'t TableMetadata], least: usize) -> Vec<&'t TableMeta
             _ => groups.push((size, vec![table])),
         }
     }
-    groups.into_iter().map(|(_, group)| group).filter(|group| group.len() >= least).max_by_key(Vec::len).unwrap_or_default()
+    groups
+        .into_iter()
+        .map(|(_, group)| group)
+        .filter(|group| group.len() >= least)
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -198,7 +198,8 @@ mod tests {
     fn tables_that_do_not_overlap_are_left_alone() {
         let options = UnifiedOptions::default();
         let quarter = i64::MAX / 4;
-        let apart: Vec<_> = (0..4).map(|i| table(i + 1, MIB, (i64::from(i) * quarter, i64::from(i + 1) * quarter - 1))).collect();
+        let apart: Vec<_> =
+            (0..4).map(|i| table(i + 1, MIB, (i64::from(i) * quarter, i64::from(i + 1) * quarter - 1))).collect();
         assert!(picks(&options, &apart, MIB).is_empty());
         let leveled = UnifiedOptions { scaling_parameters: vec![-8], ..options };
         let two: Vec<_> = (1..=2).map(|id| table(id, MIB, ALL)).collect();

@@ -83,9 +83,13 @@ impl CompressionParams {
             return Ok(None);
         }
         let own = ["class", "enabled", "chunk_length_in_kb", "min_compress_ratio"];
-        let compressor_options: BTreeMap<_, _> =
-            options.iter().filter(|entry| !own.contains(&entry.0.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
-        let compressor = Compressor::of_class(class, &compressor_options).ok_or_else(|| refuse(format!("compressor {class}")))?;
+        let compressor_options: BTreeMap<_, _> = options
+            .iter()
+            .filter(|entry| !own.contains(&entry.0.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect();
+        let compressor =
+            Compressor::of_class(class, &compressor_options).ok_or_else(|| refuse(format!("compressor {class}")))?;
         let chunk_kib = match options.get("chunk_length_in_kb") {
             None => CHUNK_LENGTH_KIB_DEFAULT,
             Some(text) => text.parse().map_err(|_| refuse(format!("chunk_length_in_kb {text}")))?,
@@ -127,7 +131,8 @@ impl ChunkCompressor {
             Compressor::Lz4 => {
                 out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
                 out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-                let length = lz4_flex::block::compress_into(chunk, &mut out[start + 4..]).map_err(|e| failed(e.to_string()))?;
+                let length =
+                    lz4_flex::block::compress_into(chunk, &mut out[start + 4..]).map_err(|e| failed(e.to_string()))?;
                 out.truncate(start + 4 + length);
             }
             Compressor::Snappy => {
@@ -169,11 +174,9 @@ impl Compressor {
             Compressor::Lz4 => decompress_lz4(body, out)?,
             Compressor::Snappy => snap::raw::Decoder::new().decompress(body, out).map_err(|e| e.to_string())?,
             Compressor::Deflate => decompress_deflate(body, out)?,
-            Compressor::Zstd { .. } => {
-                zstd::bulk::Decompressor::new()
-                    .and_then(|mut decompressor| decompressor.decompress_to_buffer(body, out))
-                    .map_err(|e| e.to_string())?
-            }
+            Compressor::Zstd { .. } => zstd::bulk::Decompressor::new()
+                .and_then(|mut decompressor| decompressor.decompress_to_buffer(body, out))
+                .map_err(|e| e.to_string())?,
             Compressor::Noop => {
                 let target = out.get_mut(..body.len()).ok_or_else(|| format!("{} bytes", body.len()))?;
                 target.copy_from_slice(body);
@@ -294,7 +297,9 @@ impl CompressionInfo {
 
     /// File range of chunk `index`, checksum included, in a Data.db of `file_length` bytes.
     pub(crate) fn chunk_range(&self, file: &str, index: u64, file_length: u64) -> Decoded<(u64, usize)> {
-        let wrong = |offset| Corruption::new(file, offset, "a chunk of at least 4 bytes in the file", format!("{file_length} bytes"));
+        let wrong = |offset| {
+            Corruption::new(file, offset, "a chunk of at least 4 bytes in the file", format!("{file_length} bytes"))
+        };
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let start = *self.offsets.get(index).ok_or_else(|| wrong(file_length))?;
         let end = self.offsets.get(index + 1).copied().unwrap_or(file_length);
@@ -311,7 +316,14 @@ impl CompressionInfo {
     pub(crate) fn unpack(&self, file: &str, offset: u64, stored: &[u8], verify: bool, out: &mut [u8]) -> Decoded<()> {
         let (body, crc) = match stored.split_last_chunk::<4>() {
             Some((body, crc)) => (body, u32::from_be_bytes(*crc)),
-            None => return Err(Corruption::new(file, offset, "a chunk with a checksum", format!("{} bytes", stored.len()))),
+            None => {
+                return Err(Corruption::new(
+                    file,
+                    offset,
+                    "a chunk with a checksum",
+                    format!("{} bytes", stored.len()),
+                ));
+            }
         };
         if verify {
             let computed = crc32fast::hash(body);
@@ -325,7 +337,9 @@ impl CompressionInfo {
         }
         if body.len() >= self.params.max_compressed_length as usize {
             let raw = body.get(..out.len());
-            let raw = raw.ok_or_else(|| Corruption::new(file, offset, "a whole uncompressed chunk", format!("{} bytes", body.len())))?;
+            let raw = raw.ok_or_else(|| {
+                Corruption::new(file, offset, "a whole uncompressed chunk", format!("{} bytes", body.len()))
+            })?;
             out.copy_from_slice(raw);
             return Ok(());
         }
@@ -361,7 +375,8 @@ mod tests {
         [Compressor::Lz4, Compressor::Snappy, Compressor::Deflate, Compressor::Zstd { level: 3 }, Compressor::Noop];
 
     fn info(compressor: Compressor, max_compressed_length: u32) -> CompressionInfo {
-        let params = CompressionParams { compressor, options: BTreeMap::new(), chunk_length: 4096, max_compressed_length };
+        let params =
+            CompressionParams { compressor, options: BTreeMap::new(), chunk_length: 4096, max_compressed_length };
         CompressionInfo { params, data_length: 4096, offsets: vec![0] }
     }
 

@@ -22,7 +22,8 @@ fn specification(false_positive_chance: f64) -> (u32, u32) {
     if false_positive_chance >= rate(2, 1) {
         return (2, 1);
     }
-    let buckets = (2..BUCKETS_MAX).find(|b| rate(*b, best_hash_count(*b)) <= false_positive_chance).unwrap_or(BUCKETS_MAX);
+    let buckets =
+        (2..BUCKETS_MAX).find(|b| rate(*b, best_hash_count(*b)) <= false_positive_chance).unwrap_or(BUCKETS_MAX);
     let mut hash_count = best_hash_count(buckets);
     while hash_count > 1 && rate(buckets, hash_count - 1) <= false_positive_chance {
         hash_count -= 1;

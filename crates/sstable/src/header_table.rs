@@ -37,7 +37,13 @@ impl SerializationHeader {
 impl Statistics {
     /// A table with the columns of the header. The header does not name key columns: `key_names` gives the names of
     /// partition key and clustering columns in order; what it lacks is named as Cassandra names what has no name.
-    pub fn to_table(&self, file: &str, keyspace: &str, name: &str, key_names: &[String]) -> Result<Table, SSTableError> {
+    pub fn to_table(
+        &self,
+        file: &str,
+        keyspace: &str,
+        name: &str,
+        key_names: &[String],
+    ) -> Result<Table, SSTableError> {
         let header = &self.header;
         let mut key_names = key_names.iter();
         let mut builder = TableBuilder::new(keyspace, name, TableId(Uuid::nil()));
@@ -65,5 +71,6 @@ fn parse(file: &str, class: &str) -> Result<MarshalClass, SSTableError> {
 }
 
 fn value_type(file: &str, class: &str) -> Result<CqlType, SSTableError> {
-    CqlType::parse_marshal_class(class).map_err(|error| Corruption::new(file, 0, "a marshal class", error.to_string()).into())
+    CqlType::parse_marshal_class(class)
+        .map_err(|error| Corruption::new(file, 0, "a marshal class", error.to_string()).into())
 }

@@ -9,8 +9,10 @@
 mod cache;
 mod clustering;
 mod compression;
+mod counter;
 mod data;
 mod descriptor;
+mod dump;
 mod error;
 mod filter;
 mod header_table;
@@ -28,6 +30,7 @@ mod writer;
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
 pub use descriptor::{Component, Descriptor, SSTableId};
+pub use dump::{DumpError, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{remove_leftovers, replace_tables};

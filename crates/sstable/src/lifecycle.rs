@@ -90,12 +90,14 @@ pub fn replace_tables(
 
 /// Does what a record says, from whatever point it was left at.
 fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Result<(), SSTableError> {
-    let names: Vec<String> = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
+    let names: Vec<String> =
+        disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
     let of = |id: &SSTableId, name: &str| Descriptor::parse_file_name(name).is_some_and(|(other, _)| other == *id);
     let toc_temporary = format!("{}{TEMPORARY}", Component::Toc.name());
     for id in &record.added {
         let temporary = |name: &&String| of(id, name) && name.ends_with(TEMPORARY);
-        let (toc, others): (Vec<_>, Vec<_>) = names.iter().filter(temporary).partition(|name| name.ends_with(&toc_temporary));
+        let (toc, others): (Vec<_>, Vec<_>) =
+            names.iter().filter(temporary).partition(|name| name.ends_with(&toc_temporary));
         for name in others.into_iter().chain(toc) {
             disk.rename(&dir.join(name), &dir.join(name.trim_end_matches(TEMPORARY)))?;
         }
@@ -121,7 +123,8 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
             carry_out(disk, dir, &record, &path)?;
         }
     }
-    let names: Vec<String> = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
+    let names: Vec<String> =
+        disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
     let complete: Vec<SSTableId> = names
         .iter()
         .filter_map(|name| Descriptor::parse_file_name(name))

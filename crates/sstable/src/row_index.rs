@@ -22,7 +22,8 @@ const RECORD_TAIL_MAX: usize = 3 * vint::VINT_SIZE_MAX + 12;
 
 /// The clustering columns of a table, as the byte-comparable encoder wants them.
 pub(crate) fn clustering_types(table: &Table) -> Vec<ClusteringColumnType> {
-    let column = |column: &Arc<model::Column>| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed };
+    let column =
+        |column: &Arc<model::Column>| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed };
     table.clustering().iter().map(column).collect()
 }
 
@@ -184,7 +185,8 @@ impl RowIndexEntry {
         let key = input.short_bytes("partition key")?.to_vec();
         let base = input.offset();
         let data_position = input.uvint("data position")?;
-        let root = input.svint("root distance")?.checked_add_unsigned(base).filter(|root| (0..base as i64).contains(root));
+        let root =
+            input.svint("root distance")?.checked_add_unsigned(base).filter(|root| (0..base as i64).contains(root));
         let root = root.ok_or_else(|| input.damaged("a root before the record", "another position"))? as u64;
         let block_count = input.uvint("block count")?;
         let deletion = read_deletion(&mut input)?;

@@ -34,7 +34,12 @@ pub struct Verified {
 /// Quick: every component that TOC.txt lists is there and parses, Data.db has its digest, statistics and index agree on
 /// first and last key. Extended: also every partition, row and cell decodes and is in order, the partition index and
 /// the row indexes lead to exactly what is there, and the Bloom filter lets every key pass.
-pub fn verify(disk: &dyn Disk, descriptor: &Descriptor, table: &Arc<Table>, extended: bool) -> Result<Verified, SSTableError> {
+pub fn verify(
+    disk: &dyn Disk,
+    descriptor: &Descriptor,
+    table: &Arc<Table>,
+    extended: bool,
+) -> Result<Verified, SSTableError> {
     for component in listed(disk, descriptor)? {
         if !disk.exists(&descriptor.path(component))? {
             let name = descriptor.file_name(component);
@@ -124,7 +129,9 @@ impl<'r> Walk<'r> {
             }
             if files.filter.as_ref().is_some_and(|filter| !filter.may_contain(key.bytes())) {
                 let name = self.reader.descriptor().file_name(Component::Filter);
-                return Err(Corruption::new(&name, 0, format!("key {:02x?}", key.bytes()), "a filter without it").into());
+                return Err(
+                    Corruption::new(&name, 0, format!("key {:02x?}", key.bytes()), "a filter without it").into()
+                );
             }
             let entry = self.entry(found, position)?;
             self.rows(entry)?;
@@ -147,7 +154,8 @@ impl<'r> Walk<'r> {
             Place::Rows(at) => {
                 let entry = RowIndexEntry::read(&self.reader.files().rows, at)?;
                 let head = self.data.partition();
-                let same = entry.key == head.key.bytes() && entry.data_position == position && entry.deletion == head.deletion;
+                let same =
+                    entry.key == head.key.bytes() && entry.data_position == position && entry.deletion == head.deletion;
                 if same {
                     return Ok(Some(entry));
                 }
@@ -176,7 +184,8 @@ impl<'r> Walk<'r> {
             };
             let position = self.data.item_position();
             if let Some((last_prefix, last_weight)) = &last {
-                let order = self.reader.table().comparator().compare_positions(last_prefix, *last_weight, prefix, weight);
+                let order =
+                    self.reader.table().comparator().compare_positions(last_prefix, *last_weight, prefix, weight);
                 if order != std::cmp::Ordering::Less {
                     let name = &self.reader.files().data.name;
                     return Err(Corruption::new(name, position, "rows in clustering order", "one out of order").into());

@@ -19,8 +19,7 @@ fn merge(
     now_seconds: u32,
     boundaries: Vec<Token>,
 ) -> Vec<Arc<SSTableReader>> {
-    let overlaps =
-        |key: &PartitionKey| oldest_overlapping_timestamp(outside.iter().map(|reader| &**reader), key);
+    let overlaps = |key: &PartitionKey| oldest_overlapping_timestamp(outside.iter().map(|reader| &**reader), key);
     let next_id = &mut generator.next_id;
     let compacted = compact(CompactionInput {
         disk: &generator.disk,

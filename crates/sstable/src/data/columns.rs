@@ -37,7 +37,11 @@ fn parse_class(file: &str, class: &str) -> Result<CqlType, SSTableError> {
 impl FileColumns {
     /// Relates the header's columns to the table's.
     pub fn new(file: &str, header: &SerializationHeader, table: &Table) -> Result<Self, SSTableError> {
-        let clustering = header.clustering_classes.iter().map(|class| clustering_length(file, class)).collect::<Result<Vec<_>, _>>()?;
+        let clustering = header
+            .clustering_classes
+            .iter()
+            .map(|class| clustering_length(file, class))
+            .collect::<Result<Vec<_>, _>>()?;
         if clustering.len() != table.clustering().len() {
             let expected = format!("{} clustering columns as the table has", table.clustering().len());
             return Err(Corruption::new(file, 0, expected, clustering.len().to_string()).into());
@@ -68,7 +72,8 @@ impl FileColumns {
             let dropped = table.dropped().iter().find(|dropped| *dropped.name == column.name);
             let target = current.index_of(&column.name).filter(|index| current.columns[*index].is_complex() == complex);
             if target.is_none() && dropped.is_none() {
-                let what = format!("column {} of {column_kind:?} kind, which table {} does not have", column.name, table.name);
+                let what =
+                    format!("column {} of {column_kind:?} kind, which table {} does not have", column.name, table.name);
                 return Err(SSTableError::Unsupported { file: file.to_owned(), what });
             }
             if target.is_some() && target <= last_target {

@@ -252,8 +252,7 @@ impl Decoder<'_> {
     fn cell<'b>(&self, column: &FileColumn, liveness: &RowLiveness, body: &mut Input<'b>) -> Decoded<Cell<'b>> {
         let flags = body.u8("cell flags")?;
         let has = |bit: u8| flags & bit != 0;
-        let timestamp =
-            if has(cell_flag::USE_ROW_TIMESTAMP) { liveness.timestamp } else { self.timestamp(body)? };
+        let timestamp = if has(cell_flag::USE_ROW_TIMESTAMP) { liveness.timestamp } else { self.timestamp(body)? };
         let (deleted, expiring) = (has(cell_flag::IS_DELETED), has(cell_flag::IS_EXPIRING));
         let (mut ttl, mut local_deletion_time) = (TTL_NONE, NO_DELETION_TIME);
         if has(cell_flag::USE_ROW_TTL) {

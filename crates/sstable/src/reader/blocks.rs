@@ -30,7 +30,7 @@ impl Checksums {
             length @ 1.. => length as u64,
             other => return Err(input.damaged("a chunk size above zero", other.to_string()).into()),
         };
-        if input.remaining() % 4 != 0 {
+        if !input.remaining().is_multiple_of(4) {
             return Err(input.damaged("whole checksums", format!("{} bytes", input.remaining())).into());
         }
         let mut crcs = Vec::with_capacity(input.remaining() / 4);
@@ -142,7 +142,8 @@ impl DataFile {
             Layout::Compressed(info) => info.unpack(&self.name, offset, stored, verify, out)?,
             Layout::Plain(checksums) => {
                 out.copy_from_slice(stored);
-                if let Some(crc) = checksums.as_ref().filter(|_| verify).and_then(|sums| sums.crcs.get(index as usize)) {
+                if let Some(crc) = checksums.as_ref().filter(|_| verify).and_then(|sums| sums.crcs.get(index as usize))
+                {
                     let computed = crc32fast::hash(out);
                     if computed != *crc {
                         let (expected, got) = (format!("chunk checksum {crc:08x}"), format!("{computed:08x}"));

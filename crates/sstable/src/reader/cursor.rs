@@ -20,7 +20,10 @@ enum Plan {
     /// One partition, not looked for yet.
     Single(PartitionKey),
     /// Those from a data position on, up to a bound.
-    From { position: u64, end: KeyBound },
+    From {
+        position: u64,
+        end: KeyBound,
+    },
     Done,
 }
 
@@ -30,9 +33,18 @@ pub(super) enum Current {
     None,
     Row,
     /// A marker of the file.
-    Marker { side: Side, before: DeletionTime, after: DeletionTime },
+    Marker {
+        side: Side,
+        before: DeletionTime,
+        after: DeletionTime,
+    },
     /// The start (`true`) or end of a slice, where a range deletion is cut.
-    SliceBorder { slice: usize, start: bool, before: DeletionTime, after: DeletionTime },
+    SliceBorder {
+        slice: usize,
+        start: bool,
+        before: DeletionTime,
+        after: DeletionTime,
+    },
 }
 
 /// The partition that the cursor stands in.
@@ -173,7 +185,9 @@ impl SSTableCursor {
         let (stored, partition) = self.read_partition_head(data_position)?;
         if stored != key.bytes() {
             let name = &self.window.data().name;
-            return Err(Corruption::new(name, data_position, "the partition that the index names", "another key").into());
+            return Err(
+                Corruption::new(name, data_position, "the partition that the index names", "another key").into()
+            );
         }
         self.begin(Partition { key, index, ..partition });
         Ok(())
@@ -263,11 +277,18 @@ impl SSTableCursor {
     }
 
     /// Decodes the row at a data position into `row`; false if it holds nothing.
-    pub(super) fn decode_row(&mut self, position: u64, head: &UnfilteredHead, is_static: bool) -> Result<bool, SSTableError> {
+    pub(super) fn decode_row(
+        &mut self,
+        position: u64,
+        head: &UnfilteredHead,
+        is_static: bool,
+    ) -> Result<bool, SSTableError> {
         let Self { window, reader, builder, row, .. } = self;
         if is_static != (head.extended & crate::data::extended::IS_STATIC != 0) {
             let name = &window.data().name;
-            return Err(Corruption::new(name, position, "a static row only before all others", "one among the rows").into());
+            return Err(
+                Corruption::new(name, position, "a static row only before all others", "one among the rows").into()
+            );
         }
         let decoder = reader.decoder();
         let start = position + head.head_length as u64;
@@ -437,8 +458,7 @@ impl SSTableCursor {
         if self.unbounded || self.open.is_live() {
             return false;
         }
-        self.current =
-            Current::SliceBorder { slice: left, start: false, before: self.open, after: DeletionTime::LIVE };
+        self.current = Current::SliceBorder { slice: left, start: false, before: self.open, after: DeletionTime::LIVE };
         true
     }
 
@@ -480,7 +500,8 @@ fn with_body<T>(
 ) -> Result<T, SSTableError> {
     let data = window.data_arc();
     let bytes = window.at(position, length)?;
-    let short = || Corruption::new(&data.name, position, format!("a row body of {length} bytes"), "the end of the data");
+    let short =
+        || Corruption::new(&data.name, position, format!("a row body of {length} bytes"), "the end of the data");
     let body = bytes.get(..length).ok_or_else(short)?;
     Ok(decode(&mut crate::input::Input::new(&data.name, position, body))?)
 }
@@ -578,9 +599,10 @@ impl From<SSTableError> for ReadError {
                 source: std::io::Error::new(error.io_error().kind(), error.to_string()),
             },
             SSTableError::Source(error) => error,
-            SSTableError::Unsupported { ref file, .. } => {
-                ReadError::Io { file: file.clone(), source: std::io::Error::new(std::io::ErrorKind::Unsupported, error.to_string()) }
-            }
+            SSTableError::Unsupported { ref file, .. } => ReadError::Io {
+                file: file.clone(),
+                source: std::io::Error::new(std::io::ErrorKind::Unsupported, error.to_string()),
+            },
             SSTableError::Unwritable { .. } => ReadError::Io {
                 file: String::new(),
                 source: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),

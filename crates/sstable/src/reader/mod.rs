@@ -11,8 +11,8 @@ use blockio::{Disk, DiskErrorKind, OpenOptions};
 use model::{KeyRange, PartitionKey, ReadRange, Table};
 use types::murmur3;
 
-pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use blocks::ReadMode;
+pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
 
 use crate::cache::BlockCache;
@@ -231,7 +231,7 @@ impl SSTableReader {
             Some(Place::Rows(position)) => {
                 let entry = RowIndexEntry::read(&self.files.rows, position)?;
                 let found = entry.key == key.bytes();
-                Ok(found.then(|| Located { data_position: entry.data_position, index: Some(entry) }))
+                Ok(found.then_some(Located { data_position: entry.data_position, index: Some(entry) }))
             }
         }
     }
@@ -278,7 +278,8 @@ fn open_data(
         Some(bytes) => Layout::Compressed(CompressionInfo::decode(&name(Component::CompressionInfo), &bytes)?),
         None => {
             if listed(disk, descriptor)?.contains(&Component::CompressionInfo) {
-                let missing = Corruption::new(&name(Component::CompressionInfo), 0, "a file listed in TOC.txt", "no such file");
+                let missing =
+                    Corruption::new(&name(Component::CompressionInfo), 0, "a file listed in TOC.txt", "no such file");
                 return Err(missing.into());
             }
             let checksums = read_whole(disk, &descriptor.path(Component::Crc))?;

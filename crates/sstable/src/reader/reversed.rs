@@ -32,8 +32,12 @@ impl SSTableCursor {
                 self.slice_begun = true;
                 self.begin_slice_reversed(index)?;
                 if !self.open.is_live() {
-                    self.current =
-                        Current::SliceBorder { slice: index, start: false, before: self.open, after: DeletionTime::LIVE };
+                    self.current = Current::SliceBorder {
+                        slice: index,
+                        start: false,
+                        before: self.open,
+                        after: DeletionTime::LIVE,
+                    };
                     return Ok(true);
                 }
             }

@@ -250,7 +250,6 @@ fn leb(input: &mut Input<'_>) -> Decoded<u32> {
     Err(input.damaged("a number of at most five bytes", "more"))
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,7 +262,8 @@ mod tests {
     #[test]
     fn estimates_are_close_and_survive_storing_and_merging() {
         for count in [10_u32, 3000, 100_000] {
-            let (mut whole, mut even, mut odd) = (Cardinality::default(), Cardinality::default(), Cardinality::default());
+            let (mut whole, mut even, mut odd) =
+                (Cardinality::default(), Cardinality::default(), Cardinality::default());
             for key in 0..count {
                 whole.add(&key.to_be_bytes());
                 if key % 2 == 0 { even.add(&key.to_be_bytes()) } else { odd.add(&key.to_be_bytes()) }

@@ -111,7 +111,12 @@ impl StatsCollector {
     }
 
     /// Ends a partition of `size` bytes whose first and last unfiltered stand at these positions.
-    pub fn end_partition(&mut self, size: u64, ends: Option<(&Position, &Position)>, comparator: &ClusteringComparator) {
+    pub fn end_partition(
+        &mut self,
+        size: u64,
+        ends: Option<(&Position, &Position)>,
+        comparator: &ClusteringComparator,
+    ) {
         self.partition_size.add(i64::try_from(size).unwrap_or(i64::MAX));
         self.cell_count.add(self.cells_in_partition);
         let Some((first, last)) = ends else { return };

@@ -46,7 +46,8 @@ impl EstimatedHistogram {
         if count == 0 {
             return 0.0;
         }
-        let sum: f64 = self.counts.iter().zip(&self.offsets).map(|(count, offset)| *count as f64 * *offset as f64).sum();
+        let sum: f64 =
+            self.counts.iter().zip(&self.offsets).map(|(count, offset)| *count as f64 * *offset as f64).sum();
         sum / count as f64
     }
 

@@ -145,8 +145,10 @@ impl StatsMetadata {
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) -> Result<(), SSTableError> {
-        let lower = self.commit_log_intervals.iter().map(|interval| interval.0).min().unwrap_or(CommitLogPosition::NONE);
-        let upper = self.commit_log_intervals.iter().map(|interval| interval.1).max().unwrap_or(CommitLogPosition::NONE);
+        let lower =
+            self.commit_log_intervals.iter().map(|interval| interval.0).min().unwrap_or(CommitLogPosition::NONE);
+        let upper =
+            self.commit_log_intervals.iter().map(|interval| interval.1).max().unwrap_or(CommitLogPosition::NONE);
         self.estimated_partition_size.write(out);
         self.estimated_cell_per_partition_count.write(out);
         write_position(upper, out);

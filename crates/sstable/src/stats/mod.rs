@@ -138,7 +138,8 @@ impl<'a> Frame<'a> {
         let start = self.entries[index].1;
         let end = self.entries.get(index + 1).map_or(self.bytes.len(), |next| next.1);
         let stored = self.bytes.get(start..end).and_then(<[u8]>::split_last_chunk::<4>);
-        let (body, crc) = stored.ok_or_else(|| Corruption::new(self.file, start as u64, "a body and its checksum", "less"))?;
+        let (body, crc) =
+            stored.ok_or_else(|| Corruption::new(self.file, start as u64, "a body and its checksum", "less"))?;
         let (crc, computed) = (u32::from_be_bytes(*crc), crc32fast::hash(body));
         if crc != computed {
             let (expected, got) = (format!("checksum {crc:08x}"), format!("{computed:08x}"));

@@ -41,7 +41,8 @@ impl Open {
         if !self.out_of_page_children {
             return self.children.first().map_or(0, unwritten);
         }
-        let placed = self.children.iter().filter_map(|child| child.position).map(|at| position.saturating_sub(at)).max();
+        let placed =
+            self.children.iter().filter_map(|child| child.position).map(|at| position.saturating_sub(at)).max();
         let unplaced = self.children.iter().find(|child| child.position.is_none()).map(unwritten);
         placed.unwrap_or(0).max(unplaced.unwrap_or(0))
     }

@@ -186,14 +186,27 @@ impl Node {
             (Family::Dense, _) => (u16::from(at(2)?) + 1, at(1)?),
         };
         if kind.family == Family::Dense && usize::from(first) + usize::from(slots) > 256 {
-            return Err(Corruption::new(file, position, "a span of transition bytes below 256", format!("{first}+{slots}")));
+            return Err(Corruption::new(
+                file,
+                position,
+                "a span of transition bytes below 256",
+                format!("{first}+{slots}"),
+            ));
         }
         let size = size_of(number, usize::from(slots), usize::from(slots));
         if size > bytes.len() {
             return Err(short());
         }
         let payload_bits = if number == 1 || number == 3 { 0 } else { head & 0xF };
-        Ok(Node { position, payload_bits, kind, slots, first, start: start as u16, payload_start: (start + size) as u16 })
+        Ok(Node {
+            position,
+            payload_bits,
+            kind,
+            slots,
+            first,
+            start: start as u16,
+            payload_start: (start + size) as u16,
+        })
     }
 
     /// The bytes behind the node, up to the end of its page.
@@ -259,7 +272,11 @@ impl Node {
         };
         if self.kind.pointer_bits == 12 {
             let pair = pointers + slot * 3 / 2;
-            return if slot % 2 == 0 { at(pair) << 4 | at(pair + 1) >> 4 } else { (at(pair) & 0xF) << 8 | at(pair + 1) };
+            return if slot.is_multiple_of(2) {
+                at(pair) << 4 | at(pair + 1) >> 4
+            } else {
+                (at(pair) & 0xF) << 8 | at(pair + 1)
+            };
         }
         let width = usize::from(self.kind.pointer_bits) / 8;
         let start = pointers + slot * width;

@@ -258,7 +258,9 @@ impl SSTableWriter {
 
     /// Ends the open partition.
     pub fn end_partition(&mut self) -> Result<(), SSTableError> {
-        let (Some(files), Some(mut partition)) = (&mut self.files, self.partition.take()) else { return Err(finished()) };
+        let (Some(files), Some(mut partition)) = (&mut self.files, self.partition.take()) else {
+            return Err(finished());
+        };
         if !partition.open.is_live() {
             return Err(SSTableError::Unwritable { what: "a range deletion that is never closed".into() });
         }
@@ -325,7 +327,8 @@ impl SSTableWriter {
         stats.has_legacy_counter_shards = self.options.has_legacy_counter_shards;
         let (first, last) = (PartitionKey::new(&stats.first_key), PartitionKey::new(&stats.last_key));
         // One node owns the whole ring.
-        stats.token_space_coverage = (i128::from(last.token().0) - i128::from(first.token().0)).max(1) as f64 / 2_f64.powi(64);
+        stats.token_space_coverage =
+            (i128::from(last.token().0) - i128::from(first.token().0)).max(1) as f64 / 2_f64.powi(64);
         Statistics {
             partitioner: PARTITIONER.into(),
             bloom_filter_fp_chance: self.table.options.bloom_filter_fp_chance,

@@ -57,9 +57,11 @@ fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
         assert_eq!(verify(disk, table, &fixture.table, true).unwrap().partitions, 3);
     }
     let names = disk.list(Path::new(DIR)).unwrap();
-    assert!(names.iter().all(|name| Descriptor::parse_file_name(&name.name).is_some_and(|(id, _)| {
-        tables.iter().any(|table| table.id == id)
-    })), "nothing else is left: {names:?}");
+    assert!(
+        names.iter().all(|name| Descriptor::parse_file_name(&name.name)
+            .is_some_and(|(id, _)| { tables.iter().any(|table| table.id == id) })),
+        "nothing else is left: {names:?}"
+    );
     tables
 }
 

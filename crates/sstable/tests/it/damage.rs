@@ -58,7 +58,8 @@ fn random(state: &mut u64) -> usize {
 fn sound_tables_verify() {
     for name in NAMES {
         let fixture = Fixture::load(name);
-        let verified = verify(&*disk(), &fixture.descriptor, &fixture.table, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let verified =
+            verify(&*disk(), &fixture.descriptor, &fixture.table, true).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(verified.partitions, fixture.open().partition_count());
     }
 }
@@ -66,7 +67,8 @@ fn sound_tables_verify() {
 #[test]
 fn a_flipped_bit_where_checksums_cover_is_found_by_whoever_reads_it() {
     let mut state = 1;
-    for name in ["colls", "tombs", "crc_compacted", "comp_none", "comp_zstd", "comp_snappy", "comp_deflate", "statics"] {
+    for name in ["colls", "tombs", "crc_compacted", "comp_none", "comp_zstd", "comp_snappy", "comp_deflate", "statics"]
+    {
         let fixture = Fixture::load(name);
         let scratch = Scratch::new();
         let descriptor = copy(&fixture, &scratch.0);

@@ -1,7 +1,11 @@
 //! Behaviour of tables as a whole. `from_cassandra/` holds tables that Apache Cassandra wrote; see the README there.
 
+#![allow(clippy::unwrap_used)]
+
 mod crash;
 mod damage;
+mod dumping;
 mod fixture;
+mod format;
 mod reading;
 mod reencode;

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use model::{
-    ClusteringBound, ClusteringComparator, Clusterings, DeletionTime, KeyBound, KeyRange, PartitionKey, ReadRange, Side,
-    Slice, Slices, Unfiltered, UnfilteredCursor, push_component,
+    ClusteringBound, ClusteringComparator, Clusterings, DeletionTime, KeyBound, KeyRange, PartitionKey, ReadRange,
+    Side, Slice, Slices, Unfiltered, UnfilteredCursor, push_component,
 };
 use sstable::SSTableReader;
 
@@ -112,20 +112,24 @@ fn random_bound(items: &[Item], state: &mut u64) -> ClusteringBound {
     let mut prefix = Vec::new();
     for (index, part) in parts[..kept].iter().enumerate() {
         let mut value = part.unwrap_or_default().to_vec();
-        if index + 1 == kept && random(state) % 4 == 0 && !value.is_empty() {
+        if index + 1 == kept && random(state).is_multiple_of(4) && !value.is_empty() {
             let last = value.len() - 1;
             value[last] ^= 1 << (random(state) % 7);
         }
         push_component(Some(&value), &mut prefix);
     }
-    ClusteringBound::new(prefix, if random(state) % 2 == 0 { Side::Before } else { Side::After })
+    ClusteringBound::new(prefix, if random(state).is_multiple_of(2) { Side::Before } else { Side::After })
 }
 
 fn random_slices(items: &[Item], comparator: &ClusteringComparator, state: &mut u64) -> Slices {
     let count = 1 + random(state) % 4;
     let slices = (0..count).map(|_| {
         let (a, b) = (random_bound(items, state), random_bound(items, state));
-        if comparator.compare_bounds(&a, &b) == Ordering::Less { Slice { start: a, end: b } } else { Slice { start: b, end: a } }
+        if comparator.compare_bounds(&a, &b) == Ordering::Less {
+            Slice { start: a, end: b }
+        } else {
+            Slice { start: b, end: a }
+        }
     });
     Slices::new(slices.collect(), comparator)
 }
@@ -234,7 +238,7 @@ fn ranges_of_partitions_begin_and_end_where_they_say() {
         for _ in 0..150 {
             let mut bound = || {
                 let key = all[random(&mut state) % all.len()].clone();
-                let inclusive = random(&mut state) % 2 == 0;
+                let inclusive = random(&mut state).is_multiple_of(2);
                 match random(&mut state) % 5 {
                     0 => KeyBound::Unbounded,
                     1 => KeyBound::Token { token: types::Token(key.token().0 ^ 0x0000_5555_0000_1111), inclusive },
@@ -246,7 +250,8 @@ fn ranges_of_partitions_begin_and_end_where_they_say() {
             let keys = KeyRange::Range { start: bound(), end: bound() };
             let expected: Vec<_> = all.iter().filter(|key| keys.contains(key)).cloned().collect();
             let mut got = Vec::new();
-            let mut cursor = reader.cursor(&ReadRange { slices: Slices::none(), ..ReadRange::all_rows(keys.clone()) }).unwrap();
+            let mut cursor =
+                reader.cursor(&ReadRange { slices: Slices::none(), ..ReadRange::all_rows(keys.clone()) }).unwrap();
             while got.len() < 300 && cursor.advance_partition().unwrap() {
                 got.push(cursor.partition().key.clone());
             }

@@ -1,0 +1,27 @@
+//! The hex examples of FORMAT.md are what the files hold.
+
+use sstable::Component;
+
+use crate::fixture::Fixture;
+
+/// The bytes of the first code block after `heading`: offsets stand before two blanks, comments behind three.
+fn example(heading: &str) -> Vec<u8> {
+    let text = include_str!("../../FORMAT.md");
+    let block = text.split(heading).nth(1).unwrap().split("```").nth(1).unwrap();
+    let mut bytes = Vec::new();
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        let (_, rest) = line.split_once("  ").unwrap();
+        let hex: String = rest.split("   ").next().unwrap().split_whitespace().collect();
+        bytes.extend((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()));
+    }
+    bytes
+}
+
+#[test]
+fn examples_are_the_bytes_of_real_files() {
+    let file = |name: &str, component| std::fs::read(Fixture::load(name).descriptor.path(component)).unwrap();
+    assert_eq!(example("A whole `Partitions.db`"), file("ttl", Component::Partitions));
+    let rows = file("desc_ck", Component::Rows);
+    let end = example("The end of a `Rows.db`");
+    assert_eq!(end, rows[rows.len() - end.len()..]);
+}
