@@ -35,7 +35,8 @@ impl Engine {
     pub fn flush(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
-        self.compact_after_flush(&store)
+        self.compact_after_flush(&store);
+        Ok(())
     }
 
     /// Flushes every table that holds anything. Blocks on the disk.
@@ -83,10 +84,6 @@ impl Engine {
     /// Bytes that all memtables use.
     pub fn memtable_bytes(&self) -> u64 {
         self.pool().used_bytes()
-    }
-
-    pub(crate) fn compact_after_flush(&self, _store: &Arc<TableStore>) -> Result<(), EngineError> {
-        Ok(())
     }
 }
 

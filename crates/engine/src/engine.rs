@@ -11,6 +11,7 @@ use commitlog::{CommitLog, LogError, LogPosition, Replay};
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
+use crate::compact::Compactor;
 use crate::error::EngineError;
 use crate::files::TableFiles;
 use crate::flusher::Flusher;
@@ -36,9 +37,11 @@ pub struct Engine {
     files: TableFiles,
     log: CommitLog,
     flusher: Flusher,
+    compactor: Compactor,
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
     flush_failure: Mutex<Option<EngineError>>,
+    compaction_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
 }
 
@@ -75,15 +78,18 @@ impl Engine {
             files,
             log,
             flusher,
+            compactor: Compactor::new(),
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
             flush_failure: Mutex::new(None),
+            compaction_failure: Mutex::new(None),
             _directory: directory,
             options,
         };
         engine.recover(replay)?;
         let engine = Arc::new(engine);
         engine.flusher.start(&engine);
+        engine.compactor.start(&engine);
         Ok(engine)
     }
 
@@ -298,6 +304,10 @@ impl Engine {
         &self.flusher
     }
 
+    pub(crate) fn compactor(&self) -> &Compactor {
+        &self.compactor
+    }
+
     pub(crate) fn schema_lock(&self) -> &Mutex<()> {
         &self.schema_lock
     }
@@ -313,6 +323,15 @@ impl Engine {
 
     pub(crate) fn note_flush_failure(&self, failure: Option<EngineError>) {
         *lock(&self.flush_failure) = failure;
+    }
+
+    pub(crate) fn note_compaction_failure(&self, failure: Option<EngineError>) {
+        *lock(&self.compaction_failure) = failure;
+    }
+
+    /// Why the last compaction in the background failed, if it did.
+    pub fn last_compaction_failure(&self) -> Option<EngineError> {
+        lock(&self.compaction_failure).clone()
     }
 
     /// Why the last flush in the background failed, if it did.
@@ -358,6 +377,7 @@ impl Engine {
     /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused afterwards.
     /// Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
+        self.compactor.stop();
         self.flusher.stop();
         self.flush_all()?;
         self.log.shutdown().map_err(|error| self.log_failed(error))

@@ -24,6 +24,8 @@ pub enum EngineError {
     Read(Arc<ReadError>),
     /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
     SSTable(Arc<sstable::SSTableError>),
+    /// Not possible with what this version has.
+    Unsupported(String),
     /// The disk refused an operation.
     Disk(Arc<blockio::DiskError>),
     /// The data directory cannot be opened as it is.
@@ -41,7 +43,7 @@ impl fmt::Display for EngineError {
             EngineError::Read(error) => write!(f, "{error}"),
             EngineError::SSTable(error) => write!(f, "{error}"),
             EngineError::Disk(error) => write!(f, "{error}"),
-            EngineError::Startup(reason) => write!(f, "{reason}"),
+            EngineError::Unsupported(reason) | EngineError::Startup(reason) => write!(f, "{reason}"),
         }
     }
 }

@@ -8,8 +8,8 @@ use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
 use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
 use sstable::{
-    BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, SSTableError, SSTableId, SSTableReader,
-    PreparedSSTable, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
+    BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
+    SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
 };
 use uuid::Uuid;
 

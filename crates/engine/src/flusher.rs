@@ -115,7 +115,7 @@ impl Engine {
             let is_due = period > 0 && !active.memtable.is_empty() && now - active.created_millis >= period;
             if is_due || requested.contains(&table.id) || pressed.contains(&table.id.0) {
                 self.flush_store(&store)?;
-                self.compact_after_flush(&store)?;
+                self.compact_after_flush(&store);
             }
         }
         if cleanup && self.pool().wants_flush() {
@@ -130,7 +130,8 @@ impl Engine {
         match self.stores().into_iter().max_by_key(used) {
             Some(largest) => {
                 self.flush_store(&largest)?;
-                self.compact_after_flush(&largest)
+                self.compact_after_flush(&largest);
+                Ok(())
             }
             None => Ok(()),
         }

@@ -7,6 +7,7 @@
 
 mod admin;
 mod block_on;
+mod compact;
 mod engine;
 mod error;
 mod files;

@@ -97,3 +97,25 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
     drop(engine);
     assert_eq!(rows(&open(&directory), &new), []);
 }
+
+#[test]
+fn compaction_leaves_one_table_with_the_same_rows() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let table = create_table(&engine);
+    for round in 0..6 {
+        for row in 0..20 {
+            insert(&engine, &table, row % 3, row, &format!("{round}.{row}"), 10 + i64::from(round));
+        }
+        delete_rows(&engine, &table, 0, round, 100);
+        engine.flush(&table).unwrap();
+    }
+    let expected = rows(&engine, &table);
+    engine.compact(&table).unwrap();
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+    assert_eq!(rows(&engine, &table), expected);
+    drop(engine);
+    let engine = open(&directory);
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+    assert_eq!(rows(&engine, &table), expected);
+}
