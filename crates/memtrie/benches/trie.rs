@@ -101,7 +101,7 @@ fn main() {
     if count <= 1_000_000 {
         let mut map = BTreeMap::new();
         timed("BTreeMap insert", count, || {
-            (0..count).for_each(|index| drop(map.insert(key(index), index)));
+            map.extend((0..count).map(|index| (key(index), index)));
         });
         timed("BTreeMap get", count, || {
             (0..count).for_each(|index| {

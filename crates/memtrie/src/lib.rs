@@ -7,6 +7,9 @@
 
 mod cursor;
 mod edit;
+#[cfg(test)]
+mod format_test;
+mod graph;
 mod node;
 mod node_cursor;
 mod prune;

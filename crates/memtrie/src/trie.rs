@@ -157,6 +157,10 @@ impl Trie {
         self.bases.memory().is_none_or(|memory| memory.load(Slot::ROOT).is_none())
     }
 
+    pub(crate) fn raw_memory(&self) -> Option<Memory<'_>> {
+        self.bases.memory()
+    }
+
     fn tail(&self, key: &[u8]) -> Tail<'_> {
         let memory = self.bases.memory();
         let root = memory.map_or(Ptr::NONE, |memory| memory.load(Slot::ROOT));
@@ -177,6 +181,10 @@ pub struct Pin<'t> {
 }
 
 impl<'t> Pin<'t> {
+    pub(crate) fn raw_memory(&self) -> Option<Memory<'_>> {
+        self.trie.raw_memory()
+    }
+
     /// The content of `key`. It is copied out before the pin ends.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {

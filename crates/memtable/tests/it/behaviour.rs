@@ -157,6 +157,15 @@ fn values_of_many_megabytes_are_kept_and_read() {
     assert!(used > all && used < all + 100_000, "{used} for {all}");
 }
 
+/// Ends a test's loops when a thread panics.
+struct Failing<'a>(&'a AtomicBool);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One version of the whole partition after the other, by one update each: a reader sees one version, never two.
 #[test]
 fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
@@ -188,6 +197,7 @@ fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
             scope.spawn(move || {
                 let range = ReadRange { keys: KeyRange::Single(key(0)), slices: Slices::all(), reversed };
                 let mut last = Vec::new();
+                let _failing = Failing(done);
                 while !done.load(Ordering::Relaxed) {
                     let found = rows(memtable, table, &range);
                     assert_eq!(found.len(), row_count as usize);
@@ -201,7 +211,7 @@ fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
         }
         let mut timestamp = 1;
         // Until the readers have had their part, with some floor of writes.
-        while timestamp < 500 || reads.load(Ordering::Relaxed) < 500 {
+        while (timestamp < 500 || reads.load(Ordering::Relaxed) < 500) && !done.load(Ordering::Relaxed) {
             timestamp += 1;
             memtable.apply(&version(timestamp), None).expect("room");
         }

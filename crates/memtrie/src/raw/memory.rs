@@ -34,6 +34,12 @@ impl Ptr {
         Ptr(number << 5)
     }
 
+    /// A block by its number, for tests.
+    #[cfg(test)]
+    pub(crate) fn for_block(number: u32) -> Ptr {
+        Ptr::block_start(number)
+    }
+
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0

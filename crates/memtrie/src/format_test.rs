@@ -1,0 +1,211 @@
+//! The examples of `FORMAT.md`, run. Each is a script; below a command stand the stores to words that a reader could reach before
+//! it, and all blocks of the trie after it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::graph::split_blocks;
+use crate::node::{CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix};
+use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::trie::{Edit, Trie, TrieOptions};
+
+/// What readers may look at: words by block and word; a sparse node's characters and order are word 6, of 8 bytes.
+type Words = BTreeMap<(u32, u32), u64>;
+
+struct Reachable<'a> {
+    memory: Memory<'a>,
+    words: Words,
+    /// Block: kind, and which bytes are used.
+    blocks: BTreeMap<u32, (&'static str, [Option<u8>; 32])>,
+}
+
+impl Reachable<'_> {
+    fn of(memory: Memory<'_>) -> Reachable<'_> {
+        let mut reachable = Reachable { memory, words: Words::new(), blocks: BTreeMap::new() };
+        let root = memory.load(Slot::ROOT);
+        reachable.words.insert((0, 0), u64::from(root.bits()));
+        reachable.visit(root);
+        reachable
+    }
+
+    fn word(&mut self, name: &'static str, ptr: Ptr, word: u32, from_byte: usize, to_byte: usize) {
+        let bytes = self.memory.word(ptr.slot(word)).to_le_bytes();
+        self.words.insert((ptr.block_number(), word), u64::from(u32::from_le_bytes(bytes)));
+        let (kind, block) = self.blocks.entry(ptr.block_number()).or_insert((name, [None; 32]));
+        if *kind != name {
+            *kind = name;
+        }
+        for byte in from_byte..to_byte {
+            block[word as usize * 4 + byte] = Some(bytes[byte]);
+        }
+    }
+
+    fn pointer(&mut self, name: &'static str, ptr: Ptr, word: u32) -> Ptr {
+        self.word(name, ptr, word, 0, 4);
+        self.memory.load(ptr.slot(word))
+    }
+
+    fn visit(&mut self, ptr: Ptr) {
+        if ptr.is_none() || ptr.is_leaf() {
+            return;
+        }
+        match kind(ptr) {
+            Kind::Prefix => {
+                let prefix = prefix(self.memory, ptr);
+                if prefix.child_slot.is_some() {
+                    self.pointer("prefix", ptr, CHILD_WORD);
+                    self.visit(prefix.child);
+                } else {
+                    self.visit(prefix.child);
+                }
+                let name = if prefix.child_slot.is_some() { "prefix" } else { "embedded prefix" };
+                self.word(name, ptr, CONTENT_WORD, 0, 4);
+                self.word(name, ptr, FLAGS_WORD, 0, 1);
+            }
+            Kind::Chain => {
+                for word in ptr.kind() / 4..7 {
+                    let from = (ptr.kind() as usize).saturating_sub(word as usize * 4).min(4);
+                    self.word("chain", ptr, word, from, 4);
+                }
+                let child = self.pointer("chain", ptr, CHILD_WORD);
+                self.visit(child);
+            }
+            Kind::Sparse => {
+                let word = SparseWord::load(self.memory, ptr);
+                for place in 0..word.count() {
+                    let child = self.pointer("sparse", ptr, place);
+                    self.visit(child);
+                }
+                self.words.insert((ptr.block_number(), 6), word.0);
+                if let Some((_, block)) = self.blocks.get_mut(&ptr.block_number()) {
+                    for (byte, value) in word.0.to_le_bytes().into_iter().enumerate() {
+                        block[24 + byte] = Some(value);
+                    }
+                }
+            }
+            Kind::Split => {
+                for (index, block) in split_blocks(self.memory, ptr).into_iter().enumerate() {
+                    let name = if index == 0 { "split" } else { "split, lower" };
+                    for word in if index == 0 { SPLIT_WORDS_FROM } else { 0 }..8 {
+                        self.pointer(name, block, word);
+                    }
+                }
+                let mut from = Some(0);
+                while let Some((character, child)) =
+                    from.and_then(|from| crate::node::split_next(self.memory, ptr, from, false))
+                {
+                    self.visit(child);
+                    from = character.checked_add(1);
+                }
+            }
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        for (number, (kind, bytes)) in &self.blocks {
+            let _ = write!(out, "  {number:2}");
+            for word in bytes.chunks(4) {
+                out.push(' ');
+                for byte in word {
+                    let _ = match byte {
+                        Some(byte) => write!(out, "{byte:02x}"),
+                        None => write!(out, ".."),
+                    };
+                }
+            }
+            let _ = writeln!(out, "  {kind}");
+        }
+    }
+}
+
+fn run(script: &str) -> String {
+    let trie = Trie::new(TrieOptions::default());
+    let mut out = String::new();
+    for line in script.lines().filter(|line| !line.starts_with(' ')) {
+        let _ = writeln!(out, "{line}");
+        // What was reachable is not recycled while somebody may look at it.
+        let _pin = trie.pin();
+        let before = trie.raw_memory().map(|memory| Reachable::of(memory).words).unwrap_or_default();
+        let mut words = line.split_whitespace().map(|word| word.trim_matches('"'));
+        let (command, key) = (words.next().expect("a command"), words.next().expect("a key"));
+        let mut writer = trie.writer();
+        match command {
+            "put" => writer.put(key.as_bytes(), words.next().expect("a content").as_bytes()).expect("room"),
+            "remove" => assert!(writer.remove(key.as_bytes()).expect("room")),
+            "apply" => {
+                let edits: Vec<Edit<'_>> = words
+                    .map(|edit| match edit.split_once('=') {
+                        Some((suffix, content)) => {
+                            Edit { suffix: suffix.as_bytes(), content: Some(content.as_bytes()) }
+                        }
+                        None => Edit { suffix: edit.as_bytes(), content: None },
+                    })
+                    .collect();
+                writer.apply(key.as_bytes(), &edits).expect("room");
+            }
+            command => panic!("{command}?"),
+        }
+        writer.verify().expect("sound");
+        let memory = trie.raw_memory().expect("written");
+        let changed: Vec<_> = before
+            .iter()
+            .filter_map(|(&(block, word), &old)| {
+                let ptr = Ptr::for_block(block);
+                let is_wide = old > u64::from(u32::MAX);
+                let new = if is_wide { memory.load_wide(ptr) } else { u64::from(memory.load(ptr.slot(word)).bits()) };
+                (new != old).then_some((block, word, old, new, is_wide))
+            })
+            .collect();
+        // W1: whatever a change does, a reader can come to it through one store only.
+        assert!(changed.len() == 1 || before.is_empty(), "{line}: {changed:?}");
+        for (block, word, old, new, is_wide) in changed {
+            let _ = match is_wide {
+                true => writeln!(out, "  store {block}.{word}: {old:016x} -> {new:016x}"),
+                false => writeln!(out, "  store {block}.{word}: {old:08x} -> {new:08x}"),
+            };
+        }
+        let reachable = Reachable::of(memory);
+        let _ = writeln!(out, "  root {:08x}", memory.load(Slot::ROOT).bits());
+        reachable.write(&mut out);
+    }
+    out
+}
+
+#[test]
+fn the_examples_of_the_format_are_true() {
+    let format = include_str!("../FORMAT.md");
+    let mut examples = 0;
+    for block in format.split("```trie\n").skip(1) {
+        let (script, _) = block.split_once("```").expect("the example ends");
+        let actual = run(script);
+        assert!(actual == script, "this is what happens:\n{actual}");
+        examples += 1;
+    }
+    assert!(examples >= 8);
+}
+
+/// Every change of every small trie is one store to what readers could reach (W1).
+#[test]
+fn every_change_is_published_by_one_store() {
+    let mut seed = 9_u64;
+    let mut below = |limit: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % limit
+    };
+    let mut keys: Vec<String> = Vec::new();
+    let mut script = String::new();
+    for _ in 0..600 {
+        let key: String = (0..1 + below(5)).map(|_| char::from(b'a' + below(9) as u8)).collect();
+        if keys.contains(&key) && below(3) > 0 {
+            keys.retain(|other| *other != key);
+            let _ = writeln!(script, "remove {key}");
+        } else {
+            keys.push(key.clone());
+            let _ = writeln!(script, "put {key} {}", below(1000));
+        }
+        if below(5) == 0 && !keys.iter().any(|key| key.starts_with("zz")) {
+            let _ = writeln!(script, "apply {} x={} xy={}", &key[..1], below(1000), below(1000));
+        }
+    }
+    run(&script);
+}
