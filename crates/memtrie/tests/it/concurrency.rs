@@ -43,7 +43,7 @@ fn key(number: usize) -> Vec<u8> {
 const KEYS: usize = 1500;
 /// Every permanent key is always there, and its version never goes back.
 fn is_permanent(number: usize) -> bool {
-    number % 4 != 1 && number % 3 == 0
+    number % 4 != 1 && number.is_multiple_of(3)
 }
 
 fn write(trie: &Trie, seed: u64, done: &AtomicBool, progress: &AtomicU64, floor: u64) {
