@@ -4,7 +4,6 @@
 mod admin;
 mod cli;
 mod config;
-mod local;
 mod serve;
 
 use clap::Parser;

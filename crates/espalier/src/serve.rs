@@ -3,15 +3,14 @@
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
 use crate::config::{CommitlogSync, Config};
-use crate::local;
 use blockio::SystemDisk;
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions};
-use query::{Processor, ProcessorOptions};
-use server::{Server, ServerOptions};
+use query::{Node, Processor, ProcessorOptions};
+use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -64,16 +63,19 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let address = SocketAddr::new(config.listen, config.port);
     // The directory first: whoever has it owns the node, whatever its port.
     let engine = Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))?;
-    let processor = Arc::new(Processor::new(engine.clone(), processor_options(&config)));
-    let server = Server::bind(server_options(&config), processor)
+    let listener = Listener::bind(server_options(&config))
         .await
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
-    local::write(&engine, &config, server.local_addr()).map_err(|error| open_failed(&config, &error))?;
+    let address = listener.local_addr();
+    let options = processor_options(&config, address);
+    let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
+    options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
+    let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
     let admin = AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?;
     let node = Arc::new(NodeState {
         engine: engine.clone(),
         metrics: server.metrics(),
-        address: server.local_addr(),
+        address,
         data: data.clone(),
         cluster_name: config.cluster_name.clone(),
         started,
@@ -81,7 +83,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("cannot watch signals: {error}"))?;
     tracing::info!(
-        address = %server.local_addr(),
+        %address,
         data = %data.display(),
         startup_ms = started.elapsed().as_millis() as u64,
         "Starting listening for CQL clients"
@@ -133,7 +135,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options
 }
 
-fn processor_options(config: &Config) -> ProcessorOptions {
+fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
     ProcessorOptions {
         tombstone_warn_threshold: config.tombstone_warn_threshold,
         tombstone_failure_threshold: config.tombstone_failure_threshold,
@@ -141,7 +143,13 @@ fn processor_options(config: &Config) -> ProcessorOptions {
         batch_size_fail_threshold_bytes: config.batch_size_fail_threshold_bytes,
         unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
         auto_snapshot: config.auto_snapshot,
-        data_center: local::DATA_CENTER.to_owned(),
+        node: Node {
+            cluster_name: config.cluster_name.clone(),
+            broadcast_address: address.ip(),
+            rpc_address: address.ip(),
+            rpc_port: address.port(),
+            ..Node::default()
+        },
     }
 }
 

@@ -22,13 +22,10 @@ mod trace;
 pub use handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
 pub use metrics::{Counter, Metrics};
 pub use options::ServerOptions;
-pub use server::Server;
+pub use server::{Listener, Server};
 
 /// The version of CQL that SUPPORTED names, Cassandra 5.0's.
 pub const CQL_VERSION: &str = "3.4.7";
-
-/// The version of Cassandra whose behaviour clients may expect.
-pub const RELEASE_VERSION: &str = "5.0.8";
 
 /// What all connections share.
 struct Shared<H: QueryHandler> {

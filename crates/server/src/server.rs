@@ -20,30 +20,46 @@ use tokio::task::JoinSet;
 /// How long connections may take to answer what is under way when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server that listens and does not accept yet.
+/// An address taken. Clients that connect wait until a server runs on it.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    local: SocketAddr,
+    options: ServerOptions,
+}
+
+impl Listener {
+    /// Takes the address of the options.
+    pub async fn bind(options: ServerOptions) -> io::Result<Listener> {
+        let listener = TcpListener::bind(options.listen).await?;
+        Ok(Listener { local: listener.local_addr()?, listener, options })
+    }
+
+    /// The address that clients reach, with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+/// A server that does not accept connections yet.
 pub struct Server<H: QueryHandler> {
     listener: TcpListener,
     shared: Arc<Shared<H>>,
 }
 
 impl<H: QueryHandler> Server<H> {
-    /// Takes the address. Clients that connect wait until [`Server::run`].
-    pub async fn bind(options: ServerOptions, handler: Arc<H>) -> io::Result<Server<H>> {
-        let listener = TcpListener::bind(options.listen).await?;
+    /// A server of this listener's clients.
+    pub fn new(listener: Listener, handler: Arc<H>) -> Server<H> {
+        let Listener { listener, local, options } = listener;
         let shared = Shared {
             prepared: PreparedCache::new(options.prepared_statements_cache_size_bytes),
-            local: listener.local_addr()?,
+            local,
             events: Arc::new(EventBus::default()),
             metrics: Arc::new(Metrics::default()),
             handler,
             options,
         };
-        Ok(Server { listener, shared: Arc::new(shared) })
-    }
-
-    /// The address that clients reach, with its real port.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.shared.local
+        Server { listener, shared: Arc::new(shared) }
     }
 
     /// The server's counters.

@@ -16,7 +16,7 @@ pub(super) fn status(node: &NodeState) -> String {
         ("State", "UN (up, normal)".to_owned()),
         ("Address", node.address.to_string()),
         ("Data directory", node.data.display().to_string()),
-        ("Version", format!("{} (Cassandra {})", env!("CARGO_PKG_VERSION"), server::RELEASE_VERSION)),
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Uptime (seconds)", seconds.to_string()),
         ("Load", size(disk_bytes)),
         ("Memtables", size(node.engine.memtable_bytes())),

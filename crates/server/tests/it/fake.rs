@@ -4,7 +4,7 @@ use query::{
     ChangeTarget, ChangeType, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody,
     ResultMetadata, Rows, SchemaChange,
 };
-use server::{BatchEntry, BatchKind, QueryHandler, Server, ServerOptions, StatementInfo};
+use server::{BatchEntry, BatchKind, Listener, QueryHandler, Server, ServerOptions, StatementInfo};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,8 +51,10 @@ pub fn serve_with(options: ServerOptions) -> Running {
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::bind(options, given).await.unwrap();
-            started.send((server.local_addr(), server.metrics())).unwrap();
+            let listener = Listener::bind(options).await.unwrap();
+            let address = listener.local_addr();
+            let server = Server::new(listener, given);
+            started.send((address, server.metrics())).unwrap();
             server.run(async { drop(stopped.await) }).await;
         });
     });

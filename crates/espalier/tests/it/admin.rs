@@ -1,0 +1,82 @@
+//! Steering a running node.
+
+use crate::node::{Node, TempDir, failure, run};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// What a command on the node in `data` prints.
+fn steer(data: &Path, arguments: &[&str]) -> String {
+    let mut all = vec![arguments[0], "--data", data.to_str().unwrap()];
+    all.extend_from_slice(&arguments[1..]);
+    let output = run(&all);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_running_node_says_how_it_is() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    let status = steer(&data, &["status"]);
+    assert!(status.contains(&format!(": {}\n", node.address)), "{status}");
+    assert!(status.contains("UN (up, normal)"), "{status}");
+    let stats = steer(&data, &["tablestats", "system", "local"]);
+    assert!(stats.contains("Keyspace : system\n\t\tTable: local\n\t\tSSTable count: "), "{stats}");
+}
+
+#[test]
+fn flushing_writes_tables() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let _node = Node::start(&data);
+    let sstables = || {
+        let stats = steer(&data, &["tablestats", "system", "local"]);
+        let count = stats.lines().find_map(|line| line.trim().strip_prefix("SSTable count: ")).unwrap();
+        count.parse::<u32>().unwrap()
+    };
+    let before = sstables();
+    assert_eq!(steer(&data, &["flush", "system", "local"]), "");
+    assert!(sstables() > before);
+    assert!(steer(&data, &["snapshot", "--tag", "s1", "system", "local"]).contains("s1"));
+}
+
+#[test]
+fn unknown_tables_and_absent_nodes_are_errors() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let none = failure(&run(&["status", "--data", data.to_str().unwrap()]));
+    assert!(none.starts_with("espalier: no node is running on "), "{none}");
+    let _node = Node::start(&data);
+    let line = failure(&run(&["flush", "--data", data.to_str().unwrap(), "nope"]));
+    assert_eq!(line, "espalier: Keyspace [nope] does not exist.");
+    let line = failure(&run(&["flush", "--data", data.to_str().unwrap(), "system", "nope"]));
+    assert_eq!(line, "espalier: Unknown keyspace/table pair (system.nope)");
+}
+
+#[test]
+fn a_drained_node_still_answers_and_stops_cleanly() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    assert_eq!(steer(&data, &["drain"]), "");
+    assert!(steer(&data, &["status"]).contains("UN"));
+    node.signal("TERM");
+    let (code, log) = node.end();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn a_line_that_is_no_request_is_answered_with_an_error() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let _node = Node::start(&data);
+    for line in ["\n", "garbage\n", "{\"verb\":\"explode\"}\n", "{\"verb\":\"status\",\"more\":1}\n"] {
+        let mut socket = UnixStream::connect(data.join("espalier.sock")).unwrap();
+        socket.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("{\"error\":\"cannot read the request: "), "{answer}");
+    }
+}

@@ -1,0 +1,6 @@
+//! The binary as its users meet it: processes, signals, exit codes, one-line errors.
+#![allow(clippy::unwrap_used)]
+
+mod admin;
+mod node;
+mod start_stop;

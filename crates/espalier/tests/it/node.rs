@@ -1,0 +1,102 @@
+//! A node in a directory of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that is removed at the end.
+pub struct TempDir(pub PathBuf);
+
+impl TempDir {
+    pub fn new() -> TempDir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("espalier-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        TempDir(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running node; killed when dropped.
+pub struct Node {
+    pub process: Child,
+    pub address: SocketAddr,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+/// `espalier` with these arguments, and no options from the environment of the test.
+pub fn espalier(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_espalier"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ESPALIER_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command that ends by itself.
+pub fn run(arguments: &[&str]) -> Output {
+    espalier(arguments).output().unwrap()
+}
+
+/// The one line that a failed command printed.
+pub fn failure(output: &Output) -> String {
+    assert!(!output.status.success());
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text.trim_end().to_owned()
+}
+
+impl Node {
+    /// Starts a node on a free port and waits until it listens.
+    pub fn start(data: &Path) -> Node {
+        Node::launch(espalier(&["serve", "--data", data.to_str().unwrap(), "--port", "0"]))
+    }
+
+    pub fn launch(mut command: Command) -> Node {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut seen = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the node ended: {seen}");
+            seen += &line;
+            if line.contains("Starting listening for CQL clients") {
+                let address = line.split("address=").nth(1).unwrap().split_whitespace().next().unwrap();
+                break address.parse().unwrap();
+            }
+        };
+        Node { process, address, log }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the end; the exit code and the rest of the log.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.process.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

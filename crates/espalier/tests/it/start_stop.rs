@@ -1,0 +1,108 @@
+//! Starting, refusing to start, stopping.
+
+use crate::node::{Node, TempDir, espalier, failure, run};
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn sigterm_and_sigint_drain_and_exit_with_zero() {
+    for signal in ["TERM", "INT"] {
+        let directory = TempDir::new();
+        let node = Node::start(&directory.join("data"));
+        node.signal(signal);
+        let (code, log) = node.end();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.contains("drained"), "{log}");
+        assert!(!directory.join("data/espalier.sock").exists());
+    }
+}
+
+#[test]
+fn a_node_starts_again_after_a_kill() {
+    let directory = TempDir::new();
+    let node = Node::start(&directory.join("data"));
+    node.signal("KILL");
+    assert_eq!(node.end().0, None);
+    drop(Node::start(&directory.join("data")));
+}
+
+#[test]
+fn a_second_process_on_the_directory_is_refused() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let _node = Node::start(&data);
+    let line = failure(&run(&["serve", "--data", data.to_str().unwrap(), "--port", "0"]));
+    assert!(line.starts_with("espalier: ") && line.contains("in use"), "{line}");
+}
+
+#[test]
+fn a_port_in_use_is_one_clear_line() {
+    let directory = TempDir::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let data = directory.join("data");
+    let line = failure(&run(&["serve", "--data", data.to_str().unwrap(), "--port", &port]));
+    assert!(
+        line.starts_with(&format!("espalier: cannot listen on 127.0.0.1:{port}: Address already in use")),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_one_clear_line() {
+    // A file where a directory should be stops even root.
+    let directory = TempDir::new();
+    let file = directory.join("file");
+    std::fs::write(&file, b"").unwrap();
+    let data = file.join("data");
+    let line = failure(&run(&["serve", "--data", data.to_str().unwrap(), "--port", "0"]));
+    assert!(line.starts_with(&format!("espalier: {}: ", data.display())), "{line}");
+}
+
+#[test]
+fn bad_options_are_one_clear_line() {
+    let directory = TempDir::new();
+    let config = directory.join("espalier.yaml");
+    std::fs::write(&config, "cluster_name: x\ncommitlog_synk: batch\n").unwrap();
+    let line = failure(&run(&["serve", "--config", config.to_str().unwrap()]));
+    assert_eq!(
+        line,
+        format!("espalier: {}:2: commitlog_synk: is no option of Espalier or of Cassandra 5.0", config.display())
+    );
+    let line = failure(&run(&["serve", "--config", "no-such-file.yaml"]));
+    assert_eq!(line, "espalier: no-such-file.yaml: No such file or directory (os error 2)");
+    let output = espalier(&["serve"]).env("ESPALIER_COMMITLOG_SYNC", "sometimes").output().unwrap();
+    let line = failure(&output);
+    assert_eq!(line, "espalier: ESPALIER_COMMITLOG_SYNC: expected periodic, batch or group, got \"sometimes\"");
+    assert_eq!(run(&["serve", "--no-such-flag"]).status.code(), Some(2));
+}
+
+#[test]
+fn options_without_effect_are_named_in_the_log() {
+    let directory = TempDir::new();
+    let config = directory.join("espalier.yaml");
+    std::fs::write(&config, "hinted_handoff_enabled: true\n").unwrap();
+    let data = directory.join("data");
+    let mut command = espalier(&["serve", "--port", "0", "--config", config.to_str().unwrap()]);
+    command.args(["--data", data.to_str().unwrap()]).env("RUST_LOG", "info").stderr(std::process::Stdio::piped());
+    let process = command.spawn().unwrap();
+    let pid = process.id().to_string();
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(|| process.wait_with_output().unwrap());
+        while !data.join("espalier.sock").exists() {
+            std::thread::yield_now();
+        }
+        assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+        let log = String::from_utf8(ended.join().unwrap().stderr).unwrap();
+        let line = "hinted_handoff_enabled is accepted and has no effect: there are no other nodes to hint for";
+        assert!(log.contains(line), "{log}");
+    });
+}
+
+#[test]
+fn only_the_owner_may_open_the_admin_socket() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let _node = Node::start(&data);
+    let mode = std::fs::metadata(data.join("espalier.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
