@@ -3,7 +3,6 @@
 usage: python -m proof.node
 """
 
-import os
 import random
 import shutil
 import socket
@@ -14,7 +13,7 @@ import time
 
 from proof import places
 from proof.drivers.checks import Checks
-from proof.oracle.espalier import Espalier
+from proof.oracle.espalier import Espalier, environment
 from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, Rows
 from proof.wire import requests
 
@@ -106,10 +105,10 @@ def steering(checks: Checks) -> None:
             checks.true("reads go on after drain", isinstance(connection.query("SELECT * FROM ks.t"), Rows))
 
 
-def serve(*arguments: str, environment: dict | None = None) -> subprocess.CompletedProcess:
+def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess:
     """`espalier serve ...` that is expected to end by itself."""
     return subprocess.run([str(places.espalier_binary()), "serve", *arguments], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, **(environment or {})})
+                          env=environment(**settings))
 
 
 def refused(checks: Checks, name: str, done: subprocess.CompletedProcess, *words: str) -> None:
@@ -148,7 +147,7 @@ def configuration(checks: Checks) -> None:
         file.write_text("partitioner: org.apache.cassandra.dht.RandomPartitioner\n")
         refused(checks, "another partitioner", serve(*data), "Murmur3Partitioner")
         file.write_text("")
-        refused(checks, "a bad value in the environment", serve(*data, environment={"ESPALIER_COMMITLOG_SYNC": "sometimes"}), "COMMITLOG_SYNC")
+        refused(checks, "a bad value in the environment", serve(*data, ESPALIER_COMMITLOG_SYNC="sometimes"), "COMMITLOG_SYNC")
         with Espalier.start(cluster_name="Named by the environment") as node, Connection(node.host, node.port) as connection:
             name = connection.query("SELECT cluster_name FROM system.local").rows[0][0]
             checks.equal("the environment wins", name, b"Named by the environment")

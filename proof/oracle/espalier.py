@@ -19,6 +19,11 @@ READY_TIMEOUT_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 60
 
 
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment with `settings` for the server and none of ours: ESPALIER_BIN is no option of its."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("ESPALIER_")} | settings
+
+
 class Espalier:
     """A running node. `host`, `port`, `data`; end it with `stop()` (or leave the `with` block)."""
 
@@ -49,7 +54,7 @@ class Espalier:
         command = [str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port)]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env={**os.environ, **self.environment}, start_new_session=True)
+                                            env=environment(**self.environment), start_new_session=True)
         deadline = time.monotonic() + READY_TIMEOUT_SECONDS
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -71,7 +76,7 @@ class Espalier:
     def steer(self, *arguments: str) -> str:
         """`espalier VERB ...` on the running node; what it prints."""
         command = [str(places.espalier_binary()), arguments[0], "--data", str(self.data), *arguments[1:]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
         if done.returncode != 0:
             raise RuntimeError(f"espalier {' '.join(arguments)}: status {done.returncode}: {done.stderr.strip()}")
         return done.stdout
