@@ -111,7 +111,11 @@ impl Generator {
                 continue;
             }
             if !column.is_complex() {
-                let value = (self.random.below(1000) as i32).to_be_bytes();
+                let number = self.random.below(1000) as i32;
+                let value = match column.ty {
+                    CqlType::Text => format!("text {number}").into_bytes(),
+                    _ => number.to_be_bytes().to_vec(),
+                };
                 builder.cell(index, &self.cell(&value));
                 continue;
             }
