@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Environment variables that set options begin with this.
 const ENVIRONMENT_PREFIX: &str = "ESPALIER_";
 
+/// Variables that are not for the node: the proof's scripts find the binary by this one.
+const NOT_OPTIONS: [&str; 1] = ["ESPALIER_BIN"];
+
 /// When the log is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitlogSync {
@@ -111,7 +114,7 @@ impl Config {
             let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
             config.apply_file(&text).map_err(|error| format!("{}{error}", path.display()))?;
         }
-        for (variable, value) in environment {
+        for (variable, value) in environment.filter(|(variable, _)| !NOT_OPTIONS.contains(&&**variable)) {
             if let Some(name) = variable.strip_prefix(ENVIRONMENT_PREFIX) {
                 let parsed = parse_scalar(&value).map_err(|error| format!("{variable}: {error}"))?;
                 config.apply(&name.to_lowercase(), &parsed).map_err(|error| format!("{variable}: {error}"))?;

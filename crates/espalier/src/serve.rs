@@ -10,6 +10,7 @@ use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -79,6 +80,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         data: data.clone(),
         cluster_name: config.cluster_name.clone(),
         started,
+        drained: AtomicBool::new(false),
     });
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("cannot watch signals: {error}"))?;

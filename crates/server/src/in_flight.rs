@@ -28,25 +28,28 @@ pub(crate) struct InFlight<H: QueryHandler> {
 pub(crate) struct TimeLimit {
     duration: Option<Duration>,
     kind: ErrorKind,
+    /// The work may hold its thread for long (a change of the schema, which waits for the disk), so that the runtime
+    /// should let another thread take over the other connections.
+    blocks: bool,
 }
 
 impl TimeLimit {
-    pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server };
+    pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server, blocks: true };
 
     pub(crate) fn read(duration: Duration, consistency: protocol::Consistency) -> TimeLimit {
         let consistency = from_protocol(consistency);
         let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
-        TimeLimit { duration: Some(duration), kind }
+        TimeLimit { duration: Some(duration), kind, blocks: false }
     }
 
     pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {
         let consistency = from_protocol(consistency);
         let kind = ErrorKind::WriteTimeout { consistency, received: 0, block_for: 1, write_type };
-        TimeLimit { duration: Some(duration), kind }
+        TimeLimit { duration: Some(duration), kind, blocks: false }
     }
 
     pub(crate) fn truncate(duration: Duration) -> TimeLimit {
-        TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate }
+        TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate, blocks: true }
     }
 
     fn error(&self) -> QueryError {
@@ -69,11 +72,15 @@ impl<H: QueryHandler> InFlight<H> {
 
     /// Polls the work, and only then the clock.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
-        if let Some(work) = &mut self.work
-            && let Poll::Ready(reply) = work.as_mut().poll(cx)
-        {
-            self.work = None;
-            return Poll::Ready(reply);
+        if let Some(work) = &mut self.work {
+            let outcome = match self.limit.blocks {
+                true => tokio::task::block_in_place(|| work.as_mut().poll(cx)),
+                false => work.as_mut().poll(cx),
+            };
+            if outcome.is_ready() {
+                self.work = None;
+                return outcome;
+            }
         }
         let Some(duration) = self.limit.duration else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(duration)));

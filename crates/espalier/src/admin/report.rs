@@ -3,6 +3,7 @@
 use super::server::NodeState;
 use engine::TableStats;
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 /// The answer to `status`.
 pub(super) fn status(node: &NodeState) -> String {
@@ -13,7 +14,7 @@ pub(super) fn status(node: &NodeState) -> String {
     let lines = [
         ("Cluster", node.cluster_name.clone()),
         ("ID", node.engine.host_id().to_string()),
-        ("State", "UN (up, normal)".to_owned()),
+        ("State", state(node).to_owned()),
         ("Address", node.address.to_string()),
         ("Data directory", node.data.display().to_string()),
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -33,6 +34,11 @@ pub(super) fn status(node: &NodeState) -> String {
         let _ = writeln!(out, "{name:<24}: {value}");
         out
     })
+}
+
+/// In nodetool's words.
+fn state(node: &NodeState) -> &'static str {
+    if node.drained.load(Ordering::Relaxed) { "DRAINED" } else { "UN (up, normal)" }
 }
 
 /// The answer to `tablestats`; ordered by keyspace and table.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -22,6 +23,8 @@ pub struct NodeState {
     pub data: PathBuf,
     pub cluster_name: String,
     pub started: Instant,
+    /// DRAIN was carried out: no more writes.
+    pub drained: AtomicBool,
 }
 
 /// The socket, removed when dropped.
@@ -119,7 +122,9 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             }
         }
         Verb::Compact => {
-            return Err("compaction is not supported yet".to_owned());
+            for table in tables(engine, request)? {
+                engine.compact(&table).map_err(text)?;
+            }
         }
         Verb::Snapshot => {
             let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
@@ -132,7 +137,10 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
         }
-        Verb::Drain => engine.shutdown().map_err(text)?,
+        Verb::Drain => {
+            engine.shutdown().map_err(text)?;
+            node.drained.store(true, Ordering::Relaxed);
+        }
     }
     Ok(String::new())
 }

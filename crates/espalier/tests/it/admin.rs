@@ -61,7 +61,7 @@ fn a_drained_node_still_answers_and_stops_cleanly() {
     let data = directory.join("data");
     let node = Node::start(&data);
     assert_eq!(steer(&data, &["drain"]), "");
-    assert!(steer(&data, &["status"]).contains("UN"));
+    assert!(steer(&data, &["status"]).contains(": DRAINED\n"));
     node.signal("TERM");
     let (code, log) = node.end();
     assert_eq!(code, Some(0), "{log}");
