@@ -11,7 +11,7 @@ use crate::descriptor::{Component, Descriptor};
 use crate::error::{Corruption, SSTableError};
 use crate::partition_index::{Place, hash_byte_of};
 use crate::reader::{SSTableCursor, SSTableReader, listed, read_whole};
-use crate::row_index::{Block, BlockCursor, RowIndexEntry, clustering_types, encode_position};
+use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
 /// Memory that a verification may fill with index pages.
 const CACHE_BYTES: u64 = 4 << 20;
@@ -219,7 +219,7 @@ impl<'r> Walk<'r> {
 /// The blocks of one partition, compared with its rows.
 struct BlockWalk<'r> {
     name: String,
-    types: Vec<bytecomp::ClusteringColumnType>,
+    types: &'r [bytecomp::ClusteringColumnType],
     blocks: BlockCursor,
     /// For lookups, so that the walk keeps its place.
     floor: BlockCursor,
@@ -231,13 +231,13 @@ struct BlockWalk<'r> {
 }
 
 impl<'r> BlockWalk<'r> {
-    fn new(reader: &SSTableReader, entry: &'r RowIndexEntry) -> Result<Self, SSTableError> {
+    fn new(reader: &'r SSTableReader, entry: &'r RowIndexEntry) -> Result<Self, SSTableError> {
         let rows = &reader.files().rows;
         let mut blocks = BlockCursor::new(rows, entry.root)?;
         let next = blocks.first()?;
         Ok(BlockWalk {
             name: reader.descriptor().file_name(Component::Rows),
-            types: clustering_types(reader.table()),
+            types: reader.clustering_types(),
             blocks,
             floor: BlockCursor::new(rows, entry.root)?,
             current: None,
@@ -265,7 +265,7 @@ impl<'r> BlockWalk<'r> {
             self.next = self.blocks.next()?;
         }
         self.encoded.clear();
-        encode_position(&self.types, prefix, weight, &mut self.encoded);
+        encode_position(self.types, prefix, weight, &mut self.encoded);
         let found = self.floor.floor(&self.encoded)?.map(|block| block.offset);
         let expected = self.current.map(|block| block.offset);
         if found.is_none() || found != expected {

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use bytecomp::ClusteringColumnType;
 use model::{
     ClusteringBound, DeletionTime, KeyBound, KeyRange, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row,
     RowBuilder, RowRef, Side, Slices, Table, Unfiltered, UnfilteredCursor,
@@ -13,7 +12,7 @@ use super::reversed::Backward;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
 use crate::data::{UnfilteredHead, read_deletion};
 use crate::error::{Corruption, SSTableError};
-use crate::row_index::{Block, BlockCursor, RowIndexEntry, clustering_types, encode_position};
+use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
 /// Which partitions are still to come.
 enum Plan {
@@ -64,7 +63,6 @@ pub(super) struct Partition {
 pub struct SSTableCursor {
     pub(super) reader: SSTableReader,
     pub(super) window: DataWindow,
-    pub(super) types: Vec<ClusteringColumnType>,
     plan: Plan,
     pub(super) slices: Slices,
     pub(super) unbounded: bool,
@@ -97,7 +95,6 @@ impl SSTableCursor {
         let plan = plan(&reader, &range.keys)?;
         Ok(SSTableCursor {
             window,
-            types: clustering_types(reader.table()),
             reader,
             plan,
             unbounded: range.slices.is_all(),
@@ -368,7 +365,7 @@ impl SSTableCursor {
         let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
         let mut encoded = Vec::new();
         let weight = if slice.start.side == Side::Before { -1 } else { 1 };
-        encode_position(&self.types, &slice.start.prefix, weight, &mut encoded);
+        encode_position(self.reader.clustering_types(), &slice.start.prefix, weight, &mut encoded);
         let block = match blocks.floor(&encoded)? {
             Some(block) => block,
             None => blocks.first()?.unwrap_or(Block { offset: 0, open: DeletionTime::LIVE }),

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, DiskErrorKind, OpenOptions};
-use model::{KeyRange, PartitionKey, ReadRange, Table};
+use bytecomp::ClusteringColumnType;
+use model::{ClusteringBound, KeyRange, PartitionKey, ReadRange, Side, Slices, Table};
 use types::murmur3;
 
 pub use blocks::ReadMode;
@@ -16,6 +17,7 @@ pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
 
 use crate::cache::BlockCache;
+use crate::clustering::kind;
 use crate::compression::CompressionInfo;
 use crate::data::{Decoder, FileColumns};
 use crate::descriptor::{Component, Descriptor, TEMPORARY};
@@ -23,8 +25,8 @@ use crate::error::{Corruption, SSTableError};
 use crate::filter::BloomFilter;
 use crate::index_file::IndexFile;
 use crate::partition_index::{PartitionIndex, Place};
-use crate::row_index::RowIndexEntry;
-use crate::stats::{PARTITIONER, Statistics};
+use crate::row_index::{RowIndexEntry, clustering_types};
+use crate::stats::{CoveredBound, PARTITIONER, Statistics};
 
 /// Everything of a table that does not depend on the schema.
 #[derive(Debug)]
@@ -43,6 +45,16 @@ pub(crate) struct Files {
 pub(crate) struct View {
     pub table: Arc<Table>,
     pub columns: FileColumns,
+    /// For encoding positions of rows.
+    pub clustering: Vec<ClusteringColumnType>,
+}
+
+impl View {
+    fn new(files: &Files, table: &Arc<Table>) -> Result<Arc<View>, SSTableError> {
+        let name = files.descriptor.file_name(Component::Statistics);
+        let columns = FileColumns::new(&name, &files.statistics.header, table)?;
+        Ok(Arc::new(View { table: table.clone(), columns, clustering: clustering_types(table) }))
+    }
 }
 
 /// An open table. Cheap to clone; clones share files and memory. Reads take no locks but those of the cache.
@@ -110,7 +122,6 @@ impl SSTableReader {
         let rows = open_index(Component::Rows)?;
         let size_on_disk_bytes = data.file_length() + partitions_file.length() + rows.length();
         let partitions = PartitionIndex::open(&name(Component::Partitions), partitions_file)?;
-        let columns = FileColumns::new(&name(Component::Statistics), &statistics.header, table)?;
         let files = Files {
             descriptor: descriptor.clone(),
             statistics,
@@ -120,14 +131,13 @@ impl SSTableReader {
             rows,
             size_on_disk_bytes,
         };
-        Ok(SSTableReader { files: Arc::new(files), view: Arc::new(View { table: table.clone(), columns }) })
+        let view = View::new(&files, table)?;
+        Ok(SSTableReader { files: Arc::new(files), view })
     }
 
     /// The same open files, read under another version of the schema.
     pub fn with_table(&self, table: &Arc<Table>) -> Result<SSTableReader, SSTableError> {
-        let name = self.files.descriptor.file_name(Component::Statistics);
-        let columns = FileColumns::new(&name, &self.files.statistics.header, table)?;
-        Ok(SSTableReader { files: self.files.clone(), view: Arc::new(View { table: table.clone(), columns }) })
+        Ok(SSTableReader { files: self.files.clone(), view: View::new(&self.files, table)? })
     }
 
     /// The schema that rows are read under.
@@ -186,6 +196,28 @@ impl SSTableReader {
         }
     }
 
+    /// Whether anything that `range` selects can be here: its partitions, and (where neither a partition deletion nor a
+    /// static row could matter) its rows, by the clusterings that the table covers.
+    pub fn may_match(&self, range: &ReadRange) -> bool {
+        self.may_contain(&range.keys) && self.covers_rows(&range.slices)
+    }
+
+    fn covers_rows(&self, slices: &Slices) -> bool {
+        let Statistics { stats, header, .. } = &self.files.statistics;
+        if slices.is_all() || stats.has_partition_level_deletions || !header.statics.is_empty() {
+            return true;
+        }
+        let side = |kind: u8| if kind < kind::CLUSTERING { Side::Before } else { Side::After };
+        let bound = |covered: &CoveredBound| ClusteringBound::new(covered.prefix.clone(), side(covered.kind));
+        let (start, end) = (bound(&stats.covered_start), bound(&stats.covered_end));
+        let comparator = self.view.table.comparator();
+        // The covered rows lie between the bounds; a slice that only touches one shares nothing with them.
+        slices.as_slice().iter().any(|slice| {
+            comparator.compare_bounds(&slice.start, &end).is_lt()
+                && comparator.compare_bounds(&slice.end, &start).is_gt()
+        })
+    }
+
     fn filter_passes(&self, hash: (u64, u64)) -> bool {
         self.files.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
     }
@@ -207,6 +239,10 @@ impl SSTableReader {
 
     pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
+    }
+
+    pub(crate) fn clustering_types(&self) -> &[ClusteringColumnType] {
+        &self.view.clustering
     }
 
     pub(crate) fn decoder(&self) -> Decoder<'_> {

@@ -89,7 +89,12 @@ impl SSTableCursor {
         let block = match &mut blocks {
             Some(blocks) => {
                 let mut encoded = Vec::new();
-                encode_position(&self.types, &end.prefix, if end.side == Side::Before { -1 } else { 1 }, &mut encoded);
+                encode_position(
+                    self.reader.clustering_types(),
+                    &end.prefix,
+                    if end.side == Side::Before { -1 } else { 1 },
+                    &mut encoded,
+                );
                 blocks.floor(&encoded)?
             }
             None => Some(Block { offset: rows_start - start, open: DeletionTime::LIVE }),

@@ -54,12 +54,17 @@ struct OpenPartition {
     start: u64,
     /// Offset, relative to the partition, of the unfiltered written last, or zero.
     previous_start: u64,
-    /// Positions of the first and last unfiltered.
-    first: Option<Position>,
-    last: Position,
+    has_rows: bool,
     /// The range deletion in force.
     open: DeletionTime,
     block: Option<Block>,
+}
+
+/// Positions of unfiltereds in the open partition. The buffers serve one partition after the other.
+#[derive(Default)]
+struct Positions {
+    first: Position,
+    last: Position,
     block_first: Position,
 }
 
@@ -74,6 +79,7 @@ pub struct SSTableWriter {
     stats: StatsCollector,
     filter: Option<BloomFilter>,
     partition: Option<OpenPartition>,
+    positions: Positions,
     last_key: Option<PartitionKey>,
     partition_count: u64,
     files: Option<OpenFiles>,
@@ -114,6 +120,7 @@ impl SSTableWriter {
             stats: StatsCollector::new(),
             filter: BloomFilter::new(options.estimated_partitions, table.options.bloom_filter_fp_chance),
             partition: None,
+            positions: Positions::default(),
             last_key: None,
             partition_count: 0,
             files: None,
@@ -206,11 +213,9 @@ impl SSTableWriter {
             deletion: head.deletion,
             start,
             previous_start: 0,
-            first: None,
-            last: Position::default(),
+            has_rows: false,
             open: DeletionTime::LIVE,
             block: None,
-            block_first: Position::default(),
         });
         Ok(())
     }
@@ -226,11 +231,11 @@ impl SSTableWriter {
         };
         if partition.block.is_none() {
             partition.block = Some(Block { offset, open: partition.open });
-            set(&mut partition.block_first, prefix, weight);
+            set(&mut self.positions.block_first, prefix, weight);
         }
-        set(&mut partition.last, prefix, weight);
-        if partition.first.is_none() {
-            partition.first = Some(partition.last.clone());
+        set(&mut self.positions.last, prefix, weight);
+        if !std::mem::replace(&mut partition.has_rows, true) {
+            set(&mut self.positions.first, prefix, weight);
         }
         let out = &mut files.data.pending;
         match unfiltered {
@@ -251,7 +256,7 @@ impl SSTableWriter {
         if let Some(block) = partition.block
             && end - block.offset >= self.options.column_index_size_bytes
         {
-            close_block(&mut files.row_index, partition)?;
+            close_block(&mut files.row_index, partition, &self.positions)?;
         }
         files.data.settle()
     }
@@ -268,9 +273,9 @@ impl SSTableWriter {
         files.data.pending.push(flag::END_OF_PARTITION);
         files.data.settle()?;
         if files.row_index.block_count() > 0 && partition.block.is_some() {
-            close_block(&mut files.row_index, &mut partition)?;
+            close_block(&mut files.row_index, &mut partition, &self.positions)?;
         }
-        let OpenPartition { key, deletion, start, first, last, .. } = partition;
+        let OpenPartition { key, deletion, start, has_rows, .. } = partition;
         let record = files.row_index.finish_partition(key.bytes(), start, deletion, end)?;
         files.row_index.drain(&mut files.rows.pending);
         files.rows.flush(INDEX_WRITE_BYTES)?;
@@ -281,7 +286,7 @@ impl SSTableWriter {
         if let Some(filter) = &mut self.filter {
             filter.add_hash(hash);
         }
-        let ends = first.as_ref().map(|first| (first, &last));
+        let ends = has_rows.then_some((&self.positions.first, &self.positions.last));
         self.stats.end_partition(end + 1, ends, self.table.comparator());
         self.last_key = Some(key);
         self.partition_count += 1;
@@ -403,9 +408,13 @@ fn set(position: &mut Position, prefix: &[u8], weight: i8) {
     position.1 = weight;
 }
 
-fn close_block(index: &mut RowIndexWriter, partition: &mut OpenPartition) -> Result<(), SSTableError> {
+fn close_block(
+    index: &mut RowIndexWriter,
+    partition: &mut OpenPartition,
+    positions: &Positions,
+) -> Result<(), SSTableError> {
     let Some(block) = partition.block.take() else { return Ok(()) };
-    let (first, last) = (&partition.block_first, &partition.last);
+    let (first, last) = (&positions.block_first, &positions.last);
     index.add(block, (&first.0, first.1), (&last.0, last.1))
 }
 
