@@ -243,7 +243,8 @@ impl Decoder {
                 kind: ErrorKind::Invalid,
                 message: format!(
                     "CQL Message of size {} bytes exceeds allowed maximum of {} bytes",
-                    large.total, self.size_bytes_max
+                    large.total - HEADER_SIZE,
+                    self.size_bytes_max
                 ),
                 fatal: false,
             });

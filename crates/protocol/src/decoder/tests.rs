@@ -141,7 +141,7 @@ fn a_large_envelope_is_put_together_from_its_segments() {
         let mut decoder = Decoder::new(200_000, 0);
         decoder.started(Version::V5, lz4.then_some(Compression::Lz4));
         let error = feed(&mut decoder, &wire).unwrap_err();
-        assert_eq!(error.message, "CQL Message of size 300009 bytes exceeds allowed maximum of 200000 bytes");
+        assert_eq!(error.message, "CQL Message of size 300000 bytes exceeds allowed maximum of 200000 bytes");
         assert_eq!((error.stream, error.fatal), (2, false));
         assert_eq!(decoder.next_envelope().unwrap().unwrap().header.stream, 3);
     }
