@@ -81,7 +81,7 @@ impl<'c> Definition<'c> {
 
     fn build(&self, execution: &Execution<'_>) -> Result<Table, QueryError> {
         let properties = &self.create.properties;
-        let table_options = options::parse(properties, model::TableOptions::default(), execution)?;
+        let table_options = options::parse_new(properties, execution)?;
         let key = &self.create.primary_keys[0];
         let mut in_key = BTreeSet::new();
         for column in key.partition_key.iter().chain(&key.clustering) {

@@ -37,6 +37,8 @@ const KNOWN: &[&str] = &[
 const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 /// What the Bloom filter can do at its largest.
 const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
+/// What a table with leveled compaction starts with.
+const LEVELED_BLOOM_FILTER_FP_CHANCE: f64 = 0.1;
 /// Names under `memtable: configurations:` of the reference configuration.
 const MEMTABLE_CONFIGURATIONS: &[&str] = &["default", "trie", "skiplist"];
 
@@ -49,6 +51,16 @@ pub(super) fn check_known(properties: &Properties) -> Result<(), QueryError> {
 pub(super) fn table_id(properties: &Properties) -> Result<Option<Uuid>, QueryError> {
     let parse = |text: &str| Uuid::parse_str(text).map_err(|_| QueryError::configuration("Invalid table id"));
     text(properties, "id")?.map(parse).transpose()
+}
+
+/// The options of a new table: where a default depends on another option, on what that one was set to.
+pub(super) fn parse_new(properties: &Properties, execution: &Execution<'_>) -> Result<TableOptions, QueryError> {
+    let mut options = parse(properties, TableOptions::default(), execution)?;
+    let leveled = options.compaction.get("class").is_some_and(|class| class.ends_with("LeveledCompactionStrategy"));
+    if leveled && properties.get("bloom_filter_fp_chance").is_none() {
+        options.bloom_filter_fp_chance = LEVELED_BLOOM_FILTER_FP_CHANCE;
+    }
+    Ok(options)
 }
 
 /// The options as a statement sets them over what they were.
