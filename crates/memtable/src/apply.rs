@@ -20,7 +20,15 @@ pub(crate) struct Applier {
     merger: RowMerger,
     path: Vec<u8>,
     merged: Vec<u8>,
+    /// Keys and contents being built.
+    bytes: Vec<u8>,
+    spans: Vec<(Span, Option<Span>)>,
 }
+
+type Span = std::ops::Range<usize>;
+
+/// Buffers do not stay larger than this.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Changes below the partition's key: what comes after it, and the new content or `None`.
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -114,18 +122,73 @@ impl Applier {
         let header = header.unwrap_or(Header::EMPTY);
         let deletion = header.deletion;
         update.deletion = update.deletion.max(deletion);
-        let in_place = !is_new && !has_deletion && !header.has_branches && changes.static_row().is_none();
-        if in_place && changes.row_count() == 1 {
+        let has_branches = header.has_branches;
+        if has_deletion || has_branches {
+            let mut edits = Edits::new();
+            self.collect(writer, &update, is_new, &mut edits, watch);
+            let edits: Vec<Edit<'_>> =
+                edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
+            writer.apply(update.path, &edits)?;
+        } else if is_new || changes.static_row().is_some() || changes.row_count() > 1 {
+            self.apply_rows(writer, &update, is_new, watch)?;
+        } else {
             for row in changes.rows() {
-                return self.upsert_row(writer, &update, row, watch).map(|()| false);
+                self.upsert_row(writer, &update, row, watch)?;
             }
         }
-        let mut edits = Edits::new();
-        self.collect(writer, &update, is_new, &mut edits, watch);
-        let edits: Vec<Edit<'_>> =
-            edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
-        writer.apply(update.path, &edits)?;
         Ok(is_new)
+    }
+
+    /// Writes several rows, or the header too, where no deletions of rows or ranges are.
+    fn apply_rows(
+        &mut self,
+        writer: &mut Writer<'_>,
+        update: &Update<'_>,
+        is_new: bool,
+        watch: &mut Watch<'_, '_>,
+    ) -> Result<(), TrieFull> {
+        let Applier { merger, merged, bytes, spans, .. } = self;
+        bytes.clear();
+        spans.clear();
+        let static_row = update.update.static_row();
+        if is_new || static_row.is_some() {
+            let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
+            let row = merge(merger, update.table, header.row, static_row, update.deletion, merged);
+            watch.changed(&[], header.row, row);
+            Header { deletion: update.deletion, row, has_branches: false }.write(bytes);
+            spans.push((0..0, Some(0..bytes.len())));
+        }
+        for row in update.update.rows() {
+            let start = bytes.len();
+            bytes.extend_from_slice(update.path);
+            let suffix_start = bytes.len();
+            update.layout.push_row(row.clustering, bytes);
+            let suffix = suffix_start..bytes.len();
+            let stored = if is_new { None } else { writer.get(&bytes[start..]) };
+            let (kept, existing) = update.existing_row(stored);
+            let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
+            watch.changed(row.clustering, existing, after);
+            let content_start = bytes.len();
+            match after {
+                Some(after) => {
+                    update.layout.push_content_head(kept.unwrap_or(row.clustering), bytes);
+                    bytes.extend_from_slice(after.as_bytes());
+                    spans.push((suffix, Some(content_start..bytes.len())));
+                }
+                None if existing.is_some() => spans.push((suffix, None)),
+                None => {}
+            }
+        }
+        let edits: Vec<Edit<'_>> = spans
+            .iter()
+            .map(|(suffix, content)| Edit {
+                suffix: &bytes[suffix.clone()],
+                content: content.clone().map(|content| &bytes[content]),
+            })
+            .collect();
+        let result = writer.apply(update.path, &edits);
+        bytes.shrink_to(BUFFER_BYTES_MAX);
+        result
     }
 
     /// Writes one row into a partition that holds no deletions of rows or ranges.
@@ -136,10 +199,11 @@ impl Applier {
         row: RowRef<'_>,
         watch: &mut Watch<'_, '_>,
     ) -> Result<(), TrieFull> {
-        let mut key = update.path.to_vec();
-        update.layout.push_row(row.clustering, &mut key);
-        let Applier { merger, merged, .. } = self;
-        writer.upsert(&key, |existing, out| {
+        let Applier { merger, merged, bytes, .. } = self;
+        bytes.clear();
+        bytes.extend_from_slice(update.path);
+        update.layout.push_row(row.clustering, bytes);
+        writer.upsert(bytes, |existing, out| {
             let (kept, existing) = update.existing_row(existing);
             let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
             watch.changed(row.clustering, existing, after);

@@ -25,8 +25,7 @@ pub(crate) struct TrieCursor {
 
 impl TrieCursor {
     pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange) -> TrieCursor {
-        let plan = Plan::new(&memtable, table, range);
-        let filler = Filler::new(memtable, plan);
+        let filler = Filler::new(Plan::new(memtable, table, range));
         let stop = filler.first();
         TrieCursor { filler, stop, next: 0, key: None, deletion: DeletionTime::LIVE, static_row: None }
     }
@@ -91,7 +90,7 @@ impl UnfilteredCursor for TrieCursor {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        if self.next == self.filler.batch.items.len() && matches!(self.stop, Stop::Rows(_)) {
+        if self.next == self.filler.batch.items.len() && matches!(self.stop, Stop::Rows { .. }) {
             self.refill()?;
         }
         match self.filler.batch.items.get(self.next) {

@@ -14,10 +14,9 @@ use memtrie::{Bounds, Cursor, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
 use crate::layout::{Border, Header, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
-use crate::plan::{Place, Plan, Slice};
+use crate::plan::{Place, Plan};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
-use crate::trie_memtable::TrieMemtable;
 
 /// Where the next fill goes on.
 pub(crate) enum Stop {
@@ -26,21 +25,35 @@ pub(crate) enum Stop {
         shard: usize,
         path: Vec<u8>,
     },
-    /// Between rows.
-    Rows(InPartition),
+    /// Between rows of a partition.
+    Rows {
+        shard: usize,
+        path: Vec<u8>,
+        at: Position,
+    },
     End,
 }
 
-pub(crate) struct InPartition {
-    shard: usize,
-    path: Vec<u8>,
+/// Where in a partition.
+pub(crate) struct Position {
     /// The partition's deletion as it was given.
     deletion: DeletionTime,
     /// The slice, in reading order.
     slice: usize,
-    place: Place,
+    /// Between which rows; at the start of the slice if none.
+    place: Option<Place>,
     /// The range deletion in force as far as markers said.
     open: DeletionTime,
+}
+
+impl Position {
+    fn start(deletion: DeletionTime) -> Position {
+        Position { deletion, slice: 0, place: None, open: DeletionTime::LIVE }
+    }
+
+    fn place<'p>(&'p self, plan: &'p Plan) -> &'p Place {
+        self.place.as_ref().unwrap_or(&plan.slices[self.slice].from)
+    }
 }
 
 pub(crate) type Span = Range<usize>;
@@ -72,6 +85,10 @@ impl Batch {
         self.bytes.clear();
         // A row of many megabytes must not stay around.
         self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
+        if self.items.capacity() == 0 {
+            self.items.reserve(8);
+            self.bytes.reserve(512);
+        }
         self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
     }
 
@@ -88,8 +105,7 @@ impl Batch {
 
 /// Fills batches.
 pub(crate) struct Filler {
-    memtable: Arc<TrieMemtable>,
-    plan: Plan,
+    plan: Arc<Plan>,
     pub batch: Batch,
     merger: RowMerger,
     scratch: Vec<u8>,
@@ -137,8 +153,8 @@ impl<'c> Branch<'c> {
 }
 
 impl Filler {
-    pub fn new(memtable: Arc<TrieMemtable>, plan: Plan) -> Filler {
-        Filler { memtable, plan, batch: Batch::default(), merger: RowMerger::default(), scratch: Vec::new() }
+    pub fn new(plan: Plan) -> Filler {
+        Filler { plan: Arc::new(plan), batch: Batch::default(), merger: RowMerger::default(), scratch: Vec::new() }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -156,8 +172,8 @@ impl Filler {
     /// After the partition that `stop` is in.
     pub fn skip_partition(&self, stop: Stop) -> Stop {
         match stop {
-            Stop::Rows(_) if self.plan.single.is_some() => Stop::End,
-            Stop::Rows(InPartition { shard, mut path, .. }) => {
+            Stop::Rows { .. } if self.plan.single.is_some() => Stop::End,
+            Stop::Rows { shard, mut path, .. } => {
                 after_partition(&mut path);
                 Stop::Partition { shard, path }
             }
@@ -172,21 +188,20 @@ impl Filler {
             stop = match stop {
                 Stop::End => return Ok(Stop::End),
                 Stop::Partition { shard, path } => self.partitions(shard, path)?,
-                Stop::Rows(at) => self.go_on(at)?,
+                Stop::Rows { shard, path, at } => self.go_on(shard, path, at)?,
             };
         }
         Ok(stop)
     }
 
-    fn go_on(&mut self, at: InPartition) -> Result<Stop, ReadError> {
-        let memtable = self.memtable.clone();
-        let pin = memtable.shards()[at.shard].trie.pin();
-        let tail = pin.tail(&at.path);
+    fn go_on(&mut self, shard: usize, mut path: Vec<u8>, at: Position) -> Result<Stop, ReadError> {
+        let plan = self.plan.clone();
+        let pin = plan.memtable.shards()[shard].trie.pin();
+        let tail = pin.tail(&path);
         let header = tail.get(&[]).map_or(Header::EMPTY, Header::read);
-        let (shard, mut path) = (at.shard, at.path.clone());
-        match self.rows(tail, &header, at)? {
-            Some(stop) => Ok(stop),
-            None if self.plan.single.is_some() => Ok(Stop::End),
+        match self.rows(&plan, tail, &header, at)? {
+            Some(at) => Ok(Stop::Rows { shard, path, at }),
+            None if plan.single.is_some() => Ok(Stop::End),
             None => {
                 after_partition(&mut path);
                 Ok(Stop::Partition { shard, path })
@@ -195,17 +210,17 @@ impl Filler {
     }
 
     fn partitions(&mut self, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
-        let memtable = self.memtable.clone();
-        let pin = memtable.shards()[shard].trie.pin();
-        if self.plan.single.is_some() {
+        let plan = self.plan.clone();
+        let pin = plan.memtable.shards()[shard].trie.pin();
+        if plan.single.is_some() {
             let tail = pin.tail(&path);
             let Some(content) = tail.get(&[]) else { return Ok(Stop::End) };
-            return Ok(self.partition(tail, shard, &path, content)?.unwrap_or(Stop::End));
+            let stop = self.partition(&plan, tail, &path, content)?;
+            return Ok(stop.map_or(Stop::End, |at| Stop::Rows { shard, path, at }));
         }
         let start = path.clone();
-        let end = self.plan.end.clone();
-        let end_bound = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.as_slice()) };
-        let mut cursor = pin.cursor(Bounds { start: Bound::Included(&start), end: end_bound }, Direction::Forward);
+        let end = if plan.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(plan.end.as_slice()) };
+        let mut cursor = pin.cursor(Bounds { start: Bound::Included(&start), end }, Direction::Forward);
         let mut has_entry = cursor.advance();
         while has_entry {
             if self.batch.is_full() {
@@ -214,66 +229,46 @@ impl Filler {
             path.clear();
             path.extend_from_slice(cursor.key());
             let header = Header::read(cursor.content());
-            if self.plan.is_plain && !header.has_branches {
+            if plan.is_plain && !header.has_branches {
                 self.begin_partition(&path, &header)?;
                 let deletion = header.deletion;
                 has_entry = cursor.advance();
                 while has_entry && cursor.key().starts_with(&path) {
-                    if let Some(stop) = self.plain_row(shard, &path, deletion, &cursor)? {
-                        return Ok(stop);
+                    let row = self.row(&plan, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
+                    if self.batch.is_full() {
+                        let at = Position { place: Some(self.place_beside(row)), ..Position::start(deletion) };
+                        return Ok(Stop::Rows { shard, path, at });
                     }
                     has_entry = cursor.advance();
                 }
             } else {
-                if let Some(stop) = self.partition(cursor.tail(), shard, &path, cursor.content())? {
-                    return Ok(stop);
+                if let Some(at) = self.partition(&plan, cursor.tail(), &path, cursor.content())? {
+                    return Ok(Stop::Rows { shard, path, at });
                 }
                 after_partition(&mut path);
                 has_entry = cursor.skip_to(&path);
             }
         }
-        if shard == self.plan.last_shard {
+        if shard == plan.last_shard {
             return Ok(Stop::End);
         }
         Ok(Stop::Partition { shard: shard + 1, path: start })
     }
 
-    /// Copies the row the cursor is on. Where to go on if that makes the batch full.
-    fn plain_row(
-        &mut self,
-        shard: usize,
-        path: &[u8],
-        deletion: DeletionTime,
-        cursor: &Cursor<'_>,
-    ) -> Result<Option<Stop>, ReadError> {
-        let position = &cursor.key()[path.len()..];
-        let span = self.row(position, Some(cursor.content()), None)?;
-        if !self.batch.is_full() {
-            return Ok(None);
-        }
-        let place = self.place_beside(span);
-        let (path, open) = (path.to_vec(), DeletionTime::LIVE);
-        Ok(Some(Stop::Rows(InPartition { shard, path, deletion, slice: 0, place, open })))
-    }
-
-    /// Copies a partition. Where to go on if the batch is full before its end.
+    /// Copies a partition. Where in it to go on if the batch is full before its end.
     fn partition(
         &mut self,
+        plan: &Plan,
         tail: Tail<'_>,
-        shard: usize,
         path: &[u8],
         content: &[u8],
-    ) -> Result<Option<Stop>, ReadError> {
+    ) -> Result<Option<Position>, ReadError> {
         let header = Header::read(content);
         self.begin_partition(path, &header)?;
-        let Some(first) = self.plan.slices.first() else { return Ok(None) };
-        if !self.memtable.layout().has_clustering() {
+        if plan.slices.is_empty() || !plan.memtable.layout().has_clustering() {
             return Ok(None);
         }
-        let place = first.from.clone();
-        let deletion = header.deletion;
-        let at = InPartition { shard, path: path.to_vec(), deletion, slice: 0, place, open: DeletionTime::LIVE };
-        self.rows(tail, &header, at)
+        self.rows(plan, tail, &header, Position::start(header.deletion))
     }
 
     fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) -> Result<(), ReadError> {
@@ -295,66 +290,83 @@ impl Filler {
     }
 
     /// Copies rows and markers from a place on to the end of the last slice.
-    fn rows(&mut self, tail: Tail<'_>, header: &Header<'_>, mut at: InPartition) -> Result<Option<Stop>, ReadError> {
+    fn rows(
+        &mut self,
+        plan: &Plan,
+        tail: Tail<'_>,
+        header: &Header<'_>,
+        mut at: Position,
+    ) -> Result<Option<Position>, ReadError> {
         // A partition deletion that came after the partition was given is said as a range deletion of the rest.
         let late = if header.deletion.supersedes(&at.deletion) { header.deletion } else { DeletionTime::LIVE };
-        loop {
-            let now = late.max(self.open_at(tail, header, &at));
+        while let Some(slice) = plan.slices.get(at.slice) {
+            let now = late.max(self.open_at(plan, tail, header, &at));
             if now != at.open {
                 let before = std::mem::replace(&mut at.open, now);
-                let place = at.place.clone();
+                let place = at.place(plan);
                 self.marker(&place.prefix, place.side, before, now);
             }
-            let stop = self.slice(tail, header, late, &mut at)?;
-            if stop {
-                return Ok(Some(Stop::Rows(at)));
+            match &slice.row {
+                Some(position) if !header.has_branches && at.place.is_none() => {
+                    if let Some(row) = tail.get(position) {
+                        let row = self.row(plan, position, Some(row), None)?;
+                        if self.batch.is_full() {
+                            at.place = Some(self.place_beside(row));
+                            return Ok(Some(at));
+                        }
+                    }
+                }
+                _ => {
+                    if self.slice(plan, tail, header, late, &mut at)? {
+                        return Ok(Some(at));
+                    }
+                }
             }
-            let Slice { to, .. } = &self.plan.slices[at.slice];
             if !at.open.is_live() {
-                let (prefix, side) = (to.prefix.clone(), to.side);
-                self.marker(&prefix, side, at.open, DeletionTime::LIVE);
+                self.marker(&slice.to.prefix, slice.to.side, at.open, DeletionTime::LIVE);
                 at.open = DeletionTime::LIVE;
             }
             at.slice += 1;
-            let Some(slice) = self.plan.slices.get(at.slice) else { return Ok(None) };
-            at.place = slice.from.clone();
+            at.place = None;
         }
+        Ok(None)
     }
 
     /// The range deletion in force just behind the place, in reading direction.
-    fn open_at(&self, tail: Tail<'_>, header: &Header<'_>, at: &InPartition) -> DeletionTime {
+    fn open_at(&self, plan: &Plan, tail: Tail<'_>, header: &Header<'_>, at: &Position) -> DeletionTime {
         if !header.has_branches {
             return DeletionTime::LIVE;
         }
         let first = [RANGE_BRANCH];
-        let key = [&first, at.place.position.as_slice()].concat();
+        let key = [&first, at.place(plan).position.as_slice()].concat();
         let end = if self.plan.reversed { Bound::Excluded(key.as_slice()) } else { Bound::Included(key.as_slice()) };
         let mut cursor = tail.cursor(Bounds { start: Bound::Included(&first), end }, Direction::Reverse);
         if !cursor.advance() {
             return DeletionTime::LIVE;
         }
-        Border::read(self.memtable.layout().split_content(cursor.content()).1).after
+        Border::read(self.plan.memtable.layout().split_content(cursor.content()).1).after
     }
 
     /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
     fn slice(
         &mut self,
+        plan: &Plan,
         tail: Tail<'_>,
         header: &Header<'_>,
         late: DeletionTime,
-        at: &mut InPartition,
+        at: &mut Position,
     ) -> Result<bool, ReadError> {
         let reversed = self.plan.reversed;
         let direction = if reversed { Direction::Reverse } else { Direction::Forward };
-        let to = &self.plan.slices[at.slice].to.position;
-        let range = |branch: &[u8]| BranchRange::new(branch, &at.place.position, to, reversed);
+        let to = &plan.slices[at.slice].to.position;
+        let range = |branch: &[u8]| BranchRange::new(branch, &at.place(plan).position, to, reversed);
         let live_range = range(&[]);
         let mut live = Branch::new(tail, &live_range, 0, direction);
         if !header.has_branches {
             while let Some(position) = live.position() {
-                let span = self.row(position, Some(live.cursor.content()), None)?;
+                let span = self.row(plan, position, Some(live.cursor.content()), None)?;
                 if self.batch.is_full() {
-                    at.place = self.place_beside(span);
+                    at.place = Some(self.place_beside(span));
                     return Ok(true);
                 }
                 live.advance();
@@ -370,14 +382,14 @@ impl Filler {
             let next = positions.into_iter().flatten().reduce(|a, b| if comes_first(b, a) { b } else { a });
             let Some(next) = next else { return Ok(false) };
             if borders.position() == Some(next) {
-                let (kept, content) = self.memtable.layout().split_content(borders.cursor.content());
+                let (kept, content) = self.plan.memtable.layout().split_content(borders.cursor.content());
                 let border = Border::read(content);
                 let open = late.max(if reversed { border.before } else { border.after });
                 let mut prefix = Vec::new();
-                self.memtable.layout().push_clustering(next, kept, &mut prefix)?;
+                self.plan.memtable.layout().push_clustering(next, kept, &mut prefix)?;
                 let side = side_of(next);
                 if self.batch.is_full() {
-                    at.place = Place { position: next.to_vec(), prefix, side };
+                    at.place = Some(Place { position: next.to_vec(), prefix, side });
                     return Ok(true);
                 }
                 if open != at.open {
@@ -391,9 +403,9 @@ impl Filler {
             let (has_row, has_deletion) = (positions[0] == Some(next), positions[1] == Some(next));
             let row = has_row.then(|| live.cursor.content());
             let deletion = has_deletion.then(|| deleted.cursor.content());
-            let span = self.row(&position, row, deletion)?;
+            let span = self.row(plan, &position, row, deletion)?;
             if self.batch.is_full() {
-                at.place = self.place_beside(span);
+                at.place = Some(self.place_beside(span));
                 return Ok(true);
             }
             if has_row {
@@ -406,8 +418,14 @@ impl Filler {
     }
 
     /// Copies a row and its deletion (stored contents); returns where its clustering is.
-    fn row(&mut self, position: &[u8], row: Option<&[u8]>, deletion: Option<&[u8]>) -> Result<Span, ReadError> {
-        let layout = self.memtable.layout();
+    fn row(
+        &mut self,
+        plan: &Plan,
+        position: &[u8],
+        row: Option<&[u8]>,
+        deletion: Option<&[u8]>,
+    ) -> Result<Span, ReadError> {
+        let layout = plan.memtable.layout();
         let kept = row.or(deletion).and_then(|content| layout.split_content(content).0);
         let start = self.batch.bytes.len();
         layout.push_clustering(position, kept, &mut self.batch.bytes)?;
@@ -448,7 +466,7 @@ impl Filler {
 
     /// The newest schema that anything here was written under.
     fn newest(&self) -> Arc<Table> {
-        let known = self.memtable.shards().iter().map(|shard| shard.table());
+        let known = self.plan.memtable.shards().iter().map(|shard| shard.table());
         let table = self.plan.table.clone();
         known.fold(table, |newest, known| if is_newer(&known, &newest) { known } else { newest })
     }
@@ -464,7 +482,7 @@ impl Filler {
         let prefix = self.batch.bytes[clustering].to_vec();
         let side = if self.plan.reversed { Side::Before } else { Side::After };
         let mut position = Vec::new();
-        self.memtable.layout().push_bound(&prefix, side, &mut position);
+        self.plan.memtable.layout().push_bound(&prefix, side, &mut position);
         Place { position, prefix, side }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR};
 use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, encode_serialized_clustering};
-use model::{DeletionTime, PartitionKey, ReadError, Row, Side, Table};
+use model::{Clusterings, DeletionTime, PartitionKey, ReadError, Row, Side, Table};
 use types::vint;
 
 /// Leads to the borders of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
@@ -37,6 +37,11 @@ impl Layout {
 
     pub fn has_clustering(&self) -> bool {
         !self.columns.is_empty()
+    }
+
+    /// Whether a serialized prefix has all components.
+    pub fn is_whole(&self, prefix: &[u8]) -> bool {
+        Clusterings(prefix).count() == self.columns.len()
     }
 
     /// Appends the path of a row below its partition's key.

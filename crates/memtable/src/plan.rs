@@ -29,9 +29,25 @@ impl Place {
 pub(crate) struct Slice {
     pub from: Place,
     pub to: Place,
+    /// The position of the one row that can be in it, if it is for one row.
+    pub row: Option<Vec<u8>>,
+}
+
+impl Slice {
+    fn new(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
+        let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
+        let is_one_row = start.prefix == end.prefix && start.side != end.side && layout.is_whole(&start.prefix);
+        let row = is_one_row.then(|| {
+            let mut position = Vec::with_capacity(start.position.len());
+            layout.push_row(&start.prefix, &mut position);
+            position
+        });
+        if reversed { Slice { from: end, to: start, row } } else { Slice { from: start, to: end, row } }
+    }
 }
 
 pub(crate) struct Plan {
+    pub memtable: Arc<TrieMemtable>,
     pub table: Arc<Table>,
     pub reversed: bool,
     pub slices: Vec<Slice>,
@@ -47,12 +63,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub fn new(memtable: &TrieMemtable, table: &Arc<Table>, range: &ReadRange) -> Plan {
+    pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange) -> Plan {
         let layout = memtable.layout();
-        let slices = range.slices.as_slice().iter().map(|slice| {
-            let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
-            if range.reversed { Slice { from: end, to: start } } else { Slice { from: start, to: end } }
-        });
+        let slices = range.slices.as_slice().iter().map(|slice| Slice::new(layout, slice, range.reversed));
         let mut slices: Vec<Slice> = slices.collect();
         if range.reversed {
             slices.reverse();
@@ -67,7 +80,9 @@ impl Plan {
             last_shard: memtable.shards().len() - 1,
             start: Vec::new(),
             end: Vec::new(),
+            memtable,
         };
+        let memtable = &plan.memtable;
         match &range.keys {
             KeyRange::Single(key) => {
                 plan.first_shard = memtable.shard_of(key.token());
