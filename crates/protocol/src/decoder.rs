@@ -83,7 +83,7 @@ struct Skip {
 }
 
 impl Decoder {
-    /// A decoder that refuses envelopes longer than `size_bytes_max`, header included. `connection_id` appears in the
+    /// A decoder that refuses envelopes longer than `size_bytes_max`. `connection_id` appears in the
     /// text of checksum errors.
     pub fn new(size_bytes_max: usize, connection_id: u32) -> Decoder {
         Decoder {
@@ -257,7 +257,8 @@ impl Decoder {
         let raw = RawHeader::parse(payload).ok_or_else(|| self.fatal(undersized(HEADER_SIZE, payload.len())))?;
         self.check_number(raw.version & 0x7F).map_err(|error| DecodeError { fatal: true, ..error })?;
         let total = HEADER_SIZE + raw.body_size as usize;
-        let too_big = total > self.size_bytes_max;
+        // Here, unlike in a bare envelope, Cassandra counts the body alone.
+        let too_big = raw.body_size as usize > self.size_bytes_max;
         let mut parts = BytesMut::new();
         if !too_big {
             parts.reserve(total);

@@ -42,5 +42,6 @@ pub use response::{
 };
 pub use version::{SUPPORTED_VERSIONS, Version};
 
-/// Largest envelope accepted by default, header included: `native_transport_max_frame_size`.
+/// Largest envelope accepted by default: `native_transport_max_frame_size`. Counts the header of a bare envelope, and not that of
+/// one in segments, as in Cassandra.
 pub const MAX_FRAME_SIZE_BYTES: usize = 16 * 1024 * 1024;

@@ -29,7 +29,7 @@ fn an_envelope_above_the_limit_is_refused_and_the_connection_goes_on() {
     let mut client = Client::ready(server.address, 5);
     let (code, text) = client.call(QUERY, &query(5, &"x".repeat(300_000))).error();
     assert_eq!(code, 0x2200);
-    assert_eq!(text, "CQL Message of size 300019 bytes exceeds allowed maximum of 200000 bytes");
+    assert_eq!(text, "CQL Message of size 300010 bytes exceeds allowed maximum of 200000 bytes");
     assert_eq!(client.ask("KEYSPACE").opcode, RESULT);
 }
 
