@@ -85,8 +85,14 @@ impl std::error::Error for SSTableError {
 }
 
 impl From<blockio::DiskError> for SSTableError {
+    /// A file that ends early is damage of the table, not of the disk.
     fn from(error: blockio::DiskError) -> Self {
-        SSTableError::Disk(error)
+        if error.kind() != blockio::DiskErrorKind::UnexpectedEnd {
+            return SSTableError::Disk(error);
+        }
+        let name = error.path().file_name().unwrap_or(error.path().as_os_str()).to_string_lossy().into_owned();
+        let got = error.io_error().to_string();
+        Corruption::new(&name, error.offset().unwrap_or(0), "as many bytes as the table's other files say", got).into()
     }
 }
 

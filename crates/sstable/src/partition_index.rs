@@ -252,3 +252,76 @@ impl PlaceCursor<'_> {
 pub(crate) fn hash_byte_of(key: &[u8]) -> u8 {
     hash_byte(murmur3::hash128(key))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use blockio::{Disk, File, OpenOptions, SimulatedDisk};
+
+    use super::*;
+    use crate::cache::BlockCache;
+
+    fn open(bytes: &[u8]) -> Result<PartitionIndex, SSTableError> {
+        let disk = SimulatedDisk::new();
+        let file: Box<dyn File> = disk.open(Path::new("/Partitions.db"), OpenOptions::create_new()).unwrap();
+        file.write_at(bytes, 0).unwrap();
+        let file = IndexFile::new("Partitions.db".into(), file, BlockCache::new(1 << 20))?;
+        PartitionIndex::open("Partitions.db", Arc::new(file))
+    }
+
+    #[test]
+    fn places_far_beyond_four_gigabytes_are_found() {
+        let mut keys: Vec<PartitionKey> = (0..3000_u32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
+        keys.sort();
+        let place = |index: usize| match index % 3 {
+            0 => Place::Rows((index as u64) << (index % 30)),
+            _ => Place::Data((index as u64) << (index % 38)),
+        };
+        let mut writer = PartitionIndexWriter::new();
+        for (index, key) in keys.iter().enumerate() {
+            writer.add(key, murmur3::hash128(key.bytes()), place(index));
+        }
+        let mut bytes = Vec::new();
+        writer.finish(&mut bytes);
+        let index = open(&bytes).unwrap();
+        assert_eq!((index.first_key(), index.last_key()), (&keys[0], &keys[2999]));
+        for (number, key) in keys.iter().enumerate() {
+            assert_eq!(index.candidate(key, murmur3::hash128(key.bytes())).unwrap(), Some(place(number)));
+        }
+        let mut entries = index.entries().unwrap();
+        let mut found = entries.first().unwrap();
+        for number in 0..keys.len() {
+            assert_eq!(found, Some(place(number)));
+            found = entries.next().unwrap();
+        }
+        assert_eq!(found, None);
+    }
+
+    #[test]
+    fn noise_is_refused_or_harmless() {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u8
+        };
+        for length in 0..400 {
+            let mut bytes: Vec<u8> = (0..length).map(|_| random()).collect();
+            if length >= 60 {
+                // A footer that makes sense lets the noise before it be walked.
+                let keys = length as u64 - 28;
+                bytes.truncate(length - 28);
+                bytes.extend_from_slice(&[0; 4]);
+                for number in [keys, 3, keys - 1] {
+                    bytes.extend_from_slice(&number.to_be_bytes());
+                }
+            }
+            let Ok(index) = open(&bytes) else { continue };
+            let key = PartitionKey::new(b"key");
+            let _ = index.candidate(&key, murmur3::hash128(key.bytes()));
+            let Ok(mut entries) = index.entries() else { continue };
+            let _ = entries.first();
+            let _ = entries.next();
+        }
+    }
+}

@@ -7,7 +7,7 @@ mod reversed;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, DiskErrorKind, OpenOptions};
+use blockio::{Disk, DiskErrorKind, File, OpenOptions};
 use bytecomp::ClusteringColumnType;
 use model::{ClusteringBound, KeyRange, PartitionKey, ReadRange, Side, Slices, Table};
 use types::murmur3;
@@ -84,6 +84,21 @@ pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>
     Ok(Some(bytes))
 }
 
+/// Opens a component that a table cannot be without.
+fn open_component(
+    disk: &dyn Disk,
+    descriptor: &Descriptor,
+    component: Component,
+) -> Result<Box<dyn File>, SSTableError> {
+    disk.open(&descriptor.path(component), OpenOptions::read()).map_err(|error| match error.kind() {
+        DiskErrorKind::NotFound => {
+            let name = descriptor.file_name(component);
+            Corruption::new(&name, 0, "a component that every table has", "no such file").into()
+        }
+        _ => error.into(),
+    })
+}
+
 /// The tables of a directory that are complete (have a TOC.txt), oldest id first.
 pub fn list_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = Vec::new();
@@ -115,7 +130,7 @@ impl SSTableReader {
         };
         let data = open_data(disk, descriptor, table.options.crc_check_chance, cache)?;
         let open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
-            let file = disk.open(&path(component), OpenOptions::read())?;
+            let file = open_component(disk, descriptor, component)?;
             Ok(Arc::new(IndexFile::new(name(component), file, cache.clone())?))
         };
         let partitions_file = open_index(Component::Partitions)?;
@@ -322,7 +337,7 @@ fn open_data(
             Layout::Plain(checksums.map(|bytes| Checksums::decode(&name(Component::Crc), &bytes)).transpose()?)
         }
     };
-    let file = disk.open(&descriptor.path(Component::Data), OpenOptions::read())?;
+    let file = open_component(disk, descriptor, Component::Data)?;
     DataFile::new(name(Component::Data), file, layout, crc_check_chance, cache.clone())
 }
 
