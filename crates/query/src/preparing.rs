@@ -19,7 +19,7 @@ pub(crate) struct Preparing<'a> {
     pub virtual_tables: &'a VirtualTables,
     names: &'a [Option<Identifier>],
     receivers: Vec<Option<ColumnSpec>>,
-    /// Tables the statement touches, in order of appearance.
+    /// Tables the statement touches, the one looked up last at the end.
     tables: Vec<Arc<Table>>,
 }
 
@@ -36,9 +36,9 @@ impl<'a> Preparing<'a> {
     /// Looks up a table that the statement reads or writes.
     pub fn table(&mut self, name: &QualifiedName) -> Result<Arc<Table>, QueryError> {
         let table = find_table(&self.schema, self.virtual_tables, name, self.keyspace)?;
-        if !self.tables.iter().any(|known| Arc::ptr_eq(known, &table)) {
-            self.tables.push(table.clone());
-        }
+        // The one looked up last is the one at hand.
+        self.tables.retain(|known| !Arc::ptr_eq(known, &table));
+        self.tables.push(table.clone());
         Ok(table)
     }
 

@@ -30,15 +30,15 @@ pub(super) fn candidates(
     }
     let made = match name {
         "token" => Some(token(preparing)),
-        "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?)),
-        "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?)),
+        "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?.freeze())),
+        "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?.freeze())),
         "fromjson" | "from_json" => Some(json::from_json(name, receiver)?),
         _ => match collections::parameter(name) {
             Some(parameter) => {
                 let ty = argument_type(name, parameter, arguments, preparing)?;
                 Some(collections::function(name, ty, arguments)?)
             }
-            None => vector::function(name, arguments, receiver, preparing)?,
+            None => vector::function(name, arguments, preparing)?,
         },
     };
     Ok(made.into_iter().collect())
@@ -63,8 +63,7 @@ fn argument_type(
             "Invalid number of arguments for function system.{name}({parameter})"
         )));
     };
-    let ty = argument.compatible_type(preparing).ok_or_else(|| cannot_infer(*argument, name, parameter))?;
-    Ok(ty.freeze())
+    argument.compatible_type(preparing).ok_or_else(|| cannot_infer(*argument, name, parameter))
 }
 
 pub(super) fn cannot_infer(argument: &dyn Assignable, name: &str, parameters: &str) -> QueryError {

@@ -3,18 +3,16 @@
 use types::CqlType;
 
 use super::{Function, native};
+use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
-use crate::{ColumnSpec, QueryError};
 
 /// The similarity function of this name, for vectors of the arguments' dimension.
 pub(super) fn function(
     name: &str,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
     preparing: &Preparing<'_>,
 ) -> Result<Option<Function>, QueryError> {
-    let _ = receiver;
     let similarity: fn(&[f32], &[f32]) -> f32 = match name {
         "similarity_cosine" => cosine,
         "similarity_euclidean" => euclidean,
@@ -27,17 +25,26 @@ pub(super) fn function(
             "Invalid number of arguments for function system.{name}({PARAMETERS})"
         )));
     }
-    let known = arguments.iter().find_map(|argument| match argument.compatible_type(preparing)? {
-        ty @ CqlType::Vector { .. } => Some(ty),
-        CqlType::List { .. } => argument.literal_length().map(|length| CqlType::vector(CqlType::Float, length as u32)),
-        other => Some(other),
-    });
+    let mut types = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let ty = match (argument.literal_length(), argument.compatible_type(preparing)) {
+            (Some(length), _) => Some(CqlType::vector(CqlType::Float, length as u32)),
+            (None, ty) => ty,
+        };
+        types.push(ty);
+    }
+    let known = types.iter().flatten().next().cloned();
     let ty = known.ok_or_else(|| native::cannot_infer(arguments[0], name, PARAMETERS))?;
-    if !matches!(&ty, CqlType::Vector { element, .. } if **element == CqlType::Float) {
-        let argument = arguments[0];
-        return Err(QueryError::invalid(format!(
-            "Function system.{name} requires a float vector argument, but found argument {argument} of type {ty}"
-        )));
+    for (argument, found) in arguments.iter().zip(types.iter()) {
+        let found = found.as_ref().unwrap_or(&ty);
+        if !matches!(found, CqlType::Vector { element, .. } if **element == CqlType::Float) {
+            return Err(QueryError::invalid(format!(
+                "Function system.{name} requires a float vector argument, but found argument {argument} of type {found}"
+            )));
+        }
+    }
+    if types.iter().flatten().any(|found| *found != ty) {
+        return Err(QueryError::invalid("All arguments must have the same vector dimensions"));
     }
     let function = Function::of_values(name, vec![ty.clone(), ty], CqlType::Float, move |call, values| {
         let (left, right) = (floats(values[0]), floats(values[1]));

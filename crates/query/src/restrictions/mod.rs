@@ -18,7 +18,7 @@ use crate::preparing::Preparing;
 
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
-pub(crate) use partition::Partitions;
+pub(crate) use partition::{Partitions, serialize_key};
 
 use column::ColumnRestriction;
 use partition::PartitionRestrictions;
@@ -30,7 +30,6 @@ const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve dat
 
 /// What a WHERE clause belongs to. The names are printed in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // Until modifications are prepared.
 pub(crate) enum StatementType {
     Select,
     Insert,
@@ -265,19 +264,16 @@ impl Restrictions {
     }
 
     /// Whether every clustering column is restricted to values, so that rows are given one by one.
-    #[allow(dead_code)] // Until modifications are prepared.
     pub fn gives_rows(&self) -> bool {
         self.clustering.gives_rows()
     }
 
     /// The names of the clustering columns without a restriction.
-    #[allow(dead_code)] // Until modifications are prepared.
     pub fn missing_clustering(&self) -> Vec<&str> {
         self.clustering.missing_columns()
     }
 
     /// Whether a clustering column is restricted by IN.
-    #[allow(dead_code)] // Until modifications are prepared.
     pub fn has_clustering_in(&self) -> bool {
         self.clustering.has_in()
     }
@@ -291,7 +287,6 @@ impl Restrictions {
     }
 
     /// The partition keys of a modification, in this execution.
-    #[allow(dead_code)] // Until modifications are prepared.
     pub fn partition_keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
         match self.partition.partitions(execution)? {
             Partitions::Keys(keys) => Ok(keys),
@@ -306,7 +301,6 @@ impl Restrictions {
 
     /// The whole clusterings of a modification that restricts every clustering column to values; one empty clustering
     /// in a table without clustering columns.
-    #[allow(dead_code)] // Until modifications are prepared.
     pub fn clusterings(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
         self.clustering.prefixes(execution)
     }

@@ -34,14 +34,13 @@ impl<'a> Argument<'a> {
         match self.selectable {
             Selectable::Column(name) => find_column(self.table, name).ok().map(|column| column.ty.clone()),
             Selectable::Term(_) => None,
-            Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
-                [only] => self.inner(only).exact_type(preparing),
-                _ => {
-                    let types: Option<Vec<CqlType>> =
-                        elements.iter().map(|element| self.inner(element).exact_type(preparing)).collect();
-                    Some(CqlType::tuple(types?))
-                }
-            },
+            // One element may be in parentheses, or be a tuple of one.
+            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => None,
+            Selectable::BetweenParenthesesOrTuple(elements) => {
+                let types: Option<Vec<CqlType>> =
+                    elements.iter().map(|element| self.inner(element).exact_type(preparing)).collect();
+                Some(CqlType::tuple(types?))
+            }
             Selectable::List(elements) => {
                 let element = elements.iter().find_map(|element| self.inner(element).exact_type(preparing))?;
                 Some(CqlType::list(element.freeze()).freeze())
@@ -50,11 +49,8 @@ impl<'a> Argument<'a> {
                 let element = elements.iter().find_map(|element| self.inner(element).exact_type(preparing))?;
                 Some(CqlType::set(element.freeze()).freeze())
             }
-            Selectable::MapOrUdt(entries) => {
-                let key = entries.iter().find_map(|(key, _)| self.inner(key).exact_type(preparing))?;
-                let value = entries.iter().find_map(|(_, value)| self.inner(value).exact_type(preparing))?;
-                Some(CqlType::map(key.freeze(), value.freeze()).freeze())
-            }
+            // It may be a map or a user type.
+            Selectable::MapOrUdt(_) => None,
             Selectable::TypeHint { type_name, .. } => {
                 resolve_type(type_name, &preparing.schema, &self.table.keyspace).ok()
             }

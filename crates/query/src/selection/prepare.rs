@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, WritetimeOrTtl};
+use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, TypeName, UserTypeName, WritetimeOrTtl};
 use model::{Column, ColumnKind, Table};
 use types::CqlType;
 
@@ -127,10 +127,14 @@ impl Builder {
             Selectable::Slice { receiver, from, to } => self.slice(receiver, from.as_deref(), to.as_deref(), preparing),
             Selectable::TypeHint { type_name, selectable: inner } => {
                 let ty = resolve_type(type_name, &preparing.schema, &self.table.keyspace)?;
-                self.hint(selectable, inner, &ty, &type_name.to_string(), expected, preparing)
+                let shown = qualified(type_name, &self.table.keyspace).to_string();
+                self.hint(selectable, inner, &ty, &shown, expected, preparing)
             }
             Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
                 [only] => {
+                    if expected.is_none() {
+                        return Err(cannot_infer(selectable));
+                    }
                     let inner = self.prepare(only, expected, preparing)?;
                     Ok(Named { name: format!("({})", inner.name), ..inner })
                 }
@@ -191,8 +195,15 @@ impl Builder {
             arguments.iter().map(|argument| Argument { selectable: argument, table: &self.table }).collect();
         let assignables: Vec<&dyn Assignable> = wrapped.iter().map(|argument| argument as &dyn Assignable).collect();
         let receiver = expected.map(|ty| self.receiver("[selection]", ty.clone()));
-        let function = functions::resolve(&name, &assignables, receiver.as_ref(), preparing)?
-            .ok_or_else(|| QueryError::invalid(format!("Unknown function '{name}'")))?;
+        let function =
+            functions::resolve(&name, &assignables, receiver.as_ref(), preparing)?.ok_or_else(|| {
+                match (selectable, arguments.as_slice()) {
+                    (Selectable::Cast { type_name, .. }, [argument]) => {
+                        QueryError::invalid(format!("{argument} cannot be cast to {type_name}"))
+                    }
+                    _ => QueryError::invalid(format!("Unknown function '{name}'")),
+                }
+            })?;
         let was_inside = self.inside_aggregate;
         if function.is_aggregate() {
             if was_inside {
@@ -454,6 +465,23 @@ impl Builder {
         }
         let name = format!("{{{}}}", texts.join(", "));
         Ok(Named { selector: Selector::Map { ty: ty.clone(), entries: prepared }, name })
+    }
+}
+
+/// The type name with the keyspace of its user types written out.
+fn qualified(name: &TypeName, keyspace: &str) -> TypeName {
+    let inner = |name: &TypeName| Box::new(qualified(name, keyspace));
+    match name {
+        TypeName::UserType { name, frozen } if name.keyspace.is_none() => {
+            let name = UserTypeName { keyspace: Some(Identifier::quoted(keyspace)), name: name.name.clone() };
+            TypeName::UserType { name, frozen: *frozen }
+        }
+        TypeName::List { element, frozen } => TypeName::List { element: inner(element), frozen: *frozen },
+        TypeName::Set { element, frozen } => TypeName::Set { element: inner(element), frozen: *frozen },
+        TypeName::Map { key, value, frozen } => TypeName::Map { key: inner(key), value: inner(value), frozen: *frozen },
+        TypeName::Tuple(elements) => TypeName::Tuple(elements.iter().map(|name| qualified(name, keyspace)).collect()),
+        TypeName::Vector { element, dimension } => TypeName::Vector { element: inner(element), dimension: *dimension },
+        other => other.clone(),
     }
 }
 
