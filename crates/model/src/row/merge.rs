@@ -165,8 +165,8 @@ impl RowMerger {
     }
 }
 
-/// The order of cells within a column of type `ty`.
-pub(crate) fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
+/// The order of the cells' paths within a complex column of type `ty`.
+pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
     match ty {
         CqlType::List { .. } => CqlType::Timeuuid.compare(left, right),
         CqlType::Set { element, .. } => element.compare(left, right),

@@ -6,7 +6,7 @@ mod merge;
 
 pub use builder::RowBuilder;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
-pub use merge::{RowMerger, reconcile_cells};
+pub use merge::{RowMerger, compare_paths, reconcile_cells};
 
 use types::vint;
 
