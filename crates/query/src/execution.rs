@@ -59,8 +59,14 @@ impl<'a> Execution<'a> {
     }
 
     /// The timestamp of writes that say none, microseconds.
-    #[allow(dead_code)] // Until modifications are carried out.
     pub fn timestamp_micros(&self) -> i64 {
-        self.options.timestamp.unwrap_or(self.now_micros)
+        self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_micros())
+    }
+
+    /// The execution of another statement of the same request, with values of its own.
+    pub fn with_values(&self, values: &'a [Value<'a>]) -> Execution<'a> {
+        let Execution { processor, client, options, keyspace, now_seconds, now_micros, .. } = *self;
+        let (schema, warnings) = (self.schema.clone(), Mutex::new(Vec::new()));
+        Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
     }
 }

@@ -72,6 +72,7 @@ pub struct Processor {
     options: ProcessorOptions,
     virtual_tables: VirtualTables,
     timeuuids: timeuuid::Generator,
+    prepended_paths: modify::PrependedPaths,
 }
 
 impl Processor {
@@ -80,8 +81,10 @@ impl Processor {
         let virtual_tables = VirtualTables::new(&engine, &options);
         let node = uuid::Uuid::new_v4().into_bytes();
         let node = u64::from_be_bytes([0, 0, node[0] | 1, node[1], node[2], node[3], node[4], node[5]]);
-        let timeuuids = timeuuid::Generator::new((node >> 8) as u16 & 0x3fff, node);
-        Processor { engine, options, virtual_tables, timeuuids }
+        let clock_sequence = (node >> 8) as u16 & 0x3fff;
+        let timeuuids = timeuuid::Generator::new(clock_sequence, node);
+        let prepended_paths = modify::PrependedPaths::new(clock_sequence, node);
+        Processor { engine, options, virtual_tables, timeuuids, prepended_paths }
     }
 
     /// The engine.
@@ -110,6 +113,11 @@ impl Processor {
     /// A timeuuid of now that this node never gave before.
     pub(crate) fn next_timeuuid(&self) -> [u8; 16] {
         self.timeuuids.next(self.now_micros())
+    }
+
+    /// Makes the paths of elements prepended to lists.
+    pub(crate) fn prepended_paths(&self) -> &modify::PrependedPaths {
+        &self.prepended_paths
     }
 
     /// Opens a cursor over rows, stored or virtual.

@@ -17,6 +17,8 @@ use engine::Keyspaces;
 use model::{Keyspace, Table};
 use types::identifier::Quoted;
 
+pub(crate) use drop_table::snapshot;
+
 use crate::execution::Execution;
 use crate::names::keyspace_of;
 use crate::preparing::Preparing;
@@ -87,13 +89,14 @@ fn keyspace_change(change: ChangeType, keyspace: &str) -> SchemaChange {
         keyspace: keyspace.to_string(),
         name: None,
         arguments: Vec::new(),
+        contained: Vec::new(),
     }
 }
 
 /// The answer to a change inside a keyspace.
 fn change(change: ChangeType, target: ChangeTarget, keyspace: &str, name: &str) -> SchemaChange {
     let (keyspace, name) = (keyspace.to_string(), Some(name.to_string()));
-    SchemaChange { change, target, keyspace, name, arguments: Vec::new() }
+    SchemaChange { change, target, keyspace, name, arguments: Vec::new(), contained: Vec::new() }
 }
 
 /// What a statement does to a keyspace, as Cassandra's permissions name it.

@@ -1,56 +1,155 @@
 //! INSERT, UPDATE, DELETE, BATCH and TRUNCATE.
+//!
+//! A statement is prepared into a [`plan::Modification`]: terms for the key, and per column what is done to it. Carrying
+//! it out gives the terms bytes and writes row blobs straight from them; all partitions of a statement, and of a batch,
+//! go to the engine as one mutation.
 
-use std::sync::Arc;
+mod attributes;
+mod batch;
+mod batch_size;
+mod change;
+mod conditions;
+mod elements;
+mod existing;
+mod json;
+mod list_paths;
+mod plan;
+mod statements;
+mod target;
+mod times;
+mod truncate;
+mod updates;
 
-use cql::ast::{Batch, BatchKind, Statement};
-use model::Table;
+use std::collections::BTreeSet;
+
+use cql::ast::Statement;
+use model::{Mutation, Table};
 
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::{QueryError, ResponseBody, Value};
+use crate::restrictions::StatementType;
+use crate::{QueryError, ResponseBody, consistency};
 
-/// A modification ready to be carried out.
+pub(crate) use batch::{BatchPlan, execute_batch, prepare_batch};
+pub(crate) use list_paths::PrependedPaths;
+pub(crate) use truncate::truncate;
+
+use json::{InsertDocument, MarkerDocument};
+use plan::Modification;
+use updates::Updates;
+
+/// An INSERT, UPDATE or DELETE ready to be carried out.
 #[derive(Debug)]
-pub(crate) struct ModificationPlan {}
+pub(crate) struct ModificationPlan(Kind);
 
-impl ModificationPlan {
-    /// Carries out the modification.
-    pub async fn execute(&self, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-        Err(QueryError::not_supported("a modification"))
-    }
-}
-
-/// A CQL batch ready to be carried out.
 #[derive(Debug)]
-pub(crate) struct BatchPlan {}
-
-impl BatchPlan {
-    /// Carries out the batch.
-    pub async fn execute(&self, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-        Err(QueryError::not_supported("BATCH"))
-    }
+enum Kind {
+    Terms(Box<Modification>),
+    /// What it writes is known once its document is.
+    Document(Box<MarkerDocument>),
 }
 
 /// Prepares an INSERT, UPDATE or DELETE.
-pub(crate) fn prepare(_statement: Statement, _preparing: &mut Preparing<'_>) -> Result<ModificationPlan, QueryError> {
-    Err(QueryError::not_supported("a modification"))
+pub(crate) fn prepare(statement: Statement, preparing: &mut Preparing<'_>) -> Result<ModificationPlan, QueryError> {
+    let modification = match &statement {
+        Statement::Insert(insert) => statements::insert(insert, preparing)?,
+        Statement::Update(update) => statements::update(update, preparing)?,
+        Statement::Delete(delete) => statements::delete(delete, preparing)?,
+        Statement::InsertJson(insert) => match json::prepare(insert, preparing)? {
+            InsertDocument::Known(modification) => *modification,
+            InsertDocument::Marker(document) => return Ok(ModificationPlan(Kind::Document(document))),
+        },
+        _ => return Err(QueryError::server("no modification")),
+    };
+    Ok(ModificationPlan(Kind::Terms(Box::new(modification))))
 }
 
-/// Prepares a CQL batch.
-pub(crate) fn prepare_batch(_batch: Batch, _preparing: &mut Preparing<'_>) -> Result<BatchPlan, QueryError> {
-    Err(QueryError::not_supported("BATCH"))
+impl ModificationPlan {
+    /// Carries out the modification.
+    pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+        if let Some(mutation) = self.resolve(execution, |modification| mutation_of(modification, execution))? {
+            write(&mutation, execution).await?;
+        }
+        Ok(ResponseBody::Void)
+    }
+
+    /// Does something with the modification that this is in this execution.
+    fn resolve<R>(
+        &self,
+        execution: &Execution<'_>,
+        then: impl FnOnce(&Modification) -> Result<R, QueryError>,
+    ) -> Result<R, QueryError> {
+        match &self.0 {
+            Kind::Terms(modification) => then(modification),
+            Kind::Document(document) => then(&document.resolve(execution)?),
+        }
+    }
+
+    fn table(&self) -> &Table {
+        match &self.0 {
+            Kind::Terms(modification) => &modification.table,
+            Kind::Document(document) => &document.start.table,
+        }
+    }
+
+    fn is_counter(&self) -> bool {
+        plan::is_counter(self.table())
+    }
+
+    fn is_conditional(&self) -> bool {
+        match &self.0 {
+            Kind::Terms(modification) => modification.condition.is_some(),
+            Kind::Document(document) => document.start.condition.is_some(),
+        }
+    }
+
+    fn has_timestamp(&self) -> bool {
+        match &self.0 {
+            Kind::Terms(modification) => modification.attributes.has_timestamp(),
+            Kind::Document(document) => document.start.attributes.has_timestamp(),
+        }
+    }
 }
 
-/// Carries out a protocol batch: modifications, each with its own values.
-pub(crate) async fn execute_batch(
-    _kind: BatchKind,
-    _statements: &[(&ModificationPlan, &[Value<'_>])],
-    _execution: &Execution<'_>,
-) -> Result<ResponseBody, QueryError> {
-    Err(QueryError::not_supported("BATCH"))
+/// What a modification writes; `None` if nothing.
+fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
+    modification.validate(execution)?;
+    if modification.condition.is_some() {
+        return Err(refuse_conditional(modification, execution));
+    }
+    modification.check_level(execution.options.consistency)?;
+    let mut updates = Updates::default();
+    modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
+    Ok(updates.into_mutation())
 }
 
-/// Carries out TRUNCATE.
-pub(crate) async fn truncate(_table: &Arc<Table>, _execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
-    Err(QueryError::not_supported("TRUNCATE"))
+/// Why a conditional modification is not carried out: what is wrong with it, if anything is.
+fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) -> QueryError {
+    let what = match modification.statement {
+        StatementType::Delete => "deletions",
+        _ => "updates",
+    };
+    let on = |part: &str| QueryError::invalid(format!("IN on the {part} is not supported with conditional {what}"));
+    match modification.target.keys(execution) {
+        Err(error) => return error,
+        Ok(keys) if keys.len() > 1 => return on("partition key"),
+        Ok(_) => {}
+    }
+    if modification.target.has_clustering_in() {
+        return on("clustering key columns");
+    }
+    let wrong = modification.add_to(&mut Updates::default(), execution.timestamp_micros(), execution).err();
+    wrong.unwrap_or_else(conditions::not_supported)
+}
+
+/// Writes a mutation at the request's consistency level.
+async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let keyspaces: BTreeSet<&str> = mutation.updates().iter().map(|update| &*update.table().keyspace).collect();
+    let processor = execution.processor;
+    let data_center = &processor.options().node.data_center;
+    for keyspace in keyspaces {
+        consistency::check_alive(execution.options.consistency, &execution.schema, keyspace, data_center)?;
+    }
+    processor.engine().write(mutation).await?;
+    Ok(())
 }

@@ -1,0 +1,150 @@
+//! BATCH, of CQL and of the protocol.
+
+use cql::ast::{Batch, BatchKind, Modification as RawModification, Statement};
+use model::PartitionKey;
+
+use super::attributes::Attributes;
+use super::batch_size;
+use super::conditions;
+use super::plan::Modification;
+use super::updates::Updates;
+use super::{ModificationPlan, prepare as prepare_modification, write};
+use crate::execution::Execution;
+use crate::preparing::Preparing;
+use crate::{QueryError, ResponseBody, Value};
+
+/// A CQL batch, prepared.
+#[derive(Debug)]
+pub(crate) struct BatchPlan {
+    kind: BatchKind,
+    attributes: Attributes,
+    statements: Vec<ModificationPlan>,
+}
+
+/// Prepares a CQL batch.
+pub(crate) fn prepare_batch(batch: Batch, preparing: &mut Preparing<'_>) -> Result<BatchPlan, QueryError> {
+    let mut statements = Vec::with_capacity(batch.statements.len());
+    for statement in batch.statements {
+        let statement = match statement {
+            RawModification::Insert(insert) => Statement::Insert(insert),
+            RawModification::InsertJson(insert) => Statement::InsertJson(insert),
+            RawModification::Update(update) => Statement::Update(update),
+            RawModification::Delete(delete) => Statement::Delete(delete),
+        };
+        statements.push(prepare_modification(statement, preparing)?);
+    }
+    let attributes = Attributes::prepare(&batch.attributes, "[batch]", "[batch]", preparing)?;
+    let all: Vec<&ModificationPlan> = statements.iter().collect();
+    validate(batch.kind, &attributes, &all)?;
+    Ok(BatchPlan { kind: batch.kind, attributes, statements })
+}
+
+impl BatchPlan {
+    /// Carries out the batch.
+    pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+        let statements: Vec<(&ModificationPlan, &Execution<'_>)> =
+            self.statements.iter().map(|statement| (statement, execution)).collect();
+        carry_out(self.kind, &self.attributes, &statements, execution).await
+    }
+}
+
+/// Carries out a protocol batch: modifications, each with its own values.
+pub(crate) async fn execute_batch(
+    kind: BatchKind,
+    statements: &[(&ModificationPlan, &[Value<'_>])],
+    execution: &Execution<'_>,
+) -> Result<ResponseBody, QueryError> {
+    let attributes = Attributes::default();
+    let plans: Vec<&ModificationPlan> = statements.iter().map(|(plan, _)| *plan).collect();
+    validate(kind, &attributes, &plans)?;
+    let executions: Vec<Execution<'_>> =
+        statements.iter().map(|(_, values)| execution.with_values(values)).collect();
+    let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.into_iter().zip(&executions).collect();
+    carry_out(kind, &attributes, &statements, execution).await
+}
+
+/// Refuses batches of statements that do not go together.
+fn validate(kind: BatchKind, attributes: &Attributes, statements: &[&ModificationPlan]) -> Result<(), QueryError> {
+    let refuse = |message: &str| Err(QueryError::invalid(message));
+    let is_conditional = statements.iter().any(|statement| statement.is_conditional());
+    let counters = statements.iter().filter(|statement| statement.is_counter()).count();
+    let (has_counters, has_others) = (counters > 0, counters < statements.len());
+    if attributes.has_time_to_live() {
+        return refuse("Global TTL on the BATCH statement is not supported.");
+    }
+    if attributes.has_timestamp() {
+        if is_conditional {
+            return refuse("Cannot provide custom timestamp for conditional BATCH");
+        }
+        if kind == BatchKind::Counter {
+            return refuse("Cannot provide custom timestamp for counter BATCH");
+        }
+        if statements.iter().any(|statement| statement.has_timestamp()) {
+            return refuse("Timestamp must be set either on BATCH or individual statements");
+        }
+        if has_counters {
+            return refuse("Cannot provide custom timestamp for a BATCH containing counters");
+        }
+    }
+    if kind == BatchKind::Counter && has_others {
+        return refuse("Cannot include non-counter statement in a counter batch");
+    }
+    if has_counters && has_others {
+        return refuse("Counter and non-counter mutations cannot exist in the same batch");
+    }
+    if kind == BatchKind::Logged && has_counters {
+        return refuse("Cannot include a counter statement in a logged batch");
+    }
+    if is_conditional && statements.windows(2).any(|pair| pair[0].table().id != pair[1].table().id) {
+        return refuse("Batch with conditions cannot span multiple tables");
+    }
+    Ok(())
+}
+
+async fn carry_out(
+    kind: BatchKind,
+    attributes: &Attributes,
+    statements: &[(&ModificationPlan, &Execution<'_>)],
+    execution: &Execution<'_>,
+) -> Result<ResponseBody, QueryError> {
+    let mut updates = Updates::default();
+    let is_conditional = statements.iter().any(|(statement, _)| statement.is_conditional());
+    let mut only_key = None;
+    let default = execution.timestamp_micros();
+    for (statement, execution) in statements {
+        statement.resolve(execution, |modification| {
+            modification.validate(execution)?;
+            if is_conditional {
+                return check_one_partition(modification, &mut only_key, execution);
+            }
+            let timestamp = attributes.timestamp(default, execution)?;
+            modification.add_to(&mut updates, timestamp, execution)
+        })?;
+    }
+    if is_conditional {
+        return Err(conditions::not_supported());
+    }
+    let Some(mutation) = updates.into_mutation() else { return Ok(ResponseBody::Void) };
+    batch_size::check(kind, &mutation, execution)?;
+    write(&mutation, execution).await?;
+    Ok(ResponseBody::Void)
+}
+
+/// A conditional batch is about one partition.
+fn check_one_partition(
+    modification: &Modification,
+    known: &mut Option<PartitionKey>,
+    execution: &Execution<'_>,
+) -> Result<(), QueryError> {
+    let keys = modification.target.keys(execution)?;
+    let [key] = keys.as_slice() else {
+        return Err(QueryError::invalid(
+            "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)",
+        ));
+    };
+    if known.as_ref().is_some_and(|known| known != key) {
+        return Err(QueryError::invalid("Batch with conditions cannot span multiple partitions"));
+    }
+    *known = Some(key.clone());
+    Ok(())
+}

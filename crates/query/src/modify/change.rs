@@ -1,0 +1,307 @@
+//! What a modification does to a column, prepared.
+
+use std::sync::Arc;
+
+use cql::ast::{self, Deletion, Identifier, Operation};
+use model::{Column, ColumnKind, Table};
+use types::{CqlType, UserType};
+
+use crate::names::column_spec;
+use crate::preparing::Preparing;
+use crate::terms::{Term, prepare as prepare_term};
+use crate::{ColumnSpec, ErrorKind, QueryError};
+
+/// What is done to a column, or to elements of it.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// It gets this value; null deletes it.
+    Set(Term),
+    /// It loses what it has.
+    Delete,
+    /// A counter is added to.
+    Count(Term),
+    /// Elements are added to a set, or entries to a map.
+    Add(Term),
+    /// Elements are put at the end of a list.
+    Append(Term),
+    /// Elements are put at the start of a list.
+    Prepend(Term),
+    /// The elements of a set, or the entries of a map with these keys, go.
+    Remove(Term),
+    /// Every element of a list goes that equals one of these.
+    Discard(Term),
+    /// The entry of a map gets this value; null deletes it.
+    SetKey { key: Term, value: Term },
+    /// The element of a set, or the entry of a map, goes.
+    DeleteKey(Term),
+    /// The element of a list gets this value; null deletes it.
+    SetIndex { index: Term, value: Term },
+    /// The element of a list goes.
+    DeleteIndex(Term),
+    /// The field of a user type gets this value; null deletes it.
+    SetField { place: u16, value: Term },
+    /// The field of a user type loses its value.
+    DeleteField { place: u16 },
+}
+
+impl Change {
+    /// Whether what the column holds must be known.
+    pub fn requires_read(&self) -> bool {
+        matches!(self, Change::Discard(_) | Change::SetIndex { .. } | Change::DeleteIndex(_))
+    }
+}
+
+/// The changes of one static or regular column.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnChanges {
+    /// Index in the table's column set.
+    pub index: usize,
+    pub column: Arc<Column>,
+    /// In the order written.
+    pub changes: Vec<Change>,
+}
+
+/// The changes of a statement.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// Of regular columns, by index.
+    pub regulars: Vec<ColumnChanges>,
+    /// Of static columns, by index.
+    pub statics: Vec<ColumnChanges>,
+}
+
+impl Changes {
+    /// Adds a change of a column of this table.
+    pub fn push(&mut self, table: &Table, column: &Arc<Column>, change: Change) -> Result<(), QueryError> {
+        let is_static = column.kind == ColumnKind::Static;
+        let index = table.columns(is_static).index_of(&column.name);
+        let index = index.ok_or_else(|| QueryError::server("a column that is not in its table's set"))?;
+        let columns = if is_static { &mut self.statics } else { &mut self.regulars };
+        match columns.binary_search_by_key(&index, |known| known.index) {
+            Ok(place) if column.is_complex() => columns[place].changes.push(change),
+            Ok(place) => columns[place].changes = vec![change],
+            Err(place) => {
+                columns.insert(place, ColumnChanges { index, column: column.clone(), changes: vec![change] });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.regulars.is_empty() && self.statics.is_empty()
+    }
+
+    /// Whether static columns are changed, and no others.
+    pub fn only_statics(&self) -> bool {
+        self.regulars.is_empty() && !self.statics.is_empty()
+    }
+
+    /// Whether what columns hold must be known.
+    pub fn requires_read(&self) -> bool {
+        let all = self.regulars.iter().chain(&self.statics).flat_map(|column| &column.changes);
+        all.into_iter().any(Change::requires_read)
+    }
+}
+
+fn refuse<T>(message: String) -> Result<T, QueryError> {
+    Err(QueryError::invalid(message))
+}
+
+/// `column = value`, also of INSERT.
+pub(super) fn prepare_value(
+    value: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let term = prepare_term(value, receiver, preparing)?;
+    if receiver.ty == CqlType::Counter {
+        return refuse(format!(
+            "Cannot set the value of counter column {} (counters can only be incremented/decremented, not set)",
+            receiver.name
+        ));
+    }
+    Ok(Change::Set(term))
+}
+
+/// An assignment of UPDATE.
+pub(super) fn prepare_operation(
+    operation: &Operation,
+    column: &Column,
+    table: &Table,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let receiver = column_spec(table, column);
+    match operation {
+        Operation::SetValue(value) => prepare_value(value, &receiver, preparing),
+        Operation::SetElement { element, value } => set_element(element, value, &receiver, preparing),
+        Operation::SetField { field, value } => set_field(field, value, &receiver, preparing),
+        Operation::Addition(value) => addition(value, &receiver, preparing),
+        Operation::Subtraction(value) => subtraction(value, &receiver, preparing),
+        Operation::Prepend(value) => prepend(value, &receiver, preparing),
+    }
+}
+
+fn key_spec(receiver: &ColumnSpec, ty: &CqlType) -> ColumnSpec {
+    receiver.sibling(format!("key({})", receiver.name), ty.clone())
+}
+
+fn value_spec(receiver: &ColumnSpec, ty: &CqlType) -> ColumnSpec {
+    receiver.sibling(format!("value({})", receiver.name), ty.clone())
+}
+
+fn index_spec(receiver: &ColumnSpec) -> ColumnSpec {
+    receiver.sibling(format!("idx({})", receiver.name), CqlType::Int)
+}
+
+fn set_element(
+    element: &ast::Term,
+    value: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    let invalid = |what: &str| refuse(format!("Invalid operation ({name}[{element}] = {value}) for {what} {name}"));
+    if !receiver.ty.is_collection() {
+        return invalid("non collection column");
+    }
+    if !receiver.ty.is_multi_cell() {
+        return invalid("frozen collection column");
+    }
+    match &receiver.ty {
+        CqlType::List { element: ty, .. } => {
+            let index = prepare_term(element, &index_spec(receiver), preparing)?;
+            Ok(Change::SetIndex { index, value: prepare_term(value, &value_spec(receiver, ty), preparing)? })
+        }
+        CqlType::Map { key: key_type, value: ty, .. } => {
+            let key = prepare_term(element, &key_spec(receiver, key_type), preparing)?;
+            Ok(Change::SetKey { key, value: prepare_term(value, &value_spec(receiver, ty), preparing)? })
+        }
+        _ => invalid("set column"),
+    }
+}
+
+fn set_field(
+    field: &Identifier,
+    value: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    let invalid =
+        |what: &str| refuse(format!("Invalid operation ({name}.{} = {value}) for {what} {name}", field.as_str()));
+    let CqlType::Udt { definition, frozen } = &receiver.ty else { return invalid("non-UDT column") };
+    if *frozen {
+        return invalid("frozen UDT column");
+    }
+    let place = field_place(definition, field, name)?;
+    let (field, ty) = &definition.fields[usize::from(place)];
+    let spec = receiver.sibling(format!("{name}.{field}"), ty.clone());
+    Ok(Change::SetField { place, value: prepare_term(value, &spec, preparing)? })
+}
+
+fn field_place(definition: &UserType, field: &Identifier, column: &str) -> Result<u16, QueryError> {
+    let place = definition.field_index(field.as_str()).and_then(|place| u16::try_from(place).ok());
+    let unknown = || format!("UDT column {column} does not have a field named {}", field.as_str());
+    place.ok_or_else(|| QueryError::invalid(unknown()))
+}
+
+fn addition(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<'_>) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    let invalid = |what: &str| refuse(format!("Invalid operation ({name} = {name} + {value}) for {what} {name}"));
+    match &receiver.ty {
+        CqlType::Counter => Ok(Change::Count(prepare_term(value, receiver, preparing)?)),
+        CqlType::Tuple(_) | CqlType::Udt { .. } => invalid("tuple column"),
+        ty if !ty.is_collection() => invalid("non counter column"),
+        ty if !ty.is_multi_cell() => invalid("frozen collection column"),
+        CqlType::List { .. } => Ok(Change::Append(prepare_term(value, receiver, preparing)?)),
+        CqlType::Map { .. } => {
+            let what = || format!("Value for a map addition has to be a map, but was: '{value}'");
+            Ok(Change::Add(prepare_term(value, receiver, preparing).map_err(|error| say_instead(error, what))?))
+        }
+        _ => Ok(Change::Add(prepare_term(value, receiver, preparing)?)),
+    }
+}
+
+/// Puts another text in the place of an invalid request's.
+fn say_instead(error: QueryError, message: impl FnOnce() -> String) -> QueryError {
+    match error.kind {
+        ErrorKind::Invalid => QueryError::invalid(message()),
+        _ => error,
+    }
+}
+
+fn subtraction(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<'_>) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    let invalid = |what: &str| refuse(format!("Invalid operation ({name} = {name} - {value}) for {what} {name}"));
+    match &receiver.ty {
+        CqlType::Counter => Ok(Change::Count(prepare_term(value, receiver, preparing)?)),
+        ty if !ty.is_collection() => invalid("non counter column"),
+        ty if !ty.is_multi_cell() => invalid("frozen collection column"),
+        CqlType::List { .. } => Ok(Change::Discard(prepare_term(value, receiver, preparing)?)),
+        CqlType::Map { key, .. } => {
+            let keys = receiver.sibling(receiver.name.clone(), CqlType::set((**key).clone()));
+            let what = || format!("Value for a map substraction has to be a set, but was: '{value}'");
+            Ok(Change::Remove(prepare_term(value, &keys, preparing).map_err(|error| say_instead(error, what))?))
+        }
+        _ => Ok(Change::Remove(prepare_term(value, receiver, preparing)?)),
+    }
+}
+
+fn prepend(value: &ast::Term, receiver: &ColumnSpec, preparing: &mut Preparing<'_>) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    let term = prepare_term(value, receiver, preparing)?;
+    let invalid = |what: &str| refuse(format!("Invalid operation ({name} = {value} - {name}) for {what} {name}"));
+    match &receiver.ty {
+        CqlType::List { frozen: false, .. } => Ok(Change::Prepend(term)),
+        CqlType::List { .. } => invalid("frozen list column"),
+        _ => invalid("non list column"),
+    }
+}
+
+/// What DELETE removes.
+pub(super) fn prepare_deletion(
+    deletion: &Deletion,
+    column: &Column,
+    table: &Table,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let receiver = column_spec(table, column);
+    match deletion {
+        Deletion::Column(_) => Ok(Change::Delete),
+        Deletion::Element { element, .. } => delete_element(element, &receiver, preparing),
+        Deletion::Field { field, .. } => delete_field(field, &receiver),
+    }
+}
+
+fn delete_element(
+    element: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    if !receiver.ty.is_collection() {
+        return refuse(format!("Invalid deletion operation for non collection column {name}"));
+    }
+    if !receiver.ty.is_multi_cell() {
+        return refuse(format!("Invalid deletion operation for frozen collection column {name}"));
+    }
+    match &receiver.ty {
+        CqlType::Set { element: ty, .. } => {
+            Ok(Change::DeleteKey(prepare_term(element, &value_spec(receiver, ty), preparing)?))
+        }
+        CqlType::Map { key, .. } => Ok(Change::DeleteKey(prepare_term(element, &key_spec(receiver, key), preparing)?)),
+        _ => Ok(Change::DeleteIndex(prepare_term(element, &index_spec(receiver), preparing)?)),
+    }
+}
+
+fn delete_field(field: &Identifier, receiver: &ColumnSpec) -> Result<Change, QueryError> {
+    let name = &receiver.name;
+    match &receiver.ty {
+        CqlType::Udt { frozen: true, .. } => {
+            refuse(format!("Frozen UDT column {name} does not support field deletions"))
+        }
+        CqlType::Udt { definition, .. } => Ok(Change::DeleteField { place: field_place(definition, field, name)? }),
+        _ => refuse(format!("Invalid field deletion operation for non-UDT column {name}")),
+    }
+}

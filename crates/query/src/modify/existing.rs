@@ -1,0 +1,77 @@
+//! What lists hold before they are changed by index or by value.
+
+use std::sync::Arc;
+
+use model::{
+    ColumnData, KeyRange, PartitionKey, ReadRange, Row, Slice, Slices, Table, Unfiltered, UnfilteredCursor,
+};
+
+use super::change::{Change, ColumnChanges};
+use crate::QueryError;
+use crate::execution::Execution;
+
+/// A live cell of a list.
+#[derive(Clone, Debug)]
+pub(super) struct ListCell {
+    /// The timeuuid that gives its place.
+    pub place: [u8; 16],
+    pub value: Vec<u8>,
+}
+
+/// The lists of one row, by index of the column.
+#[derive(Debug, Default)]
+pub(super) struct ExistingLists(Vec<(usize, Vec<ListCell>)>);
+
+impl ExistingLists {
+    /// The live cells of the column, in list order.
+    pub fn list(&self, index: usize) -> &[ListCell] {
+        self.0.iter().find(|(known, _)| *known == index).map(|(_, list)| list.as_slice()).unwrap_or_default()
+    }
+
+    /// Reads the lists that the changes ask for: of the row of this clustering, or of the static row (`None`).
+    pub fn read(
+        table: &Arc<Table>,
+        key: &PartitionKey,
+        clustering: Option<&[u8]>,
+        changes: &[ColumnChanges],
+        execution: &Execution<'_>,
+    ) -> Result<ExistingLists, QueryError> {
+        let asks = |column: &&ColumnChanges| column.changes.iter().any(Change::requires_read);
+        let indexes: Vec<usize> = changes.iter().filter(asks).map(|column| column.index).collect();
+        if indexes.is_empty() {
+            return Ok(ExistingLists::default());
+        }
+        let slices = match clustering {
+            Some(clustering) => Slices::new(vec![Slice::prefix(clustering)], table.comparator()),
+            None => Slices::none(),
+        };
+        let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
+        let mut cursor = execution.processor.read(table, &range)?;
+        if !cursor.advance_partition()? {
+            return Ok(ExistingLists::default());
+        }
+        if clustering.is_none() {
+            let row = cursor.partition().static_row;
+            return Ok(row.map_or_else(ExistingLists::default, |row| Self::of_row(row, table, &indexes, execution)));
+        }
+        while cursor.advance()? {
+            if let Unfiltered::Row(row) = cursor.unfiltered() {
+                return Ok(Self::of_row(row.row, table, &indexes, execution));
+            }
+        }
+        Ok(ExistingLists::default())
+    }
+
+    fn of_row(row: Row<'_>, table: &Table, indexes: &[usize], execution: &Execution<'_>) -> ExistingLists {
+        let mut lists = Vec::with_capacity(indexes.len());
+        for (index, data) in row.columns(table).filter(|(index, _)| indexes.contains(index)) {
+            let ColumnData::Complex(cells) = data else { continue };
+            let live = cells.filter(|cell| cell.is_live(execution.now_seconds));
+            let list = live.filter_map(|cell| {
+                Some(ListCell { place: cell.path.try_into().ok()?, value: cell.value.to_vec() })
+            });
+            lists.push((index, list.collect()));
+        }
+        ExistingLists(lists)
+    }
+}

@@ -1,0 +1,171 @@
+//! INSERT JSON.
+
+use cql::ast::{Conditions, InsertJson, JsonValue};
+use model::{Column, ColumnKind, Table};
+use serde_json::{Map, Value as Json};
+use types::json::name_from_json;
+use types::{CqlType, utf8};
+
+use super::change::{Change, Changes};
+use super::plan::Modification;
+use super::statements::{Start, refuse_counters};
+use super::target::{RowTarget, Target};
+use crate::execution::Execution;
+use crate::preparing::Preparing;
+use crate::restrictions::StatementType;
+use crate::terms::Term;
+use crate::{ColumnSpec, QueryError, Value};
+
+/// An INSERT JSON whose document is a bind marker.
+#[derive(Debug)]
+pub(super) struct MarkerDocument {
+    pub start: Start,
+    marker: usize,
+    default_unset: bool,
+}
+
+/// An INSERT JSON, prepared.
+pub(super) enum InsertDocument {
+    /// The document was in the statement.
+    Known(Box<Modification>),
+    Marker(Box<MarkerDocument>),
+}
+
+/// Prepares an INSERT JSON.
+pub(super) fn prepare(insert: &InsertJson, preparing: &mut Preparing<'_>) -> Result<InsertDocument, QueryError> {
+    let conditions = if insert.if_not_exists { Conditions::NotExists } else { Conditions::None };
+    let start = Start::prepare(&insert.table, &insert.attributes, &conditions, preparing)?;
+    refuse_counters(&start.table)?;
+    match &insert.value {
+        JsonValue::Literal(text) => {
+            let modification = resolve(start, text, insert.default_unset)?;
+            Ok(InsertDocument::Known(Box::new(modification)))
+        }
+        JsonValue::Marker(marker) => {
+            let (keyspace, table) = (start.table.keyspace.clone(), start.table.name.clone());
+            preparing.bind(marker, &ColumnSpec { keyspace, table, name: "[json]".into(), ty: CqlType::Text });
+            let (marker, default_unset) = (marker.index, insert.default_unset);
+            Ok(InsertDocument::Marker(Box::new(MarkerDocument { start, marker, default_unset })))
+        }
+    }
+}
+
+impl MarkerDocument {
+    /// The INSERT that the document of this execution comes to.
+    pub fn resolve(&self, execution: &Execution<'_>) -> Result<Modification, QueryError> {
+        let text = match execution.value(self.marker)? {
+            Value::Null => return Err(no_document()),
+            Value::Unset => "".into(),
+            Value::Bytes(bytes) => {
+                CqlType::Text.validate(bytes)?;
+                utf8::to_str(bytes)
+            }
+        };
+        resolve(self.start.clone(), &text, self.default_unset)
+    }
+}
+
+fn no_document() -> QueryError {
+    QueryError::invalid("Got null for INSERT JSON values")
+}
+
+/// The INSERT of a document.
+fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification, QueryError> {
+    let values = read(text, &start.table)?;
+    let given = |column: &Column| values.iter().find(|(name, _)| **name == *column.name).map(|(_, value)| value);
+    let mut changes = Changes::default();
+    for column in start.table.columns_in_select_order() {
+        let is_key = matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+        match given(&column) {
+            None if default_unset && is_key => {
+                return Err(QueryError::invalid(format!("Invalid unset value for column {}", column.name)));
+            }
+            None if default_unset => {}
+            _ if is_key => {}
+            value => {
+                let bytes = value.cloned().flatten().map(Vec::into_boxed_slice);
+                changes.push(&start.table, &column, Change::Set(Term::Value(bytes)))?;
+            }
+        }
+    }
+    let target = RowTarget::of_values(&start.table, |column| given(column).cloned().flatten());
+    start.finish(StatementType::Insert, changes, Target::Row(target))
+}
+
+/// The columns that a document names and their values; `None` is null.
+fn read(text: &str, table: &Table) -> Result<Vec<(String, Option<Vec<u8>>)>, QueryError> {
+    let mut left: Vec<(String, Json)> = Vec::new();
+    for (name, value) in parse(text)? {
+        let name = name_from_json(&name);
+        left.retain(|(known, _)| *known != name);
+        left.push((name, value));
+    }
+    let mut values = Vec::with_capacity(left.len());
+    for column in table.columns_in_select_order() {
+        let Some(place) = left.iter().position(|(name, _)| **name == *column.name) else { continue };
+        let (name, value) = left.remove(place);
+        let bytes = match value {
+            Json::Null => None,
+            value => Some(column.ty.from_json(&value).map_err(|error| {
+                QueryError::invalid(format!("Error decoding JSON value for {name}: {}", error.message()))
+            })?),
+        };
+        values.push((name, bytes));
+    }
+    match left.first() {
+        None => Ok(values),
+        Some((name, _)) => {
+            Err(QueryError::invalid(format!("JSON values map contains unrecognized column: {name}")))
+        }
+    }
+}
+
+const JACKSON: &str = "com.fasterxml.jackson";
+const SOURCE: &str = "Source: REDACTED (`StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION` disabled)";
+
+fn parse(text: &str) -> Result<Map<String, Json>, QueryError> {
+    let why = match serde_json::from_str(text) {
+        Ok(Json::Object(object)) => return Ok(object),
+        Ok(Json::Null) => return Err(no_document()),
+        Ok(other) => not_an_object(&other),
+        Err(_) if text.trim().is_empty() => {
+            format!(
+                "{JACKSON}.databind.exc.MismatchedInputException: No content to map due to end-of-input\n at [{SOURCE}; line: 1]"
+            )
+        }
+        Err(error) => unreadable(text, &error),
+    };
+    Err(QueryError::invalid(format!("Could not decode JSON string as a map: {why}. (String was: {text})")))
+}
+
+/// The text of Cassandra's parser for a document of another kind.
+fn not_an_object(document: &Json) -> String {
+    let what = match document {
+        Json::Array(_) => "Array value (token `JsonToken.START_ARRAY`)",
+        Json::String(_) => "String value (token `JsonToken.VALUE_STRING`)",
+        Json::Bool(true) => "Boolean value (token `JsonToken.VALUE_TRUE`)",
+        Json::Bool(false) => "Boolean value (token `JsonToken.VALUE_FALSE`)",
+        Json::Number(number) if number.as_str().contains(['.', 'e', 'E']) => {
+            "Floating-point value (token `JsonToken.VALUE_NUMBER_FLOAT`)"
+        }
+        _ => "Integer value (token `JsonToken.VALUE_NUMBER_INT`)",
+    };
+    format!(
+        "{JACKSON}.databind.exc.MismatchedInputException: Cannot deserialize value of type \
+         `java.util.LinkedHashMap<java.lang.Object,java.lang.Object>` from {what}\n at [{SOURCE}; line: 1, column: 1]"
+    )
+}
+
+/// The text of Cassandra's parser for a word that is none of JSON's; for other errors ours.
+fn unreadable(text: &str, error: &serde_json::Error) -> String {
+    let start = text.trim_start();
+    let word: String = start.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == '$').collect();
+    if word.is_empty() || !word.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$') {
+        return format!("{JACKSON}.core.JsonParseException: {error}");
+    }
+    let column = text.chars().count() - start.chars().count() + word.chars().count() + 1;
+    format!(
+        "{JACKSON}.core.JsonParseException: Unrecognized token '{word}': was expecting (JSON String, Number, Array, \
+         Object or token 'null', 'true' or 'false')\n at [{SOURCE}; line: 1, column: {column}]"
+    )
+}

@@ -1,0 +1,294 @@
+//! A modification, prepared, and the updates it comes to.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use model::{PartitionKey, RowBuilder, Slice, Table};
+use types::CqlType;
+
+use super::attributes::Attributes;
+use super::change::{Change, Changes, ColumnChanges};
+use super::conditions::Condition;
+use super::elements;
+use super::existing::ExistingLists;
+use super::target::{Rows, Target};
+use super::times::Times;
+use super::updates::Updates;
+use crate::execution::Execution;
+use crate::restrictions::StatementType;
+use crate::terms::{Bound, Term};
+use crate::{Consistency, QueryError};
+
+/// An INSERT, UPDATE or DELETE whose values are terms.
+#[derive(Debug)]
+pub(super) struct Modification {
+    pub table: Arc<Table>,
+    pub statement: StatementType,
+    pub attributes: Attributes,
+    pub target: Target,
+    pub changes: Changes,
+    pub condition: Condition,
+}
+
+/// Buffers that keep their memory from row to row and from statement to statement.
+#[derive(Default)]
+struct Scratch {
+    builder: RowBuilder,
+    blob: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Modification {
+    /// Whether the table is one of counters.
+    pub fn is_counter(&self) -> bool {
+        is_counter(&self.table)
+    }
+
+    /// Refuses what no values could make right, before any value is looked at.
+    pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let keyspace = &self.table.keyspace;
+        if engine::system::is_local_system_keyspace(keyspace) {
+            return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+        }
+        let is_virtual = execution.processor.virtual_tables().contains(&self.table);
+        let refusals = [
+            (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
+            (self.is_counter() && self.attributes.has_timestamp(), "timestamp for counter updates"),
+            (self.is_counter() && self.attributes.has_time_to_live(), "TTL for counter updates"),
+        ];
+        if let Some((_, what)) = refusals.iter().find(|(refused, _)| *refused) {
+            return Err(QueryError::invalid(format!("Cannot provide custom {what}")));
+        }
+        if is_virtual {
+            let table = &self.table;
+            let message = format!("Modification is not supported by table {}.{}", table.keyspace, table.name);
+            return Err(QueryError::invalid(message));
+        }
+        if self.condition.is_some() && !execution.options.serial_consistency.is_serial() {
+            let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
+            return Err(QueryError::invalid(message));
+        }
+        Ok(())
+    }
+
+    /// Refuses a consistency level that this write may not have.
+    pub fn check_level(&self, consistency: Consistency) -> Result<(), QueryError> {
+        if self.is_counter() {
+            return match consistency {
+                Consistency::Any => Err(QueryError::invalid(format!(
+                    "Consistency level ANY is not yet supported for counter table {}",
+                    self.table.name
+                ))),
+                level if level.is_serial() => {
+                    Err(QueryError::invalid("Counter operations are inherently non-serializable"))
+                }
+                _ => Ok(()),
+            };
+        }
+        if consistency.is_serial() {
+            return Err(QueryError::invalid("You must use conditional updates for serializable writes"));
+        }
+        Ok(())
+    }
+
+    /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
+    pub fn add_to(
+        &self,
+        updates: &mut Updates,
+        timestamp: i64,
+        execution: &Execution<'_>,
+    ) -> Result<(), QueryError> {
+        let reads = self.changes.requires_read();
+        if reads && execution.options.consistency == Consistency::Any {
+            return Err(QueryError::invalid(
+                "Write operation require a read but consistency ANY is not supported on reads",
+            ));
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            if let Target::Row(row) = &self.target {
+                let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
+                let times = self.attributes.times(timestamp, &self.table, execution)?;
+                let writer = Writer { modification: self, times, execution, reads };
+                return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, scratch);
+            }
+            let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
+            let times = self.attributes.times(timestamp, &self.table, execution)?;
+            let writer = Writer { modification: self, times, execution, reads };
+            keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, scratch))
+        })
+    }
+}
+
+/// Whether a table holds counters.
+pub(super) fn is_counter(table: &Table) -> bool {
+    [table.statics(), table.regulars()].iter().any(|set| set.columns.iter().any(|c| c.ty == CqlType::Counter))
+}
+
+/// One execution of a statement.
+struct Writer<'e> {
+    modification: &'e Modification,
+    times: Times,
+    execution: &'e Execution<'e>,
+    /// Whether lists must be read before they are written.
+    reads: bool,
+}
+
+impl Writer<'_> {
+    fn write_rows(
+        &self,
+        key: &PartitionKey,
+        rows: &Rows,
+        updates: &mut Updates,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
+        match rows {
+            Rows::Partition => self.write(key, None, updates, scratch),
+            Rows::Clusterings(clusterings) => {
+                clusterings.iter().try_for_each(|clustering| self.write(key, Some(clustering), updates, scratch))
+            }
+            Rows::Slices(_) if !self.modification.changes.is_empty() => Err(no_columns_of_ranges()),
+            Rows::Slices(slices) => {
+                for slice in slices.as_slice() {
+                    self.delete_range(key, slice.clone(), updates);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn delete_range(&self, key: &PartitionKey, slice: Slice, updates: &mut Updates) {
+        updates.partition(&self.modification.table, key).delete_range(slice, self.times.deletion());
+    }
+
+    /// Writes one row, or what concerns no row in particular where no clustering is given.
+    fn write(
+        &self,
+        key: &PartitionKey,
+        clustering: Option<&Vec<u8>>,
+        updates: &mut Updates,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
+        let Modification { table, statement, changes, .. } = self.modification;
+        let has_row = clustering.is_some() || table.clustering().is_empty();
+        let clustering = clustering.map(Vec::as_slice).unwrap_or_default();
+        let deletes = *statement == StatementType::Delete;
+        if deletes && changes.is_empty() {
+            return self.delete(key, clustering, updates, scratch);
+        }
+        if deletes && !has_row && !changes.regulars.is_empty() {
+            return Err(no_columns_of_ranges());
+        }
+        if has_row {
+            scratch.builder.start(table.regulars(), false);
+            if *statement == StatementType::Insert {
+                scratch.builder.liveness(self.times.liveness());
+            }
+            self.write_columns(&changes.regulars, key, Some(clustering), scratch)?;
+            if scratch.finish() {
+                updates.partition(table, key).row(clustering, &scratch.blob);
+            }
+        }
+        if !changes.statics.is_empty() {
+            scratch.builder.start(table.statics(), true);
+            self.write_columns(&changes.statics, key, None, scratch)?;
+            if scratch.finish() {
+                updates.partition(table, key).static_row(&scratch.blob);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a row, or the partition where no clustering is given.
+    fn delete(
+        &self,
+        key: &PartitionKey,
+        clustering: &[u8],
+        updates: &mut Updates,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
+        let table = &self.modification.table;
+        if self.modification.is_counter() {
+            return Err(QueryError::not_supported("a deletion of counters"));
+        }
+        if clustering.is_empty() {
+            updates.partition(table, key).delete_partition(self.times.deletion());
+            return Ok(());
+        }
+        scratch.builder.start(table.regulars(), false);
+        scratch.builder.deletion(self.times.deletion());
+        scratch.finish();
+        updates.partition(table, key).row(clustering, &scratch.blob);
+        Ok(())
+    }
+
+    fn write_columns(
+        &self,
+        columns: &[ColumnChanges],
+        key: &PartitionKey,
+        clustering: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
+        let existing = match self.reads {
+            true => ExistingLists::read(&self.modification.table, key, clustering, columns, self.execution)?,
+            false => ExistingLists::default(),
+        };
+        for column in columns {
+            if column.column.is_complex() {
+                let list = existing.list(column.index);
+                elements::write(column, list, &self.times, self.execution, &mut scratch.builder)?;
+            } else if let Some(change) = column.changes.last() {
+                self.write_simple(column.index, change, &mut scratch.builder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_simple(&self, index: usize, change: &Change, builder: &mut RowBuilder) -> Result<(), QueryError> {
+        match change {
+            Change::Set(term) => self.set(index, term, builder),
+            Change::Count(term) => self.count(term),
+            _ if self.modification.is_counter() => Err(QueryError::not_supported("a deletion of counters")),
+            Change::Delete => {
+                builder.cell(index, &self.times.tombstone());
+                Ok(())
+            }
+            _ => Err(QueryError::server("a change of elements of a column without any")),
+        }
+    }
+
+    fn set(&self, index: usize, term: &Term, builder: &mut RowBuilder) -> Result<(), QueryError> {
+        match term.bind(self.execution)? {
+            Bound::Bytes(value) => builder.cell(index, &self.times.cell(&value)),
+            Bound::Null => builder.cell(index, &self.times.tombstone()),
+            Bound::Unset => {}
+        }
+        Ok(())
+    }
+
+    fn count(&self, term: &Term) -> Result<(), QueryError> {
+        match term.bind(self.execution)? {
+            Bound::Null => Err(QueryError::invalid("Invalid null value for counter increment")),
+            Bound::Unset => Ok(()),
+            Bound::Bytes(_) => Err(QueryError::not_supported("a counter update")),
+        }
+    }
+}
+
+fn no_columns_of_ranges() -> QueryError {
+    QueryError::invalid("Range deletions are not supported for specific columns")
+}
+
+impl Scratch {
+    /// Makes the blob of the row that was built. False if the row is empty.
+    fn finish(&mut self) -> bool {
+        self.blob.clear();
+        if self.builder.is_empty() {
+            return false;
+        }
+        self.builder.finish(&mut self.blob);
+        true
+    }
+}

@@ -1,0 +1,27 @@
+//! TRUNCATE.
+
+use std::sync::Arc;
+
+use model::Table;
+
+use crate::ddl::snapshot;
+use crate::execution::Execution;
+use crate::{ErrorKind, QueryError, ResponseBody};
+
+/// Deletes all rows of a table, after keeping them in a snapshot if so configured.
+pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
+    let (keyspace, processor) = (&table.keyspace, execution.processor);
+    if engine::system::is_local_system_keyspace(keyspace) {
+        return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    if processor.virtual_tables().contains(table) {
+        let message = format!("Truncate is not supported by table {keyspace}.{}", table.name);
+        return Err(QueryError::invalid(message));
+    }
+    snapshot(table, "truncated", execution)?;
+    let failed = |error: engine::EngineError| {
+        QueryError::new(ErrorKind::Truncate, format!("Error during truncate: {error}"))
+    };
+    processor.engine().truncate(table).map_err(failed)?;
+    Ok(ResponseBody::Void)
+}
