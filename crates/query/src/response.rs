@@ -79,6 +79,8 @@ pub struct SchemaChange {
     pub name: Option<String>,
     /// The argument types of a function or aggregate, in CQL.
     pub arguments: Vec<String>,
+    /// What went with it: a dropped keyspace's tables and types. Listeners are told of these first.
+    pub contained: Vec<SchemaChange>,
 }
 
 /// What happened to a part of the schema.

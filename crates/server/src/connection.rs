@@ -283,7 +283,9 @@ impl<H: QueryHandler> Connection<H> {
             Ok(Answer::Result { response, .. }) => match &response.body {
                 ResponseBody::SetKeyspace(keyspace) => self.session.set_keyspace(keyspace.clone()),
                 ResponseBody::SchemaChange(change) => {
-                    self.shared.events.publish(Event::Schema(schema_change(change)));
+                    for part in change.contained.iter().chain([change]) {
+                        self.shared.events.publish(Event::Schema(schema_change(part)));
+                    }
                 }
                 ResponseBody::Void | ResponseBody::Rows(_) => {}
             },

@@ -8,7 +8,7 @@ use model::Keyspace;
 use super::{Access, check_modifiable, drop_table, edit_keyspace, is_valid_name, keyspace_change, no_keyspace};
 use super::{properties, replication};
 use crate::execution::Execution;
-use crate::{ChangeType, ErrorKind, QueryError, SchemaChange};
+use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
 
 const NAME_LENGTH_MAX: usize = 48;
 
@@ -91,7 +91,13 @@ pub(super) fn drop(drop: &DropKeyspace, execution: &Execution<'_>) -> Result<Opt
         keyspace.tables.values().try_for_each(|table| drop_table::snapshot(table, "dropped", execution))?;
     }
     let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| match keyspaces.remove(name) {
-        Some(_) => Ok(Some(keyspace_change(ChangeType::Dropped, name))),
+        Some(keyspace) => {
+            let tables = keyspace.tables.keys().map(|table| (ChangeTarget::Table, table));
+            let contained = tables.chain(keyspace.types.keys().map(|ty| (ChangeTarget::Type, ty)));
+            let contained = contained.map(|(target, part)| super::change(ChangeType::Dropped, target, name, part));
+            let contained = contained.collect();
+            Ok(Some(SchemaChange { contained, ..keyspace_change(ChangeType::Dropped, name) }))
+        }
         None if drop.if_exists => Ok(None),
         None => Err(no_keyspace(name)),
     })?;

@@ -27,6 +27,17 @@ fn a_schema_change_reaches_every_registered_connection() {
 }
 
 #[test]
+fn a_dropped_keyspace_is_told_after_its_tables() {
+    let server = serve();
+    let mut watcher = Client::ready(server.address, 4);
+    register(&mut watcher, &["SCHEMA_CHANGE"]);
+    let answer = Client::ready(server.address, 4).ask("DROP");
+    assert_eq!(answer.body[4..], *b"\0\x07DROPPED\0\x08KEYSPACE\0\x02ks");
+    assert_eq!(watcher.receive().unwrap().body, b"\0\x0dSCHEMA_CHANGE\0\x07DROPPED\0\x05TABLE\0\x02ks\0\x01t");
+    assert_eq!(watcher.receive().unwrap().body, b"\0\x0dSCHEMA_CHANGE\0\x07DROPPED\0\x08KEYSPACE\0\x02ks");
+}
+
+#[test]
 fn an_unknown_event_is_refused() {
     let server = serve();
     let body = [&[0, 1], &string("NOSUCH_EVENT")[..]].concat();

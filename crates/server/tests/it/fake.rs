@@ -98,13 +98,13 @@ impl Fake {
                 ResponseBody::Void
             }
             "USE" => ResponseBody::SetKeyspace(argument.into()),
-            "CREATE" => ResponseBody::SchemaChange(SchemaChange {
-                change: ChangeType::Created,
-                target: ChangeTarget::Table,
-                keyspace: "ks".into(),
-                name: Some(argument.into()),
-                arguments: Vec::new(),
-            }),
+            "CREATE" => {
+                ResponseBody::SchemaChange(change(ChangeType::Created, ChangeTarget::Table, Some(argument), vec![]))
+            }
+            "DROP" => {
+                let table = change(ChangeType::Dropped, ChangeTarget::Table, Some("t"), vec![]);
+                ResponseBody::SchemaChange(change(ChangeType::Dropped, ChangeTarget::Keyspace, None, vec![table]))
+            }
             "KEYSPACE" => rows(vec![column("keyspace")], client.keyspace.as_deref().unwrap_or("none").as_bytes()),
             "ROW" => rows(vec![column("size")], &vec![b'x'; argument.parse().unwrap()]),
             "SELECT" => rows(self.columns(), b"v"),
@@ -117,6 +117,12 @@ impl Fake {
     fn columns(&self) -> Vec<ColumnSpec> {
         (0..=self.schema.load(Ordering::SeqCst)).map(|number| column(&format!("c{number}"))).collect()
     }
+}
+
+/// A change in, or of, the keyspace `ks`.
+fn change(change: ChangeType, target: ChangeTarget, name: Option<&str>, contained: Vec<SchemaChange>) -> SchemaChange {
+    let name = name.map(str::to_owned);
+    SchemaChange { change, target, keyspace: "ks".into(), name, arguments: Vec::new(), contained }
 }
 
 /// One row with the same value in each column.
