@@ -190,6 +190,8 @@ pub(crate) struct DataWindow {
     block: Block,
     /// Index of `block`; `u64::MAX` before the first.
     block_index: u64,
+    /// Data position of `block`.
+    block_start: u64,
     /// Bytes that span blocks, and where they start.
     spill: Vec<u8>,
     spill_start: u64,
@@ -205,6 +207,7 @@ impl DataWindow {
             mode,
             block: Block::Own(Vec::new()),
             block_index: u64::MAX,
+            block_start: 0,
             spill: Vec::new(),
             spill_start: 0,
             ahead: Vec::new(),
@@ -214,10 +217,6 @@ impl DataWindow {
 
     pub fn data(&self) -> &DataFile {
         &self.data
-    }
-
-    pub fn data_arc(&self) -> Arc<DataFile> {
-        self.data.clone()
     }
 
     fn block(&self) -> &[u8] {
@@ -236,6 +235,7 @@ impl DataWindow {
             ReadMode::Sequential => self.load_sequential(index)?,
         }
         self.block_index = index;
+        self.block_start = index * self.data.block_length;
         Ok(())
     }
 
@@ -266,24 +266,40 @@ impl DataWindow {
         Ok(())
     }
 
-    /// The data from `position` on: at least `least` bytes unless the data ends before, more if they are at hand.
-    pub fn at(&mut self, position: u64, least: usize) -> Result<&[u8], SSTableError> {
+    /// Has at least `least` bytes from `position` on at hand, unless the data ends before.
+    fn prepare(&mut self, position: u64, least: usize) -> Result<Place, SSTableError> {
+        // Nearly always in the block looked at last; no division then.
+        if let Some(offset) = position.checked_sub(self.block_start)
+            && offset + least as u64 <= self.block().len() as u64
+        {
+            return Ok(Place::Block(offset as usize));
+        }
         if position >= self.data.length {
-            return Ok(&[]);
+            return Ok(Place::End);
         }
         let least = (least as u64).min(self.data.length - position) as usize;
-        let spill_end = self.spill_start + self.spill.len() as u64;
-        if position >= self.spill_start && position + least as u64 <= spill_end {
-            return Ok(&self.spill[(position - self.spill_start) as usize..]);
+        if let Some(offset) = position.checked_sub(self.spill_start)
+            && offset + least as u64 <= self.spill.len() as u64
+        {
+            return Ok(Place::Spill(offset as usize));
         }
         let index = position / self.data.block_length;
         let offset = (position % self.data.block_length) as usize;
         self.load(index)?;
-        if self.block().len() - offset.min(self.block().len()) < least {
+        if self.block().len() < offset + least {
             self.gather(position, index, offset, least)?;
-            return Ok(&self.spill);
+            return Ok(Place::Spill(0));
         }
-        Ok(self.block().get(offset..).unwrap_or_default())
+        Ok(Place::Block(offset))
+    }
+
+    fn view(&self, place: Place) -> &[u8] {
+        let (bytes, offset) = match place {
+            Place::Block(offset) => (self.block(), offset),
+            Place::Spill(offset) => (self.spill.as_slice(), offset),
+            Place::End => (&[][..], 0),
+        };
+        bytes.get(offset..).unwrap_or_default()
     }
 
     /// Collects bytes of several blocks.
@@ -310,17 +326,41 @@ impl DataWindow {
         position: u64,
         mut decode: impl FnMut(&mut Input<'_>) -> Result<T, Box<Corruption>>,
     ) -> Result<T, SSTableError> {
-        let data = self.data.clone();
         let mut least = 1;
         loop {
-            let bytes = self.at(position, least)?;
-            let available = bytes.len();
-            match decode(&mut Input::new(&data.name, position, bytes)) {
-                Err(corruption) if corruption.short && position + (available as u64) < data.length => {
-                    least = available + 1;
+            let place = self.prepare(position, least)?;
+            let bytes = self.view(place);
+            match decode(&mut Input::new(&self.data.name, position, bytes)) {
+                Err(corruption) if corruption.short && position + (bytes.len() as u64) < self.data.length => {
+                    least = bytes.len() + 1;
                 }
                 result => return Ok(result?),
             }
         }
     }
+
+    /// Decodes something of known length at `position`.
+    pub fn decode_sized<T>(
+        &mut self,
+        position: u64,
+        length: usize,
+        decode: impl FnOnce(&mut Input<'_>) -> Result<T, Box<Corruption>>,
+    ) -> Result<T, SSTableError> {
+        let place = self.prepare(position, length)?;
+        let name = &self.data.name;
+        let short = || Corruption::new(name, position, format!("a row body of {length} bytes"), "the end of the data");
+        let body = self.view(place).get(..length).ok_or_else(short)?;
+        Ok(decode(&mut Input::new(name, position, body))?)
+    }
+}
+
+/// Where in a window bytes are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// At an offset of the block.
+    Block(usize),
+    /// At an offset of the bytes that span blocks.
+    Spill(usize),
+    /// Behind the data.
+    End,
 }

@@ -289,7 +289,7 @@ impl SSTableCursor {
         }
         let decoder = reader.decoder();
         let start = position + head.head_length as u64;
-        with_body(window, start, head.body_length, |input| decoder.row(head, input, builder))?;
+        window.decode_sized(start, head.body_length, |input| decoder.row(head, input, builder))?;
         row.clear();
         if builder.is_empty() {
             return Ok(false);
@@ -306,7 +306,8 @@ impl SSTableCursor {
     ) -> Result<(DeletionTime, DeletionTime), SSTableError> {
         let Self { window, reader, .. } = self;
         let decoder = reader.decoder();
-        with_body(window, position + head.head_length as u64, head.body_length, |input| decoder.marker(head, input))
+        let start = position + head.head_length as u64;
+        window.decode_sized(start, head.body_length, |input| decoder.marker(head, input))
     }
 
     /// Where the current partition ends: the data position of the next one.
@@ -403,14 +404,14 @@ impl SSTableCursor {
             };
             if !self.unbounded {
                 let slice = &self.slices.as_slice()[self.slice];
+                if !self.entered && self.compare(&head, &slice.start) != Ordering::Greater {
+                    self.pass_over(&head)?;
+                    continue;
+                }
                 if self.compare(&head, &slice.end) != Ordering::Less {
                     if self.leave_slice() {
                         return Ok(true);
                     }
-                    continue;
-                }
-                if !self.entered && self.compare(&head, &slice.start) != Ordering::Greater {
-                    self.pass_over(&head)?;
                     continue;
                 }
                 if self.enter_slice() {
@@ -486,21 +487,6 @@ impl SSTableCursor {
     pub(super) fn backward(&mut self) -> &mut Backward {
         self.backward.get_or_insert_with(Backward::default)
     }
-}
-
-/// Decodes a body of known length.
-fn with_body<T>(
-    window: &mut DataWindow,
-    position: u64,
-    length: usize,
-    decode: impl FnOnce(&mut crate::input::Input<'_>) -> Result<T, Box<Corruption>>,
-) -> Result<T, SSTableError> {
-    let data = window.data_arc();
-    let bytes = window.at(position, length)?;
-    let short =
-        || Corruption::new(&data.name, position, format!("a row body of {length} bytes"), "the end of the data");
-    let body = bytes.get(..length).ok_or_else(short)?;
-    Ok(decode(&mut crate::input::Input::new(&data.name, position, body))?)
 }
 
 /// Whether a key lies within an upper bound.

@@ -141,26 +141,31 @@ impl Pages {
 
     /// Writes all children, the largest that fits the page first. The node itself stays in memory.
     fn lay_out_children(&mut self, open: &mut Open) {
-        let mut left = self.left_in_page();
-        while let Some(largest) = largest(&open.children, usize::MAX) {
-            let index = match self::largest(&open.children, left) {
-                Some(fitting) => fitting,
-                None => {
+        let unwritten = open.children.iter().enumerate().filter(|(_, child)| child.position.is_none());
+        // Children ascend by transition byte, so that of equal sizes the greater byte comes later.
+        let mut waiting: Vec<(usize, usize)> = unwritten.map(|(index, child)| (child.total_size(), index)).collect();
+        waiting.sort_unstable();
+        while !waiting.is_empty() {
+            let mut left = self.left_in_page();
+            let fitting = waiting.partition_point(|(size, _)| *size <= left);
+            let (_, index) = match fitting {
+                0 => {
                     self.pad();
                     left = PAGE_SIZE;
-                    largest
+                    waiting.remove(waiting.len() - 1)
                 }
+                _ => waiting.remove(fitting - 1),
             };
             let child = &mut open.children[index];
             if child.has_out_of_page() && child.recalculate(self.position()) > left {
                 if left == PAGE_SIZE {
                     self.lay_out_children(child);
-                    left = self.left_in_page();
                 }
+                let entry = (child.total_size(), index);
+                waiting.insert(waiting.partition_point(|other| *other < entry), entry);
                 continue;
             }
             self.finish(child);
-            left = self.left_in_page();
         }
         open.branch_size = 0;
         open.out_of_page_children = true;
@@ -187,13 +192,6 @@ impl Pages {
         }
         self.write(root)
     }
-}
-
-/// The unwritten child with the greatest size up to `limit`; of equals the one with the greater byte.
-fn largest(children: &[Open], limit: usize) -> Option<usize> {
-    let unwritten = children.iter().enumerate().filter(|(_, child)| child.position.is_none());
-    let fitting = unwritten.filter(|(_, child)| child.total_size() <= limit);
-    fitting.max_by_key(|(_, child)| (child.total_size(), child.transition)).map(|(index, _)| index)
 }
 
 /// Takes sorted keys with payloads and produces the bytes of their trie.

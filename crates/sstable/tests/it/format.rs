@@ -9,7 +9,7 @@ fn example(heading: &str) -> Vec<u8> {
     let text = include_str!("../../FORMAT.md");
     let block = text.split(heading).nth(1).unwrap().split("```").nth(1).unwrap();
     let mut bytes = Vec::new();
-    for line in block.lines().filter(|line| !line.is_empty()) {
+    for line in block.lines().skip(1).filter(|line| !line.is_empty()) {
         let (_, rest) = line.split_once("  ").unwrap();
         let hex: String = rest.split("   ").next().unwrap().split_whitespace().collect();
         bytes.extend((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()));
