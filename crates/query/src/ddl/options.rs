@@ -102,7 +102,8 @@ pub(super) fn parse(
         incremental_backups: flag("incremental_backups", before.incremental_backups)?,
         extensions: before.extensions,
     };
-    if properties.get("extensions").is_some() {
+    // DESCRIBE prints it, empty, for every table.
+    if super::properties::map(properties, "extensions")?.is_some_and(|extensions| !extensions.is_empty()) {
         return Err(QueryError::not_supported("the table option 'extensions'"));
     }
     if options.cdc {
