@@ -3,6 +3,7 @@
 use cql::ast::ArithmeticOperator;
 use num_bigint::BigInt;
 use num_traits::Zero;
+use types::decimal::DecimalError;
 use types::{CqlType, Decimal, Duration};
 
 use super::number::{NUMERIC_TYPES, Number, result_type};
@@ -115,7 +116,10 @@ fn decimals(operator: ArithmeticOperator, left: &Number, right: &Number) -> Resu
         ArithmeticOperator::Divide => left.divide(&right),
         ArithmeticOperator::Modulo => left.remainder(&right),
     };
-    result.map_err(|error| error.to_string())
+    result.map_err(|error| match error {
+        DecimalError::DivisionByZero => "BigInteger divide by zero".to_owned(),
+        other => other.to_string(),
+    })
 }
 
 fn negation(ty: &CqlType) -> Function {

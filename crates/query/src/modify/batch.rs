@@ -57,8 +57,7 @@ pub(crate) async fn execute_batch(
     let attributes = Attributes::default();
     let plans: Vec<&ModificationPlan> = statements.iter().map(|(plan, _)| *plan).collect();
     validate(kind, &attributes, &plans)?;
-    let executions: Vec<Execution<'_>> =
-        statements.iter().map(|(_, values)| execution.with_values(values)).collect();
+    let executions: Vec<Execution<'_>> = statements.iter().map(|(_, values)| execution.with_values(values)).collect();
     let statements: Vec<(&ModificationPlan, &Execution<'_>)> = plans.into_iter().zip(&executions).collect();
     carry_out(kind, &attributes, &statements, execution).await
 }

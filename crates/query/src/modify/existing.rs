@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{
-    ColumnData, KeyRange, PartitionKey, ReadRange, Row, Slice, Slices, Table, Unfiltered, UnfilteredCursor,
-};
+use model::{ColumnData, KeyRange, PartitionKey, ReadRange, Row, Slice, Slices, Table, Unfiltered, UnfilteredCursor};
 
 use super::change::{Change, ColumnChanges};
 use crate::QueryError;
@@ -67,9 +65,8 @@ impl ExistingLists {
         for (index, data) in row.columns(table).filter(|(index, _)| indexes.contains(index)) {
             let ColumnData::Complex(cells) = data else { continue };
             let live = cells.filter(|cell| cell.is_live(execution.now_seconds));
-            let list = live.filter_map(|cell| {
-                Some(ListCell { place: cell.path.try_into().ok()?, value: cell.value.to_vec() })
-            });
+            let list = live
+                .filter_map(|cell| Some(ListCell { place: cell.path.try_into().ok()?, value: cell.value.to_vec() }));
             lists.push((index, list.collect()));
         }
         ExistingLists(lists)

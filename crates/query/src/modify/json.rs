@@ -114,9 +114,7 @@ fn read(text: &str, table: &Table) -> Result<Vec<(String, Option<Vec<u8>>)>, Que
     }
     match left.first() {
         None => Ok(values),
-        Some((name, _)) => {
-            Err(QueryError::invalid(format!("JSON values map contains unrecognized column: {name}")))
-        }
+        Some((name, _)) => Err(QueryError::invalid(format!("JSON values map contains unrecognized column: {name}"))),
     }
 }
 

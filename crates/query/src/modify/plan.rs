@@ -95,12 +95,7 @@ impl Modification {
     }
 
     /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
-    pub fn add_to(
-        &self,
-        updates: &mut Updates,
-        timestamp: i64,
-        execution: &Execution<'_>,
-    ) -> Result<(), QueryError> {
+    pub fn add_to(&self, updates: &mut Updates, timestamp: i64, execution: &Execution<'_>) -> Result<(), QueryError> {
         let reads = self.changes.requires_read();
         if reads && execution.options.consistency == Consistency::Any {
             return Err(QueryError::invalid(

@@ -19,9 +19,8 @@ pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> R
         return Err(QueryError::invalid(message));
     }
     snapshot(table, "truncated", execution)?;
-    let failed = |error: engine::EngineError| {
-        QueryError::new(ErrorKind::Truncate, format!("Error during truncate: {error}"))
-    };
+    let failed =
+        |error: engine::EngineError| QueryError::new(ErrorKind::Truncate, format!("Error during truncate: {error}"));
     processor.engine().truncate(table).map_err(failed)?;
     Ok(ResponseBody::Void)
 }

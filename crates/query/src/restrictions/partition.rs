@@ -214,21 +214,22 @@ fn token_value(value: Bound<'_>) -> Result<Token, QueryError> {
 
 /// The partition key of these column values.
 pub(crate) fn serialize_key(values: &[&[u8]]) -> Result<PartitionKey, QueryError> {
-    let length = match values {
-        [only] => only.len(),
-        _ => values.iter().map(|value| value.len() + 3).sum(),
-    };
-    if length == 0 {
+    let length: usize = values.iter().map(|value| value.len()).sum();
+    let serialized = if values.len() == 1 { length } else { length + 3 * values.len() };
+    if serialized == 0 {
         return Err(QueryError::invalid("Key may not be empty"));
     }
-    if length > KEY_BYTES_MAX {
-        let message = format!("Key length of {length} is longer than maximum of {KEY_BYTES_MAX}");
-        return Err(QueryError::invalid(message));
+    // Cassandra looks at the values before it looks at the key they make.
+    for length in [length, serialized] {
+        if length > KEY_BYTES_MAX {
+            let message = format!("Key length of {length} is longer than maximum of {KEY_BYTES_MAX}");
+            return Err(QueryError::invalid(message));
+        }
     }
     if let [only] = values {
         return Ok(PartitionKey::new(only));
     }
-    let mut key = Vec::with_capacity(length);
+    let mut key = Vec::with_capacity(serialized);
     for value in values {
         key.extend_from_slice(&(value.len() as u16).to_be_bytes());
         key.extend_from_slice(value);

@@ -34,7 +34,7 @@ impl SelectPlan {
         let slices = self.restrictions.slices(execution)?;
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
-        self.warn_of_aggregation(limit, page_size, execution);
+        self.warn_of_aggregation(execution);
 
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits);
@@ -80,9 +80,8 @@ impl SelectPlan {
         Limits { remaining, per_partition, remaining_in_partition: left, page }
     }
 
-    fn warn_of_aggregation(&self, limit: u64, page_size: u64, execution: &Execution<'_>) {
-        let reads_at_once = self.grouping.is_some() && limit != u64::MAX && page_size == u64::MAX;
-        if !self.is_grouping() || reads_at_once {
+    fn warn_of_aggregation(&self, execution: &Execution<'_>) {
+        if !self.is_grouping() {
             return;
         }
         if self.restrictions.is_partition_free() {

@@ -299,8 +299,9 @@ impl<'p> Page<'p> {
                 return Ok(Flow::Stop);
             }
             if self.limits.page == 0 {
-                let clustering = std::mem::take(&mut self.group_clustering);
-                self.end_page(found.partition, Some(clustering), false);
+                let partition_done = self.limits.remaining_in_partition == 0;
+                let clustering = (!partition_done).then(|| std::mem::take(&mut self.group_clustering));
+                self.end_page(found.partition, clustering, partition_done);
                 return Ok(Flow::Stop);
             }
             if self.limits.remaining_in_partition == 0 {

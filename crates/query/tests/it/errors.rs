@@ -1,0 +1,219 @@
+//! The errors that Cassandra answers, statement by statement.
+
+use cql::ast::BatchKind;
+use engine::block_on;
+use query::{BatchEntry, BatchStatement, Consistency, ErrorKind, QueryError, QueryOptions, Response, Value, Values};
+use serde_json::Value as Json;
+use types::hex;
+
+use crate::node::TestNode;
+
+/// What this server does not do: statements that mention it are not compared.
+const NOT_DONE: [&str; 20] = [
+    "IF EXISTS; INSERT",
+    "counter",
+    "MATERIALIZED VIEW",
+    " mv",
+    "FUNCTION",
+    "AGGREGATE",
+    "plus1",
+    "boom",
+    "INDEX",
+    "indexed",
+    "TRIGGER",
+    "ROLE",
+    "USER ",
+    "GRANT",
+    "PERMISSIONS",
+    "system_views",
+    "COMPACT STORAGE",
+    "nosuch.",
+    "mvbase",
+    "name.first",
+];
+
+fn fixture() -> Json {
+    serde_json::from_str(include_str!("../from_cassandra/cql-errors.json")).unwrap()
+}
+
+/// The protocol's code for an error.
+pub fn code(error: &QueryError) -> &'static str {
+    match error.kind {
+        ErrorKind::Server => "0x0000",
+        ErrorKind::Protocol => "0x000A",
+        ErrorKind::Unavailable { .. } => "0x1000",
+        ErrorKind::FunctionFailure { .. } => "0x1400",
+        ErrorKind::Syntax => "0x2000",
+        ErrorKind::Unauthorized => "0x2100",
+        ErrorKind::Invalid => "0x2200",
+        ErrorKind::Configuration => "0x2300",
+        ErrorKind::AlreadyExists { .. } => "0x2400",
+        _ => "another one",
+    }
+}
+
+fn node(fixture: &Json) -> TestNode {
+    let mut node = TestNode::new();
+    for statement in fixture["setup"].as_array().unwrap() {
+        let statement = statement.as_str().unwrap();
+        if is_done(statement) {
+            node.run(statement);
+        }
+    }
+    node.client.keyspace = Some("vec_err".into());
+    node
+}
+
+fn is_done(statement: &str) -> bool {
+    !NOT_DONE.iter().any(|not_done| statement.contains(not_done))
+}
+
+/// Candidate functions are listed in no particular order.
+pub fn comparable(message: &str) -> &str {
+    message.split("known type signatures: ").next().unwrap_or(message)
+}
+
+/// How the outcome differs from what the recording says, if it does.
+fn difference(case: &Json, outcome: Result<Response, QueryError>) -> Option<String> {
+    let expected = (case["code"].as_str().unwrap_or("accepted"), case["message"].as_str().unwrap_or_default());
+    let (code, message) = match outcome {
+        Ok(_) => ("accepted", String::new()),
+        Err(error) => (code(&error), error.message),
+    };
+    let same = code == expected.0 && comparable(&message) == comparable(expected.1);
+    (!same).then(|| format!("\n   expected {} {}\n   got      {code} {message}", expected.0, expected.1))
+}
+
+fn report(differences: Vec<String>) {
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+#[test]
+fn statements_fail_as_in_cassandra() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    let mut differences = Vec::new();
+    for case in fixture["errors"].as_array().unwrap() {
+        let statement = case["cql"].as_str().unwrap();
+        let outcome = node.try_run(statement, &QueryOptions::default());
+        if is_done(statement)
+            && let Some(difference) = difference(case, outcome)
+        {
+            differences.push(format!("[{}] {statement}{difference}", case["category"]));
+        }
+    }
+    report(differences);
+}
+
+#[test]
+fn what_looks_wrong_is_accepted_where_cassandra_accepts_it() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    let mut differences = Vec::new();
+    for case in fixture["accepted"].as_array().unwrap() {
+        let statement = case["cql"].as_str().unwrap();
+        // Tables that the recording dropped in between; conditional writes.
+        let not_here = statement.starts_with("CREATE") || statement.contains("IF NOT EXISTS");
+        if is_done(statement)
+            && !not_here
+            && let Err(error) = node.try_run(statement, &QueryOptions::default())
+        {
+            differences.push(format!("{statement}: {error}"));
+        }
+    }
+    report(differences);
+}
+
+/// A recorded value: hex, `n bytes of 0xNN`, null or unset.
+fn bytes_of(value: &Json) -> Option<Vec<u8>> {
+    let text = value.as_str()?;
+    match text.split_once(" bytes of 0x") {
+        Some((count, byte)) => Some(hex::parse(byte).unwrap().repeat(count.parse().unwrap())),
+        None => hex::parse(text),
+    }
+}
+
+fn run_bound(node: &TestNode, case: &Json) -> Result<Response, QueryError> {
+    let none = Vec::new();
+    let recorded = case["values"].as_array().unwrap_or(&none);
+    let bytes: Vec<Option<Vec<u8>>> = recorded.iter().map(bytes_of).collect();
+    let values: Vec<Value<'_>> = recorded
+        .iter()
+        .zip(&bytes)
+        .map(|(recorded, bytes)| match bytes {
+            Some(bytes) => Value::Bytes(bytes),
+            None if recorded == "unset" => Value::Unset,
+            None => Value::Null,
+        })
+        .collect();
+    let number = case["consistency"].as_u64().unwrap_or(1) as u16;
+    let flags = case["flags"].as_str().map_or(0, |flags| u32::from_str_radix(&flags[2..], 16).unwrap());
+    let options = QueryOptions {
+        values: Values::Positional(&values),
+        consistency: Consistency::from_number(number)
+            .ok_or_else(|| QueryError::protocol(format!("Unknown code {number} for a consistency level")))?,
+        page_size: (flags & 0x04 != 0).then_some(100),
+        paging_state: (flags & 0x08 != 0).then_some(&[1, 2, 3]),
+        ..QueryOptions::default()
+    };
+    let statement = case["cql"].as_str().unwrap_or_default();
+    match case["stage"].as_str().unwrap() {
+        "QUERY" => node.try_run(statement, &options),
+        "BATCH" => run_batch(node, case, &options),
+        stage => {
+            let prepared = node.processor.prepare(statement, node.client.keyspace.as_deref())?;
+            if stage == "PREPARE" {
+                return Ok(Response { body: query::ResponseBody::Void, warnings: Vec::new() });
+            }
+            block_on(node.processor.execute(&prepared, &node.client, &options))
+        }
+    }
+}
+
+fn run_batch(node: &TestNode, case: &Json, options: &QueryOptions<'_>) -> Result<Response, QueryError> {
+    let kind = match case["batch_type"].as_u64().unwrap() {
+        0 => BatchKind::Logged,
+        1 => BatchKind::Unlogged,
+        _ => BatchKind::Counter,
+    };
+    let entry = |item: &'static str| BatchEntry { statement: BatchStatement::Text(item), values: &[] };
+    let items = case["items"].as_array().unwrap().iter();
+    let entries: Vec<BatchEntry<'_>> = items.map(|item| entry(item.as_str().unwrap().to_owned().leak())).collect();
+    node.batch(kind, &entries, options)
+}
+
+/// Cases that are about the protocol's bytes, and not seen here; or about what this server does not do.
+const NOT_HERE: [&str; 12] = [
+    "mutation too large (17 MiB value)",
+    "lwt with non-serial serial consistency",
+    "unknown prepared id",
+    "unknown prepared id in batch",
+    "invalid batch type",
+    "values count mismatch",
+    "udt too long",
+    "alltypes.l = 00000001ffffffff",
+    "lwt with client timestamp flag",
+    "json unset",
+    // Recorded by their length only.
+    "collection element over 65535 bytes (map key)",
+    "set element over 65535 bytes",
+];
+
+#[test]
+fn bound_values_fail_as_in_cassandra() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    let mut differences = Vec::new();
+    for case in fixture["bound"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let markers_in_batch = case["items"].to_string().contains('?');
+        let not_done = !is_done(&case["cql"].to_string()) || !is_done(&case["items"].to_string());
+        if NOT_HERE.contains(&name) || markers_in_batch || not_done {
+            continue;
+        }
+        if let Some(difference) = difference(case, run_bound(&node, case)) {
+            differences.push(format!("{name}: {}{difference}", case["cql"]));
+        }
+    }
+    report(differences);
+}

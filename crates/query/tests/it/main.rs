@@ -1,0 +1,6 @@
+//! Behaviour of statements over an engine on a simulated disk.
+#![allow(clippy::unwrap_used)]
+
+mod errors;
+mod node;
+mod select;

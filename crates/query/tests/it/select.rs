@@ -1,0 +1,138 @@
+//! What SELECT answers, compared with what Cassandra answers to the same statements on the same data.
+
+use query::{QueryOptions, ResponseBody, Rows};
+use serde_json::{Value as Json, json};
+use types::{CqlType, collection, hex};
+
+use crate::errors::{code, comparable};
+use crate::node::{TestNode, rows_of};
+
+fn fixture() -> Json {
+    serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap()
+}
+
+fn node(fixture: &Json) -> TestNode {
+    let mut node = TestNode::new();
+    for part in ["setup", "data"] {
+        for statement in fixture[part].as_array().unwrap() {
+            let statement = statement.as_str().unwrap();
+            node.run(statement);
+        }
+    }
+    node.client.keyspace = Some("ks".into());
+    node
+}
+
+/// A type as the recording prints what the protocol says: nothing of it is frozen there.
+fn shown(ty: &CqlType) -> String {
+    match ty {
+        CqlType::Udt { definition, .. } => {
+            let fields: Vec<String> =
+                definition.fields.iter().map(|(name, ty)| format!("{name} {}", shown(ty))).collect();
+            format!("{}.{}({})", definition.keyspace, definition.name, fields.join(", "))
+        }
+        CqlType::Vector { .. } => format!("'{}'", ty.to_marshal_class()),
+        CqlType::List { element, .. } => format!("list<{}>", shown(element)),
+        CqlType::Set { element, .. } => format!("set<{}>", shown(element)),
+        CqlType::Map { key, value, .. } => format!("map<{}, {}>", shown(key), shown(value)),
+        CqlType::Tuple(elements) => {
+            format!("tuple<{}>", elements.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
+        CqlType::Text => "text".into(),
+        other => other.to_string(),
+    }
+}
+
+fn rows_in_hex(rows: &Rows) -> Json {
+    let mut rest = rows.cells.as_slice();
+    let mut cell = || match collection::read_part(&mut rest).unwrap() {
+        Some(bytes) => Json::String(hex::to_string(bytes)),
+        None => Json::Null,
+    };
+    let columns = rows.metadata.columns.len();
+    Json::Array((0..rows.row_count).map(|_| (0..columns).map(|_| cell()).collect()).collect())
+}
+
+fn answer(node: &TestNode, statement: &str) -> Json {
+    match node.try_run(statement, &QueryOptions::default()) {
+        Ok(response) => {
+            let ResponseBody::Rows(rows) = &response.body else { panic!("{statement}: no rows") };
+            let names: Vec<&str> = rows.metadata.columns.iter().map(|column| &*column.name).collect();
+            let types: Vec<String> = rows.metadata.columns.iter().map(|column| shown(&column.ty)).collect();
+            json!({"names": names, "types": types, "rows": rows_in_hex(rows), "warnings": response.warnings})
+        }
+        Err(error) => json!({"code": code(&error), "message": comparable(&error.message)}),
+    }
+}
+
+#[test]
+fn rows_columns_errors_and_warnings_are_cassandras() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    let mut differences = Vec::new();
+    for case in fixture["queries"].as_array().unwrap() {
+        let statement = case["cql"].as_str().unwrap();
+        let got = answer(&node, statement);
+        for part in ["code", "message", "names", "types", "rows", "warnings"] {
+            let expected = match &case[part] {
+                Json::String(message) if part == "message" => json!(comparable(message)),
+                Json::Null if part == "warnings" && case["code"].is_null() => json!([]),
+                other => other.clone(),
+            };
+            if expected != got[part] {
+                differences.push(format!("{part} of {statement}\n  expected {expected}\n  got      {got}"));
+                break;
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// All pages of a statement.
+fn pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Json> {
+    let mut pages = Vec::new();
+    let mut state: Option<Vec<u8>> = None;
+    loop {
+        let options =
+            QueryOptions { page_size: Some(page_size), paging_state: state.as_deref(), ..QueryOptions::default() };
+        let rows = rows_of(node.try_run(statement, &options).unwrap());
+        pages.push(rows_in_hex(&rows));
+        state = rows.paging_state;
+        if state.is_none() {
+            return pages;
+        }
+        assert!(pages.len() < 100, "{statement}: no end");
+    }
+}
+
+#[test]
+fn pages_are_cassandras() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    // Whether a full page is followed by an empty one is nobody's business.
+    let filled = |pages: &[Json]| pages.iter().filter(|page| **page != json!([])).cloned().collect::<Vec<_>>();
+    for case in fixture["paged"].as_array().unwrap() {
+        let (statement, page_size) = (case["cql"].as_str().unwrap(), case["page_size"].as_i64().unwrap());
+        let got = pages(&node, statement, page_size as i32);
+        assert_eq!(filled(&got), filled(case["pages"].as_array().unwrap()), "{statement} by {page_size}");
+    }
+}
+
+#[test]
+fn pages_of_any_size_make_up_the_whole() {
+    let fixture = fixture();
+    let node = node(&fixture);
+    for case in fixture["queries"].as_array().unwrap() {
+        let statement = case["cql"].as_str().unwrap();
+        let is_sorted = statement.contains("IN (") && statement.contains("ORDER BY");
+        if case["rows"].is_null() || is_sorted {
+            continue;
+        }
+        let whole = case["rows"].as_array().unwrap();
+        for page_size in 1..=7 {
+            let pages = pages(&node, statement, page_size);
+            let all: Vec<&Json> = pages.iter().flat_map(|page| page.as_array().unwrap()).collect();
+            assert_eq!(all, whole.iter().collect::<Vec<_>>(), "{statement} by {page_size}");
+        }
+    }
+}
