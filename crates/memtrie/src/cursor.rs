@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-use crate::node::{CHILD_WORD, ChainBytes, Kind, SparseWord, kind, prefix, split_child, split_next};
+use crate::node::{CHILD_WORD, ChainBytes, Kind, SparseWord, kind, prefix, split_child, split_next, split_slot};
 use crate::raw::memory::{Memory, Ptr};
 use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
@@ -182,6 +182,7 @@ impl<'a> Cursor<'a> {
                     let next =
                         u8::try_from(*from).ok().and_then(|from| split_next(memory, frame.node, from, self.reverse));
                     if let Some((character, _)) = next {
+                        look_ahead_in_split(memory, frame.node, character, *from, self.reverse);
                         *from = i32::from(character) + if self.reverse { -1 } else { 1 };
                     }
                     next
@@ -247,6 +248,7 @@ impl<'a> Cursor<'a> {
                     let word = SparseWord::load(memory, ptr);
                     let mut pending = pending_places(word, self.reverse);
                     let Some(place) = pop_place(&mut pending) else { return false };
+                    (0..word.count()).for_each(|place| memory.prefetch(memory.load(ptr.slot(place))));
                     self.frames.push(Frame { depth, node: ptr, rest: Rest::Sparse(word, pending) });
                     self.key.push(word.character(place));
                     ptr = memory.load(ptr.slot(place));
@@ -417,4 +419,46 @@ fn pop_place(pending: &mut u32) -> Option<u32> {
     let digit = *pending & 0xF;
     *pending >>= 4;
     digit.checked_sub(1)
+}
+
+/// Brings near what the next branch will need: its content, if only a chain leads there. The chain itself is on its way already.
+#[inline]
+fn look_ahead(memory: Memory<'_>, ptr: Ptr) {
+    if ptr.is_none() {
+        return;
+    }
+    if !ptr.is_leaf() && kind(ptr) == Kind::Chain {
+        let child = memory.load(ptr.slot(CHILD_WORD));
+        if child.is_leaf() {
+            memory.prefetch(child);
+        }
+    } else {
+        memory.prefetch(ptr);
+    }
+}
+
+/// As `look_ahead`, for the child after `character`. On coming to a middle block, brings its tail blocks near; on coming to a
+/// tail block, the children of the next one. `from` is where the search for `character` began.
+#[inline]
+fn look_ahead_in_split(memory: Memory<'_>, node: Ptr, character: u8, from: i32, reverse: bool) {
+    let step = if reverse { -1 } else { 1 };
+    let (here, before) = (i32::from(character), from - step);
+    if here >> 3 != before >> 3 {
+        let middle = memory.load(split_slot(node, character));
+        let tails = (0..8).map(|word| memory.load(middle.slot(word)));
+        if here >> 6 != before >> 6 {
+            tails.clone().filter(|tail| !tail.is_none()).for_each(|tail| memory.prefetch(tail));
+        }
+        let next = usize::try_from((here >> 3 & 7) + step).unwrap_or(8);
+        let mut tails = tails;
+        if let Some(tail) = tails.nth(next).filter(|tail| !tail.is_none()) {
+            let children = (0..8).map(|word| memory.load(tail.slot(word)));
+            children.filter(|child| !child.is_none()).for_each(|child| memory.prefetch(child));
+        }
+    }
+    if let Ok(after) = u8::try_from(here + step)
+        && let Some((_, child)) = split_next(memory, node, after, reverse)
+    {
+        look_ahead(memory, child);
+    }
 }

@@ -193,6 +193,23 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Asks for the block or blob of a pointer to be brought near: it will be looked at soon.
+    #[inline]
+    pub(crate) fn prefetch(self, ptr: Ptr) {
+        let address = if ptr.is_leaf() {
+            self.blobs.wrapping_add(ptr.unit() as usize * 8).cast_const()
+        } else {
+            self.blocks.wrapping_add(ptr.block_number() as usize * 32)
+        };
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing that the program sees and faults on no address.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
+
     /// Writes a blob at a unit that was just allocated for it.
     #[inline]
     pub(crate) fn write_blob(self, unit: u32, content: &[u8], length: u32) {

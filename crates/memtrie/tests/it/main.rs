@@ -4,5 +4,6 @@ mod concurrency;
 mod history;
 mod limits;
 mod model;
+mod node_cursor;
 mod recycling;
 mod small_scope;
