@@ -1,5 +1,6 @@
 //! Chunk compressors and CompressionInfo.db, the table of chunks.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::error::{Corruption, Decoded, SSTableError};
@@ -111,6 +112,7 @@ impl CompressionParams {
 /// Compresses chunk after chunk with one reused context.
 pub(crate) struct ChunkCompressor {
     compressor: Compressor,
+    lz4: lz4_flex::block::CompressTable,
     snappy: snap::raw::Encoder,
     zstd: Option<zstd::bulk::Compressor<'static>>,
 }
@@ -121,7 +123,7 @@ impl ChunkCompressor {
             Compressor::Zstd { level } => Some(new_zstd(level).map_err(|error| failed(error.to_string()))?),
             _ => None,
         };
-        Ok(ChunkCompressor { compressor, snappy: snap::raw::Encoder::new(), zstd })
+        Ok(ChunkCompressor { compressor, lz4: Default::default(), snappy: snap::raw::Encoder::new(), zstd })
     }
 
     /// Appends the compressed form of `chunk` to `out`.
@@ -131,8 +133,9 @@ impl ChunkCompressor {
             Compressor::Lz4 => {
                 out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
                 out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-                let length =
-                    lz4_flex::block::compress_into(chunk, &mut out[start + 4..]).map_err(|e| failed(e.to_string()))?;
+                let target = &mut out[start + 4..];
+                let length = lz4_flex::block::compress_into_with_table(chunk, target, &mut self.lz4)
+                    .map_err(|e| failed(e.to_string()))?;
                 out.truncate(start + 4 + length);
             }
             Compressor::Snappy => {
@@ -174,9 +177,7 @@ impl Compressor {
             Compressor::Lz4 => decompress_lz4(body, out)?,
             Compressor::Snappy => snap::raw::Decoder::new().decompress(body, out).map_err(|e| e.to_string())?,
             Compressor::Deflate => decompress_deflate(body, out)?,
-            Compressor::Zstd { .. } => zstd::bulk::Decompressor::new()
-                .and_then(|mut decompressor| decompressor.decompress_to_buffer(body, out))
-                .map_err(|e| e.to_string())?,
+            Compressor::Zstd { .. } => decompress_zstd(body, out)?,
             Compressor::Noop => {
                 let target = out.get_mut(..body.len()).ok_or_else(|| format!("{} bytes", body.len()))?;
                 target.copy_from_slice(body);
@@ -196,10 +197,28 @@ fn decompress_lz4(body: &[u8], out: &mut [u8]) -> Result<usize, String> {
     lz4_flex::block::decompress_into(block, out).map_err(|e| e.to_string())
 }
 
+thread_local! {
+    /// Contexts that are costly to make, one per reading thread.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    static DEFLATE: RefCell<flate2::Decompress> = RefCell::new(flate2::Decompress::new(true));
+}
+
+fn decompress_zstd(body: &[u8], out: &mut [u8]) -> Result<usize, String> {
+    ZSTD.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(zstd::bulk::Decompressor::new().map_err(|e| e.to_string())?),
+        };
+        context.decompress_to_buffer(body, out).map_err(|e| e.to_string())
+    })
+}
+
 fn decompress_deflate(body: &[u8], out: &mut [u8]) -> Result<usize, String> {
-    let mut decompress = flate2::Decompress::new(true);
-    decompress.decompress(body, out, flate2::FlushDecompress::Finish).map_err(|e| e.to_string())?;
-    Ok(decompress.total_out() as usize)
+    DEFLATE.with_borrow_mut(|context| {
+        context.reset(true);
+        context.decompress(body, out, flate2::FlushDecompress::Finish).map_err(|e| e.to_string())?;
+        Ok(context.total_out() as usize)
+    })
 }
 
 /// CompressionInfo.db: where each chunk of Data.db lies.

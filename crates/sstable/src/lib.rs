@@ -13,6 +13,7 @@ mod clustering;
 mod compression;
 mod counter;
 mod data;
+pub mod decode;
 mod descriptor;
 mod dump;
 mod error;

@@ -4,6 +4,7 @@
 
 mod crash;
 mod damage;
+mod decoders;
 mod dumping;
 mod fixture;
 mod format;

@@ -1,0 +1,144 @@
+//! One door per component for bytes from anywhere: fuzzing and tools that have single files.
+//!
+//! Each answers an error or `Ok`, never panics, and takes memory in proportion to the bytes it is given.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, File, OpenOptions, SimulatedDisk};
+use model::{PartitionKey, UnfilteredCursor};
+use types::murmur3;
+
+use crate::cache::BlockCache;
+use crate::compression::CompressionInfo;
+use crate::descriptor::{Component, Descriptor, SSTableId};
+use crate::error::SSTableError;
+use crate::filter::BloomFilter;
+use crate::index_file::IndexFile;
+use crate::partition_index::{PartitionIndex, PartitionIndexWriter, Place};
+use crate::reader::{Checksums, ReadMode, SSTableReader};
+use crate::row_index::{BlockCursor, RowIndexEntry};
+use crate::stats::Statistics;
+
+/// Entries of an index that are walked at most: noise can make a small trie endless.
+const ENTRIES_MAX: usize = 10_000;
+/// Memory for index pages.
+const CACHE_BYTES: u64 = 1 << 20;
+
+fn memory_file(name: &str, bytes: &[u8]) -> Result<Box<dyn File>, SSTableError> {
+    let disk = SimulatedDisk::new();
+    let file = disk.open(&Path::new("/").join(name), OpenOptions::create())?;
+    file.write_at(bytes, 0)?;
+    Ok(file)
+}
+
+fn index_file(component: Component, bytes: &[u8]) -> Result<Arc<IndexFile>, SSTableError> {
+    let name = component.name();
+    Ok(Arc::new(IndexFile::new(name.into(), memory_file(name, bytes)?, BlockCache::new(CACHE_BYTES))?))
+}
+
+/// Decodes a whole file of the given component by itself. Data.db needs more: see [`data`].
+pub fn component(component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
+    match component {
+        Component::Statistics => Statistics::decode(component.name(), bytes).map(drop),
+        Component::CompressionInfo => CompressionInfo::decode(component.name(), bytes).map(drop),
+        Component::Filter => {
+            let filter = BloomFilter::decode(component.name(), bytes)?;
+            filter.may_contain(bytes);
+            Ok(())
+        }
+        Component::Crc => Checksums::decode(component.name(), bytes).map(drop),
+        Component::Partitions => partitions(bytes),
+        Component::Rows => rows(bytes),
+        Component::Data | Component::Digest | Component::Toc => Ok(()),
+    }
+}
+
+fn partitions(bytes: &[u8]) -> Result<(), SSTableError> {
+    let index = PartitionIndex::open(Component::Partitions.name(), index_file(Component::Partitions, bytes)?)?;
+    let key = PartitionKey::new(bytes.get(..16).unwrap_or(bytes));
+    index.candidate(&key, murmur3::hash128(key.bytes()))?;
+    let mut entries = index.entries()?;
+    let mut place = entries.first()?;
+    for _ in 0..ENTRIES_MAX {
+        match place {
+            Some(_) => place = entries.next()?,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Takes every position of a Rows.db for that of a record.
+fn rows(bytes: &[u8]) -> Result<(), SSTableError> {
+    let file = index_file(Component::Rows, bytes)?;
+    let mut first_error = None;
+    for position in 0..bytes.len() as u64 {
+        if let Err(error) = blocks(&file, position) {
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn blocks(file: &Arc<IndexFile>, position: u64) -> Result<(), SSTableError> {
+    let entry = RowIndexEntry::read(file, position)?;
+    let mut blocks = BlockCursor::new(file, entry.root)?;
+    blocks.floor(&entry.key)?;
+    blocks.end()?;
+    let mut block = blocks.first()?;
+    // No sound trie has more entries than bytes.
+    for _ in 0..ENTRIES_MAX.min(file.length() as usize) {
+        match block {
+            Some(_) => block = blocks.next()?,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// Decodes uncompressed data under the header of a Statistics.db.
+pub fn data(statistics: &[u8], data: &[u8]) -> Result<(), SSTableError> {
+    let disk = SimulatedDisk::new();
+    let dir = Path::new("/table");
+    disk.create_dir_all(dir)?;
+    let descriptor = Descriptor::new(dir, SSTableId::from_sequence(1));
+    let write = |component: Component, bytes: &[u8]| -> Result<(), SSTableError> {
+        Ok(disk.open(&descriptor.path(component), OpenOptions::create())?.write_at(bytes, 0)?)
+    };
+    // An index of one entry serves: a scan follows the data alone.
+    let mut index = PartitionIndexWriter::new();
+    let key = PartitionKey::new(b"key");
+    index.add(&key, murmur3::hash128(key.bytes()), Place::Data(0));
+    let mut partitions = Vec::new();
+    index.finish(&mut partitions);
+    write(Component::Statistics, statistics)?;
+    write(Component::Data, data)?;
+    write(Component::Partitions, &partitions)?;
+    write(Component::Rows, &[])?;
+    let parsed = Statistics::decode(Component::Statistics.name(), statistics)?;
+    let table = Arc::new(parsed.to_table(Component::Statistics.name(), "ks", "t", &[])?);
+    let reader = SSTableReader::open(&disk, &descriptor, &table, &BlockCache::new(CACHE_BYTES))?;
+    for mode in [ReadMode::Sequential, ReadMode::Cached] {
+        let range = model::ReadRange::all_rows(model::KeyRange::all());
+        let mut cursor = reader.cursor_with(&range, mode)?;
+        while cursor.advance_partition()? {
+            while cursor.advance()? {
+                let _ = cursor.unfiltered();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Decompresses a chunk of a compressed Data.db, as `class` does, into `length` bytes; its checksum is not looked at.
+pub fn chunk(class: &str, stored: &[u8], length: usize) -> Result<Vec<u8>, SSTableError> {
+    let unknown = || SSTableError::Unsupported { file: "Data.db".into(), what: format!("compressor {class}") };
+    let compressor = crate::compression::Compressor::of_class(class, &BTreeMap::new()).ok_or_else(unknown)?;
+    let mut out = vec![0; length];
+    compressor
+        .decompress(stored, &mut out)
+        .map_err(|got| crate::error::Corruption::new("Data.db", 0, format!("{length} bytes"), got))?;
+    Ok(out)
+}
