@@ -14,6 +14,9 @@ use crate::QueryError;
 use crate::execution::Execution;
 use crate::terms::{Bound, Term};
 
+/// The values of an end of a slice, and whether rows with them are within.
+type BoundValues = (Vec<Option<Vec<u8>>>, bool);
+
 /// The longest clustering, bytes, as Cassandra counts it.
 const CLUSTERING_BYTES_MAX: usize = 65_535;
 
@@ -340,7 +343,7 @@ impl ClusteringRestrictions {
         let Some((restriction, ClusteringKind::Slice { start, end })) = last.map(|last| (last, &last.kind)) else {
             return Ok(Slices::new(prefixes.iter().map(|prefix| Slice::prefix(prefix)).collect(), comparator));
         };
-        let bind = |bound: &Option<TupleBound>| -> Result<Option<(Vec<Option<Vec<u8>>>, bool)>, QueryError> {
+        let bind = |bound: &Option<TupleBound>| -> Result<Option<BoundValues>, QueryError> {
             let Some(bound) = bound else { return Ok(None) };
             let values = bound.tuple.bind(execution)?;
             let values = restriction.columns.iter().zip(&values).map(|(column, value)| match value {
@@ -393,12 +396,7 @@ fn intersect(left: &Slice, right: &Slice, comparator: &model::ClusteringComparat
 }
 
 /// The slices with `prefix` whose next columns are above (or below) the bound's values, columns taken together.
-fn bounded(
-    prefix: &[u8],
-    columns: &[Arc<Column>],
-    bound: Option<&(Vec<Option<Vec<u8>>>, bool)>,
-    is_start: bool,
-) -> Vec<Slice> {
+fn bounded(prefix: &[u8], columns: &[Arc<Column>], bound: Option<&BoundValues>, is_start: bool) -> Vec<Slice> {
     let Some((values, inclusive)) = bound else { return vec![Slice::prefix(prefix)] };
     if values.iter().any(Option::is_none) {
         // Nothing is above or below null.

@@ -268,11 +268,6 @@ impl Restrictions {
         self.clustering.gives_rows()
     }
 
-    /// The names of the clustering columns without a restriction.
-    pub fn missing_clustering(&self) -> Vec<&str> {
-        self.clustering.missing_columns()
-    }
-
     /// Whether a clustering column is restricted by IN.
     pub fn has_clustering_in(&self) -> bool {
         self.clustering.has_in()

@@ -64,7 +64,10 @@ impl<'i> Input<'i, '_> {
     }
 }
 
-type Evaluated<'v> = Result<Option<Cow<'v, [u8]>>, QueryError>;
+/// A value or null.
+type Nullable<'v> = Option<Cow<'v, [u8]>>;
+
+type Evaluated<'v> = Result<Nullable<'v>, QueryError>;
 
 impl Selector {
     /// The type of its values.
@@ -235,7 +238,7 @@ fn make_elements<'v>(ty: &CqlType, values: Vec<Option<Cow<'v, [u8]>>>) -> Evalua
     })))
 }
 
-fn make_map<'v>(ty: &CqlType, entries: Vec<(Option<Cow<'v, [u8]>>, Option<Cow<'v, [u8]>>)>) -> Evaluated<'v> {
+fn make_map<'v>(ty: &CqlType, entries: Vec<(Nullable<'v>, Nullable<'v>)>) -> Evaluated<'v> {
     let CqlType::Map { key, .. } = ty else { return Ok(None) };
     let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
     let (keys, values) = (refuse_nulls(keys, "collections")?, refuse_nulls(values, "collections")?);

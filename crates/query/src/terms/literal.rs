@@ -66,7 +66,7 @@ impl CollectionKind {
         }
     }
 
-    fn element<'t>(self, ty: &'t CqlType) -> Option<&'t CqlType> {
+    fn element(self, ty: &CqlType) -> Option<&CqlType> {
         match (self, ty) {
             (CollectionKind::List, CqlType::List { element, .. })
             | (CollectionKind::Set, CqlType::Set { element, .. }) => Some(element),

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod errors;
+mod modify;
 mod node;
 mod select;
