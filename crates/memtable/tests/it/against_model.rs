@@ -11,7 +11,7 @@ use model::{
 use types::CqlType;
 
 use crate::cells::{Partition, Seen, read_partition};
-use crate::random::Random;
+use crate::random::{Random, seeds};
 
 fn map_type() -> CqlType {
     CqlType::Map { key: Arc::new(CqlType::Int), value: Arc::new(CqlType::Text), frozen: false }
@@ -249,21 +249,21 @@ fn history(seed: u64, table: &Arc<Table>, shards: usize, deletions: bool) {
 
 #[test]
 fn histories_without_deletions_agree_with_the_model() {
-    for seed in 0..60 {
+    for seed in seeds(0..60) {
         history(seed, &table(), 1 + seed as usize % 3, false);
     }
 }
 
 #[test]
 fn histories_with_deletions_agree_with_the_model() {
-    for seed in 100..400 {
+    for seed in seeds(100..400) {
         history(seed, &table(), 1 + seed as usize % 3, true);
     }
 }
 
 #[test]
 fn histories_over_clusterings_that_paths_do_not_give_back_agree_with_the_model() {
-    for seed in 500..600 {
+    for seed in seeds(500..600) {
         history(seed, &table_with_decimal(), 2, true);
     }
 }

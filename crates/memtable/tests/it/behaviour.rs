@@ -345,3 +345,65 @@ fn clusterings_come_back_as_they_were_written() {
     let found = rows(&memtable, &table, &ReadRange::all_rows(KeyRange::all()));
     assert_eq!(found.into_iter().map(|(clustering, _)| clustering).collect::<Vec<_>>(), written);
 }
+
+/// Deletions that come while a partition is read, between two batches, hold for the rest of it: a row that they removed here is
+/// covered by a marker, so that an older version of it elsewhere stays deleted.
+#[test]
+fn a_deletion_between_two_batches_covers_the_rest_of_the_partition() {
+    let table = table();
+    let count = 2000;
+    type Delete = fn(&mut PartitionUpdateBuilder);
+    let whole: Delete = |builder| builder.delete_partition(DeletionTime::new(50, 1));
+    let range: Delete = |builder| {
+        let end = ClusteringBound::new(clustering(1900, "x")[..8].to_vec(), Side::Before);
+        let start = ClusteringBound::new(clustering(100, "x")[..8].to_vec(), Side::Before);
+        builder.delete_range(Slice { start, end }, DeletionTime::new(50, 1));
+    };
+    let cases = [(whole, 0, count), (range, 100, 1900)];
+    for (delete, first, end) in cases {
+        for reversed in [false, true] {
+            for slices in [
+                Slices::all(),
+                Slices::new(
+                    vec![
+                        Slice::prefix(&clustering(7, "x")),
+                        Slice {
+                            start: ClusteringBound::new(clustering(20, "x")[..8].to_vec(), Side::After),
+                            end: ClusteringBound::top(),
+                        },
+                    ],
+                    table.comparator(),
+                ),
+            ] {
+                let memtable = Arc::new(TrieMemtable::new(&table, 1));
+                for a in 0..count {
+                    memtable.apply(&put(&table, 0, &clustering(a, "x"), 5, &[b'v'; 100]), None).expect("room");
+                }
+                let range = ReadRange { keys: KeyRange::all(), slices: slices.clone(), reversed };
+                let mut cursor = memtable.clone().cursor(&table, &range);
+                assert!(cursor.advance_partition().expect("memory"));
+                let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
+                delete(&mut deletion);
+                memtable.apply(&deletion.build(), None).expect("room");
+                let mut probes: Vec<_> =
+                    (0..count).map(|a| clustering(a, "x")).filter(|c| slices.contains(c, table.comparator())).collect();
+                if reversed {
+                    probes.reverse();
+                }
+                let seen = read_partition(&mut *cursor, &probes, reversed);
+                let rows: Vec<&Vec<u8>> = seen.rows.iter().map(|(clustering, _)| clustering).collect();
+                let covered: Vec<&Vec<u8>> = seen.ranges.iter().map(|(clustering, _)| clustering).collect();
+                assert!(!covered.is_empty() && !rows.is_empty());
+                for a in (0..count).filter(|&a| probes.contains(&clustering(a, "x"))) {
+                    let at = clustering(a, "x");
+                    let is_deleted = (first..end).contains(&a);
+                    assert!(
+                        rows.contains(&&at) || (is_deleted && covered.contains(&&at)),
+                        "{a} is neither seen nor covered"
+                    );
+                    assert!(is_deleted || !covered.contains(&&at), "{a} is covered without being deleted");
+                }
+            }
+        }
+    }
+}

@@ -20,3 +20,11 @@ impl Random {
         self.below(count) == 0
     }
 }
+
+/// The seeds of a test: those given, or only the one in the environment variable `SEED`.
+pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => seed..seed + 1,
+        None => usual,
+    }
+}
