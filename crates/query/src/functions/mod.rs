@@ -179,7 +179,7 @@ impl FunctionCall {
         for argument in &self.arguments {
             let value = argument.bind(execution)?;
             if value == Bound::Unset {
-                let name = self.function.qualified_name();
+                let name = &self.function.name;
                 let message = format!("Invalid unset value for argument in call to function {name}");
                 return Err(QueryError::invalid(message));
             }

@@ -116,11 +116,13 @@ impl ClusteringRestriction {
 pub(crate) struct ClusteringRestrictions {
     table: Arc<Table>,
     restrictions: Vec<ClusteringRestriction>,
+    /// Whether a slice of one column may end at null, which sorts before all values. Only reads may.
+    allows_null: bool,
 }
 
 impl ClusteringRestrictions {
-    pub(super) fn new(table: &Arc<Table>) -> Self {
-        ClusteringRestrictions { table: table.clone(), restrictions: Vec::new() }
+    pub(super) fn new(table: &Arc<Table>, allows_null: bool) -> Self {
+        ClusteringRestrictions { table: table.clone(), restrictions: Vec::new(), allows_null }
     }
 
     /// Adds a restriction, or joins it with those that share columns with it.
@@ -348,6 +350,10 @@ impl ClusteringRestrictions {
             let values = bound.tuple.bind(execution)?;
             let values = restriction.columns.iter().zip(&values).map(|(column, value)| match value {
                 Bound::Bytes(bytes) => Ok(Some(bytes.to_vec())),
+                Bound::Null if restriction.is_multi || !self.allows_null => {
+                    let name = &column.name;
+                    Err(QueryError::invalid(format!("Invalid null value in condition for column {name}")))
+                }
                 Bound::Null => Ok(None),
                 Bound::Unset => Err(QueryError::invalid(format!("Invalid unset value for column {}", column.name))),
             });
@@ -398,10 +404,6 @@ fn intersect(left: &Slice, right: &Slice, comparator: &model::ClusteringComparat
 /// The slices with `prefix` whose next columns are above (or below) the bound's values, columns taken together.
 fn bounded(prefix: &[u8], columns: &[Arc<Column>], bound: Option<&BoundValues>, is_start: bool) -> Vec<Slice> {
     let Some((values, inclusive)) = bound else { return vec![Slice::prefix(prefix)] };
-    if values.iter().any(Option::is_none) {
-        // Nothing is above or below null.
-        return Vec::new();
-    }
     let reversed: Vec<bool> = columns.iter().take(values.len()).map(|column| column.reversed).collect();
     let mut slices = Vec::new();
     // Where all columns sort the same way, the last step says it all.

@@ -100,7 +100,10 @@ impl ColumnRestriction {
             Kind::In(values) => {
                 let mut alternatives = Vec::new();
                 for value in values.bind(execution)? {
-                    alternatives.push(self.supported(value)?);
+                    // Nothing equals null.
+                    if value != Bound::Null {
+                        alternatives.push(self.supported(value, "value")?);
+                    }
                 }
                 add(Comparison::In(alternatives));
             }
@@ -121,7 +124,8 @@ impl ColumnRestriction {
                     add(Comparison::ContainsKey(self.value(term, execution)?));
                 }
                 for (key, value) in &contains.entries {
-                    add(Comparison::Entry(self.value(key, execution)?, self.value(value, execution)?));
+                    let (key, value) = (key.bind(execution)?, value.bind(execution)?);
+                    add(Comparison::Entry(self.supported(key, "map key")?, self.supported(value, "map value")?));
                 }
             }
         }
@@ -129,15 +133,15 @@ impl ColumnRestriction {
     }
 
     fn value(&self, term: &Term, execution: &Execution<'_>) -> Result<Vec<u8>, QueryError> {
-        self.supported(term.bind(execution)?)
+        self.supported(term.bind(execution)?, "value")
     }
 
-    fn supported(&self, value: Bound<'_>) -> Result<Vec<u8>, QueryError> {
+    fn supported(&self, value: Bound<'_>, what: &str) -> Result<Vec<u8>, QueryError> {
         let name = &self.column.name;
         match value {
             Bound::Bytes(bytes) => Ok(bytes.into_owned()),
-            Bound::Null => Err(QueryError::invalid(format!("Unsupported null value for column {name}"))),
-            Bound::Unset => Err(QueryError::invalid(format!("Unsupported unset value for column {name}"))),
+            Bound::Null => Err(QueryError::invalid(format!("Unsupported null {what} for column {name}"))),
+            Bound::Unset => Err(QueryError::invalid(format!("Unsupported unset {what} for column {name}"))),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Restrictions {
         let mut restrictions = Restrictions {
             table: table.clone(),
             partition: PartitionRestrictions::new(table),
-            clustering: ClusteringRestrictions::new(table),
+            clustering: ClusteringRestrictions::new(table, reading.statement == StatementType::Select),
             others: Vec::new(),
             is_key_range: false,
             filters_partition: false,

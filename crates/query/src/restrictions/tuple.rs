@@ -53,10 +53,22 @@ impl TupleTerm {
     /// The values, one per column.
     pub fn bind<'v>(&'v self, execution: &'v Execution<'_>) -> Result<Vec<Bound<'v>>, QueryError> {
         match self {
-            TupleTerm::Terms(terms) => terms.iter().map(|term| term.bind(execution)).collect(),
+            TupleTerm::Terms(terms) => {
+                let bound = terms.iter().map(|term| term.bind(execution)).collect::<Result<Vec<_>, _>>()?;
+                let unset = bound.iter().position(|value| *value == Bound::Unset).filter(|_| terms.len() > 1);
+                match unset {
+                    Some(place) => {
+                        Err(QueryError::invalid(format!("Invalid unset value for tuple field number {place}")))
+                    }
+                    None => Ok(bound),
+                }
+            }
             TupleTerm::Marker { index, receivers } => match execution.value(*index)? {
                 Value::Null => Ok(receivers.iter().map(|_| Bound::Null).collect()),
-                Value::Unset => Ok(receivers.iter().map(|_| Bound::Unset).collect()),
+                Value::Unset => {
+                    let name = tuple_receiver(receivers, "").name;
+                    Err(QueryError::invalid(format!("Invalid unset value for tuple {name}")))
+                }
                 Value::Bytes(bytes) => split_tuple(bytes, receivers),
             },
         }

@@ -86,7 +86,7 @@ impl Selector {
                 CqlType::Set { element, .. } => (*element).clone(),
                 other => other,
             },
-            Selector::Slice { receiver, .. } => receiver.ty().freeze(),
+            Selector::Slice { receiver, .. } => receiver.ty(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Selector {
         if let Selector::Term { term: Term::Marker { index, .. }, .. } = self
             && execution.value(*index)? == crate::Value::Unset
         {
-            let name = function.qualified_name();
+            let name = &function.name;
             return Err(QueryError::invalid(format!("Invalid unset value for argument in call to function {name}")));
         }
         Ok(())

@@ -57,7 +57,8 @@ pub(crate) fn prepare(
                 let message = format!("Cannot assign value {term} to {} of type {}", receiver.name, receiver.ty);
                 return Err(QueryError::invalid(message));
             }
-            prepare(inner, &hinted, preparing)
+            // A marker goes by the receiver that the hint stands before.
+            prepare(inner, receiver, preparing)
         }
     }
 }

@@ -11,7 +11,7 @@ fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap()
 }
 
-fn node(fixture: &Json) -> TestNode {
+pub fn node(fixture: &Json) -> TestNode {
     let mut node = TestNode::new();
     for part in ["setup", "data"] {
         for statement in fixture[part].as_array().unwrap() {
@@ -24,7 +24,7 @@ fn node(fixture: &Json) -> TestNode {
 }
 
 /// A type as the recording prints what the protocol says: nothing of it is frozen there.
-fn shown(ty: &CqlType) -> String {
+pub fn shown(ty: &CqlType) -> String {
     match ty {
         CqlType::Udt { definition, .. } => {
             let fields: Vec<String> =
@@ -43,7 +43,7 @@ fn shown(ty: &CqlType) -> String {
     }
 }
 
-fn rows_in_hex(rows: &Rows) -> Json {
+pub fn rows_in_hex(rows: &Rows) -> Json {
     let mut rest = rows.cells.as_slice();
     let mut cell = || match collection::read_part(&mut rest).unwrap() {
         Some(bytes) => Json::String(hex::to_string(bytes)),

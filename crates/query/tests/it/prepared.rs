@@ -1,0 +1,82 @@
+//! Preparing statements and executing them with values, compared with Cassandra.
+
+use engine::block_on;
+use query::{ColumnSpec, QueryError, QueryOptions, Response, Value, Values};
+use serde_json::{Value as Json, json};
+use types::hex;
+
+use crate::errors::{code, comparable};
+use crate::node::{TestNode, rows_of};
+use crate::select::{node as node_with_data, rows_in_hex, shown};
+
+fn prepare(node: &TestNode, statement: &str) -> Json {
+    let columns = |columns: &[ColumnSpec]| -> Json {
+        columns.iter().map(|column| json!([*column.name, shown(&column.ty)])).collect()
+    };
+    match node.processor.prepare(statement, node.client.keyspace.as_deref()) {
+        Err(error) => failure(&error),
+        Ok(prepared) => {
+            let variable =
+                |column: &ColumnSpec| json!([*column.keyspace, *column.table, *column.name, shown(&column.ty)]);
+            json!({
+                "variables": prepared.variables.iter().map(variable).collect::<Json>(),
+                "key": prepared.partition_key_bind_indexes,
+                "metadata_id": hex::to_string(&prepared.result_metadata_id),
+                "result": prepared.result_metadata.as_ref().map_or(json!([]), |metadata| columns(&metadata.columns)),
+            })
+        }
+    }
+}
+
+fn failure(error: &QueryError) -> Json {
+    json!({"code": code(error), "message": comparable(&error.message)})
+}
+
+fn execute(node: &TestNode, statement: &str, values: &Json) -> Result<Response, QueryError> {
+    let recorded = values.as_array().unwrap();
+    let bytes: Vec<Option<Vec<u8>>> = recorded.iter().map(|value| value.as_str().and_then(hex::parse)).collect();
+    let values: Vec<Value<'_>> = recorded
+        .iter()
+        .zip(&bytes)
+        .map(|(recorded, bytes)| match bytes {
+            Some(bytes) => Value::Bytes(bytes),
+            None if recorded == "unset" => Value::Unset,
+            None => Value::Null,
+        })
+        .collect();
+    let prepared = node.processor.prepare(statement, node.client.keyspace.as_deref())?;
+    let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+    block_on(node.processor.execute(&prepared, &node.client, &options))
+}
+
+#[test]
+fn variables_keys_and_answers_are_cassandras() {
+    let fixture: Json = serde_json::from_str(include_str!("../from_cassandra/prepared.json")).unwrap();
+    let node = node_with_data(&serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap());
+    let mut differences = Vec::new();
+    for case in fixture["prepared"].as_array().unwrap() {
+        let statement = case["cql"].as_str().unwrap();
+        let mut check = |what: &str, expected: &Json, got: &Json| {
+            if expected != got {
+                differences.push(format!("{what} of {statement}\n  expected {expected}\n  got      {got}"));
+            }
+        };
+        let got = prepare(&node, statement);
+        for part in ["code", "variables", "key", "metadata_id", "result"] {
+            check(part, &case[part], &got[part]);
+        }
+        check("message", &case["message"].as_str().map_or(Json::Null, |text| json!(comparable(text))), &got["message"]);
+        for run in case["runs"].as_array().unwrap_or(&Vec::new()) {
+            // What breaks Cassandra need not break us.
+            if run["code"] == "0x0000" {
+                continue;
+            }
+            let (part, got) = match execute(&node, statement, &run["values"]) {
+                Ok(response) => ("rows", rows_in_hex(&rows_of(response))),
+                Err(error) => ("message", json!(error.message)),
+            };
+            check(&format!("{part} with {}", run["values"]), &run[part], &got);
+        }
+    }
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+}
