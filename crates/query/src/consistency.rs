@@ -16,6 +16,12 @@ pub(crate) fn check_read(
     if consistency == Consistency::Any {
         return Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes"));
     }
+    // A serial read finds out what was agreed upon, and then reads at a quorum.
+    let consistency = match consistency {
+        Consistency::Serial => Consistency::Quorum,
+        Consistency::LocalSerial => Consistency::LocalQuorum,
+        other => other,
+    };
     check_alive(consistency, schema, keyspace, data_center)
 }
 
@@ -26,6 +32,11 @@ pub(crate) fn check_alive(
     keyspace: &str,
     data_center: &str,
 ) -> Result<(), QueryError> {
+    if consistency == Consistency::NodeLocal {
+        return Err(QueryError::invalid(
+            "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
+        ));
+    }
     let Some(keyspace) = schema.keyspace(keyspace) else { return Ok(()) };
     let replication = Replication::of(keyspace, data_center);
     let (required, alive) = replication.needs(consistency);

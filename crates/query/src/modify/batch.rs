@@ -94,10 +94,23 @@ fn validate(kind: BatchKind, attributes: &Attributes, statements: &[&Modificatio
     if kind == BatchKind::Logged && has_counters {
         return refuse("Cannot include a counter statement in a logged batch");
     }
+    validate_virtual(kind, is_conditional, statements)?;
     if is_conditional && statements.windows(2).any(|pair| pair[0].table().id != pair[1].table().id) {
         return refuse("Batch with conditions cannot span multiple tables");
     }
     Ok(())
+}
+
+fn validate_virtual(kind: BatchKind, is_conditional: bool, statements: &[&ModificationPlan]) -> Result<(), QueryError> {
+    let count = statements.iter().filter(|statement| statement.is_virtual()).count();
+    let message = match count {
+        0 => return Ok(()),
+        _ if kind == BatchKind::Logged => "Cannot include a virtual table statement in a logged batch",
+        count if count < statements.len() => "Mutations for virtual and regular tables cannot exist in the same batch",
+        _ if is_conditional => "Conditional BATCH statements cannot include mutations for virtual tables",
+        _ => return Ok(()),
+    };
+    Err(QueryError::invalid(message))
 }
 
 async fn carry_out(

@@ -92,8 +92,11 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
     start.finish(StatementType::Insert, changes, Target::Row(target))
 }
 
-/// The columns that a document names and their values; `None` is null.
-fn read(text: &str, table: &Table) -> Result<Vec<(String, Option<Vec<u8>>)>, QueryError> {
+/// A column's name and value; `None` is null.
+type Named = (String, Option<Vec<u8>>);
+
+/// The columns that a document names and their values.
+fn read(text: &str, table: &Table) -> Result<Vec<Named>, QueryError> {
     let mut left: Vec<(String, Json)> = Vec::new();
     for (name, value) in parse(text)? {
         let name = name_from_json(&name);
@@ -140,7 +143,13 @@ fn parse(text: &str) -> Result<Map<String, Json>, QueryError> {
 fn not_an_object(document: &Json) -> String {
     let what = match document {
         Json::Array(_) => "Array value (token `JsonToken.START_ARRAY`)",
-        Json::String(_) => "String value (token `JsonToken.VALUE_STRING`)",
+        Json::String(text) => {
+            return format!(
+                "{JACKSON}.databind.exc.MismatchedInputException: Cannot construct instance of \
+                 `java.util.LinkedHashMap` (although at least one Creator exists): no String-argument \
+                 constructor/factory method to deserialize from String value ('{text}')\n at [{SOURCE}; line: 1, column: 1]"
+            );
+        }
         Json::Bool(true) => "Boolean value (token `JsonToken.VALUE_TRUE`)",
         Json::Bool(false) => "Boolean value (token `JsonToken.VALUE_FALSE`)",
         Json::Number(number) if number.as_str().contains(['.', 'e', 'E']) => {

@@ -103,6 +103,13 @@ impl ModificationPlan {
         }
     }
 
+    fn is_virtual(&self) -> bool {
+        match &self.0 {
+            Kind::Terms(modification) => modification.is_virtual,
+            Kind::Document(document) => document.start.is_virtual,
+        }
+    }
+
     fn has_timestamp(&self) -> bool {
         match &self.0 {
             Kind::Terms(modification) => modification.attributes.has_timestamp(),

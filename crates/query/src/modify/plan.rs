@@ -28,6 +28,8 @@ pub(super) struct Modification {
     pub target: Target,
     pub changes: Changes,
     pub condition: Condition,
+    /// Whether the table is not stored.
+    pub is_virtual: bool,
 }
 
 /// Buffers that keep their memory from row to row and from statement to statement.
@@ -53,7 +55,6 @@ impl Modification {
         if engine::system::is_local_system_keyspace(keyspace) {
             return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
         }
-        let is_virtual = execution.processor.virtual_tables().contains(&self.table);
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
             (self.is_counter() && self.attributes.has_timestamp(), "timestamp for counter updates"),
@@ -62,16 +63,28 @@ impl Modification {
         if let Some((_, what)) = refusals.iter().find(|(refused, _)| *refused) {
             return Err(QueryError::invalid(format!("Cannot provide custom {what}")));
         }
-        if is_virtual {
-            let table = &self.table;
-            let message = format!("Modification is not supported by table {}.{}", table.keyspace, table.name);
-            return Err(QueryError::invalid(message));
+        if self.is_virtual {
+            return Err(self.refuse_virtual());
         }
         if self.condition.is_some() && !execution.options.serial_consistency.is_serial() {
             let message = "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL";
             return Err(QueryError::invalid(message));
         }
         Ok(())
+    }
+
+    fn refuse_virtual(&self) -> QueryError {
+        let table = &self.table;
+        QueryError::invalid(match (&self.attributes, self.condition) {
+            (attributes, _) if attributes.has_timestamp() => {
+                "Custom timestamp is not supported by virtual tables".to_owned()
+            }
+            (attributes, _) if attributes.has_time_to_live() => {
+                "Expiring columns are not supported by virtual tables".to_owned()
+            }
+            (_, Condition::Some { .. }) => "Conditional updates are not supported by virtual tables".to_owned(),
+            _ => format!("Modification is not supported by table {}.{}", table.keyspace, table.name),
+        })
     }
 
     /// Refuses a consistency level that this write may not have.

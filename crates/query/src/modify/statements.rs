@@ -21,6 +21,7 @@ pub(super) struct Start {
     pub table: Arc<Table>,
     pub attributes: Attributes,
     pub condition: Condition,
+    pub is_virtual: bool,
 }
 
 impl Start {
@@ -31,9 +32,10 @@ impl Start {
         preparing: &mut Preparing<'_>,
     ) -> Result<Start, QueryError> {
         let table = preparing.table(table)?;
+        let is_virtual = preparing.virtual_tables.contains(&table);
         let attributes = Attributes::prepare(attributes, &table.keyspace, &table.name, preparing)?;
         let condition = conditions::prepare(conditions, &table, attributes.has_timestamp(), preparing)?;
-        Ok(Start { table, attributes, condition })
+        Ok(Start { table, attributes, condition, is_virtual })
     }
 
     /// Joins the parts, after the last checks.
@@ -43,14 +45,14 @@ impl Start {
         changes: Changes,
         target: Target,
     ) -> Result<Modification, QueryError> {
-        let Start { table, attributes, condition } = self;
+        let Start { table, attributes, condition, is_virtual } = self;
         if condition.is_some() && is_counter(&table) {
             return Err(QueryError::invalid("Conditional updates are not supported on counter tables"));
         }
         if condition.is_some() && attributes.has_timestamp() {
             return Err(QueryError::invalid("Cannot provide custom timestamp for conditional updates"));
         }
-        Ok(Modification { table, statement, attributes, target, changes, condition })
+        Ok(Modification { table, statement, attributes, target, changes, condition, is_virtual })
     }
 
     /// Checks and prepares the WHERE clause of UPDATE or DELETE.

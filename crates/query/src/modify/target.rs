@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cql::ast::{Operator, Relation, WhereClause};
-use model::{Column, PartitionKey, Slices, Table, push_component};
+use model::{ClusteringBound, Clusterings, Column, PartitionKey, Slices, Table, push_component};
 
 use crate::QueryError;
 use crate::execution::Execution;
@@ -102,9 +102,22 @@ impl Target {
             Target::Restricted(restrictions) if restrictions.gives_rows() => {
                 restrictions.clusterings(execution).map(Rows::Clusterings)
             }
-            Target::Restricted(restrictions) => restrictions.slices(execution).map(Rows::Slices),
+            Target::Restricted(restrictions) => {
+                let slices = restrictions.slices(execution)?;
+                refuse_null_bounds(&slices)?;
+                Ok(Rows::Slices(slices))
+            }
         }
     }
+}
+
+/// A range that ends at null means everything to a SELECT; deleting so is refused, as Cassandra's replicas do.
+fn refuse_null_bounds(slices: &Slices) -> Result<(), QueryError> {
+    let has_null = |bound: &ClusteringBound| Clusterings(&bound.prefix).any(|component| component.is_none());
+    if slices.as_slice().iter().any(|slice| has_null(&slice.start) || has_null(&slice.end)) {
+        return Err(QueryError::invalid("Invalid null value for a bound of a range deletion"));
+    }
+    Ok(())
 }
 
 impl RowTarget {

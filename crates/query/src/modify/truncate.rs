@@ -15,7 +15,7 @@ pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> R
         return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     if processor.virtual_tables().contains(table) {
-        let message = format!("Truncate is not supported by table {keyspace}.{}", table.name);
+        let message = format!("Truncation is not supported by table {keyspace}.{}", table.name);
         return Err(QueryError::invalid(message));
     }
     snapshot(table, "truncated", execution)?;

@@ -102,9 +102,12 @@ fn single(
                 _ => Contains { values: vec![term], ..Contains::default() },
             }))
         }
-        Operator::Like => Err(QueryError::invalid(format!(
-            "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
-        ))),
+        Operator::Like => {
+            prepare_term(value, &spec, preparing)?;
+            Err(QueryError::invalid(format!(
+                "LIKE restriction is only supported on properly indexed columns. {relation} is not valid."
+            )))
+        }
         Operator::Neq => Err(unsupported(relation)),
         Operator::In | Operator::IsNot => Err(QueryError::invalid(format!("Unsupported restriction: {relation}"))),
     }
