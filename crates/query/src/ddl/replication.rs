@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::QueryError;
 use crate::execution::Execution;
 
+/// What a keyspace gets whose options say none (`default_keyspace_rf`).
+const DEFAULT_KEYSPACE_RF: i32 = 1;
 const PACKAGE: &str = "org.apache.cassandra.locator.";
 
 /// The options as stored: full class name, factors per data center.
@@ -40,10 +42,7 @@ fn simple(
     if let Some(unknown) = options.keys().find(|name| *name != "replication_factor") {
         return Err(unrecognized(unknown, "SimpleStrategy", keyspace));
     }
-    let factor = options
-        .get("replication_factor")
-        .ok_or_else(|| QueryError::configuration("SimpleStrategy requires a replication_factor strategy option."))?;
-    let factor = parse_factor(factor)?;
+    let factor = options.get("replication_factor").map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
     if factor > 1 {
         execution.warn(format!(
             "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes 1"
@@ -64,10 +63,7 @@ fn network_topology(
     if let Some(unknown) = options.keys().find(|name| **name != local) {
         return Err(unrecognized(unknown, "NetworkTopologyStrategy", keyspace));
     }
-    let Some(factor) = options.get(&local) else {
-        return Err(QueryError::configuration("Configuration for at least one datacenter must be present"));
-    };
-    let factor = parse_factor(factor)?;
+    let factor = options.get(&local).map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
     if factor > 1 {
         execution.warn(format!(
             "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes 1 for datacenter {local}"
