@@ -1,0 +1,165 @@
+//! Small values by key; with or without one hot partition.
+
+use std::collections::HashMap;
+
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::random::{Random, number_of, partition_key, value};
+use crate::session::{Client, Raw};
+use crate::spec::{Choice, Spec, Workload};
+use crate::workload::{Own, first_partition};
+
+/// What one operation is about: a partition and, in the table of the skewed load, a row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    partition: u64,
+    row: u64,
+}
+
+impl Place {
+    fn index(self) -> u64 {
+        self.partition ^ self.row.rotate_left(40)
+    }
+}
+
+/// How places are chosen.
+enum Chooser {
+    Uniform { own_partitions: u64 },
+    Insert { first: u64, written: u64 },
+    Skew { own_partitions: u64, hot_percent: u8, own_rows: u64 },
+}
+
+pub struct KeyValueWorker {
+    write: PreparedStatement,
+    read: PreparedStatement,
+    with_row: bool,
+    value_bytes: usize,
+    reads_percent: u8,
+    own: Own,
+    chooser: Chooser,
+    random: Random,
+    /// The number of the last acknowledged write, for every place written in this run.
+    last: HashMap<Place, u64>,
+    number: u64,
+}
+
+impl KeyValueWorker {
+    pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
+        let own = Own { place, workers: spec.in_flight as u64 };
+        let (table, value_bytes, chooser) = match &spec.workload {
+            Workload::KeyValue { table, value_bytes, choice } => (table, *value_bytes, chooser(choice, own)),
+            Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows } => {
+                let own_rows = own.count(*hot_rows).max(1);
+                let chooser = Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
+                (table, *value_bytes, chooser)
+            }
+            Workload::Columns { .. } => return Err("not a key-value load".to_owned()),
+        };
+        let with_row = matches!(chooser, Chooser::Skew { .. });
+        let (write, read) = if with_row {
+            (format!("INSERT INTO {table} (key, row, value) VALUES (?, ?, ?)"), format!("SELECT value FROM {table} WHERE key = ? AND row = ?"))
+        } else {
+            (format!("INSERT INTO {table} (key, value) VALUES (?, ?)"), format!("SELECT value FROM {table} WHERE key = ?"))
+        };
+        Ok(Self {
+            write: client.prepare(&write).await?,
+            read: client.prepare(&read).await?,
+            with_row,
+            value_bytes,
+            reads_percent: spec.reads_percent,
+            own,
+            chooser,
+            random: Random::new(spec.seed.wrapping_mul(1_000_003) ^ place),
+            last: HashMap::new(),
+            // Numbers of later runs are other numbers: a value of an earlier run is not taken for one of this.
+            number: spec.seed << 32,
+        })
+    }
+
+    pub async fn operate(&mut self, client: &Client) -> Result<bool, String> {
+        let reading = self.random.percent(self.reads_percent);
+        if let Some(place) = self.choose(reading) {
+            if reading {
+                self.read(client, place).await?;
+                return Ok(true);
+            }
+            self.write(client, place).await?;
+            return Ok(false);
+        }
+        let place = self.choose(false).ok_or("no partition to write")?;
+        self.write(client, place).await?;
+        Ok(false)
+    }
+
+    /// None: there is nothing to read yet.
+    fn choose(&mut self, reading: bool) -> Option<Place> {
+        let random = &mut self.random;
+        match &mut self.chooser {
+            Chooser::Uniform { own_partitions } => Some(Place { partition: self.own.index(random.below(*own_partitions)), row: 0 }),
+            Chooser::Insert { first, written } if reading => {
+                let back = random.recent(*written);
+                written.checked_sub(1 + back).map(|ordinal| Place { partition: *first + self.own.index(ordinal), row: 0 })
+            }
+            Chooser::Insert { first, written } => {
+                let ordinal = *written;
+                *written += 1;
+                Some(Place { partition: *first + self.own.index(ordinal), row: 0 })
+            }
+            Chooser::Skew { own_partitions, hot_percent, own_rows } => Some(if random.percent(*hot_percent) {
+                Place { partition: 0, row: self.own.index(random.below(*own_rows)) }
+            } else {
+                Place { partition: 1 + self.own.index(random.below(*own_partitions)), row: 0 }
+            }),
+        }
+    }
+
+    async fn write(&mut self, client: &Client, place: Place) -> Result<(), String> {
+        self.number += 1;
+        let (key, value) = (partition_key(place.partition), value(place.index(), self.number, self.value_bytes));
+        if self.with_row {
+            let row = place.row.to_be_bytes();
+            client.write(&self.write, (Raw(&key), Raw(&row), Raw(&value))).await?;
+        } else {
+            client.write(&self.write, (Raw(&key), Raw(&value))).await?;
+        }
+        self.last.insert(place, self.number);
+        Ok(())
+    }
+
+    async fn read(&mut self, client: &Client, place: Place) -> Result<(), String> {
+        let key = partition_key(place.partition);
+        let mut found = None;
+        let mut take = |cells: &[Option<&[u8]>]| {
+            let bytes = cells.first().copied().flatten().ok_or("a row without a value")?;
+            found = Some(number_of(place.index(), bytes)?);
+            Ok(())
+        };
+        if self.with_row {
+            let row = place.row.to_be_bytes();
+            client.read(&self.read, (Raw(&key), Raw(&row)), &mut take).await?;
+        } else {
+            client.read(&self.read, (Raw(&key),), &mut take).await?;
+        }
+        let expected = self.last.get(&place).copied();
+        match (found, expected) {
+            (None, _) => Err(format!("wrong answer: {place:?} is missing")),
+            (Some(got), Some(expected)) if got != expected => Err(format!("wrong answer: {place:?} holds write {got}, not {expected}")),
+            _ => Ok(()),
+        }
+    }
+
+    pub async fn check(&mut self, client: &Client, limit: usize) -> Result<usize, String> {
+        let places: Vec<Place> = self.last.keys().take(limit).copied().collect();
+        for place in &places {
+            self.read(client, *place).await?;
+        }
+        Ok(places.len())
+    }
+}
+
+fn chooser(choice: &Choice, own: Own) -> Chooser {
+    match choice {
+        Choice::Uniform { partitions } => Chooser::Uniform { own_partitions: own.count(*partitions) },
+        Choice::Insert { .. } => Chooser::Insert { first: first_partition(choice), written: 0 },
+    }
+}

@@ -1,0 +1,44 @@
+//! A load on one CQL node: `load SPEC`, where SPEC is the JSON of [`spec::Spec`]. What was measured goes to standard
+//! output, as JSON; the orchestrator (`python -m bench`) reads it.
+//!
+//! Every worker owns its keys and has one operation under way, so what a read must return is known exactly: answers are
+//! checked while the load runs, and a sample of all that was written is read back at the end.
+
+mod columns;
+mod key_value;
+mod measure;
+mod process;
+mod random;
+mod run;
+mod session;
+mod spec;
+mod workload;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let Some(text) = std::env::args().nth(1) else {
+        eprintln!("usage: load SPEC (see bench/load/src/spec.rs)");
+        return ExitCode::from(2);
+    };
+    match serde_json::from_str::<spec::Spec>(&text).map_err(|error| error.to_string()).and_then(carry_out) {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("load: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(spec: spec::Spec) -> Result<String, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(spec.threads)
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let report = runtime.block_on(run::run(spec))?;
+    serde_json::to_string(&report).map_err(|error| error.to_string())
+}

@@ -1,0 +1,243 @@
+//! The run: workers, the pace, the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use crate::measure::{Moment, Report, Sample, latencies};
+use crate::process::figures;
+use crate::session::Client;
+use crate::spec::Spec;
+use crate::workload::Worker;
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// A run that fails so often is given up.
+const FAILURES_MAX: u64 = 1_000;
+const FAILURE_TEXTS_MAX: usize = 5;
+
+/// What all workers share.
+struct Shared {
+    client: Client,
+    started: Instant,
+    warmup: Duration,
+    measured: Duration,
+    stop: AtomicBool,
+    done: AtomicU64,
+    failures: AtomicU64,
+    /// Operations handed out: the limit of a load by count, and the place in the schedule of an open loop.
+    taken: AtomicU64,
+    limit: u64,
+    pace: Option<Pace>,
+}
+
+/// The schedule of an open loop.
+struct Pace {
+    interval_seconds: f64,
+    due: Semaphore,
+}
+
+/// What one worker has to tell.
+#[derive(Default)]
+struct Told {
+    /// Tenths of microseconds.
+    reads: Vec<u32>,
+    writes: Vec<u32>,
+    failure_texts: Vec<String>,
+}
+
+pub async fn run(spec: Spec) -> Result<Report, String> {
+    let client = Client::connect(&spec).await?;
+    let mut workers = Vec::with_capacity(spec.in_flight);
+    for place in 0..spec.in_flight {
+        workers.push(Worker::new(&client, &spec, place as u64).await?);
+    }
+    let shared = Arc::new(Shared {
+        client,
+        started: Instant::now(),
+        warmup: Duration::from_secs_f64(spec.warmup_seconds),
+        measured: if spec.operations.is_some() { Duration::from_secs(86_400) } else { Duration::from_secs_f64(spec.seconds) },
+        stop: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        failures: AtomicU64::new(0),
+        taken: AtomicU64::new(0),
+        limit: spec.operations.unwrap_or(u64::MAX),
+        pace: spec.rate.map(|rate| Pace { interval_seconds: 1.0 / rate, due: Semaphore::new(0) }),
+    });
+    let dispatcher = spec.rate.map(|_| on_a_thread(&shared, dispatch));
+    let (server_pid, ours) = (spec.server_pid, std::process::id());
+    let sampler = on_a_thread(&shared, move |shared| sample(shared, server_pid, ours));
+    let tasks: Vec<_> = workers.into_iter().map(|worker| tokio::spawn(work(Arc::clone(&shared), worker))).collect();
+    let mut workers = Vec::with_capacity(tasks.len());
+    let mut told = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let (worker, one) = task.await.map_err(|error| error.to_string())?;
+        workers.push(worker);
+        told.push(one);
+    }
+    shared.stop.store(true, Ordering::Release);
+    dispatcher.map(thread::JoinHandle::join);
+    let sampled = sampler.join().map_err(|_| "the sampler ended early")?;
+    let checked = check(&shared, workers, &mut told, spec.check).await;
+    Ok(report(&shared, &told, sampled, checked))
+}
+
+fn on_a_thread<T: Send + 'static>(shared: &Arc<Shared>, what: impl FnOnce(&Shared) -> T + Send + 'static) -> thread::JoinHandle<T> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || what(&shared))
+}
+
+async fn work(shared: Arc<Shared>, mut worker: Worker) -> (Worker, Told) {
+    let mut told = Told::default();
+    let (from, until) = (shared.started + shared.warmup, shared.started + shared.warmup + shared.measured);
+    while let Some(intended) = shared.next_start().await {
+        let outcome = worker.operate(&shared.client).await;
+        let now = Instant::now();
+        match outcome {
+            Ok(read) if now >= from && now < until => {
+                let tenths = u32::try_from((now - intended).as_nanos() / 100).unwrap_or(u32::MAX);
+                if read { told.reads.push(tenths) } else { told.writes.push(tenths) }
+            }
+            Ok(_) => {}
+            Err(text) => shared.failed(&mut told, text),
+        }
+        shared.done.fetch_add(1, Ordering::Relaxed);
+        if now >= until {
+            break;
+        }
+    }
+    (worker, told)
+}
+
+impl Shared {
+    /// Waits until the next operation may start; when it was meant to. None: no more.
+    async fn next_start(&self) -> Option<Instant> {
+        if let Some(pace) = &self.pace {
+            pace.due.acquire().await.ok()?.forget();
+        }
+        let place = self.taken.fetch_add(1, Ordering::Relaxed);
+        if place >= self.limit || self.stop.load(Ordering::Acquire) {
+            return None;
+        }
+        let intended = self.pace.as_ref().map(|pace| self.started + Duration::from_secs_f64(place as f64 * pace.interval_seconds));
+        Some(intended.unwrap_or_else(Instant::now))
+    }
+
+    fn failed(&self, told: &mut Told, text: String) {
+        if told.failure_texts.len() < FAILURE_TEXTS_MAX {
+            told.failure_texts.push(text);
+        }
+        if self.failures.fetch_add(1, Ordering::Relaxed) >= FAILURES_MAX {
+            self.stop.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds.
+fn dispatch(shared: &Shared) {
+    let Some(pace) = &shared.pace else { return };
+    let end = shared.warmup + shared.measured;
+    let mut released = 0;
+    loop {
+        let elapsed = shared.started.elapsed();
+        if elapsed >= end || shared.stop.load(Ordering::Acquire) {
+            pace.due.close();
+            return;
+        }
+        let due = (elapsed.as_secs_f64() / pace.interval_seconds) as u64 + 1;
+        pace.due.add_permits((due - released) as usize);
+        released = due;
+        let next = Duration::from_secs_f64(due as f64 * pace.interval_seconds).saturating_sub(shared.started.elapsed());
+        thread::sleep(next.max(Duration::from_micros(30)));
+    }
+}
+
+/// What the sampler saw: both ends of what is measured, and the way between.
+struct Sampled {
+    first: Moment,
+    last: Moment,
+    seconds: f64,
+    operations: u64,
+    samples: Vec<Sample>,
+}
+
+fn sample(shared: &Shared, server_pid: u32, client_pid: u32) -> Sampled {
+    let moment = || Moment { server: figures(server_pid), client: figures(client_pid) };
+    let from = shared.started + shared.warmup;
+    let until = from + shared.measured;
+    let mut samples = Vec::new();
+    let mut note = |moment: Moment| {
+        samples.push(Sample {
+            seconds: shared.started.elapsed().as_secs_f64() - shared.warmup.as_secs_f64(),
+            operations: shared.done.load(Ordering::Relaxed),
+            server_cpu_seconds: moment.server.cpu_seconds(),
+            server_resident_bytes: moment.server.resident_bytes,
+        });
+    };
+    let wait_until = |moment: Instant| {
+        while Instant::now() < moment && !shared.stop.load(Ordering::Acquire) {
+            thread::sleep(moment.saturating_duration_since(Instant::now()).min(Duration::from_millis(5)));
+        }
+    };
+    wait_until(from);
+    let (first, first_done, first_time) = (moment(), shared.done.load(Ordering::Relaxed), Instant::now());
+    note(first);
+    let mut last;
+    loop {
+        wait_until((Instant::now() + SAMPLE_EVERY).min(until));
+        last = moment();
+        note(last);
+        if Instant::now() >= until || shared.stop.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    let operations = shared.done.load(Ordering::Relaxed) - first_done;
+    Sampled { first, last, seconds: first_time.elapsed().as_secs_f64(), operations, samples }
+}
+
+/// Reads back what was written, all workers at once.
+async fn check(shared: &Arc<Shared>, workers: Vec<Worker>, told: &mut [Told], limit: usize) -> usize {
+    let each = limit.div_ceil(workers.len().max(1));
+    let tasks: Vec<_> = workers
+        .into_iter()
+        .map(|mut worker| {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move { worker.check(&shared.client, each).await })
+        })
+        .collect();
+    let mut checked = 0;
+    for (task, told) in tasks.into_iter().zip(told) {
+        match task.await {
+            Ok(Ok(count)) => checked += count,
+            Ok(Err(text)) => shared.failed(told, text),
+            Err(error) => shared.failed(told, error.to_string()),
+        }
+    }
+    checked
+}
+
+fn report(shared: &Shared, told: &[Told], sampled: Sampled, checked: usize) -> Report {
+    let reads: Vec<&[u32]> = told.iter().map(|one| one.reads.as_slice()).collect();
+    let writes: Vec<&[u32]> = told.iter().map(|one| one.writes.as_slice()).collect();
+    let count = |parts: &[&[u32]]| parts.iter().map(|part| part.len() as u64).sum();
+    let (first, last) = (sampled.first, sampled.last);
+    Report {
+        seconds: sampled.seconds,
+        operations: sampled.operations,
+        reads: count(&reads),
+        writes: count(&writes),
+        failures: shared.failures.load(Ordering::Relaxed),
+        failure_texts: told.iter().flat_map(|one| one.failure_texts.iter().cloned()).take(FAILURE_TEXTS_MAX).collect(),
+        checked,
+        server_cpu_seconds: last.server.cpu_seconds() - first.server.cpu_seconds(),
+        server_system_seconds: last.server.system_seconds - first.server.system_seconds,
+        client_cpu_seconds: last.client.cpu_seconds() - first.client.cpu_seconds(),
+        server_resident_bytes: last.server.resident_bytes,
+        server_written_bytes: last.server.written_bytes.saturating_sub(first.server.written_bytes),
+        read_latency: latencies(&reads),
+        write_latency: latencies(&writes),
+        samples: sampled.samples,
+    }
+}

@@ -1,0 +1,102 @@
+//! Connections and prepared statements.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::row::ColumnIterator;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
+use scylla::serialize::SerializationError;
+use scylla::serialize::row::SerializeRow;
+use scylla::serialize::value::SerializeValue;
+use scylla::serialize::writers::{CellWriter, WrittenCellProof};
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::spec::Spec;
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A session on one node. Nothing is retried: every failure is counted.
+pub struct Client {
+    session: Session,
+}
+
+impl Client {
+    /// The driver gives the timestamps, as drivers do by default: the order of writes is then the client's on every server.
+    pub async fn connect(spec: &Spec) -> Result<Self, String> {
+        let connections = NonZeroUsize::new(spec.connections).ok_or("connections must not be 0")?;
+        let session = SessionBuilder::new()
+            .known_node(&spec.node)
+            .pool_size(PoolSize::PerHost(connections))
+            .disallow_shard_aware_port(true)
+            .timestamp_generator(Arc::new(MonotonicTimestampGenerator::new().without_warnings()))
+            .fetch_schema_metadata(false)
+            .use_keyspace(&spec.keyspace, false)
+            .build()
+            .await
+            .map_err(|error| format!("connecting to {}: {error}", spec.node))?;
+        Ok(Self { session })
+    }
+
+    pub async fn prepare(&self, text: &str) -> Result<PreparedStatement, String> {
+        let node = self.session.get_cluster_state().get_nodes_info().first().map(|node| node.host_id);
+        let node = node.ok_or("the driver knows no node")?;
+        let profile = ExecutionProfile::builder()
+            .consistency(Consistency::One)
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+            .load_balancing_policy(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))
+            .build();
+        let mut statement = self.session.prepare(text).await.map_err(|error| format!("preparing {text}: {error}"))?;
+        statement.set_execution_profile_handle(Some(profile.into_handle()));
+        statement.set_is_idempotent(false);
+        Ok(statement)
+    }
+
+    pub async fn write(&self, statement: &PreparedStatement, values: impl SerializeRow) -> Result<(), String> {
+        self.session.execute_unpaged(statement, values).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Calls `row` with every row's cells; the count of rows.
+    pub async fn read(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+        mut row: impl FnMut(&[Option<&[u8]>]) -> Result<(), String>,
+    ) -> Result<usize, String> {
+        let result = self.session.execute_unpaged(statement, values).await.map_err(|error| error.to_string())?;
+        let rows = result.into_rows_result().map_err(|error| error.to_string())?;
+        let mut count = 0;
+        let mut cells = Vec::with_capacity(rows.column_specs().len());
+        for columns in rows.rows::<ColumnIterator>().map_err(|error| error.to_string())? {
+            cells.clear();
+            for column in columns.map_err(|error| error.to_string())? {
+                let column = column.map_err(|error| error.to_string())?;
+                cells.push(column.slice.map(|slice| slice.as_slice()));
+            }
+            row(&cells)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// A value that is already serialized.
+pub struct Raw<'a>(pub &'a [u8]);
+
+impl SerializeValue for Raw<'_> {
+    fn serialize<'b>(
+        &self,
+        _: &scylla::cluster::metadata::ColumnType,
+        writer: CellWriter<'b>,
+    ) -> Result<WrittenCellProof<'b>, SerializationError> {
+        writer.set_value(self.0).map_err(SerializationError::new)
+    }
+}

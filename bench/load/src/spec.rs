@@ -1,0 +1,64 @@
+//! What to do.
+
+use serde::Deserialize;
+
+/// A load, as the orchestrator describes it.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// `address:port` of the node.
+    pub node: String,
+    /// The server's process, measured while the load runs.
+    pub server_pid: u32,
+    pub keyspace: String,
+    pub connections: usize,
+    /// Operations under way at a time, each by a worker of its own.
+    pub in_flight: usize,
+    /// The generator's own threads.
+    pub threads: usize,
+    pub seed: u64,
+    /// Not measured, before what is measured.
+    #[serde(default)]
+    pub warmup_seconds: f64,
+    /// How long is measured. Ignored when `operations` is given.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Ends after so many operations instead.
+    #[serde(default)]
+    pub operations: Option<u64>,
+    /// Open loop: operations per second, each with an intended start; closed loop without.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// The share of reads among operations, 0 to 100.
+    pub reads_percent: u8,
+    /// How many of the partitions written are read back at the end.
+    #[serde(default = "default_check")]
+    pub check: usize,
+    pub workload: Workload,
+}
+
+fn default_check() -> usize {
+    10_000
+}
+
+/// The tables and how their keys are chosen.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Workload {
+    /// `key blob PRIMARY KEY, value blob`.
+    KeyValue { table: String, value_bytes: usize, choice: Choice },
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition.
+    Skew { table: String, value_bytes: usize, partitions: u64, hot_percent: u8, hot_rows: u64 },
+    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows.
+    Columns { table: String, columns: usize, text_bytes: usize, udt: bool, partitions: u64 },
+}
+
+/// Which partitions a key-value load meets.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Choice {
+    /// Any of partitions 0 to `partitions`, all equally likely.
+    Uniform { partitions: u64 },
+    /// Writes make new partitions from `first` on; reads prefer recent ones.
+    Insert { first: u64 },
+}

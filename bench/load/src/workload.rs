@@ -1,0 +1,64 @@
+//! What a worker does: one write or one read at a time, on keys that are its own.
+
+use crate::columns::ColumnsWorker;
+use crate::key_value::KeyValueWorker;
+use crate::session::Client;
+use crate::spec::{Choice, Spec, Workload};
+
+/// A worker of one of the workloads.
+pub enum Worker {
+    KeyValue(KeyValueWorker),
+    Columns(ColumnsWorker),
+}
+
+impl Worker {
+    /// Worker `place` of `spec.in_flight`.
+    pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
+        Ok(match &spec.workload {
+            Workload::Columns { .. } => Self::Columns(ColumnsWorker::new(client, spec, place).await?),
+            _ => Self::KeyValue(KeyValueWorker::new(client, spec, place).await?),
+        })
+    }
+
+    /// One operation; true if it was a read.
+    pub async fn operate(&mut self, client: &Client) -> Result<bool, String> {
+        match self {
+            Self::KeyValue(worker) => worker.operate(client).await,
+            Self::Columns(worker) => worker.operate(client).await,
+        }
+    }
+
+    /// Reads back up to `limit` of what it wrote; how many were right.
+    pub async fn check(&mut self, client: &Client, limit: usize) -> Result<usize, String> {
+        match self {
+            Self::KeyValue(worker) => worker.check(client, limit).await,
+            Self::Columns(worker) => worker.check(client, limit).await,
+        }
+    }
+}
+
+/// The parts of a partition space that worker `place` owns: `place`, `place + workers`, `place + 2 * workers`, …
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    pub place: u64,
+    pub workers: u64,
+}
+
+impl Own {
+    /// How many of `total` are its own.
+    pub fn count(self, total: u64) -> u64 {
+        total.saturating_sub(self.place).div_ceil(self.workers)
+    }
+
+    pub fn index(self, ordinal: u64) -> u64 {
+        self.place + ordinal * self.workers
+    }
+}
+
+/// The first partition of an inserting load, and 0 for others.
+pub fn first_partition(choice: &Choice) -> u64 {
+    match choice {
+        Choice::Insert { first } => *first,
+        Choice::Uniform { .. } => 0,
+    }
+}
