@@ -1,5 +1,9 @@
 //! The schema lives in the engine's own tables.
 
+use std::sync::Arc;
+
+use types::CqlType;
+
 use crate::fixture::{Directory, create_table, delete_rows, insert, open, options, rows};
 
 #[test]
@@ -75,6 +79,29 @@ fn a_truncated_table_stays_empty_after_a_crash() {
     };
     let engine = open(&directory);
     assert_eq!(rows(&engine, &table), [(1, 3, "after".into())]);
+}
+
+/// The file of a flush is newer than the schema that the log begins with.
+#[test]
+fn a_flushed_column_survives_a_crash_before_its_schema_is_flushed() {
+    let directory = Directory::new();
+    let altered = {
+        let engine = open(&directory);
+        let table = create_table(&engine);
+        let altered = Arc::new(table.to_builder().regular("u", CqlType::Text).build());
+        let changed = altered.clone();
+        let add = engine.change_schema::<_, engine::EngineError>(|_, keyspaces| {
+            let keyspace = keyspaces.get_mut("ks").unwrap();
+            Arc::make_mut(keyspace).tables.insert(changed.name.clone(), changed);
+            Ok(())
+        });
+        add.unwrap();
+        insert(&engine, &altered, 1, 1, "in the new column", 10);
+        engine.flush(&altered).unwrap();
+        altered
+    };
+    let engine = open(&directory);
+    assert_eq!(rows(&engine, &altered), [(1, 1, "in the new column".into())]);
 }
 
 #[test]

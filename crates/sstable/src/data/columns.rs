@@ -26,6 +26,9 @@ pub(crate) struct FileColumns {
     pub regulars: Vec<FileColumn>,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
+    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
+    /// While the log is replayed a file may be opened under a schema that is older than the file.
+    pub unknown: Option<String>,
 }
 
 /// The type of a column's values in a file.
@@ -46,10 +49,12 @@ impl FileColumns {
             let expected = format!("{} clustering columns as the table has", table.clustering().len());
             return Err(Corruption::new(file, 0, expected, clustering.len().to_string()).into());
         }
+        let mut unknown = None;
         Ok(FileColumns {
-            statics: Self::relate(file, &header.statics, table, ColumnKind::Static)?,
-            regulars: Self::relate(file, &header.regulars, table, ColumnKind::Regular)?,
+            statics: Self::relate(file, &header.statics, table, ColumnKind::Static, &mut unknown)?,
+            regulars: Self::relate(file, &header.regulars, table, ColumnKind::Regular, &mut unknown)?,
             clustering,
+            unknown,
         })
     }
 
@@ -62,6 +67,7 @@ impl FileColumns {
         columns: &[HeaderColumn],
         table: &Table,
         column_kind: ColumnKind,
+        unknown: &mut Option<String>,
     ) -> Result<Vec<FileColumn>, SSTableError> {
         let current = table.columns(column_kind == ColumnKind::Static);
         let mut related: Vec<FileColumn> = Vec::with_capacity(columns.len());
@@ -74,7 +80,7 @@ impl FileColumns {
             if target.is_none() && dropped.is_none() {
                 let what =
                     format!("column {} of {column_kind:?} kind, which table {} does not have", column.name, table.name);
-                return Err(SSTableError::Unsupported { file: file.to_owned(), what });
+                unknown.get_or_insert(what);
             }
             if target.is_some() && target <= last_target {
                 return Err(Corruption::new(file, 0, "columns in Cassandra's order", column.name.clone()).into());

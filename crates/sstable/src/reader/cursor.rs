@@ -92,6 +92,7 @@ pub struct SSTableCursor {
 impl SSTableCursor {
     pub(super) fn open(reader: SSTableReader, range: &ReadRange, mode: ReadMode) -> Result<Self, SSTableError> {
         let window = DataWindow::new(reader.files().data.clone(), mode);
+        reader.check_columns()?;
         let plan = plan(&reader, &range.keys)?;
         Ok(SSTableCursor {
             window,

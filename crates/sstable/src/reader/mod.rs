@@ -252,6 +252,17 @@ impl SSTableReader {
         SSTableCursor::open(self.clone(), range, mode)
     }
 
+    /// Refuses to read under a schema that lacks a column of the file.
+    pub(crate) fn check_columns(&self) -> Result<(), SSTableError> {
+        match &self.view.columns.unknown {
+            None => Ok(()),
+            Some(what) => {
+                let file = self.files.descriptor.file_name(Component::Statistics);
+                Err(SSTableError::Unsupported { file, what: what.clone() })
+            }
+        }
+    }
+
     pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
     }
