@@ -230,7 +230,7 @@ impl Filler {
             path.extend_from_slice(cursor.key());
             let header = Header::read(cursor.content());
             if plan.is_plain && !header.has_branches {
-                self.begin_partition(&path, &header)?;
+                self.begin_partition(&path, &header);
                 let deletion = header.deletion;
                 has_entry = cursor.advance();
                 while has_entry && cursor.key().starts_with(&path) {
@@ -264,19 +264,16 @@ impl Filler {
         content: &[u8],
     ) -> Result<Option<Position>, ReadError> {
         let header = Header::read(content);
-        self.begin_partition(path, &header)?;
+        self.begin_partition(path, &header);
         if plan.slices.is_empty() || !plan.memtable.layout().has_clustering() {
             return Ok(None);
         }
         self.rows(plan, tail, &header, Position::start(header.deletion))
     }
 
-    fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) -> Result<(), ReadError> {
+    fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) {
         let path = self.batch.push(path);
-        let row = match header.row {
-            Some(row) => Some(self.push_row(row)),
-            None => None,
-        };
+        let row = header.row.map(|row| self.push_row(row));
         let is_static = header.row.is_some_and(|row| row.is_static());
         let static_row = row.clone().filter(|_| is_static);
         self.batch.items.push(Item::Partition { path, deletion: header.deletion, static_row });
@@ -286,7 +283,6 @@ impl Filler {
         {
             self.batch.items.push(Item::Row { clustering: 0..0, row });
         }
-        Ok(())
     }
 
     /// Copies rows and markers from a place on to the end of the last slice.

@@ -41,7 +41,7 @@ impl TrieMemtable {
     /// The shard of a token: tokens divided equally, in order.
     pub(crate) fn shard_of(&self, token: Token) -> usize {
         let position = token.0 as u64 ^ 1 << 63;
-        (u128::from(position) * self.shards.len() as u128 >> 64) as usize
+        ((u128::from(position) * self.shards.len() as u128) >> 64) as usize
     }
 }
 

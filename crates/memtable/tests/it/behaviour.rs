@@ -289,8 +289,11 @@ fn rows_are_read_under_older_and_newer_schemas_than_they_were_written_under() {
     assert_eq!(names(&old), [vec!["v"], vec!["v", "w"], vec!["v"]]);
 }
 
+/// Clustering, row before, row after.
+type Change = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
+
 #[derive(Default)]
-struct Watcher(Vec<(Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>)>);
+struct Watcher(Vec<Change>);
 
 impl RowObserver for Watcher {
     fn row_changed(
