@@ -135,8 +135,8 @@ impl PartitionRestrictions {
 
     fn keys(&self, execution: &Execution<'_>) -> Result<Vec<PartitionKey>, QueryError> {
         if let [Some(ColumnRestriction { column, kind: Kind::Equal(term) })] = self.columns.as_slice() {
-            let value = key_value(term.bind(execution)?, column)?;
-            return Ok(vec![serialize_key(&[&value])?]);
+            let value = term.bind(execution)?;
+            return Ok(vec![serialize_key(&[key_bytes(&value, column)?])?]);
         }
         let mut products: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
         for restriction in self.restricted() {
@@ -198,9 +198,13 @@ impl PartitionRestrictions {
 }
 
 fn key_value(value: Bound<'_>, column: &Column) -> Result<Vec<u8>, QueryError> {
+    key_bytes(&value, column).map(<[u8]>::to_vec)
+}
+
+fn key_bytes<'b>(value: &'b Bound<'_>, column: &Column) -> Result<&'b [u8], QueryError> {
     let name = &column.name;
     match value {
-        Bound::Bytes(bytes) => Ok(bytes.into_owned()),
+        Bound::Bytes(bytes) => Ok(bytes),
         Bound::Null => Err(QueryError::invalid(format!("Invalid null value in condition for column {name}"))),
         Bound::Unset => Err(QueryError::invalid(format!("Invalid unset value for column {name}"))),
     }

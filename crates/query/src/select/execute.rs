@@ -38,10 +38,12 @@ impl SelectPlan {
 
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits);
-        for segment in segments(&partitions, &slices, state.as_ref(), &self.table, self.ordering.is_reversed)? {
-            if !page.read(&segment)? {
-                break;
-            }
+        let goes_on = match self.resumed(&slices, state.as_ref()) {
+            Some(segment) => page.read(segment)?,
+            None => true,
+        };
+        if goes_on {
+            self.read_rest(&partitions, slices, state.as_ref(), &mut page)?;
         }
         page.finish()?;
         self.warn_of_tombstones(page.tombstones(), execution);
@@ -52,6 +54,52 @@ impl SelectPlan {
             row_count: page.row_count,
             cells: std::mem::take(&mut page.cells),
         }))
+    }
+
+    /// What is left of the partition that an earlier page began.
+    fn resumed(&self, slices: &Slices, state: Option<&PagingState>) -> Option<Segment> {
+        let state = state.filter(|state| !state.partition_done)?;
+        let slices = match &state.clustering {
+            Some(clustering) => after(slices, clustering, &self.table, self.ordering.is_reversed),
+            None => slices.clone(),
+        };
+        Some(Segment { keys: KeyRange::Single(PartitionKey::new(&state.key)), slices, is_resumed: true })
+    }
+
+    /// Reads the partitions behind the one where an earlier page ended.
+    fn read_rest(
+        &self,
+        partitions: &Partitions,
+        slices: Slices,
+        state: Option<&PagingState>,
+        page: &mut Page<'_>,
+    ) -> Result<(), QueryError> {
+        let segment = |keys, slices| Segment { keys, slices, is_resumed: false };
+        let keys = match partitions {
+            Partitions::Range(range) => {
+                page.read(segment(behind(range, state), slices))?;
+                return Ok(());
+            }
+            Partitions::Keys(keys) => keys.as_slice(),
+        };
+        let left = match state {
+            Some(state) => {
+                let place = keys.iter().position(|key| key.bytes() == state.key);
+                let place = place.ok_or_else(|| QueryError::protocol("Invalid value for the paging state"))?;
+                &keys[place + 1..]
+            }
+            None => keys,
+        };
+        if let [only] = left {
+            page.read(segment(KeyRange::Single(only.clone()), slices))?;
+            return Ok(());
+        }
+        for key in left {
+            if !page.read(segment(KeyRange::Single(key.clone()), slices.clone()))? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Rows per page; `u64::MAX` where the result is not paged.
@@ -140,38 +188,6 @@ fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Result<u64, Que
             }
         }
     }
-}
-
-/// What is to be read, from where an earlier page ended.
-fn segments<'s>(
-    partitions: &'s Partitions,
-    slices: &'s Slices,
-    state: Option<&PagingState>,
-    table: &'s Table,
-    is_reversed: bool,
-) -> Result<impl Iterator<Item = Segment> + use<'s>, QueryError> {
-    let resumed = state.filter(|state| !state.partition_done).map(|state| Segment {
-        keys: KeyRange::Single(PartitionKey::new(&state.key)),
-        slices: match &state.clustering {
-            Some(clustering) => after(slices, clustering, table, is_reversed),
-            None => slices.clone(),
-        },
-        is_resumed: true,
-    });
-    let rest: Box<dyn Iterator<Item = KeyRange> + 's> = match partitions {
-        Partitions::Keys(keys) => {
-            let from = match state {
-                Some(state) => {
-                    let place = keys.iter().position(|key| key.bytes() == state.key);
-                    place.ok_or_else(|| QueryError::protocol("Invalid value for the paging state"))? + 1
-                }
-                None => 0,
-            };
-            Box::new(keys.iter().skip(from).map(|key| KeyRange::Single(key.clone())))
-        }
-        Partitions::Range(range) => Box::new(std::iter::once(behind(range, state))),
-    };
-    Ok(resumed.into_iter().chain(rest.map(|keys| Segment { keys, slices: slices.clone(), is_resumed: false })))
 }
 
 /// The part of a range behind the partition where a page ended.

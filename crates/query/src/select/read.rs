@@ -21,6 +21,9 @@ pub(super) struct Position<'a> {
     pub statics: &'a [Option<ColumnData<'a>>],
 }
 
+/// Room for the rows of a page, before it has to grow; most results are of one row.
+const CELLS_BYTES: usize = 256;
+
 /// What to do after a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
@@ -119,7 +122,7 @@ impl<'p> Page<'p> {
             scratch: Scratch::default(),
             sorted: Vec::new(),
             tombstones: 0,
-            cells: Vec::new(),
+            cells: Vec::with_capacity(CELLS_BYTES),
             row_count: 0,
             live_rows: 0,
             state: None,
@@ -132,13 +135,10 @@ impl<'p> Page<'p> {
     }
 
     /// Reads the rows of a segment. False where the page is full or the limit reached.
-    pub fn read(&mut self, segment: &Segment) -> Result<bool, QueryError> {
+    pub fn read(&mut self, segment: Segment) -> Result<bool, QueryError> {
         let table = &self.plan.table;
-        let range = ReadRange {
-            keys: segment.keys.clone(),
-            slices: segment.slices.clone(),
-            reversed: self.plan.ordering.is_reversed,
-        };
+        let Segment { keys, slices, is_resumed } = segment;
+        let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
         let mut cursor = self.execution.processor.read(table, &range)?;
         let mut static_bytes = Vec::new();
         while cursor.advance_partition()? {
@@ -149,10 +149,10 @@ impl<'p> Page<'p> {
             if let Some(row) = head.static_row {
                 static_bytes.extend_from_slice(row.as_bytes());
             }
-            if !segment.is_resumed {
+            if !is_resumed {
                 self.limits.remaining_in_partition = self.limits.per_partition;
             }
-            if self.read_partition(&mut cursor, &partition, &static_bytes, segment.is_resumed)? == Flow::Stop {
+            if self.read_partition(&mut cursor, &partition, &static_bytes, is_resumed)? == Flow::Stop {
                 return Ok(false);
             }
         }
