@@ -81,7 +81,11 @@ fn random_row(random: &mut Random) -> ModelRow {
                 row.complex.insert(column, deletion);
             }
             for path in 0..random.below(4) {
-                row.cells.insert((column, vec![path as u8]), random_cell(random));
+                let cell = random_cell(random);
+                // A row keeps no cell that the deletion of its own column deletes.
+                if !deletion.deletes(cell.0) {
+                    row.cells.insert((column, vec![path as u8]), cell);
+                }
             }
         }
     }
