@@ -90,13 +90,7 @@ impl PartitionUpdate {
 
     /// The rows in clustering order.
     pub fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
-        let mut reader = Reader { bytes: &self.bytes[self.parts.rows.0..] };
-        (0..self.parts.rows.1).map(move |_| {
-            let clustering_length = reader.u32() as usize;
-            let clustering = reader.take(clustering_length);
-            let row_length = reader.u32() as usize;
-            RowRef { clustering, row: Row::new(reader.take(row_length)) }
-        })
+        read_rows(&self.bytes[self.parts.rows.0..], self.parts.rows.1)
     }
 
     /// How many ranges are deleted.
@@ -127,7 +121,9 @@ pub struct PartitionUpdateBuilder {
     key: PartitionKey,
     deletion: DeletionTime,
     static_row: Vec<u8>,
-    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Clusterings and blobs as the update has them, in the order they came in.
+    rows: Vec<u8>,
+    row_count: usize,
     ranges: Vec<RangeDeletion>,
 }
 
@@ -140,6 +136,7 @@ impl PartitionUpdateBuilder {
             deletion: DeletionTime::LIVE,
             static_row: Vec::new(),
             rows: Vec::new(),
+            row_count: 0,
             ranges: Vec::new(),
         }
     }
@@ -178,7 +175,10 @@ impl PartitionUpdateBuilder {
 
     /// Adds a version of the row at `clustering`, a blob of [`crate::RowBuilder`]. The same row may be added again.
     pub fn row(&mut self, clustering: &[u8], blob: &[u8]) {
-        self.rows.push((clustering.to_vec(), blob.to_vec()));
+        self.rows.reserve(clustering.len() + blob.len() + 8);
+        write_sized(clustering, &mut self.rows);
+        write_sized(blob, &mut self.rows);
+        self.row_count += 1;
     }
 
     /// Whether there is nothing to write.
@@ -189,7 +189,7 @@ impl PartitionUpdateBuilder {
     /// The finished update.
     pub fn build(mut self) -> PartitionUpdate {
         self.sort_rows();
-        let mut bytes = Vec::with_capacity(64 + self.rows.iter().map(|(c, r)| c.len() + r.len() + 8).sum::<usize>());
+        let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + self.static_row.len() + self.rows.len());
         bytes.extend_from_slice(self.table.id.0.as_bytes());
         bytes.extend_from_slice(&(self.key.bytes().len() as u16).to_be_bytes());
         bytes.extend_from_slice(self.key.bytes());
@@ -210,12 +210,9 @@ impl PartitionUpdateBuilder {
             parts.static_row = Some((bytes.len() - self.static_row.len(), bytes.len()));
         }
         if !self.rows.is_empty() {
-            vint::write_uvint(self.rows.len() as u64, &mut bytes);
-            parts.rows = (bytes.len(), self.rows.len());
-            for (clustering, blob) in &self.rows {
-                write_sized(clustering, &mut bytes);
-                write_sized(blob, &mut bytes);
-            }
+            vint::write_uvint(self.row_count as u64, &mut bytes);
+            parts.rows = (bytes.len(), self.row_count);
+            bytes.extend_from_slice(&self.rows);
         }
         if !self.ranges.is_empty() {
             vint::write_uvint(self.ranges.len() as u64, &mut bytes);
@@ -231,25 +228,44 @@ impl PartitionUpdateBuilder {
 
     /// Brings rows into clustering order and merges versions of the same row.
     fn sort_rows(&mut self) {
-        if self.rows.len() < 2 {
+        if self.row_count < 2 {
             return;
         }
-        let table = &self.table;
-        self.rows.sort_by(|(left, _), (right, _)| table.comparator().compare(left, right));
-        let mut merger = crate::RowMerger::default();
-        let mut distinct: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(self.rows.len());
-        for (clustering, blob) in self.rows.drain(..) {
-            match distinct.last_mut() {
-                Some((last, row)) if table.comparator().compare(last, &clustering) == Ordering::Equal => {
-                    let mut merged = Vec::new();
-                    merger.merge(table, &[Row::new(row), Row::new(&blob)], DeletionTime::LIVE, &mut merged);
-                    *row = merged;
-                }
-                _ => distinct.push((clustering, blob)),
-            }
+        let compare =
+            |left: &RowRef<'_>, right: &RowRef<'_>| self.table.comparator().compare(left.clustering, right.clustering);
+        let mut rows: Vec<RowRef<'_>> = read_rows(&self.rows, self.row_count).collect();
+        if rows.is_sorted_by(|left, right| compare(left, right) == Ordering::Less) {
+            return;
         }
-        self.rows = distinct;
+        rows.sort_by(compare);
+        let mut merger = crate::RowMerger::default();
+        let (mut sorted, mut merged, mut count) = (Vec::with_capacity(self.rows.len()), Vec::new(), 0);
+        for versions in rows.chunk_by(|left, right| compare(left, right) == Ordering::Equal) {
+            write_sized(versions[0].clustering, &mut sorted);
+            match versions {
+                [only] => write_sized(only.row.as_bytes(), &mut sorted),
+                _ => {
+                    merged.clear();
+                    let blobs: Vec<Row<'_>> = versions.iter().map(|version| version.row).collect();
+                    merger.merge(&self.table, &blobs, DeletionTime::LIVE, &mut merged);
+                    write_sized(&merged, &mut sorted);
+                }
+            }
+            count += 1;
+        }
+        (self.rows, self.row_count) = (sorted, count);
     }
+}
+
+/// The rows of an update, from where the first one begins.
+fn read_rows(bytes: &[u8], count: usize) -> impl Iterator<Item = RowRef<'_>> {
+    let mut reader = Reader { bytes };
+    (0..count).map(move |_| {
+        let clustering_length = reader.u32() as usize;
+        let clustering = reader.take(clustering_length);
+        let row_length = reader.u32() as usize;
+        RowRef { clustering, row: Row::new(reader.take(row_length)) }
+    })
 }
 
 fn write_sized(bytes: &[u8], out: &mut Vec<u8>) {
