@@ -20,8 +20,6 @@ mod times;
 mod truncate;
 mod updates;
 
-use std::collections::BTreeSet;
-
 use cql::ast::Statement;
 use model::{Mutation, Table};
 
@@ -151,11 +149,14 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
 
 /// Writes a mutation at the request's consistency level.
 async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
-    let keyspaces: BTreeSet<&str> = mutation.updates().iter().map(|update| &*update.table().keyspace).collect();
     let processor = execution.processor;
     let data_center = &processor.options().node.data_center;
-    for keyspace in keyspaces {
-        consistency::check_alive(execution.options.consistency, &execution.schema, keyspace, data_center)?;
+    let mut checked = None;
+    for update in mutation.updates() {
+        let keyspace = &*update.table().keyspace;
+        if checked.replace(keyspace) != Some(keyspace) {
+            consistency::check_alive(execution.options.consistency, &execution.schema, keyspace, data_center)?;
+        }
     }
     processor.engine().write(mutation).await?;
     Ok(())

@@ -30,6 +30,12 @@ pub(super) struct Modification {
     pub condition: Condition,
     /// Whether the table is not stored.
     pub is_virtual: bool,
+    /// Whether the table is one that clients may not write to at all.
+    pub is_read_only: bool,
+    /// Whether the table is one of counters.
+    pub is_counter: bool,
+    /// Whether lists must be read before they are written.
+    pub reads: bool,
 }
 
 /// Buffers that keep their memory from row to row and from statement to statement.
@@ -44,21 +50,16 @@ thread_local! {
 }
 
 impl Modification {
-    /// Whether the table is one of counters.
-    pub fn is_counter(&self) -> bool {
-        is_counter(&self.table)
-    }
-
     /// Refuses what no values could make right, before any value is looked at.
     pub fn validate(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let keyspace = &self.table.keyspace;
-        if engine::system::is_local_system_keyspace(keyspace) {
+        if self.is_read_only {
+            let keyspace = &self.table.keyspace;
             return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
         }
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
-            (self.is_counter() && self.attributes.has_timestamp(), "timestamp for counter updates"),
-            (self.is_counter() && self.attributes.has_time_to_live(), "TTL for counter updates"),
+            (self.is_counter && self.attributes.has_timestamp(), "timestamp for counter updates"),
+            (self.is_counter && self.attributes.has_time_to_live(), "TTL for counter updates"),
         ];
         if let Some((_, what)) = refusals.iter().find(|(refused, _)| *refused) {
             return Err(QueryError::invalid(format!("Cannot provide custom {what}")));
@@ -89,7 +90,7 @@ impl Modification {
 
     /// Refuses a consistency level that this write may not have.
     pub fn check_level(&self, consistency: Consistency) -> Result<(), QueryError> {
-        if self.is_counter() {
+        if self.is_counter {
             return match consistency {
                 Consistency::Any => Err(QueryError::invalid(format!(
                     "Consistency level ANY is not yet supported for counter table {}",
@@ -109,8 +110,7 @@ impl Modification {
 
     /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
     pub fn add_to(&self, updates: &mut Updates, timestamp: i64, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let reads = self.changes.requires_read();
-        if reads && execution.options.consistency == Consistency::Any {
+        if self.reads && execution.options.consistency == Consistency::Any {
             return Err(QueryError::invalid(
                 "Write operation require a read but consistency ANY is not supported on reads",
             ));
@@ -119,12 +119,12 @@ impl Modification {
             if let Target::Row(row) = &self.target {
                 let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
                 let times = self.attributes.times(timestamp, &self.table, execution)?;
-                let writer = Writer { modification: self, times, execution, reads };
+                let writer = Writer { modification: self, times, execution };
                 return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, scratch);
             }
             let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
             let times = self.attributes.times(timestamp, &self.table, execution)?;
-            let writer = Writer { modification: self, times, execution, reads };
+            let writer = Writer { modification: self, times, execution };
             keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, scratch))
         })
     }
@@ -140,8 +140,6 @@ struct Writer<'e> {
     modification: &'e Modification,
     times: Times,
     execution: &'e Execution<'e>,
-    /// Whether lists must be read before they are written.
-    reads: bool,
 }
 
 impl Writer<'_> {
@@ -218,7 +216,7 @@ impl Writer<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
         let table = &self.modification.table;
-        if self.modification.is_counter() {
+        if self.modification.is_counter {
             return Err(QueryError::not_supported("a deletion of counters"));
         }
         if clustering.is_empty() {
@@ -239,7 +237,7 @@ impl Writer<'_> {
         clustering: Option<&[u8]>,
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
-        let existing = match self.reads {
+        let existing = match self.modification.reads {
             true => ExistingLists::read(&self.modification.table, key, clustering, columns, self.execution)?,
             false => ExistingLists::default(),
         };
@@ -258,7 +256,7 @@ impl Writer<'_> {
         match change {
             Change::Set(term) => self.set(index, term, builder),
             Change::Count(term) => self.count(term),
-            _ if self.modification.is_counter() => Err(QueryError::not_supported("a deletion of counters")),
+            _ if self.modification.is_counter => Err(QueryError::not_supported("a deletion of counters")),
             Change::Delete => {
                 builder.cell(index, &self.times.tombstone());
                 Ok(())

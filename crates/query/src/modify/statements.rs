@@ -52,7 +52,18 @@ impl Start {
         if condition.is_some() && attributes.has_timestamp() {
             return Err(QueryError::invalid("Cannot provide custom timestamp for conditional updates"));
         }
-        Ok(Modification { table, statement, attributes, target, changes, condition, is_virtual })
+        Ok(Modification {
+            is_read_only: engine::system::is_local_system_keyspace(&table.keyspace),
+            is_counter: is_counter(&table),
+            reads: changes.requires_read(),
+            table,
+            statement,
+            attributes,
+            target,
+            changes,
+            condition,
+            is_virtual,
+        })
     }
 
     /// Checks and prepares the WHERE clause of UPDATE or DELETE.
