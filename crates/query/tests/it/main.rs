@@ -4,4 +4,5 @@
 mod errors;
 mod modify;
 mod node;
+mod prepared;
 mod select;

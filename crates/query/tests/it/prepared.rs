@@ -7,7 +7,7 @@ use types::hex;
 
 use crate::errors::{code, comparable};
 use crate::node::{TestNode, rows_of};
-use crate::select::{node as node_with_data, rows_in_hex, shown};
+use crate::select::{Stored, node as node_with_data, rows_in_hex, shown};
 
 fn prepare(node: &TestNode, statement: &str) -> Json {
     let columns = |columns: &[ColumnSpec]| -> Json {
@@ -52,7 +52,8 @@ fn execute(node: &TestNode, statement: &str, values: &Json) -> Result<Response, 
 #[test]
 fn variables_keys_and_answers_are_cassandras() {
     let fixture: Json = serde_json::from_str(include_str!("../from_cassandra/prepared.json")).unwrap();
-    let node = node_with_data(&serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap());
+    let data = serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap();
+    let node = node_with_data(&data, Stored::Memtables);
     let mut differences = Vec::new();
     for case in fixture["prepared"].as_array().unwrap() {
         let statement = case["cql"].as_str().unwrap();

@@ -11,13 +11,30 @@ fn fixture() -> Json {
     serde_json::from_str(include_str!("../from_cassandra/select.json")).unwrap()
 }
 
-pub fn node(fixture: &Json) -> TestNode {
+/// Where the data is when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    Memtables,
+    /// One SSTable per table.
+    Tables,
+    /// Many SSTables and a memtable per table.
+    Both,
+}
+
+pub fn node(fixture: &Json, stored: Stored) -> TestNode {
     let mut node = TestNode::new();
-    for part in ["setup", "data"] {
-        for statement in fixture[part].as_array().unwrap() {
-            let statement = statement.as_str().unwrap();
-            node.run(statement);
+    let run = |part: &str, flush_every: usize| {
+        for (count, statement) in fixture[part].as_array().unwrap().iter().enumerate() {
+            node.run(statement.as_str().unwrap());
+            if count % flush_every == flush_every - 1 {
+                node.processor.engine().flush_all().unwrap();
+            }
         }
+    };
+    run("setup", usize::MAX);
+    run("data", if stored == Stored::Both { 7 } else { usize::MAX });
+    if stored == Stored::Tables {
+        node.processor.engine().flush_all().unwrap();
     }
     node.client.keyspace = Some("ks".into());
     node
@@ -68,7 +85,13 @@ fn answer(node: &TestNode, statement: &str) -> Json {
 #[test]
 fn rows_columns_errors_and_warnings_are_cassandras() {
     let fixture = fixture();
-    let node = node(&fixture);
+    for stored in [Stored::Memtables, Stored::Tables, Stored::Both] {
+        compare(&fixture, stored);
+    }
+}
+
+fn compare(fixture: &Json, stored: Stored) {
+    let node = node(fixture, stored);
     let mut differences = Vec::new();
     for case in fixture["queries"].as_array().unwrap() {
         let statement = case["cql"].as_str().unwrap();
@@ -85,7 +108,7 @@ fn rows_columns_errors_and_warnings_are_cassandras() {
             }
         }
     }
-    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
+    assert!(differences.is_empty(), "{stored:?}: {} differ:\n{}", differences.len(), differences.join("\n"));
 }
 
 /// All pages of a statement.
@@ -108,7 +131,7 @@ fn pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Json> {
 #[test]
 fn pages_are_cassandras() {
     let fixture = fixture();
-    let node = node(&fixture);
+    let node = node(&fixture, Stored::Memtables);
     // Whether a full page is followed by an empty one is nobody's business.
     let filled = |pages: &[Json]| pages.iter().filter(|page| **page != json!([])).cloned().collect::<Vec<_>>();
     for case in fixture["paged"].as_array().unwrap() {
@@ -121,7 +144,7 @@ fn pages_are_cassandras() {
 #[test]
 fn pages_of_any_size_make_up_the_whole() {
     let fixture = fixture();
-    let node = node(&fixture);
+    let node = node(&fixture, Stored::Both);
     for case in fixture["queries"].as_array().unwrap() {
         let statement = case["cql"].as_str().unwrap();
         let is_sorted = statement.contains("IN (") && statement.contains("ORDER BY");
