@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::compact::Compactor;
 use crate::error::EngineError;
 use crate::files::TableFiles;
+use crate::finisher::Finisher;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
 use crate::options::EngineOptions;
@@ -38,6 +39,7 @@ pub struct Engine {
     log: CommitLog,
     flusher: Flusher,
     compactor: Compactor,
+    finisher: Finisher,
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
     flush_failure: Mutex<Option<EngineError>>,
@@ -79,6 +81,7 @@ impl Engine {
             log,
             flusher,
             compactor: Compactor::new(),
+            finisher: Finisher::new(),
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
             flush_failure: Mutex::new(None),
@@ -90,6 +93,7 @@ impl Engine {
         let engine = Arc::new(engine);
         engine.flusher.start(&engine);
         engine.compactor.start(&engine);
+        engine.finisher.start(&engine);
         Ok(engine)
     }
 
@@ -304,6 +308,10 @@ impl Engine {
         &self.flusher
     }
 
+    pub(crate) fn finisher(&self) -> &Finisher {
+        &self.finisher
+    }
+
     pub(crate) fn compactor(&self) -> &Compactor {
         &self.compactor
     }
@@ -377,6 +385,7 @@ impl Engine {
     /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused afterwards.
     /// Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
+        self.finisher.stop();
         self.compactor.stop();
         self.flusher.stop();
         self.flush_all()?;

@@ -11,6 +11,7 @@ mod compact;
 mod engine;
 mod error;
 mod files;
+mod finisher;
 mod flush;
 mod flusher;
 mod groups;

@@ -18,27 +18,70 @@ struct Logged {
     end: LogPosition,
 }
 
+/// A write whose record is in the log and that is not visible yet.
+pub(crate) struct LoggedWrite {
+    mutation: Mutation,
+    stores: Vec<Arc<TableStore>>,
+    logged: Logged,
+    membership: Membership,
+}
+
+/// A write between log and memtable. Dropped with its membership, it was abandoned by whoever waited for it.
+struct InFlight<'a> {
+    engine: &'a Engine,
+    mutation: &'a Mutation,
+    stores: &'a [Arc<TableStore>],
+    logged: Option<Logged>,
+    membership: Option<Membership>,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        if let (Some(logged), Some(membership)) = (self.logged, self.membership.take()) {
+            let (mutation, stores) = (self.mutation.clone(), self.stores.to_vec());
+            self.engine.finisher().take_over(LoggedWrite { mutation, stores, logged, membership });
+        }
+    }
+}
+
 impl Engine {
     /// Writes a mutation: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
     /// later.
     ///
-    /// The future may be dropped before it is ready; the mutation is then written whole or not at all. It needs no
-    /// particular runtime. The order of a write is decided here and nowhere else.
+    /// The future may be dropped before it is ready; the mutation is then written whole or not at all, and if its record
+    /// is in the log already, in the background. It needs no particular runtime. The order of a write is decided here and nowhere else.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
         self.pool().admit().await;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
+        let mut write = InFlight { engine: self, mutation, stores: &stores, logged, membership: Some(membership) };
         if let Some(logged) = logged {
-            self.log().durable(logged.end).await.map_err(|error| self.log_failed(error))?;
+            let durable = self.log().durable(logged.end).await;
+            durable.map_err(|error| {
+                write.membership = None;
+                self.log_failed(error)
+            })?;
         }
-        for (store, update) in stores.iter().zip(mutation.updates()) {
-            self.apply(store, update, logged);
-        }
-        drop(membership);
+        self.apply_all(&stores, mutation, logged);
+        write.membership = None;
         if self.pool().wants_flush() {
             self.request_cleanup();
         }
         Ok(())
+    }
+
+    fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<Logged>) {
+        for (store, update) in stores.iter().zip(mutation.updates()) {
+            self.apply(store, update, logged);
+        }
+    }
+
+    /// Makes a write visible whose future was dropped after its record was logged, once the record is durable.
+    pub(crate) fn finish_abandoned(&self, write: LoggedWrite) {
+        if self.log().durable(write.logged.end).wait().is_ok() {
+            self.apply_all(&write.stores, &write.mutation, Some(write.logged));
+        }
+        drop(write.membership);
     }
 
     /// The stores of a mutation's tables; fails if one is gone, before anything is written.

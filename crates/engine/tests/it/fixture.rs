@@ -59,6 +59,10 @@ pub fn clustering(value: i32) -> Vec<u8> {
 }
 
 pub fn insert(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp: i64) {
+    block_on(engine.write(&insertion(table, key, row, value, timestamp))).unwrap();
+}
+
+pub fn insertion(table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp: i64) -> Mutation {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
     builder.liveness(Liveness::at(timestamp));
@@ -67,7 +71,7 @@ pub fn insert(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, value: &s
     builder.finish(&mut blob);
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.row(&clustering(row), &blob);
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    Mutation::new(vec![update.build()])
 }
 
 pub fn delete_rows(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {

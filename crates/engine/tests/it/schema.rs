@@ -146,3 +146,26 @@ fn compaction_leaves_one_table_with_the_same_rows() {
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
     assert_eq!(rows(&engine, &table), expected);
 }
+
+#[test]
+fn a_write_whose_future_is_dropped_is_there_or_not_and_blocks_no_flush() {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let table = create_table(&engine);
+    for row in 0..200 {
+        let mutation = crate::fixture::insertion(&table, 1, row, "abandoned", 10);
+        let mut write = Box::pin(engine.write(&mutation));
+        let polled = write.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Pending | Poll::Ready(Ok(()))));
+    }
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 2, 0, "after", 10);
+    // Whatever was logged before this write is durable now, and a second flush waits for all of it to be visible.
+    engine.flush(&table).unwrap();
+    let before = rows(&engine, &table);
+    assert_eq!(before.len(), 201);
+    drop(engine);
+    assert_eq!(rows(&open(&directory), &table), before);
+}
