@@ -8,11 +8,13 @@ from proof.differential.steps import History, Step
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
 from proof.wire import requests
-from proof.wire.responses import Response
+from proof.wire.responses import Lost, Response
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 PAGES_MAX = 300
 UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
+# Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node started.
+TO_JSON = re.compile(r"\bsystem\.tojson\(")
 OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
@@ -107,13 +109,6 @@ class Pair:
                 node.compact(history.keyspace)
 
 
-@dataclass
-class Lost(Response):
-    """No answer: the connection broke or spoke nonsense."""
-
-    reason: str
-
-
 def require(answer: Response) -> None:
     if isinstance(answer, Error):
         raise RuntimeError(f"the history cannot begin: {answer.message}")
@@ -206,17 +201,30 @@ def comparable(answer: Response) -> dict:
         message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", answer.message))
         return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
     if isinstance(answer, Rows):
-        return seen | {"columns": answer.metadata.columns, "more": answer.metadata.paging_state is not None,
+        return seen | {"columns": named_alike(answer.metadata.columns), "more": answer.metadata.paging_state is not None,
                        "changed": answer.metadata.changed_id is not None, "rows": [shown(row) for row in answer.rows]}
     if isinstance(answer, Prepared):
-        return seen | {"variables": answer.variables, "partition_key": answer.partition_key, "result": answer.result.columns}
+        return seen | {"variables": answer.variables, "partition_key": answer.partition_key, "result": named_alike(answer.result.columns)}
     return seen | {k: v for k, v in vars(answer).items() if k not in ("tracing_id", "warnings")}
+
+
+def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
+    return columns and [(keyspace, table, TO_JSON.sub("system.to_json(", name), kind) for keyspace, table, name, kind in columns]
 
 
 def shown(row: tuple) -> tuple:
     """Hex, with text beside it where it reads as text."""
-    return tuple(None if value is None else value.hex() if not printable(value) else value.decode() for value in row)
+    return tuple(None if value is None else text(value) if printable(value) else value.hex() for value in row)
+
+
+def text(value: bytes) -> str:
+    return TO_JSON.sub("system.to_json(", value.decode())      # SELECT JSON writes the columns' names too
 
 
 def printable(value: bytes) -> bool:
-    return len(value) > 4 and all(0x20 <= byte < 0x7F or byte == 0x0A for byte in value)
+    if len(value) <= 4 or any(byte < 0x20 and byte != 0x0A for byte in value):
+        return False
+    try:
+        return bool(value.decode())
+    except UnicodeDecodeError:
+        return False

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proof.differential.steps import Step
-from proof.wire.responses import Error, Response
+from proof.wire.responses import Error, Lost, Response
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Rule:
 
 
 SERVER_ERROR = 0x0000
+UNPREPARED = 0x2500
 FAILURES = {SERVER_ERROR, 0x1100, 0x1200, 0x1300, 0x1500}       # and timeouts and failures of reads and writes
 
 
@@ -25,7 +26,13 @@ def cassandra_fails_inside(step: Step, left: Response, right: Response) -> bool:
     return broken and not (isinstance(right, Error) and right.code in FAILURES)
 
 
+def prepared_statements_live_on(step: Step, left: Response, right: Response) -> bool:
+    """After ALTER TABLE the statement is resolved anew by us, and has to be prepared again by the client there."""
+    return step.reuse and isinstance(left, Error) and left.code == UNPREPARED and not isinstance(right, Lost)
+
+
 RULES: list[Rule] = [
+    Rule("prepared statements live on", prepared_statements_live_on),
     Rule("Cassandra fails inside", cassandra_fails_inside),
 ]
 

@@ -51,6 +51,13 @@ class Other(Response):
 
 
 @dataclass
+class Lost(Response):
+    """No answer: the connection broke or spoke nonsense."""
+
+    reason: str
+
+
+@dataclass
 class SetKeyspace(Response):
     keyspace: str
 
