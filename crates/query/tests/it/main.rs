@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod errors;
+mod expiry;
 mod modify;
 mod node;
 mod prepared;
