@@ -71,10 +71,8 @@ impl SystemWrite {
                 builder.complex_cell(&Cell::live(self.timestamp, value).with_path(key));
             }
         } else {
-            for element in collection::elements(value).into_iter().flatten().flatten() {
-                if let Some(element) = element {
-                    builder.complex_cell(&Cell::live(self.timestamp, &[]).with_path(element));
-                }
+            for element in collection::elements(value).into_iter().flatten().flatten().flatten() {
+                builder.complex_cell(&Cell::live(self.timestamp, &[]).with_path(element));
             }
         }
     }

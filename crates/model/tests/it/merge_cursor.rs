@@ -75,12 +75,15 @@ impl UnfilteredCursor for Listed {
     }
 }
 
+/// Row deletion (0: none), liveness, cell (timestamp and value).
+type RowContent = (i64, Option<i64>, Option<(i64, u8)>);
+
 /// Per partition: deletion, static cell, per row (row deletion, range deletion, liveness, cell); the last by position.
 #[derive(Clone, Default)]
 struct Content {
     deletion: i64,
     static_cell: Option<(i64, u8)>,
-    rows: BTreeMap<i32, (i64, Option<i64>, Option<(i64, u8)>)>,
+    rows: BTreeMap<i32, RowContent>,
     /// The deletion that covers row `i`, 0 if none.
     ranges: [i64; ROWS as usize],
 }
