@@ -36,7 +36,10 @@ impl ColumnsWorker {
         let (names, marks) = if *udt {
             ("fields".to_owned(), "?".to_owned())
         } else {
-            ((0..*columns).map(|place| format!("c{place}")).collect::<Vec<_>>().join(", "), vec!["?"; *columns].join(", "))
+            (
+                (0..*columns).map(|place| format!("c{place}")).collect::<Vec<_>>().join(", "),
+                vec!["?"; *columns].join(", "),
+            )
         };
         let write = format!("INSERT INTO {table} (key, row, {names}) VALUES (?, ?, {marks})");
         let read = format!("SELECT row, {names} FROM {table} WHERE key = ? LIMIT {ROWS_READ}");
@@ -97,10 +100,18 @@ impl ColumnsWorker {
             let row = cells.first().copied().flatten().and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
             let row = row.ok_or("a row without its clustering")?;
             first = first.or(Some(row));
-            let cell = if self.udt { field(cells.get(1).copied().flatten(), probe, self.text_bytes) } else { cells.get(1 + probe).copied().flatten() };
+            let cell = if self.udt {
+                field(cells.get(1).copied().flatten(), probe, self.text_bytes)
+            } else {
+                cells.get(1 + probe).copied().flatten()
+            };
             let mut expected = Vec::with_capacity(self.text_bytes);
             self.cell(partition, row, probe, &mut expected);
-            if cell == Some(&expected) { Ok(()) } else { Err(format!("wrong answer: column {probe} of row {row} of {partition}")) }
+            if cell == Some(&expected) {
+                Ok(())
+            } else {
+                Err(format!("wrong answer: column {probe} of row {row} of {partition}"))
+            }
         };
         let count = client.read(&self.read, (Raw(&key),), take).await?;
         let newest = self.newest.get(&partition).copied();

@@ -50,16 +50,23 @@ impl KeyValueWorker {
             Workload::KeyValue { table, value_bytes, choice } => (table, *value_bytes, chooser(choice, own)),
             Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows } => {
                 let own_rows = own.count(*hot_rows).max(1);
-                let chooser = Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
+                let chooser =
+                    Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
                 (table, *value_bytes, chooser)
             }
             Workload::Columns { .. } => return Err("not a key-value load".to_owned()),
         };
         let with_row = matches!(chooser, Chooser::Skew { .. });
         let (write, read) = if with_row {
-            (format!("INSERT INTO {table} (key, row, value) VALUES (?, ?, ?)"), format!("SELECT value FROM {table} WHERE key = ? AND row = ?"))
+            (
+                format!("INSERT INTO {table} (key, row, value) VALUES (?, ?, ?)"),
+                format!("SELECT value FROM {table} WHERE key = ? AND row = ?"),
+            )
         } else {
-            (format!("INSERT INTO {table} (key, value) VALUES (?, ?)"), format!("SELECT value FROM {table} WHERE key = ?"))
+            (
+                format!("INSERT INTO {table} (key, value) VALUES (?, ?)"),
+                format!("SELECT value FROM {table} WHERE key = ?"),
+            )
         };
         Ok(Self {
             write: client.prepare(&write).await?,
@@ -95,10 +102,14 @@ impl KeyValueWorker {
     fn choose(&mut self, reading: bool) -> Option<Place> {
         let random = &mut self.random;
         match &mut self.chooser {
-            Chooser::Uniform { own_partitions } => Some(Place { partition: self.own.index(random.below(*own_partitions)), row: 0 }),
+            Chooser::Uniform { own_partitions } => {
+                Some(Place { partition: self.own.index(random.below(*own_partitions)), row: 0 })
+            }
             Chooser::Insert { first, written } if reading => {
                 let back = random.recent(*written);
-                written.checked_sub(1 + back).map(|ordinal| Place { partition: *first + self.own.index(ordinal), row: 0 })
+                written
+                    .checked_sub(1 + back)
+                    .map(|ordinal| Place { partition: *first + self.own.index(ordinal), row: 0 })
             }
             Chooser::Insert { first, written } => {
                 let ordinal = *written;
@@ -143,7 +154,9 @@ impl KeyValueWorker {
         let expected = self.last.get(&place).copied();
         match (found, expected) {
             (None, _) => Err(format!("wrong answer: {place:?} is missing")),
-            (Some(got), Some(expected)) if got != expected => Err(format!("wrong answer: {place:?} holds write {got}, not {expected}")),
+            (Some(got), Some(expected)) if got != expected => {
+                Err(format!("wrong answer: {place:?} holds write {got}, not {expected}"))
+            }
             _ => Ok(()),
         }
     }

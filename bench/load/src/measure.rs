@@ -52,7 +52,7 @@ pub struct Latencies {
 
 /// From latencies in tenths of microseconds.
 pub fn latencies(tenths: &[&[u32]]) -> Option<Latencies> {
-    let mut histogram = Histogram::<u64>::new(3).ok()?;
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, u64::from(u32::MAX), 3).ok()?;
     tenths.iter().flat_map(|part| part.iter()).for_each(|&latency| histogram.saturating_record(u64::from(latency)));
     if histogram.is_empty() {
         return None;

@@ -27,7 +27,8 @@ pub fn figures(pid: u32) -> Figures {
     let mut figures = Figures::default();
     if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) {
         // The name in brackets may hold blanks: fields are counted from its end on.
-        let fields: Vec<&str> = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         let field = |place: usize| fields.get(place).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         figures.user_seconds = field(11) as f64 / TICKS_PER_SECOND;
         figures.system_seconds = field(12) as f64 / TICKS_PER_SECOND;

@@ -62,10 +62,16 @@ pub fn value(index: u64, number: u64, size: usize) -> Vec<u8> {
 /// The number of a value of `index`; an error when these bytes were never written for it.
 pub fn number_of(index: u64, bytes: &[u8]) -> Result<u64, String> {
     let number = match bytes {
-        [_, _, _, _, _, _, _, _, n0, n1, n2, n3, n4, n5, n6, n7, ..] => u64::from_be_bytes([*n0, *n1, *n2, *n3, *n4, *n5, *n6, *n7]),
+        [_, _, _, _, _, _, _, _, n0, n1, n2, n3, n4, n5, n6, n7, ..] => {
+            u64::from_be_bytes([*n0, *n1, *n2, *n3, *n4, *n5, *n6, *n7])
+        }
         _ => return Err(format!("a value of {} bytes", bytes.len())),
     };
-    if bytes == value(index, number, bytes.len()) { Ok(number) } else { Err(format!("bytes never written for key {index}")) }
+    if bytes == value(index, number, bytes.len()) {
+        Ok(number)
+    } else {
+        Err(format!("bytes never written for key {index}"))
+    }
 }
 
 /// Letters and digits that follow from `seed`.

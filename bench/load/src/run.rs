@@ -11,7 +11,7 @@ use crate::measure::{Moment, Report, Sample, latencies};
 use crate::process::figures;
 use crate::session::Client;
 use crate::spec::Spec;
-use crate::workload::Worker;
+use crate::workload::{Own, Worker};
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// A run that fails so often is given up.
@@ -27,9 +27,8 @@ struct Shared {
     stop: AtomicBool,
     done: AtomicU64,
     failures: AtomicU64,
-    /// Operations handed out: the limit of a load by count, and the place in the schedule of an open loop.
+    /// Operations handed out: the place in the schedule of an open loop.
     taken: AtomicU64,
-    limit: u64,
     pace: Option<Pace>,
 }
 
@@ -58,18 +57,25 @@ pub async fn run(spec: Spec) -> Result<Report, String> {
         client,
         started: Instant::now(),
         warmup: Duration::from_secs_f64(spec.warmup_seconds),
-        measured: if spec.operations.is_some() { Duration::from_secs(86_400) } else { Duration::from_secs_f64(spec.seconds) },
+        measured: if spec.operations.is_some() {
+            Duration::from_secs(86_400)
+        } else {
+            Duration::from_secs_f64(spec.seconds)
+        },
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
         failures: AtomicU64::new(0),
         taken: AtomicU64::new(0),
-        limit: spec.operations.unwrap_or(u64::MAX),
         pace: spec.rate.map(|rate| Pace { interval_seconds: 1.0 / rate, due: Semaphore::new(0) }),
     });
     let dispatcher = spec.rate.map(|_| on_a_thread(&shared, dispatch));
     let (server_pid, ours) = (spec.server_pid, std::process::id());
     let sampler = on_a_thread(&shared, move |shared| sample(shared, server_pid, ours));
-    let tasks: Vec<_> = workers.into_iter().map(|worker| tokio::spawn(work(Arc::clone(&shared), worker))).collect();
+    let tasks: Vec<_> = workers
+        .into_iter()
+        .enumerate()
+        .map(|(place, worker)| tokio::spawn(work(Arc::clone(&shared), worker, share(&spec, place as u64))))
+        .collect();
     let mut workers = Vec::with_capacity(tasks.len());
     let mut told = Vec::with_capacity(tasks.len());
     for task in tasks {
@@ -84,15 +90,24 @@ pub async fn run(spec: Spec) -> Result<Report, String> {
     Ok(report(&shared, &told, sampled, checked))
 }
 
-fn on_a_thread<T: Send + 'static>(shared: &Arc<Shared>, what: impl FnOnce(&Shared) -> T + Send + 'static) -> thread::JoinHandle<T> {
+fn on_a_thread<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    what: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
     let shared = Arc::clone(shared);
     thread::spawn(move || what(&shared))
 }
 
-async fn work(shared: Arc<Shared>, mut worker: Worker) -> (Worker, Told) {
+/// How many operations worker `place` does in a load by count: so many that inserts leave no hole.
+fn share(spec: &Spec, place: u64) -> u64 {
+    spec.operations.map_or(u64::MAX, |operations| Own { place, workers: spec.in_flight as u64 }.count(operations))
+}
+
+async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Told) {
     let mut told = Told::default();
     let (from, until) = (shared.started + shared.warmup, shared.started + shared.warmup + shared.measured);
-    while let Some(intended) = shared.next_start().await {
+    for _ in 0..share {
+        let Some(intended) = shared.next_start().await else { break };
         let outcome = worker.operate(&shared.client).await;
         let now = Instant::now();
         match outcome {
@@ -118,10 +133,11 @@ impl Shared {
             pace.due.acquire().await.ok()?.forget();
         }
         let place = self.taken.fetch_add(1, Ordering::Relaxed);
-        if place >= self.limit || self.stop.load(Ordering::Acquire) {
+        if self.stop.load(Ordering::Acquire) {
             return None;
         }
-        let intended = self.pace.as_ref().map(|pace| self.started + Duration::from_secs_f64(place as f64 * pace.interval_seconds));
+        let intended =
+            self.pace.as_ref().map(|pace| self.started + Duration::from_secs_f64(place as f64 * pace.interval_seconds));
         Some(intended.unwrap_or_else(Instant::now))
     }
 

@@ -1,0 +1,99 @@
+"""Running the load generator, and what it says."""
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from proof import places
+
+TARGET = places.CACHE / "bench-load"
+MANIFEST = places.ROOT / "bench" / "load" / "Cargo.toml"
+TIMEOUT_SECONDS = 1800
+CORES = os.cpu_count() or 1
+
+
+def build() -> None:
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--locked", "--manifest-path", str(MANIFEST), "--target-dir", str(TARGET)],
+                   check=True)
+
+
+@dataclass
+class Run:
+    """One run of the generator. Times in seconds, latencies in microseconds."""
+
+    report: dict
+    gc_seconds: float
+    # Processor time of all other processes during the run, as a share of one core.
+    others_cores: float
+    load: dict = field(repr=False)
+
+    @property
+    def throughput(self) -> float:
+        return self.report["operations"] / max(self.report["seconds"], 1e-9)
+
+    @property
+    def cpu_micros(self) -> float:
+        """The server's processor time per operation, which is also CPU seconds per million operations."""
+        return self.report["server_cpu_seconds"] * 1e6 / max(self.report["operations"], 1)
+
+    @property
+    def client_cpu_micros(self) -> float:
+        return self.report["client_cpu_seconds"] * 1e6 / max(self.report["operations"], 1)
+
+    @property
+    def resident_mb(self) -> float:
+        return self.report["server_resident_bytes"] / 2**20
+
+    @property
+    def written_bytes_per_operation(self) -> float:
+        return self.report["server_written_bytes"] / max(self.report["operations"], 1)
+
+    def latency(self, which: str) -> float:
+        """`which`: p50, p90, p99, p999; of the operations there are more of."""
+        kinds = [kind for kind in (self.report["read_latency"], self.report["write_latency"]) if kind]
+        return max(kinds, key=lambda kind: kind["count"])[which] if kinds else float("nan")
+
+    def curve(self) -> list:
+        kinds = [kind for kind in (self.report["read_latency"], self.report["write_latency"]) if kind]
+        return max(kinds, key=lambda kind: kind["count"])["curve"] if kinds else []
+
+
+class WrongAnswers(Exception):
+    """The server failed, or answered what cannot be right."""
+
+
+def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2, in_flight: int = 128, reads_percent: int = 0,
+        **more) -> Run:
+    """Loads `node` and checks its answers; raises when any operation failed."""
+    spec = {"node": f"{node.host}:{node.port}", "server_pid": node.pid, "keyspace": keyspace, "connections": connections,
+            "in_flight": in_flight, "threads": CORES, "seed": seed, "reads_percent": reads_percent, "workload": workload, **more}
+    gc_before, busy_before, started = node.gc_seconds(), busy_seconds(), time.monotonic()
+    server_before = process_seconds(node.pid)
+    done = subprocess.run([str(TARGET / "release" / "load"), json.dumps(spec)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    if done.returncode != 0:
+        raise WrongAnswers(f"{node.name}: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    if report["failures"]:
+        raise WrongAnswers(f"{node.name}: {report['failures']} operations failed: {'; '.join(report['failure_texts'])}")
+    elapsed = time.monotonic() - started
+    children = os.times()
+    ours = process_seconds(node.pid) - server_before
+    busy = busy_seconds() - busy_before
+    run.client_total, client = children.children_user + children.children_system, \
+        children.children_user + children.children_system - getattr(run, "client_total", 0.0)
+    return Run(report, node.gc_seconds() - gc_before, max(0.0, (busy - ours - client) / elapsed), spec)
+
+
+def busy_seconds() -> float:
+    """Processor time of everything on the machine since it started."""
+    with open("/proc/stat") as stat:
+        user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in stat.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def process_seconds(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

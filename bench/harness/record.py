@@ -1,0 +1,24 @@
+"""The text of a record, and the terminal's table."""
+
+from bench.harness.outcome import Outcome, Table, number
+
+
+def text(outcome: Outcome, facts: dict[str, str], date: str) -> str:
+    lines = [f"{outcome.scenario}, {date}", ""]
+    lines += [f"{name:14}{value}" for name, value in facts.items()]
+    lines += [""] + [f"{name}: {value}" for name, value in outcome.settings.items()]
+    for note in outcome.notes:
+        lines += ["", note]
+    for table in outcome.tables:
+        lines += ["", table.title, *aligned(table)]
+    if outcome.bars:
+        lines += ["", "Bars", *(bar.line() for bar in outcome.bars)]
+    return "\n".join(lines) + "\n"
+
+
+def aligned(table: Table) -> list[str]:
+    rows = [table.columns] + [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in table.rows]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
+    numeric = [all(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.columns))]
+    return ["  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric)).rstrip()
+            for row in rows]

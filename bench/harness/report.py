@@ -1,0 +1,109 @@
+"""One HTML file that needs nothing else: tables, bars and plots as inline SVG."""
+
+import html
+import math
+
+from bench.harness.outcome import Outcome, Plot, Table, number
+
+COLOURS = ["#c0392b", "#2471a3", "#1e8449", "#b7950b", "#7d3c98", "#2c3e50", "#d35400", "#148f77"]
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 320, 70, 45, 30, 150
+STYLE = """body{font:14px system-ui,sans-serif;margin:2em auto;max-width:1400px;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right;font-variant-numeric:tabular-nums}
+td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}.missed{color:#c0392b}.reached{color:#1e8449}
+svg{margin:.5em;background:#fcfcfc;border:1px solid #eee}dt{float:left;clear:left;width:9em;color:#666}"""
+
+
+def page(outcomes: list[Outcome], facts: dict[str, str], date: str) -> str:
+    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>Espalier beside Cassandra, {date}</title><style>{STYLE}</style>",
+             f"<h1>Espalier beside Cassandra</h1><p>{date}</p><dl>"]
+    parts += [f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts.items()]
+    parts.append("</dl>")
+    for outcome in outcomes:
+        parts.append(section(outcome))
+    return "\n".join(parts) + "</html>\n"
+
+
+def section(outcome: Outcome) -> str:
+    parts = [f"<h2>{html.escape(outcome.scenario)}</h2>"]
+    parts += [f"<p>{html.escape(note)}</p>" for note in outcome.notes]
+    parts += [f"<ul>{''.join(f'<li class={reached(bar)}>{html.escape(bar.line())}</li>' for bar in outcome.bars)}</ul>"]
+    parts += [html_table(table) for table in outcome.tables] + [svg(plot) for plot in outcome.plots]
+    settings = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(str(value))}</dd>" for name, value in outcome.settings.items())
+    parts.append(f"<details><summary>Settings</summary><dl>{settings}</dl></details>")
+    return "\n".join(parts)
+
+
+def reached(bar) -> str:
+    return "reached" if bar.reached else "missed"
+
+
+def html_table(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell if isinstance(cell, str) else number(cell))}</td>" for cell in row) + "</tr>"
+                   for row in table.rows)
+    return f"<h3>{html.escape(table.title)}</h3><table><tr>{head}</tr>{body}</table>"
+
+
+class Axis:
+    """Maps values to places between `low` and `high` pixels."""
+
+    def __init__(self, values: list[float], logarithmic: bool, low: float, high: float):
+        self.logarithmic, self.low, self.high = logarithmic, low, high
+        values = [value for value in values if not logarithmic or value > 0] or [1.0]
+        self.least = min(values) if logarithmic else min(0.0, *values)
+        self.most = max(values)
+        if self.most <= self.least:
+            self.most = self.least * 10 if logarithmic else self.least + 1
+
+    def place(self, value: float) -> float:
+        least, most = self.scaled(self.least), self.scaled(self.most)
+        return self.low + (self.scaled(max(value, self.least)) - least) / (most - least) * (self.high - self.low)
+
+    def scaled(self, value: float) -> float:
+        return math.log10(value) if self.logarithmic else value
+
+    def ticks(self) -> list[float]:
+        if self.logarithmic:
+            first, last = math.floor(math.log10(self.least)), math.ceil(math.log10(self.most))
+            return [10.0**power for power in range(first, last + 1) if self.least <= 10.0**power <= self.most]
+        step = 10 ** math.floor(math.log10(self.most - self.least))
+        step = step / 5 if (self.most - self.least) / step < 2 else step / 2 if (self.most - self.least) / step < 5 else step
+        return [step * place for place in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]
+
+
+def svg(plot: Plot) -> str:
+    points = [point for series in plot.series.values() for point in series]
+    if not points:
+        return ""
+    across = Axis([x for x, _ in points], plot.x_logarithmic, LEFT, WIDTH - RIGHT)
+    up = Axis([y for _, y in points], plot.y_logarithmic, HEIGHT - BOTTOM, TOP)
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="system-ui,sans-serif" font-size="11">',
+             text(WIDTH / 2, 18, plot.title, "middle", 13), text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, plot.x_label, "middle"),
+             text(8, TOP - 4, plot.y_label, "start")]
+    for tick in across.ticks():
+        x = across.place(tick)
+        parts += [line(x, TOP, x, HEIGHT - BOTTOM), text(x, HEIGHT - BOTTOM + 15, short(tick), "middle")]
+    for tick in up.ticks():
+        y = up.place(tick)
+        parts += [line(LEFT, y, WIDTH - RIGHT, y), text(LEFT - 5, y + 4, short(tick), "end")]
+    for place, (name, series) in enumerate(plot.series.items()):
+        colour = COLOURS[place % len(COLOURS)]
+        drawn = " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in series)
+        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.8" points="{drawn}"/>')
+        parts.append(text(WIDTH - RIGHT + 8, TOP + 14 + 16 * place, name, "start", 11, colour))
+    return "".join(parts) + "</svg>"
+
+
+def text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = "#222") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">{html.escape(words)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#e5e5e5"/>'
+
+
+def short(value: float) -> str:
+    for limit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:g}{sign}"
+    return f"{value:g}"

@@ -1,0 +1,29 @@
+"""The tables that scenarios make, the same on every system."""
+
+from bench.harness import load, servers
+
+KEY_VALUE = "CREATE TABLE {keyspace}.{table} (key blob PRIMARY KEY, value blob)"
+SKEW = "CREATE TABLE {keyspace}.{table} (key blob, row bigint, value blob, PRIMARY KEY (key, row))"
+UNCOMPRESSED = " WITH compression = {{'enabled': 'false'}}"
+VALUE_BYTES = 100
+
+
+def make(node, keyspace: str, tables: dict[str, str], durable: bool = True) -> None:
+    """A keyspace and its tables: names and templates."""
+    replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    statements = [f"CREATE KEYSPACE {keyspace} WITH replication = {replication} AND durable_writes = {str(durable).lower()}"]
+    statements += [template.format(keyspace=keyspace, table=table) for table, template in tables.items()]
+    servers.execute(node, *statements)
+
+
+def uniform(table: str, partitions: int, value_bytes: int = VALUE_BYTES) -> dict:
+    return {"key_value": {"table": table, "value_bytes": value_bytes, "choice": {"uniform": {"partitions": partitions}}}}
+
+
+def inserting(table: str, first: int, value_bytes: int = VALUE_BYTES) -> dict:
+    return {"key_value": {"table": table, "value_bytes": value_bytes, "choice": {"insert": {"first": first}}}}
+
+
+def fill(node, keyspace: str, table: str, partitions: int, value_bytes: int = VALUE_BYTES, first: int = 0) -> load.Run:
+    """Writes partitions `first` to `first + partitions` once each."""
+    return load.run(node, keyspace, inserting(table, first, value_bytes), seed=7, operations=partitions)

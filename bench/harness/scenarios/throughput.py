@@ -1,0 +1,71 @@
+"""Unthrottled load on small partitions: writes, reads from the memtable, half and half, and the paper's inserts with recent reads."""
+
+from bench.harness import load
+from bench.harness.outcome import Bar, Outcome
+from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, table, throughput, throughput_plot
+from bench.harness.scenarios import tables
+from bench.harness.servers import Cassandra, Espalier
+
+KEYSPACE = "bench"
+# (name, table, share of reads, connections)
+LOADS = [("writes", "kv_w", 0, 2), ("memtable reads", "kv_r", 100, 2), ("half and half", "kv_m", 50, 2)]
+MANY = [(f"{name}, 64 connections", table_name, reads, 64) for name, table_name, reads, _ in LOADS]
+PAPER = [("new partitions 90:10", "kv_n", 10, 2), ("new partitions 50:50", "kv_n", 50, 2)]
+NEW_PARTITIONS_EACH = 50_000_000
+
+
+def run(quick: bool) -> Outcome:
+    partitions, rounds, seconds, warmup = (100_000, 3, 4, 15) if quick else (1_000_000, 5, 10, 40)
+    loads = LOADS if quick else LOADS + MANY + PAPER
+    with Cassandra.start() as cassandra, Espalier.start() as espalier:
+        systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
+        progress = Progress("throughput", len(loads) * rounds * 2 + 2 * (1 + len(loads)))
+        for system in systems:
+            prepare(system, partitions, loads, warmup, progress)
+        results = {}
+        for name, table_name, reads, connections in loads:
+            def one(system: System, round_number: int) -> load.Run:
+                workload = workload_of(table_name, partitions, 1 + round_number)
+                return load.run(system.node, KEYSPACE, workload, seed=10 + round_number, reads_percent=reads, connections=connections,
+                                warmup_seconds=0.5, seconds=seconds)
+            results[name] = interleaved(systems, rounds, one, progress, name)
+        progress.end()
+        outcome = Outcome("throughput", settings={
+            "load": f"{partitions:,} partitions, 16-byte keys, {tables.VALUE_BYTES}-byte values, 128 in flight, closed loop, consistency ONE",
+            "rounds": f"{rounds} of {seconds} s, interleaved, after {warmup} s of warming up with each load",
+            "cassandra": cassandra.settings, "espalier": espalier.settings})
+    return judge(outcome, results)
+
+
+def workload_of(table_name: str, partitions: int, place: int) -> dict:
+    if table_name == "kv_n":
+        return tables.inserting(table_name, first=place * NEW_PARTITIONS_EACH)
+    return tables.uniform(table_name, partitions)
+
+
+def prepare(system: System, partitions: int, loads: list, warmup: float, progress: Progress) -> None:
+    progress.step(f"{system.name}: filling")
+    tables.make(system.node, KEYSPACE, dict.fromkeys(("kv_w", "kv_r", "kv_m", "kv_n"), tables.KEY_VALUE))
+    for name in ("kv_w", "kv_r", "kv_m"):
+        tables.fill(system.node, KEYSPACE, name, partitions)
+    for name, table_name, reads, connections in loads:
+        progress.step(f"{system.name}: warming up with {name}")
+        load.run(system.node, KEYSPACE, workload_of(table_name, partitions, 0), seed=9, reads_percent=reads, connections=connections,
+                 warmup_seconds=warmup, seconds=0.5)
+
+
+def judge(outcome: Outcome, results: dict) -> Outcome:
+    outcome.tables.append(table("Medians (least–greatest)", results))
+    for name, by_system in results.items():
+        theirs, ours = by_system["cassandra"], by_system["espalier"]
+        if not name.startswith("new") and "64" not in name:
+            outcome.bars.append(Bar(f"server CPU per operation ÷ Cassandra's, {name}", cpu(ours) / cpu(theirs), "<=", 0.1))
+            client = sorted(run.client_cpu_micros for run in ours)[len(ours) // 2]
+            left = 0.9 * load.CORES * 1e6 / (client + cpu(ours))
+            wanted = min(3.0, left / throughput(theirs))
+            outcome.bars.append(Bar(f"throughput ÷ Cassandra's, {name} (the client's {client:.1f} µs leave {left:,.0f}/s)",
+                                    throughput(ours) / throughput(theirs), ">=", wanted))
+        elif "64" in name:
+            outcome.bars.append(Bar(f"server CPU per operation ÷ Cassandra's, {name} (echo not taken off)", cpu(ours) / cpu(theirs), "<=", 0.1))
+        outcome.plots += [throughput_plot(name, by_system), latency_plot(name, by_system)]
+    return outcome

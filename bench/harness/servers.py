@@ -1,0 +1,135 @@
+"""The servers under load: Cassandra at its best, and Espalier with the same memory."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from proof import places
+from proof.oracle import cassandra as oracle
+from proof.oracle.espalier import Espalier as ProvedEspalier
+from proof.wire import Connection, Error
+
+HERE = Path(__file__).resolve().parent
+CLASSES = places.CACHE / "bench-cassandra"
+HEAP_MB = 4096
+MEMTABLE_MB = 2048
+
+# jvm17-server.options as Cassandra ships it, without -ea.
+G1_FLAGS = ["-XX:+UseG1GC", "-XX:+ParallelRefProcEnabled", "-XX:MaxTenuringThreshold=2", "-XX:G1HeapRegionSize=16m",
+            "-XX:+UnlockExperimentalVMOptions", "-XX:G1NewSizePercent=50", "-XX:G1RSetUpdatingPauseTimePercent=5",
+            "-XX:MaxGCPauseMillis=300", "-XX:InitiatingHeapOccupancyPercent=70", "-XX:+PerfDisableSharedMem"]
+SERIAL_FLAGS = {"-XX:+UseSerialGC", "-Xss1m"}
+
+
+def compile_bench_node() -> None:
+    source, target = HERE / "java" / "BenchNode.java", CLASSES / "BenchNode.class"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        CLASSES.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["javac", "-nowarn", "-d", str(CLASSES), "-cp", f"{places.CASSANDRA / 'lib'}/*", str(source)], check=True)
+
+
+def execute(node, *statements: str) -> None:
+    """Runs statements one after another; raises at the first error."""
+    with Connection(node.host, node.port, version=4) as connection:
+        for statement in statements:
+            answer = connection.query(statement)
+            if isinstance(answer, Error):
+                raise RuntimeError(f"{node.name} refused {statement}: {answer}")
+
+
+class Cassandra(oracle.Cassandra):
+    """Cassandra 5.0.8: trie memtable, BTI tables, offheap_objects, unified compaction, G1, all tiers of the compiler."""
+
+    @classmethod
+    def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
+              memtable_mb: int = MEMTABLE_MB) -> "Cassandra":
+        compile_bench_node()
+        directory = places.run_directory("bench-cassandra")
+        native, storage, ssl = places.free_ports(3)
+        oracle.write_configuration(directory, native, storage, ssl, False, durable=sync == "batch")
+        adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb)
+        properties = {
+            "cassandra.config": f"file://{directory}/cassandra.yaml",
+            "logback.configurationFile": f"file://{oracle.HERE}/logback.xml",
+            "cassandra.storagedir": str(directory), "cassandra.logdir": str(directory),
+            "cassandra.skip_wait_for_gossip_to_settle": "0", "cassandra.ring_delay_ms": "10",
+            "cassandra-foreground": "yes", "cassandra.superuser_setup_delay_ms": "0",
+            "cassandra.unsafesystem": "true", "cassandra.disable_tcactive_openssl": "true",
+        }
+        node = cls(directory, native, heap_mb, False, properties)
+        node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": "offheap_objects",
+                         "memtable_offheap_space": f"{memtable_mb}MiB", "commitlog_disk_access_mode": "direct" if direct_log else "legacy (mmap)",
+                         "heap": f"{heap_mb} MiB, G1", "sstable": "bti", "compaction": "UnifiedCompactionStrategy"}
+        node.launch()
+        return node
+
+    def launch(self) -> None:
+        flags = [flag for flag in oracle.java_flags(self.heap_mb) if flag not in SERIAL_FLAGS and not flag.startswith("-Xms")]
+        flags[flags.index("-cp") + 1] += f":{CLASSES}"
+        command = ["java", f"-Xms{self.heap_mb}m", *G1_FLAGS, *flags, *(f"-D{name}={value}" for name, value in self.properties.items())]
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen(command + ["BenchNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            stderr=log, cwd=self.directory, start_new_session=True)
+        watchdog = threading.Timer(oracle.READY_TIMEOUT_SECONDS, self.process.kill)
+        watchdog.start()
+        try:
+            self.expect_ok("start")
+        finally:
+            watchdog.cancel()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def memtable_bytes(self, keyspace: str, table: str) -> tuple[int, int, int]:
+        """Bytes on and off heap of the current memtable, and how often the table's memtable was switched."""
+        on_heap, off_heap, switches = self.command("memtable", keyspace, table).split("\t")
+        return int(on_heap), int(off_heap), int(switches)
+
+    def gc_seconds(self) -> float:
+        return int(self.command("gc")) / 1000
+
+
+def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int) -> None:
+    text = path.read_text()
+    text = text.replace("inherits: trie", f"inherits: {memtable}")
+    text += f"memtable_offheap_space: {memtable_mb}MiB\nmemtable_heap_space: {memtable_mb}MiB\n"
+    text += "concurrent_reads: 32\nconcurrent_writes: 32\n"
+    if direct_log:
+        text = text.replace("commitlog_disk_access_mode: legacy", "commitlog_disk_access_mode: direct")
+    path.write_text(text)
+
+
+class Espalier(ProvedEspalier):
+    """The binary under test."""
+
+    @classmethod
+    def start(cls, sync: str = "periodic", memtable_mb: int = MEMTABLE_MB, **settings: str) -> "Espalier":
+        settings = {"commitlog_sync": sync, "memtable_offheap_space": f"{memtable_mb}MiB", **settings}
+        node = super().start(**settings)
+        node.settings = settings
+        return node
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def gc_seconds(self) -> float:
+        return 0.0
+
+    def stop(self) -> None:
+        """A node that has ended already, or does not end, must not keep the others from being stopped."""
+        if self.process.poll() is None:
+            try:
+                self.terminate()
+            except RuntimeError as stuck:
+                print(f"espalier: {stuck}", file=sys.stderr)
+        if not self.keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def binary_is_there() -> bool:
+    return os.access(places.espalier_binary(), os.X_OK)
