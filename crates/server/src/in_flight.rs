@@ -28,8 +28,8 @@ pub(crate) struct InFlight<H: QueryHandler> {
 pub(crate) struct TimeLimit {
     duration: Option<Duration>,
     kind: ErrorKind,
-    /// The work may hold its thread for long (a change of the schema, which waits for the disk), so that the runtime
-    /// should let another thread take over the other connections.
+    /// The work may hold its thread for long (a scan, or a change of the schema, which waits for the disk), so that the
+    /// runtime should let another thread take over the other connections.
     blocks: bool,
 }
 
@@ -40,6 +40,11 @@ impl TimeLimit {
         let consistency = from_protocol(consistency);
         let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
         TimeLimit { duration: Some(duration), kind, blocks: false }
+    }
+
+    /// Says whether the work may hold its thread for long.
+    pub(crate) fn blocking(self, blocks: bool) -> TimeLimit {
+        TimeLimit { blocks, ..self }
     }
 
     pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {

@@ -24,17 +24,18 @@ pub(crate) struct Reply<H: QueryHandler> {
 /// What a request that did not fail is answered.
 pub(crate) enum Answer<H: QueryHandler> {
     /// The result of a statement.
-    Result { response: Response, metadata: MetadataForm },
+    Result { response: Response, metadata: MetadataForm<H> },
     /// The result of PREPARE.
     Prepared(Arc<Prepared<H>>),
 }
 
 /// How much of the column metadata goes with rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MetadataForm {
+pub(crate) enum MetadataForm<H: QueryHandler> {
     Full,
-    /// The client has it.
+    /// The client wants none.
     Skipped,
+    /// The client has it since it prepared this.
+    Known(Arc<Prepared<H>>),
     /// The client has another; this is the id of the new one (v5).
     Changed(Md5Id),
 }
@@ -67,11 +68,18 @@ impl<H: QueryHandler> Reply<H> {
                 ResponseBody::SetKeyspace(keyspace) => write_set_keyspace(out, keyspace),
                 ResponseBody::SchemaChange(change) => write_schema_change(out, &schema_change(change), version),
                 ResponseBody::Rows(rows) => {
-                    let columns: Vec<_> = rows.metadata.columns.iter().map(to_protocol).collect();
+                    let converted: Vec<_>;
+                    let columns = match metadata {
+                        MetadataForm::Known(prepared) => prepared.result.as_deref().unwrap_or_default(),
+                        _ => {
+                            converted = rows.metadata.columns.iter().map(to_protocol).collect();
+                            &converted
+                        }
+                    };
                     let metadata = ResultMetadata {
-                        columns: &columns,
+                        columns,
                         paging_state: rows.paging_state.as_deref(),
-                        skip: *metadata == MetadataForm::Skipped,
+                        skip: matches!(metadata, MetadataForm::Skipped | MetadataForm::Known(_)),
                         changed_id: match metadata {
                             MetadataForm::Changed(id) => Some(&id[..]),
                             _ => None,

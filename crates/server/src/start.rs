@@ -74,7 +74,7 @@ fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &proto
     let word = query.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
     let limit = if is("SELECT") {
-        TimeLimit::read(shared.options.read_timeout, options.consistency)
+        TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(may_scan(query))
     } else if is("INSERT") || is("UPDATE") || is("DELETE") {
         TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Simple)
     } else if is("BEGIN") {
@@ -85,6 +85,12 @@ fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &proto
         TimeLimit::NONE
     };
     Ok((Work::Query, limit))
+}
+
+/// Whether a SELECT may look at many partitions, by its text.
+fn may_scan(query: &str) -> bool {
+    let has = |word: &str| query.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    !has("where") || has("filtering") || has("token")
 }
 
 fn begin_execute<H: QueryHandler>(
@@ -102,7 +108,9 @@ fn begin_execute<H: QueryHandler>(
     let limit = if prepared.is_modification {
         TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Simple)
     } else if prepared.result.is_some() {
-        TimeLimit::read(shared.options.read_timeout, options.consistency)
+        // Without the whole partition key among its markers it may look at many partitions.
+        let scans = prepared.partition_key.is_empty();
+        TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(scans)
     } else {
         TimeLimit::NONE
     };
@@ -209,7 +217,7 @@ impl<H: QueryHandler> Task<H> {
     fn answer(
         &self,
         response: Result<Response, QueryError>,
-        form: impl FnOnce(&Response) -> MetadataForm,
+        form: impl FnOnce(&Response) -> MetadataForm<H>,
     ) -> Result<Answer<H>, ErrorResponse> {
         let response = response.map_err(error_response)?;
         let metadata = form(&response);
@@ -219,11 +227,11 @@ impl<H: QueryHandler> Task<H> {
 
 /// v5 clients say which metadata they have; older ones are believed when the statement has always had the same.
 fn metadata_form<H: QueryHandler>(
-    prepared: &Prepared<H>,
+    prepared: &Arc<Prepared<H>>,
     client_id: Option<&[u8]>,
     skip: bool,
     response: &Response,
-) -> MetadataForm {
+) -> MetadataForm<H> {
     let ResponseBody::Rows(rows) = &response.body else { return MetadataForm::Full };
     if prepared.is_modification {
         // The answer to a condition: its columns depend on the outcome.
@@ -237,6 +245,7 @@ fn metadata_form<H: QueryHandler>(
     match client_id {
         Some(client_id) if client_id != id => MetadataForm::Changed(id),
         None if prepared.result.is_none() => MetadataForm::Full,
+        _ if skip && prepared.result.is_some() => MetadataForm::Known(prepared.clone()),
         _ if skip => MetadataForm::Skipped,
         _ => MetadataForm::Full,
     }
