@@ -37,7 +37,11 @@ pub(super) fn prepare(
         Relation::SingleColumnIn { column, values } => {
             let column = find_column(table, column)?;
             check_receiver(&column, Operator::In)?;
-            let kind = Kind::In(InTerms::prepare(values, &column_spec(table, &column), preparing)?);
+            // Cassandra takes an IN of one value for an equality, which may do more.
+            let kind = match InTerms::prepare(values, &column_spec(table, &column), preparing)? {
+                InTerms::Terms(mut terms) if terms.len() == 1 => Kind::Equal(terms.remove(0)),
+                values => Kind::In(values),
+            };
             Ok(of_column(column, kind))
         }
         Relation::MapElement { column, key, operator, value } => {
@@ -303,6 +307,9 @@ fn multi_in(
     preparing: &mut Preparing<'_>,
 ) -> Result<ClusteringRestriction, QueryError> {
     let specs: Vec<ColumnSpec> = columns.iter().map(|column| column_spec(table, column)).collect();
-    let kind = ClusteringKind::In(TupleIn::prepare(values, &specs, preparing)?);
+    let kind = match TupleIn::prepare(values, &specs, preparing)? {
+        TupleIn::Terms(mut tuples) if tuples.len() == 1 => ClusteringKind::Equal(tuples.remove(0)),
+        values => ClusteringKind::In(values),
+    };
     Ok(ClusteringRestriction { columns: columns.to_vec(), kind, is_multi: true })
 }

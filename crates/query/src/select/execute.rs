@@ -29,8 +29,9 @@ impl SelectPlan {
         consistency::check_read(options.consistency, &execution.schema, &self.table.keyspace, data_center)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
-        let page_size = self.page_size(limit, execution)?;
         let partitions = self.restrictions.partitions(execution)?;
+        let reads_nothing = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
+        let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let slices = self.restrictions.slices(execution)?;
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;

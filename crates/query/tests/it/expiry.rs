@@ -27,7 +27,8 @@ fn what_expires_is_gone_when_cassandra_says_so() {
             }
             let got = rows_in_hex(&rows_of(response));
             if got != step["rows"] {
-                differences.push(format!("{statement} at {}\n  expected {}\n  got      {got}", step["now"], step["rows"]));
+                differences
+                    .push(format!("{statement} at {}\n  expected {}\n  got      {got}", step["now"], step["rows"]));
             }
         }
         assert_eq!(json!(differences), json!([]), "flushed: {flushed}");

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineOptions, block_on};
 use query::{
-    BatchEntry, ClientState, Processor, ProcessorOptions, QueryError, QueryOptions, Response, ResponseBody, Rows,
+    BatchEntry, ClientState, ColumnSpec, Processor, ProcessorOptions, QueryError, QueryOptions, Response, ResponseBody,
+    Rows,
 };
+use types::collection;
 
 /// A node and one client of it.
 pub struct TestNode {
@@ -24,6 +26,15 @@ impl TestNode {
         TestNode { processor: Processor::new(engine, ProcessorOptions::default()), client: ClientState::default() }
     }
 
+    /// A node with the keyspace `ks`, in which the client is, and these tables.
+    pub fn with(statements: &[&str]) -> TestNode {
+        let mut node = TestNode::new();
+        node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        node.client.keyspace = Some("ks".into());
+        statements.iter().for_each(|statement| drop(node.run(statement)));
+        node
+    }
+
     pub fn try_run(&self, statement: &str, options: &QueryOptions<'_>) -> Result<Response, QueryError> {
         block_on(self.processor.query(statement, &self.client, options))
     }
@@ -31,6 +42,19 @@ impl TestNode {
     /// Carries out a statement that must not fail.
     pub fn run(&self, statement: &str) -> Response {
         self.try_run(statement, &QueryOptions::default()).unwrap_or_else(|error| panic!("{statement}: {error:?}"))
+    }
+
+    /// The message that a statement fails with.
+    pub fn failure(&self, statement: &str) -> String {
+        match self.try_run(statement, &QueryOptions::default()) {
+            Ok(response) => panic!("{statement} succeeded: {response:?}"),
+            Err(error) => error.message,
+        }
+    }
+
+    /// The rows that a statement answers, each as CQL literals joined by blanks, `null` for null.
+    pub fn rows(&self, statement: &str) -> Vec<String> {
+        texts(&rows_of(self.run(statement)))
     }
 
     pub fn batch(
@@ -48,4 +72,16 @@ pub fn rows_of(response: Response) -> Rows {
         ResponseBody::Rows(rows) => rows,
         other => panic!("no rows but {other:?}"),
     }
+}
+
+fn texts(rows: &Rows) -> Vec<String> {
+    let mut rest = rows.cells.as_slice();
+    let mut cell = |column: &ColumnSpec| match collection::read_part(&mut rest).unwrap() {
+        Some(bytes) => column.ty.to_cql_literal(bytes),
+        None => "null".to_owned(),
+    };
+    let row = |_| rows.metadata.columns.iter().map(&mut cell).collect::<Vec<_>>().join(" ");
+    let texts: Vec<String> = (0..rows.row_count).map(row).collect();
+    assert!(rest.is_empty(), "cells left over");
+    texts
 }
