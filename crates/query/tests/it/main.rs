@@ -7,3 +7,4 @@ mod modify;
 mod node;
 mod prepared;
 mod select;
+mod writes;

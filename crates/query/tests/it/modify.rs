@@ -119,14 +119,44 @@ fn both_say(words: &str, step: &Json, got: &Json) -> bool {
     [step, got].iter().all(|side| side["message"].as_str().is_some_and(|message| message.contains(words)))
 }
 
+fn flush(node: &TestNode) {
+    let engine = node.processor.engine();
+    let schema = engine.schema();
+    for table in ["ks", "three"].iter().flat_map(|keyspace| schema.keyspace(keyspace).unwrap().tables.values()) {
+        engine.flush(table).unwrap();
+    }
+}
+
 #[test]
 fn modifications_do_what_they_do_in_cassandra() {
+    compare(|_, _| {});
+}
+
+#[test]
+fn modifications_do_so_over_sstables() {
+    compare(|node, _| flush(node));
+}
+
+#[test]
+fn modifications_do_so_over_memtables_and_sstables() {
+    compare(|node, step| {
+        if step % 3 == 0 {
+            flush(node)
+        }
+    });
+}
+
+/// Carries out the recorded steps, `between` after each, and compares what comes of them.
+fn compare(between: impl Fn(&TestNode, usize)) {
     let fixture = fixture();
     let node = node(&fixture);
+    let mut count = 0;
     let mut differences = Vec::new();
     for case in fixture["cases"].as_array().unwrap() {
         for step in case["steps"].as_array().unwrap() {
             let got = recorded(run(&node, step));
+            count += 1;
+            between(&node, count);
             let differs = ["code", "message", "warnings", "rows"].iter().any(|part| step[part] != got[part]);
             if differs && !is_ours(step, &got) {
                 let cut = |json: &Json| json.to_string().chars().take(600).collect::<String>();

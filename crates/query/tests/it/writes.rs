@@ -1,0 +1,153 @@
+//! Modifications beyond what the recordings of Cassandra show.
+
+use cql::ast::BatchKind;
+use engine::block_on;
+use query::{BatchEntry, BatchStatement, ErrorKind, QueryOptions, Value, Values};
+
+use crate::node::TestNode;
+
+const TABLE: &str = "CREATE TABLE t (k int, c int, v int, w text, l list<int>, PRIMARY KEY (k, c))";
+
+#[test]
+fn later_statements_win_without_timestamps() {
+    let node = TestNode::with(&[TABLE]);
+    for round in 0..200 {
+        // The smaller value would win a tie, if there was one, on neither side of the flip.
+        let (first, second) = if round % 2 == 0 { (5, 4) } else { (4, 5) };
+        node.run(&format!("INSERT INTO t (k, c, v) VALUES (1, 1, {first})"));
+        node.run(&format!("UPDATE t SET v = {second} WHERE k = 1 AND c = 1"));
+        assert_eq!(node.rows("SELECT v FROM t WHERE k = 1"), [second.to_string()], "round {round}");
+    }
+}
+
+#[test]
+fn values_may_be_sent_by_name() {
+    let node = TestNode::with(&[TABLE]);
+    let prepared = node.processor.prepare("INSERT INTO t (k, c, v) VALUES (:k, :c, :v)", Some("ks")).unwrap();
+    let (one, two) = (1i32.to_be_bytes(), 2i32.to_be_bytes());
+    let values = [("v", Value::Bytes(&two)), ("k", Value::Bytes(&one)), ("c", Value::Bytes(&one))];
+    let options = QueryOptions { values: Values::Named(&values), ..QueryOptions::default() };
+    block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap();
+    assert_eq!(node.rows("SELECT k, c, v FROM t"), ["1 1 2"]);
+}
+
+#[test]
+fn a_prepared_statement_serves_many_executions() {
+    let node = TestNode::with(&[TABLE]);
+    let prepared = node.processor.prepare("INSERT INTO t (k, c, v, w) VALUES (?, ?, ?, ?)", Some("ks")).unwrap();
+    for row in 0..50i32 {
+        let (key, value) = (1i32.to_be_bytes(), row.to_be_bytes());
+        let text = if row % 3 == 0 { Value::Unset } else { Value::Bytes(b"x") };
+        let values = [Value::Bytes(&key), Value::Bytes(&value), Value::Bytes(&value), text];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap();
+    }
+    let rows = node.rows("SELECT c, v, w FROM t WHERE k = 1");
+    assert_eq!(rows.len(), 50);
+    assert_eq!(rows[3..5], ["3 3 null", "4 4 'x'"]);
+}
+
+#[test]
+fn what_is_larger_than_the_log_takes_is_refused_whole() {
+    let node = TestNode::with(&[TABLE]);
+    let large = "x".repeat(100 << 10);
+    let insert = |k: i32| format!("INSERT INTO ks.t (k, c, w) VALUES ({k}, 1, '{large}')");
+    let statement = format!("BEGIN UNLOGGED BATCH {}; {}; {}; APPLY BATCH", insert(1), insert(1), insert(1));
+    node.run(&statement);
+    let update = "INSERT INTO t (k, c, w) VALUES (7, 1, ?)";
+    let (small, huge) = ([b'x'; 10], vec![b'x'; 200 << 10]);
+    let run = |value: &[u8]| {
+        let values = [Value::Bytes(value)];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        node.try_run(update, &options)
+    };
+    run(&small).unwrap();
+    let error = run(&huge).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.starts_with("Mutation of "), "{}", error.message);
+    assert!(error.message.contains(" bytes is too large for the maximum size of "), "{}", error.message);
+    assert_eq!(node.rows("SELECT w FROM t WHERE k = 7"), ["'xxxxxxxxxx'"]);
+}
+
+#[test]
+fn a_failing_statement_of_a_batch_leaves_nothing_of_it() {
+    let node = TestNode::with(&[TABLE]);
+    let entry = |text| BatchEntry { statement: BatchStatement::Text(text), values: &[] };
+    let batch =
+        [entry("INSERT INTO t (k, c, v) VALUES (1, 1, 1)"), entry("UPDATE t SET l[0] = 1 WHERE k = 2 AND c = 1")];
+    let error = node.batch(BatchKind::Logged, &batch, &QueryOptions::default()).unwrap_err();
+    assert_eq!(error.message, "Attempted to set an element on a list which is null");
+    assert!(node.rows("SELECT * FROM t").is_empty());
+}
+
+#[test]
+fn conditional_modifications_are_refused_by_name() {
+    let node = TestNode::with(&[TABLE]);
+    let refused = "a conditional modification (IF) is not supported yet";
+    for statement in [
+        "INSERT INTO t (k, c) VALUES (1, 1) IF NOT EXISTS",
+        "UPDATE t SET v = 1 WHERE k = 1 AND c = 1 IF v = 2 AND w IN ('a', 'b')",
+        "DELETE FROM t WHERE k = 1 AND c = 1 IF EXISTS",
+        "BEGIN BATCH INSERT INTO t (k, c) VALUES (1, 1) IF NOT EXISTS; APPLY BATCH",
+    ] {
+        assert_eq!(node.failure(statement), refused, "{statement}");
+    }
+    assert!(node.rows("SELECT * FROM t").is_empty());
+}
+
+#[test]
+fn tables_of_the_node_itself_are_not_written_to() {
+    let node = TestNode::with(&[]);
+    for (statement, keyspace) in [
+        ("INSERT INTO system.local (key) VALUES ('local')", "system"),
+        ("DELETE FROM system_schema.tables WHERE keyspace_name = 'ks'", "system_schema"),
+        ("TRUNCATE system_schema.tables", "system_schema"),
+        ("BEGIN BATCH UPDATE system.local SET cluster_name = 'x' WHERE key = 'local'; APPLY BATCH", "system"),
+    ] {
+        let error = node.try_run(statement, &QueryOptions::default()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unauthorized, "{statement}");
+        assert_eq!(error.message, format!("{keyspace} keyspace is not user-modifiable."));
+    }
+}
+
+#[test]
+fn truncation_deletes_rows_of_every_age_and_keeps_a_snapshot() {
+    let node = TestNode::with(&[TABLE]);
+    let engine = node.processor.engine().clone();
+    node.run("INSERT INTO t (k, c, v) VALUES (1, 1, 1)");
+    engine.flush(engine.schema().table("ks", "t").unwrap()).unwrap();
+    node.run("INSERT INTO t (k, c, v) VALUES (2, 1, 1)");
+    node.run("TRUNCATE t");
+    assert!(node.rows("SELECT * FROM t").is_empty());
+    // Older than what was truncated, and written after it.
+    node.run("INSERT INTO t (k, c, v) VALUES (3, 1, 1) USING TIMESTAMP 1");
+    assert_eq!(node.rows("SELECT k FROM t"), ["3"]);
+    assert_eq!(snapshots(&node), 1);
+}
+
+#[test]
+fn a_table_may_do_without_snapshots() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY) WITH allow_auto_snapshot = false"]);
+    node.run("INSERT INTO t (k) VALUES (1)");
+    node.run("TRUNCATE t");
+    assert_eq!(snapshots(&node), 0);
+}
+
+/// How many snapshots named after a truncation there are of the tables of `ks`.
+fn snapshots(node: &TestNode) -> usize {
+    let options = node.processor.engine().options().clone();
+    let keyspace = options.directory.join("data").join("ks");
+    let entries = |directory: &std::path::Path| options.disk.list(directory).unwrap_or_default();
+    let tables = entries(&keyspace);
+    let all = tables.iter().flat_map(|table| entries(&keyspace.join(&table.name).join("snapshots")));
+    all.filter(|snapshot| snapshot.name.starts_with("truncated-")).count()
+}
+
+#[test]
+fn an_element_set_twice_in_one_statement_is_set_to_what_reconciliation_keeps() {
+    let node = TestNode::with(&["CREATE TABLE m (k int PRIMARY KEY, m map<int, int>, l list<int>)"]);
+    node.run("UPDATE m SET m[1] = 5, m[2] = 7, m[1] = 3 WHERE k = 1");
+    assert_eq!(node.rows("SELECT m FROM m"), ["{1: 5, 2: 7}"]);
+    node.run("UPDATE m SET l = l + [1, 2], l[1] = 9 WHERE k = 1");
+    assert_eq!(node.rows("SELECT l FROM m"), ["[1, 9]"]);
+}
