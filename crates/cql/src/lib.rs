@@ -6,7 +6,6 @@
 
 pub mod ast;
 mod error;
-mod keywords;
 mod lexer;
 mod message;
 mod parser;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::thread::JoinHandle;
 
 use compaction::{CompactionError, CompactionInput, Overlaps, Strategy, TableMetadata, compact};
 use model::{PartitionKey, Table, TableId};
@@ -12,11 +11,12 @@ use sstable::SSTableReader;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::store::{TableStore, lock};
+use crate::worker::Worker;
 
 /// The thread that compacts in the background, apart from the one that flushes.
 pub(crate) struct Compactor {
     requests: Arc<(Mutex<Requests>, Condvar)>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
 }
 
 #[derive(Default)]
@@ -27,27 +27,20 @@ struct Requests {
 
 impl Compactor {
     pub fn new() -> Self {
-        Compactor { requests: Arc::default(), thread: Mutex::new(None) }
+        Compactor { requests: Arc::default(), worker: Worker::new() }
     }
 
     /// Starts the thread; it ends with the engine.
     pub fn start(&self, engine: &Arc<Engine>) {
-        let (engine, requests) = (Arc::downgrade(engine), self.requests.clone());
-        let thread = std::thread::Builder::new().name("compactor".into()).spawn(move || run(&engine, &requests));
-        *lock(&self.thread) = thread.ok();
+        let requests = self.requests.clone();
+        self.worker.start("compactor", engine, move |engine| run(&engine, &requests));
     }
 
     /// Ends the thread; a merge under way stops and leaves its inputs.
     pub fn stop(&self) {
         lock(&self.requests.0).stopped = true;
         self.requests.1.notify_all();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there was reported by the panic hook; the engine goes on closing.
-            let _ = thread.join();
-        }
+        self.worker.join();
     }
 
     fn request(&self, table: TableId) {

@@ -6,30 +6,28 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread::JoinHandle;
 
 use crate::engine::Engine;
 use crate::store::lock;
+use crate::worker::Worker;
 use crate::write::LoggedWrite;
 
 /// Takes over writes whose futures were dropped.
 pub(crate) struct Finisher {
     abandoned: Mutex<Option<Sender<LoggedWrite>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
 }
 
 impl Finisher {
     pub fn new() -> Self {
-        Finisher { abandoned: Mutex::new(None), thread: Mutex::new(None) }
+        Finisher { abandoned: Mutex::new(None), worker: Worker::new() }
     }
 
     /// Starts the thread; it ends with the engine.
     pub fn start(&self, engine: &Arc<Engine>) {
         let (sender, receiver) = channel();
-        let engine = Arc::downgrade(engine);
-        let thread = std::thread::Builder::new().name("finisher".into()).spawn(move || run(&engine, &receiver));
+        self.worker.start("finisher", engine, move |engine| run(&engine, &receiver));
         *lock(&self.abandoned) = Some(sender);
-        *lock(&self.thread) = thread.ok();
     }
 
     /// Takes over a write. Before the thread runs and after it ended there is no engine to make it visible in.
@@ -43,13 +41,7 @@ impl Finisher {
     /// Ends the thread after all writes it took over.
     pub fn stop(&self) {
         drop(lock(&self.abandoned).take());
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there was reported by the panic hook; the engine goes on closing.
-            let _ = thread.join();
-        }
+        self.worker.join();
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use model::TableId;
 
 use crate::engine::Engine;
 use crate::store::{TableStore, lock};
+use crate::worker::Worker;
 
 /// Flushes tables on request, when memtables hold too much, when the log needs its space back, and periodically.
 pub(crate) struct Flusher {
     requests: Arc<(Mutex<Requests>, Condvar)>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
 }
 
 #[derive(Default)]
@@ -28,27 +28,20 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl Flusher {
     pub fn new() -> Self {
-        Flusher { requests: Arc::default(), thread: Mutex::new(None) }
+        Flusher { requests: Arc::default(), worker: Worker::new() }
     }
 
     /// Starts the thread; it ends with the engine.
     pub fn start(&self, engine: &Arc<Engine>) {
-        let (engine, requests) = (Arc::downgrade(engine), self.requests.clone());
-        let thread = std::thread::Builder::new().name("flusher".into()).spawn(move || run(&engine, &requests));
-        *lock(&self.thread) = thread.ok();
+        let requests = self.requests.clone();
+        self.worker.start("flusher", engine, move |engine| run(&engine, &requests));
     }
 
     /// Ends the thread after what it is doing.
     pub fn stop(&self) {
         lock(&self.requests.0).stopped = true;
         self.requests.1.notify_all();
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there was reported by the panic hook; the engine goes on closing.
-            let _ = thread.join();
-        }
+        self.worker.join();
     }
 
     /// What the log calls when it begins to run out of segments: wakes the thread, which asks the log for more.

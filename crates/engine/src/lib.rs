@@ -24,6 +24,7 @@ mod schema_rows;
 mod store;
 pub mod system;
 mod truncate;
+mod worker;
 mod write;
 
 pub use admin::TableStats;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::keywords;
+use types::identifier::Quoted;
 
 /// A name as CQL sees it: in lower case unless it was quoted.
 ///
@@ -40,21 +40,8 @@ impl AsRef<str> for Identifier {
 
 impl fmt::Display for Identifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_maybe_quoted(&self.0, f)
+        Quoted(&self.0).fmt(f)
     }
-}
-
-/// Writes a name as CQL: bare when it would be read back unchanged, else in double quotes.
-fn write_maybe_quoted(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if needs_quotes(name) { write!(f, "\"{}\"", name.replace('"', "\"\"")) } else { f.write_str(name) }
-}
-
-/// Whether a name must be quoted to be read back unchanged.
-pub fn needs_quotes(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let plain = bytes.first().is_some_and(u8::is_ascii_lowercase)
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_');
-    !plain || keywords::is_reserved(name)
 }
 
 /// Table, view or index name with an optional keyspace.

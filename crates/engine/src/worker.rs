@@ -1,0 +1,36 @@
+//! A thread that serves the engine and ends before it.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use crate::engine::Engine;
+use crate::store::lock;
+
+/// A thread of the engine. Whoever owns it tells the thread to end before it joins.
+pub(crate) struct Worker {
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Worker {
+    pub fn new() -> Self {
+        Worker { thread: Mutex::new(None) }
+    }
+
+    /// Starts the thread. It must hold the engine weakly: the engine waits for it at its own end.
+    pub fn start(&self, name: &str, engine: &Arc<Engine>, run: impl FnOnce(std::sync::Weak<Engine>) + Send + 'static) {
+        let engine = Arc::downgrade(engine);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(engine));
+        *lock(&self.thread) = thread.ok();
+    }
+
+    /// Waits for the thread's end, unless this is the thread: it may be the last to let go of the engine.
+    pub fn join(&self) {
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there was reported by the panic hook; the engine goes on closing.
+            let _ = thread.join();
+        }
+    }
+}
