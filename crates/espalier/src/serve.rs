@@ -144,6 +144,8 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         batch_size_warn_threshold_bytes: config.batch_size_warn_threshold_bytes,
         batch_size_fail_threshold_bytes: config.batch_size_fail_threshold_bytes,
         unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
+        read_timeout: config.read_timeout,
+        range_timeout: config.range_timeout,
         auto_snapshot: config.auto_snapshot,
         node: Node {
             cluster_name: config.cluster_name.clone(),

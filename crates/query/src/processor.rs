@@ -1,7 +1,7 @@
 //! The front door: prepares and carries out statements.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cql::ast::{BatchKind, ParsedStatement, Statement};
 use engine::Engine;
@@ -28,6 +28,10 @@ pub struct ProcessorOptions {
     pub batch_size_fail_threshold_bytes: u64,
     /// Warn of an unlogged batch over more partitions than this.
     pub unlogged_batch_across_partitions_warn_threshold: usize,
+    /// How long a read of given partitions may take (`read_request_timeout`).
+    pub read_timeout: Duration,
+    /// How long a read of a range of partitions may take (`range_request_timeout`).
+    pub range_timeout: Duration,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
     /// Who the node is.
@@ -42,6 +46,8 @@ impl Default for ProcessorOptions {
             batch_size_warn_threshold_bytes: 5 * 1024,
             batch_size_fail_threshold_bytes: 50 * 1024,
             unlogged_batch_across_partitions_warn_threshold: 10,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
             auto_snapshot: true,
             node: Node::default(),
         }

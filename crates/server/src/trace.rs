@@ -35,11 +35,7 @@ impl Trace {
     /// Writes the session and its one event. Failing to do so costs the trace, not the request.
     pub(crate) async fn record<H: QueryHandler>(&self, shared: &Shared<H>, header: &Header, body: &[u8]) {
         let micros = i32::try_from(self.started.elapsed().as_micros()).unwrap_or(i32::MAX);
-        let text = match Body::parse(header, body).map(|body| body.request) {
-            Ok(Request::Query { query, .. }) => query.to_owned(),
-            Ok(Request::Batch(_)) => "Execute batch of CQL3 queries".to_owned(),
-            _ => "Execute CQL3 prepared query".to_owned(),
-        };
+        let parameters = parameters(header, body);
         let request = match header.opcode {
             Opcode::Query => "Execute CQL3 query",
             Opcode::Batch => "Execute batch of CQL3 queries",
@@ -52,9 +48,8 @@ impl Trace {
         let id = self.id.as_bytes();
         let session = format!(
             "INSERT INTO system_traces.sessions (session_id, client, command, coordinator, coordinator_port, duration, \
-             parameters, request, started_at) VALUES (?, ?, 'QUERY', ?, ?, ?, {{'query': {}}}, ?, ?) USING TTL \
-             {TTL_SECONDS}",
-            quoted(&text)
+             parameters, request, started_at) VALUES (?, ?, 'QUERY', ?, ?, ?, {parameters}, ?, ?) USING TTL \
+             {TTL_SECONDS}"
         );
         let values = [
             Value::Bytes(id),
@@ -98,6 +93,21 @@ fn address_bytes(address: IpAddr) -> Vec<u8> {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
     }
+}
+
+/// What the request said, as a CQL map of Cassandra's keys.
+fn parameters(header: &Header, body: &[u8]) -> String {
+    let (query, options) = match Body::parse(header, body).map(|body| body.request) {
+        Ok(Request::Query { query, options }) => (Some(query.to_owned()), options),
+        Ok(Request::Execute { options, .. }) => (None, options),
+        Ok(Request::Batch(batch)) => (None, batch.options),
+        _ => return "{}".to_owned(),
+    };
+    let mut pairs = vec![format!("'consistency_level': '{}'", options.consistency)];
+    pairs.extend(options.page_size.map(|size| format!("'page_size': '{size}'")));
+    pairs.extend(query.map(|query| format!("'query': {}", quoted(&query))));
+    pairs.push(format!("'serial_consistency_level': '{}'", options.serial_consistency));
+    format!("{{{}}}", pairs.join(", "))
 }
 
 /// A CQL string literal.

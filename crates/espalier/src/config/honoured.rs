@@ -130,8 +130,14 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "read_request_timeout",
         default: "5000ms",
-        note: "reads are answered with a timeout after it",
+        note: "reads of given partitions are answered with a timeout after it",
         apply: |config, value| Ok(config.read_timeout = duration(value)?),
+    },
+    Honoured {
+        name: "range_request_timeout",
+        default: "10000ms",
+        note: "reads of ranges of partitions are answered with a timeout after it",
+        apply: |config, value| Ok(config.range_timeout = duration(value)?),
     },
     Honoured {
         name: "write_request_timeout",

@@ -446,6 +446,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     ("prepared statements behave in Cassandra 5.0's way", &["force_new_prepared_statement_behaviour"]),
-    ("read_request_timeout and write_request_timeout hold for all", &["request_timeout", "range_request_timeout"]),
+    ("read_request_timeout, range_request_timeout and write_request_timeout say it", &["request_timeout"]),
     ("the commit log's segment size sets the limit", &["max_mutation_size"]),
 ];

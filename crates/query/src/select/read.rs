@@ -1,17 +1,20 @@
 //! Reading rows and making a page of them.
 
 use std::cmp;
+use std::time::Duration;
 
-use model::{BoxCursor, Clusterings, ColumnData, PartitionKey, ReadRange, Row, Table, Unfiltered, UnfilteredCursor};
+use model::{
+    BoxCursor, Clusterings, ColumnData, KeyRange, PartitionKey, ReadRange, Row, Table, Unfiltered, UnfilteredCursor,
+};
 
 use super::SelectPlan;
 use super::execute::Segment;
 use super::paging::PagingState;
-use crate::QueryError;
 use crate::execution::Execution;
 use crate::restrictions::RowFilter;
 use crate::row_view::{RowView, split_key};
 use crate::selection::{Group, Input};
+use crate::{ErrorKind, QueryError};
 
 /// What of a row is not stored with it.
 #[derive(Clone, Copy)]
@@ -56,6 +59,9 @@ pub(super) struct Page<'p> {
     /// Where rows to be sorted end in `cells`, and what to sort them by.
     sorted: Vec<SortedRow>,
     tombstones: u64,
+    /// Steps of cursors since the clock was looked at.
+    steps: u32,
+    timeout: Duration,
     pub cells: Vec<u8>,
     pub row_count: usize,
     pub live_rows: u64,
@@ -122,6 +128,8 @@ impl<'p> Page<'p> {
             scratch: Scratch::default(),
             sorted: Vec::new(),
             tombstones: 0,
+            steps: 0,
+            timeout: Duration::MAX,
             cells: Vec::with_capacity(CELLS_BYTES),
             row_count: 0,
             live_rows: 0,
@@ -138,10 +146,13 @@ impl<'p> Page<'p> {
     pub fn read(&mut self, segment: Segment) -> Result<bool, QueryError> {
         let table = &self.plan.table;
         let Segment { keys, slices, is_resumed } = segment;
+        let options = self.execution.processor.options();
+        self.timeout = if matches!(keys, KeyRange::Single(_)) { options.read_timeout } else { options.range_timeout };
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
         let mut cursor = self.execution.processor.read(table, &range)?;
         let mut static_bytes = Vec::new();
         while cursor.advance_partition()? {
+            self.check_time()?;
             let head = cursor.partition();
             self.tombstones += u64::from(!head.deletion.is_live());
             let partition = head.key.clone();
@@ -176,6 +187,7 @@ impl<'p> Page<'p> {
         }
         let mut any = false;
         while cursor.advance()? {
+            self.check_time()?;
             let Unfiltered::Row(row) = cursor.unfiltered() else {
                 self.count_tombstones(1)?;
                 continue;
@@ -202,6 +214,23 @@ impl<'p> Page<'p> {
             }
         }
         self.end_partition(partition)
+    }
+
+    /// Ends a read that takes too long. The clock is not looked at in every step.
+    fn check_time(&mut self) -> Result<(), QueryError> {
+        const STEPS_PER_LOOK: u32 = 256;
+        self.steps += 1;
+        if self.steps < STEPS_PER_LOOK {
+            return Ok(());
+        }
+        self.steps = 0;
+        let micros = self.execution.processor.now_micros() - self.execution.now_micros;
+        if u64::try_from(micros).is_ok_and(|micros| Duration::from_micros(micros) > self.timeout) {
+            let consistency = self.execution.options.consistency;
+            let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
+            return Err(QueryError::new(kind, "Operation timed out - received only 0 responses."));
+        }
+        Ok(())
     }
 
     fn count_tombstones(&mut self, count: u64) -> Result<(), QueryError> {
