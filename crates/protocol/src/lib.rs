@@ -18,6 +18,7 @@ mod crc;
 mod decoder;
 mod encoder;
 mod error;
+mod exercise;
 mod header;
 mod reader;
 mod request;
@@ -32,6 +33,8 @@ pub use consistency::Consistency;
 pub use decoder::{DecodeError, Decoder, Envelope};
 pub use encoder::{Encoder, ResponseHead};
 pub use error::ProtocolError;
+#[doc(hidden)]
+pub use exercise::exercise;
 pub use header::{Header, Opcode, flags};
 pub use request::{
     Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, CustomPayload, EventType, QueryOptions, Request,

@@ -93,7 +93,9 @@ impl<'a> Reader<'a> {
         match size {
             0.. => self.take(size as usize, WHAT).map(BindValue::Value),
             -1 => Ok(BindValue::Null),
-            -2 if version >= Version::V4 => Ok(BindValue::Unset),
+            // Before v4 there was but one thing that a negative length said.
+            _ if version < Version::V4 => Ok(BindValue::Null),
+            -2 => Ok(BindValue::Unset),
             _ => Err(ProtocolError::new(format!("Invalid ByteBuf length {size}"))),
         }
     }

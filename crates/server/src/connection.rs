@@ -15,6 +15,7 @@ use crate::reply::{Answer, Reply, schema_change};
 use crate::session::Session;
 use crate::start::{Started, start};
 use crate::startup::{Agreement, negotiate};
+use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::response::{write_auth_success, write_supported};
 use protocol::{
@@ -37,6 +38,9 @@ const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// Requests begun in one turn; then other connections have theirs.
 const REQUESTS_PER_TURN: usize = 256;
+
+/// What a buffer may keep that one large request grew.
+const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 
 /// Room made for a read. The second size is for connections that fill the first.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
@@ -354,6 +358,9 @@ impl<H: QueryHandler> Connection<H> {
                 return Ok(false);
             }
             let buffer = self.decoder.buffer();
+            if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
+                *buffer = BytesMut::new();
+            }
             let room = READ_SIZES_BYTES[usize::from(self.read_filled_buffer)];
             if buffer.capacity() - buffer.len() < room / 2 {
                 buffer.reserve(room);
