@@ -106,9 +106,7 @@ fn big_integers(operator: ArithmeticOperator, left: BigInt, right: BigInt) -> Re
 }
 
 fn decimals(operator: ArithmeticOperator, left: &Number, right: &Number) -> Result<Decimal, String> {
-    let not_a_number =
-        || "Character N is neither a decimal digit number, decimal point, nor \"e\" notation exponential mark.";
-    let (left, right) = (left.to_decimal().ok_or_else(not_a_number)?, right.to_decimal().ok_or_else(not_a_number)?);
+    let (left, right) = (left.to_decimal_operand()?, right.to_decimal_operand()?);
     let result = match operator {
         ArithmeticOperator::Add => left.add(&right),
         ArithmeticOperator::Subtract => left.subtract(&right),

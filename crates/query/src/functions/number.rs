@@ -116,9 +116,21 @@ impl Number {
         match self {
             Number::Decimal(value) => Some(value.clone()),
             Number::Varint(value) => Some(Decimal::new(value.clone(), 0)),
-            Number::Float(_) => decimal_of_text(&CqlType::Float, &self.to_bytes()),
-            Number::Double(_) => decimal_of_text(&CqlType::Double, &self.to_bytes()),
+            Number::Float(_) | Number::Double(_) => decimal_of_double(self.to_f64()),
             other => Some(Decimal::new(other.to_i64(), 0)),
+        }
+    }
+
+    /// As an operand of decimal arithmetic: Cassandra takes integers for doubles there, so that 2 is 2.0.
+    pub fn to_decimal_operand(&self) -> Result<Decimal, String> {
+        match self {
+            Number::Decimal(value) => Ok(value.clone()),
+            Number::Varint(value) => Ok(Decimal::new(value.clone(), 0)),
+            other => {
+                let value = other.to_f64();
+                let what = if value.is_nan() { "A NaN" } else { "An infinite number" };
+                decimal_of_double(value).ok_or_else(|| format!("{what} cannot be converted into a decimal"))
+            }
         }
     }
 
@@ -132,18 +144,15 @@ impl Number {
             CqlType::Float => Number::Float(self.to_f32()),
             CqlType::Double => Number::Double(self.to_f64()),
             CqlType::Varint => Number::Varint(BigInt::from(self.to_i64())),
-            CqlType::Decimal => match self {
-                Number::Float(value) => Number::Double(f64::from(*value)).to_decimal().map(Number::Decimal)?,
-                _ => Number::Decimal(self.to_decimal()?),
-            },
+            CqlType::Decimal => Number::Decimal(self.to_decimal()?),
             _ => return None,
         })
     }
 }
 
-/// Java makes a decimal of a float by way of its text.
-fn decimal_of_text(ty: &CqlType, bytes: &[u8]) -> Option<Decimal> {
-    let text = ty.to_cql_literal(bytes);
+/// Java makes a decimal of a double by way of its text.
+fn decimal_of_double(value: f64) -> Option<Decimal> {
+    let text = CqlType::Double.to_cql_literal(&value.to_be_bytes());
     CqlType::Decimal.from_text(&text).ok().and_then(|bytes| Decimal::from_bytes(&bytes))
 }
 

@@ -65,8 +65,9 @@ fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
     }
 }
 
+/// The day of a time. Before 1970 it is the next one, as in Cassandra, which cuts towards zero.
 fn date_of(millis: i64) -> u32 {
-    (millis.div_euclid(MILLIS_PER_DAY) + DATE_ORIGIN) as u32
+    (millis / MILLIS_PER_DAY + DATE_ORIGIN) as u32
 }
 
 /// The day of a timeuuid or timestamp.

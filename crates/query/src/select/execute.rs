@@ -30,9 +30,11 @@ impl SelectPlan {
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         let partitions = self.restrictions.partitions(execution)?;
-        let reads_nothing = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
-        let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let slices = self.restrictions.slices(execution)?;
+        // What reads nothing is not paged.
+        let has_none = |partitions: &Partitions| matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
+        let reads_nothing = !self.is_grouping() && (slices.as_slice().is_empty() || has_none(&partitions));
+        let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         self.warn_of_aggregation(execution);
@@ -48,7 +50,7 @@ impl SelectPlan {
         }
         page.finish()?;
         self.warn_of_tombstones(page.tombstones(), execution);
-        let next = page.state.take().filter(|state| !is_last(state, &partitions));
+        let next = page.state.take().filter(|state| self.is_grouping() || !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
             paging_state: next.map(|state| state.to_bytes()),
@@ -106,14 +108,14 @@ impl SelectPlan {
     /// Rows per page; `u64::MAX` where the result is not paged.
     fn page_size(&self, limit: u64, execution: &Execution<'_>) -> Result<u64, QueryError> {
         let asked = execution.options.page_size.and_then(|size| u64::try_from(size).ok()).filter(|size| *size > 0);
-        let Some(size) = asked.filter(|size| limit > *size) else { return Ok(u64::MAX) };
-        if self.ordering.sort.is_some() {
+        if asked.is_some() && self.ordering.sort.is_some() {
             return Err(QueryError::invalid(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
                  remove the ORDER BY or the IN and sort client side, or disable paging for this query",
             ));
         }
-        Ok(if self.is_grouping() && self.grouping.is_none() { u64::MAX } else { size })
+        let pages = asked.filter(|size| limit > *size && (!self.is_grouping() || self.grouping.is_some()));
+        Ok(pages.unwrap_or(u64::MAX))
     }
 
     fn limits(&self, limit: u64, per_partition: u64, page: u64, state: Option<&PagingState>) -> Limits {

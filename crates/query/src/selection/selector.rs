@@ -135,10 +135,11 @@ impl Selector {
             }
             Selector::Slice { receiver, from, to, name } => {
                 let (from, to) = (slice_bound(from, name, input)?, slice_bound(to, name, input)?);
-                match receiver.evaluate(input)? {
-                    Some(value) => select_slice(&receiver.ty(), &value, from.as_deref(), to.as_deref()),
-                    None => Ok(None),
-                }
+                let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
+                let ty = receiver.ty();
+                let slice = select_slice(&ty, &value, from.as_deref(), to.as_deref())?;
+                // Of a collection that is not frozen nothing is left then, as of one without elements.
+                Ok(slice.filter(|slice| !ty.is_multi_cell() || collection::count(slice) != Some(0)))
             }
             Selector::Elements { ty, elements } => {
                 let values = elements.iter().map(|element| element.evaluate(input)).collect::<Result<Vec<_>, _>>()?;
