@@ -70,8 +70,13 @@ fn flags_are_a_byte_below_v5() {
 #[test]
 fn unset_came_with_v4() {
     let body = [long_string("X"), vec![0, 1], vec![0x01], vec![0, 1, 255, 255, 255, 254]].concat();
-    assert!(parse(Version::V4, Opcode::Query, &body).is_ok());
-    assert_eq!(parse(Version::V3, Opcode::Query, &body).unwrap_err(), "Invalid ByteBuf length -2");
+    for (version, value) in [(Version::V3, BindValue::Null), (Version::V4, BindValue::Unset)] {
+        let body = parse(version, Opcode::Query, &body).unwrap();
+        let Request::Query { options, .. } = body.request else { panic!("{body:?}") };
+        assert_eq!(options.values.iter().collect::<Vec<_>>(), [(None, value)]);
+    }
+    let unknown = [long_string("X"), vec![0, 1], vec![0x01], vec![0, 1, 255, 255, 255, 253]].concat();
+    assert_eq!(parse(Version::V4, Opcode::Query, &unknown).unwrap_err(), "Invalid ByteBuf length -3");
 }
 
 #[test]
