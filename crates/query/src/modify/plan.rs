@@ -45,6 +45,9 @@ struct Scratch {
     blob: Vec<u8>,
 }
 
+/// What a thread may keep for the next statement, bytes: rows are seldom larger.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
@@ -116,17 +119,31 @@ impl Modification {
             ));
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            if let Target::Row(row) = &self.target {
-                let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
-                let times = self.attributes.times(timestamp, &self.table, execution)?;
-                let writer = Writer { modification: self, times, execution };
-                return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, scratch);
+            let outcome = self.write(updates, timestamp, execution, scratch);
+            if scratch.blob.capacity() > SCRATCH_BYTES_MAX {
+                *scratch = Scratch::default();
             }
-            let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
+            outcome
+        })
+    }
+
+    fn write(
+        &self,
+        updates: &mut Updates,
+        timestamp: i64,
+        execution: &Execution<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), QueryError> {
+        if let Target::Row(row) = &self.target {
+            let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
             let times = self.attributes.times(timestamp, &self.table, execution)?;
             let writer = Writer { modification: self, times, execution };
-            keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, scratch))
-        })
+            return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, scratch);
+        }
+        let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
+        let times = self.attributes.times(timestamp, &self.table, execution)?;
+        let writer = Writer { modification: self, times, execution };
+        keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, scratch))
     }
 }
 
