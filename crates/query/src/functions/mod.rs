@@ -6,6 +6,7 @@ mod blob;
 mod cast;
 mod collections;
 mod json;
+mod mask;
 mod math;
 mod native;
 mod number;

@@ -2,7 +2,7 @@
 
 use types::CqlType;
 
-use super::{Function, aggregate, arithmetic, blob, cast, collections, json, math, time, vector};
+use super::{Function, aggregate, arithmetic, blob, cast, collections, json, mask, math, time, vector};
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
 use crate::{ColumnSpec, QueryError};
@@ -38,7 +38,10 @@ pub(super) fn candidates(
                 let ty = argument_type(name, parameter, arguments, preparing)?;
                 Some(collections::function(name, ty, arguments)?)
             }
-            None => vector::function(name, arguments, preparing)?,
+            None => match mask::function(name, arguments, preparing)? {
+                Some(function) => Some(function),
+                None => vector::function(name, arguments, preparing)?,
+            },
         },
     };
     Ok(made.into_iter().collect())
@@ -49,10 +52,11 @@ pub(crate) fn is_made_for_arguments(name: &str) -> bool {
     matches!(name, "token" | "max" | "min" | "tojson" | "to_json" | "fromjson" | "from_json")
         || collections::parameter(name).is_some()
         || name.starts_with("similarity_")
+        || name.starts_with("mask_")
 }
 
 /// The type of the only argument of a function made for it; `parameter` is what messages call it.
-fn argument_type(
+pub(super) fn argument_type(
     name: &str,
     parameter: &str,
     arguments: &[&dyn Assignable],

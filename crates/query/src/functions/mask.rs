@@ -1,0 +1,122 @@
+//! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and `mask_outer`.
+
+use types::{CqlType, collection, timeuuid, utf8};
+
+use super::Function;
+use super::native::{argument_type, cannot_infer};
+use crate::QueryError;
+use crate::preparing::Preparing;
+use crate::terms::Assignable;
+
+/// The masking function of this name for these arguments, if it is one.
+pub(super) fn function(
+    name: &str,
+    arguments: &[&dyn Assignable],
+    preparing: &Preparing<'_>,
+) -> Result<Option<Function>, QueryError> {
+    Ok(Some(match name {
+        "mask_null" => {
+            let ty = argument_type(name, "any", arguments, preparing)?;
+            Function::scalar(name, vec![ty.clone()], ty, |_, _| Ok(None))
+        }
+        "mask_default" => {
+            let ty = argument_type(name, "any", arguments, preparing)?;
+            let masked = masked(&ty);
+            Function::scalar(name, vec![ty.clone()], ty, move |_, _| Ok(masked.clone()))
+        }
+        "mask_replace" => {
+            let [value, _] = arguments else { return Err(wrong_number(name, "any, any")) };
+            let ty = value.compatible_type(preparing).ok_or_else(|| cannot_infer(*value, name, "any, any"))?;
+            Function::scalar(
+                name,
+                vec![ty.clone(), ty.clone()],
+                ty,
+                |_, arguments| Ok(arguments[1].map(<[u8]>::to_vec)),
+            )
+        }
+        "mask_inner" | "mask_outer" => partial(name, arguments, preparing)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn wrong_number(name: &str, parameters: &str) -> QueryError {
+    QueryError::invalid(format!("Invalid number of arguments for function system.{name}({parameters})"))
+}
+
+/// Hides the characters between, or outside of, a number of characters at the beginning and one at the end.
+fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>) -> Result<Function, QueryError> {
+    const PARAMETERS: &str = "text|varchar|ascii, int, int, [text]";
+    if !(3..=4).contains(&arguments.len()) {
+        return Err(wrong_number(name, PARAMETERS));
+    }
+    let value = arguments[0];
+    let ty = value.compatible_type(preparing).ok_or_else(|| cannot_infer(value, name, PARAMETERS))?;
+    if !matches!(ty, CqlType::Text | CqlType::Ascii) {
+        return Err(QueryError::invalid(format!(
+            "Function system.{name} requires an argument of type [text|varchar|ascii], but found argument {value} of type {ty}"
+        )));
+    }
+    let types = [ty.clone(), CqlType::Int, CqlType::Int, CqlType::Text];
+    let types = types[..arguments.len()].to_vec();
+    Ok(Function::scalar(name, types, ty, |call, arguments| {
+        let Some(text) = arguments[0] else { return Ok(None) };
+        let number = |place: usize| {
+            let bytes: Option<[u8; 4]> = arguments[place].and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, i32::from_be_bytes).max(0) as usize
+        };
+        let padding = match arguments.get(3).copied().flatten() {
+            Some(padding) => one_character(call.function, &utf8::to_str(padding))?,
+            None => '*',
+        };
+        let (begin, end) = (number(1), number(2));
+        let text = utf8::to_str(text);
+        let length = text.chars().count();
+        let hides_inner = call.function.name == "mask_inner";
+        let hidden = |place: usize| (place >= begin && place + end < length) == hides_inner;
+        let masked: String =
+            text.chars().enumerate().map(|(place, c)| if hidden(place) { padding } else { c }).collect();
+        Ok(Some(masked.into_bytes()))
+    }))
+}
+
+fn one_character(function: &Function, padding: &str) -> Result<char, QueryError> {
+    let mut characters = padding.chars();
+    match (characters.next(), characters.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(QueryError::invalid(format!(
+            "The padding argument for function {} should be single-character, but '{padding}' has {} characters.",
+            function.qualified_name(),
+            padding.chars().count()
+        ))),
+    }
+}
+
+/// What stands in for every value of a type.
+fn masked(ty: &CqlType) -> Option<Vec<u8>> {
+    Some(match ty {
+        CqlType::Ascii | CqlType::Text => b"****".to_vec(),
+        CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => Vec::new(),
+        CqlType::Boolean | CqlType::Tinyint | CqlType::Varint => vec![0],
+        CqlType::Smallint => vec![0; 2],
+        CqlType::Int | CqlType::Float | CqlType::Inet => vec![0; 4],
+        CqlType::Bigint | CqlType::Counter | CqlType::Double | CqlType::Time | CqlType::Timestamp => vec![0; 8],
+        CqlType::Date => vec![0x80, 0, 0, 0],
+        CqlType::Decimal => vec![0; 5],
+        CqlType::Duration => vec![0; 3],
+        CqlType::Uuid => vec![0; 16],
+        CqlType::Timeuuid => timeuuid::min_for_millis(0).to_vec(),
+        CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. } => vec![0; 4],
+        CqlType::Tuple(elements) => {
+            let fields: Vec<Option<Vec<u8>>> = elements.iter().map(masked).collect();
+            collection::tuple(fields.iter().map(Option::as_deref))
+        }
+        CqlType::Udt { definition, .. } => {
+            let fields: Vec<Option<Vec<u8>>> = definition.fields.iter().map(|(_, ty)| masked(ty)).collect();
+            collection::tuple(fields.iter().map(Option::as_deref))
+        }
+        CqlType::Vector { element, dimension } => {
+            let value = masked(element)?;
+            collection::vector(element, (0..*dimension).map(|_| value.as_slice()))
+        }
+    })
+}
