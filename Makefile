@@ -5,13 +5,17 @@ PYTHON := .cache/venv/bin/python
 SEED ?= 1
 OPS ?= 5000
 
-.PHONY: help run test install build oracle drivers catalog errors kill tables node flights cassandra
+FUZZ ?= frames
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz help run test install build oracle drivers catalog errors kill tables node flights cassandra
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
 	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
+	@echo 'make fuzz FUZZ=frames         coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md has the targets'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 
 run:
@@ -38,3 +42,6 @@ flights: install build
 
 cassandra: install
 	@$(PYTHON) -m proof.oracle.cassandra
+
+fuzz:
+	cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(FUZZ_SECONDS)

@@ -1,5 +1,7 @@
 //! The fuzzing corpus on stable Rust: every file, and every file with a few bytes changed.
 
+#![allow(clippy::unwrap_used)]
+
 use protocol::exercise;
 
 fn random(state: &mut u64) -> usize {
