@@ -4,11 +4,13 @@
 PYTHON := .cache/venv/bin/python
 SEED ?= 1
 OPS ?= 5000
+SCENARIO ?=
+NOTE ?=
 
 FUZZ ?= frames
 FUZZ_SECONDS ?= 60
 
-.PHONY: fuzz help run test install build oracle drivers catalog errors kill tables node flights cassandra
+.PHONY: fuzz help run test install build oracle drivers catalog errors kill tables node flights cassandra bench
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -17,6 +19,7 @@ help:
 	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
 	@echo 'make fuzz FUZZ=frames         coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md has the targets'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
+	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
 
 run:
 	cargo build --release --bin espalier
@@ -45,3 +48,6 @@ cassandra: install
 
 fuzz:
 	cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(FUZZ_SECONDS)
+
+bench: install build
+	@$(PYTHON) -m bench.harness $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(NOTE),--note "$(NOTE)") $(SCENARIO)

@@ -24,11 +24,12 @@ G1_FLAGS = ["-XX:+UseG1GC", "-XX:+ParallelRefProcEnabled", "-XX:MaxTenuringThres
 SERIAL_FLAGS = {"-XX:+UseSerialGC", "-Xss1m"}
 
 
-def compile_bench_node() -> None:
-    source, target = HERE / "java" / "BenchNode.java", CLASSES / "BenchNode.class"
-    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+def compile_java() -> None:
+    """The programs in java/, against Cassandra's jars."""
+    sources, target = sorted((HERE / "java").glob("*.java")), CLASSES / "BenchNode.class"
+    if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         CLASSES.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["javac", "-nowarn", "-d", str(CLASSES), "-cp", f"{places.CASSANDRA / 'lib'}/*", str(source)], check=True)
+        subprocess.run(["javac", "-nowarn", "-d", str(CLASSES), "-cp", f"{places.CASSANDRA / 'lib'}/*", *map(str, sources)], check=True)
 
 
 def execute(node, *statements: str) -> None:
@@ -46,7 +47,7 @@ class Cassandra(oracle.Cassandra):
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
               memtable_mb: int = MEMTABLE_MB) -> "Cassandra":
-        compile_bench_node()
+        compile_java()
         directory = places.run_directory("bench-cassandra")
         native, storage, ssl = places.free_ports(3)
         oracle.write_configuration(directory, native, storage, ssl, False, durable=sync == "batch")
@@ -57,7 +58,7 @@ class Cassandra(oracle.Cassandra):
             "cassandra.storagedir": str(directory), "cassandra.logdir": str(directory),
             "cassandra.skip_wait_for_gossip_to_settle": "0", "cassandra.ring_delay_ms": "10",
             "cassandra-foreground": "yes", "cassandra.superuser_setup_delay_ms": "0",
-            "cassandra.unsafesystem": "true", "cassandra.disable_tcactive_openssl": "true",
+            "cassandra.unsafesystem": "false", "cassandra.disable_tcactive_openssl": "true",
         }
         node = cls(directory, native, heap_mb, False, properties)
         node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": "offheap_objects",

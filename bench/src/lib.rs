@@ -1,1 +1,11 @@
+//! Ordered maps under the keys of a memtable: our trie and what one would use instead, behind one trait.
+//!
+//! The scenarios over CQL are not here but in `harness/` (Python) and `load/` (a cargo project of its own).
 
+#![forbid(unsafe_code)]
+
+mod keys;
+mod peers;
+
+pub use keys::{Keys, mix};
+pub use peers::{BTree, Blart, OrderedMap, SkipList, TriePeer};

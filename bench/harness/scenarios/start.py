@@ -23,7 +23,7 @@ def run(quick: bool) -> Outcome:
     times = {}
     for kind in (Cassandra, Espalier):
         progress = Progress(f"start {kind.name}", rounds + 2)
-        with kind.start() as node:
+        with kind.start(sync="batch") as node:
             outcome.settings[node.name] = node.settings
             times[node.name, "empty"] = []
             for _ in range(rounds):
@@ -62,11 +62,13 @@ def restart(node, question: str) -> float:
 
 
 def first_answer(node, question: str, started: float) -> float:
+    answer = None
     while time.monotonic() - started < TIMEOUT_SECONDS:
         try:
             with Connection(node.host, node.port, version=4) as connection:
-                if isinstance(connection.query(question), Rows):
+                answer = connection.query(question)
+                if isinstance(answer, Rows):
                     return time.monotonic() - started
         except (OSError, ConnectionClosed):
             time.sleep(POLL_SECONDS)
-    raise RuntimeError(f"{node.name} gave no answer within {TIMEOUT_SECONDS} s")
+    raise RuntimeError(f"{node.name} gave no rows within {TIMEOUT_SECONDS} s; last: {answer}")

@@ -1,0 +1,64 @@
+"""Memory: rows held per GiB of memtable, an idle node, and a node with many tables."""
+
+import time
+
+from bench.harness import load, servers
+from bench.harness.outcome import Bar, Outcome, Table
+from bench.harness.rounds import Progress
+from bench.harness.scenarios import tables
+from bench.harness.servers import Cassandra, Espalier
+
+KEYSPACE = "bench"
+
+
+def run(quick: bool) -> Outcome:
+    rows, many = (300_000, 50) if quick else (2_000_000, 1_000)
+    outcome = Outcome("memory", settings={
+        "rows": f"{rows:,} partitions of one row, 16-byte keys, {tables.VALUE_BYTES}-byte values",
+        "memtable": "the memtable's own figures, on and off heap for Cassandra, committed blocks for Espalier as growth of resident memory"})
+    measured, figures = [], {}
+    progress = Progress("memory", 9)
+    for name, start in (("cassandra trie", lambda: Cassandra.start()), ("cassandra skiplist", lambda: Cassandra.start(memtable="skiplist")),
+                        ("espalier", lambda: Espalier.start())):
+        with start() as node:
+            outcome.settings[name] = node.settings
+            progress.step(f"{name}: idle")
+            time.sleep(3)
+            idle = resident_bytes(node)
+            progress.step(f"{name}: rows")
+            tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
+            per_row = bytes_per_row(node, rows)
+            figures[name] = (idle, per_row)
+            measured.append([name, "idle, MiB resident", idle / 2**20])
+            measured.append([name, "memtable bytes per row", per_row])
+            measured.append([name, "rows per GiB of memtable", 2**30 / per_row])
+            progress.step(f"{name}: {many} tables")
+            if "skiplist" not in name:
+                before = resident_bytes(node)
+                servers.execute(node, *(tables.KEY_VALUE.format(keyspace=KEYSPACE, table=f"t{place}") for place in range(many)))
+                measured.append([name, f"{many} more tables, MiB resident more", (resident_bytes(node) - before) / 2**20])
+    progress.end()
+    outcome.tables.append(Table("Memory", ["system", "what", "value"], measured))
+    outcome.bars.append(Bar("rows per GiB of memtable ÷ Cassandra's trie", figures["cassandra trie"][1] / figures["espalier"][1], ">=", 2.5))
+    outcome.bars.append(Bar("resident memory, idle, MiB", figures["espalier"][0] / 2**20, "<=", 60))
+    return outcome
+
+
+def bytes_per_row(node, rows: int) -> float:
+    """Counted by the memtable itself where the server can say it; else by the growth of the process, log buffers included."""
+    before = resident_bytes(node)
+    tables.fill(node, KEYSPACE, "kv", rows)
+    load.run(node, KEYSPACE, tables.uniform("kv", rows), seed=8, reads_percent=100, operations=10_000)
+    if isinstance(node, Cassandra):
+        on_heap, off_heap, switches = node.memtable_bytes(KEYSPACE, "kv")
+        if switches:
+            raise RuntimeError(f"{node.name} flushed while it was filled")
+        return (on_heap + off_heap) / rows
+    if node.sstables(KEYSPACE, "kv"):
+        raise RuntimeError(f"{node.name} flushed while it was filled")
+    return (resident_bytes(node) - before) / rows
+
+
+def resident_bytes(node) -> int:
+    with open(f"/proc/{node.pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096

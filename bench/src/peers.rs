@@ -1,0 +1,166 @@
+//! The maps.
+
+use std::collections::BTreeMap;
+
+use crossbeam_skiplist::SkipMap;
+use memtrie::{Bounds, Direction, Trie, TrieOptions};
+
+/// From byte strings to numbers, in order. One writer is all that is asked for here.
+pub trait OrderedMap {
+    /// As it stands in the tables.
+    fn name(&self) -> &'static str;
+
+    /// A new key, or a new value for an old one.
+    fn insert(&mut self, key: &[u8], value: u64);
+
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Option<u64>;
+
+    /// Visits all entries in order, keys included; how many there were. None: this map has no such scan.
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64>;
+
+    /// Empties the map but keeps its memory, so that inserting again touches none for the first time. False: it cannot.
+    fn empty(&mut self, _keys: &mut dyn FnMut(u64) -> Option<Vec<u8>>) -> bool {
+        false
+    }
+
+    /// Bytes held, if the map knows; else the growth of the process counts.
+    fn held_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Ours.
+#[derive(Debug)]
+pub struct TriePeer(Trie);
+
+impl Default for TriePeer {
+    fn default() -> Self {
+        Self(Trie::new(TrieOptions::default()))
+    }
+}
+
+impl OrderedMap for TriePeer {
+    fn name(&self) -> &'static str {
+        "memtrie"
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.0.writer().put(key, &value.to_le_bytes()).expect("room for the benchmark's keys");
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.pin().get(key).and_then(|content| content.try_into().ok()).map(u64::from_le_bytes)
+    }
+
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
+        let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+        let pin = self.0.pin();
+        let mut cursor = pin.cursor(Bounds::ALL, direction);
+        let mut count = 0;
+        while cursor.advance() {
+            let value = cursor.content().try_into().map(u64::from_le_bytes).ok()?;
+            visit(cursor.key(), value);
+            count += 1;
+        }
+        Some(count)
+    }
+
+    fn empty(&mut self, keys: &mut dyn FnMut(u64) -> Option<Vec<u8>>) -> bool {
+        let mut writer = self.0.writer();
+        let mut index = 0;
+        while let Some(key) = keys(index) {
+            writer.remove(&key).expect("removal needs no memory that is not there");
+            index += 1;
+        }
+        writer.reclaim();
+        true
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        Some(self.0.memory().used as u64)
+    }
+}
+
+/// The naive row.
+#[derive(Default, Debug)]
+pub struct BTree(BTreeMap<Box<[u8]>, u64>);
+
+impl OrderedMap for BTree {
+    fn name(&self) -> &'static str {
+        "BTreeMap"
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.0.insert(key.into(), value);
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.get(key).copied()
+    }
+
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
+        let mut both = |(key, value): (&Box<[u8]>, &u64)| visit(key, *value);
+        if reverse {
+            self.0.iter().rev().for_each(&mut both)
+        } else {
+            self.0.iter().for_each(&mut both)
+        }
+        Some(self.0.len() as u64)
+    }
+}
+
+/// The concurrent skip list one would take.
+#[derive(Default, Debug)]
+pub struct SkipList(SkipMap<Box<[u8]>, u64>);
+
+impl OrderedMap for SkipList {
+    fn name(&self) -> &'static str {
+        "crossbeam-skiplist"
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.0.insert(key.into(), value);
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.get(key).map(|entry| *entry.value())
+    }
+
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
+        if reverse {
+            self.0.iter().rev().for_each(|entry| visit(entry.key(), *entry.value()));
+        } else {
+            self.0.iter().for_each(|entry| visit(entry.key(), *entry.value()));
+        }
+        Some(self.0.len() as u64)
+    }
+}
+
+/// An adaptive radix tree for one thread.
+#[derive(Default)]
+pub struct Blart(blart::TreeMap<Box<[u8]>, u64>);
+
+impl OrderedMap for Blart {
+    fn name(&self) -> &'static str {
+        "blart"
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        // A key that is a prefix of another is refused: encoded partition keys never are.
+        assert!(self.0.try_insert(key.into(), value).is_ok(), "encoded keys are prefix-free");
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.get(key).copied()
+    }
+
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
+        if reverse {
+            self.0.iter().rev().for_each(|(key, value)| visit(key, *value));
+        } else {
+            self.0.iter().for_each(|(key, value)| visit(key, *value));
+        }
+        Some(self.0.len() as u64)
+    }
+}
