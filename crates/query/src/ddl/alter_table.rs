@@ -23,6 +23,9 @@ pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<O
             return if alter.if_exists { Ok(None) } else { Err(no_table(keyspace, name)) };
         };
         let altered = apply(table, &alter.action, schema, execution)?;
+        if altered == **table {
+            return Ok(None);
+        }
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             edited.tables.insert(name.into(), Arc::new(altered));
         }
@@ -90,7 +93,7 @@ fn check_dropped(table: &Table, name: &str, ty: &CqlType, kind: ColumnKind) -> R
     let Some(dropped) = table.dropped().iter().find(|dropped| &*dropped.name == name) else { return Ok(()) };
     if !is_compatible(ty, &dropped.ty) {
         return Err(QueryError::invalid(format!(
-            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {}",
+            "Cannot add a column '{name}' of type {ty}, incompatible with previously dropped column '{name}' of type {}",
             dropped.ty
         )));
     }

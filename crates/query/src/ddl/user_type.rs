@@ -103,6 +103,13 @@ fn alter_definition(
                     "Cannot add new field {field} of type {type_name} to user type {full_name} as it would create a circular reference"
                 )));
             }
+            let in_partition_key = tables_keyed_by(definition, schema);
+            if !in_partition_key.is_empty() {
+                return Err(QueryError::invalid(format!(
+                    "Cannot add new field {field} of type {type_name} to user type {full_name} as the type is being used in partition key by the following tables: {}",
+                    in_partition_key.join(", ")
+                )));
+            }
             altered.fields.push((field.into(), ty));
         }
         AlterTypeAction::Rename { renames, if_field_exists } => {
@@ -125,6 +132,13 @@ fn alter_definition(
         }
     }
     Ok(Some(altered))
+}
+
+/// Tables whose partition key holds the type: their keys' bytes, and so their tokens, must not change.
+fn tables_keyed_by(definition: &UserType, schema: &Schema) -> Vec<String> {
+    let tables = schema.keyspace(&definition.keyspace).into_iter().flat_map(|keyspace| keyspace.tables.values());
+    let keyed = tables.filter(|table| table.partition_key().iter().any(|column| uses(&column.ty, &definition.name)));
+    keyed.map(|table| format!("{}.{}", table.keyspace, table.name)).collect()
 }
 
 /// Puts a new definition wherever the old one was used: in other types and in the columns of tables.
