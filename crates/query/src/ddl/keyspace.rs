@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Properties};
 use model::Keyspace;
 
-use super::{Access, check_modifiable, drop_table, edit_keyspace, is_valid_name, keyspace_change, no_keyspace};
+use super::{
+    Access, check_modifiable, drop_table, edit_keyspace, is_valid_name, keyspace_change, no_keyspace, unless_unchanged,
+};
 use super::{properties, replication};
 use crate::execution::Execution;
 use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
@@ -67,7 +69,7 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
     check_properties(&alter.properties)?;
     let durable_writes = properties::boolean(&alter.properties, "durable_writes")?;
     let options = properties::map(&alter.properties, "replication")?.filter(|options| !options.is_empty());
-    let (altered, _) = execution.processor.engine().change_schema(|_, keyspaces| {
+    let altered = execution.processor.engine().change_schema(|_, keyspaces| {
         let Some(keyspace) = edit_keyspace(keyspaces, name) else {
             return if alter.if_exists { Ok(None) } else { Err(no_keyspace(name)) };
         };
@@ -83,7 +85,7 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
         let changed = *keyspace != before;
         Ok::<_, QueryError>(changed.then(|| keyspace_change(ChangeType::Updated, name)))
     })?;
-    Ok(altered)
+    Ok(unless_unchanged(altered, execution))
 }
 
 pub(super) fn drop(drop: &DropKeyspace, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cql::ast::{Identifier, QualifiedName, Statement};
 use engine::Keyspaces;
-use model::{Keyspace, Table};
+use model::{Keyspace, Schema, Table};
 use types::identifier::Quoted;
 
 pub(crate) use drop_table::snapshot;
@@ -156,6 +156,14 @@ fn no_keyspace(name: &str) -> QueryError {
 
 fn no_table(keyspace: &str, table: &str) -> QueryError {
     QueryError::invalid(format!("Table '{keyspace}.{table}' doesn't exist"))
+}
+
+/// A change that leaves everything as it was is answered by nothing, and no client is told.
+fn unless_unchanged(
+    (change, schema): (Option<SchemaChange>, Arc<Schema>),
+    execution: &Execution<'_>,
+) -> Option<SchemaChange> {
+    change.filter(|_| schema.version != execution.schema.version)
 }
 
 /// `keyspace.table` as Cassandra prints a table's metadata.

@@ -7,7 +7,7 @@ use cql::ast::{AlterType, AlterTypeAction, CreateType, DropType, Identifier, Nat
 use model::{Keyspace, Schema};
 use types::{CqlType, UserType};
 
-use super::{Access, change, check_modifiable, edit_keyspace, no_keyspace, type_check};
+use super::{Access, change, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
 use crate::execution::Execution;
 use crate::names::keyspace_of;
 use crate::terms::resolve_type;
@@ -61,7 +61,7 @@ pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<O
 pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
     let (keyspace, name) = (keyspace_name(&alter.name, execution)?, alter.name.name.as_str());
     check_modifiable(execution, keyspace, None, Access::Alter)?;
-    let (altered, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
+    let altered = execution.processor.engine().change_schema(|schema, keyspaces| {
         let known = schema.keyspace(keyspace).and_then(|keyspace| keyspace.types.get(name));
         let Some(definition) = known else {
             let message = format!("Type {keyspace}.{name} doesn't exist");
@@ -73,7 +73,7 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
         }
         Ok(type_change(ChangeType::Updated, keyspace, name))
     })?;
-    Ok(altered)
+    Ok(unless_unchanged(altered, execution))
 }
 
 /// The altered definition; `None` where an IF clause makes it a no-op.

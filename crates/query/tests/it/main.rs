@@ -6,5 +6,6 @@ mod expiry;
 mod modify;
 mod node;
 mod prepared;
+mod schema;
 mod select;
 mod writes;
