@@ -99,6 +99,7 @@ enum State {
         compensation: f64,
         plain: f64,
     },
+    /// The sum, or the average so far.
     Decimal(Decimal),
 }
 
@@ -149,6 +150,11 @@ impl Accumulator {
                 let value = number.to_f64();
                 self.state = State::Float { sum: value, compensation: 0.0, plain: value };
             }
+            // As Cassandra has it, an average of decimals is rounded at every step.
+            (State::Decimal(average), Number::Decimal(value)) if self.aggregate.kind == Kind::Avg => {
+                let step = value.subtract(average).map_err(too_large)?;
+                *average = average.add(&divide_half_even(&step, self.count)).map_err(too_large)?;
+            }
             (State::Decimal(sum), Number::Decimal(value)) => *sum = sum.add(value).map_err(too_large)?,
             (_, Number::Decimal(value)) => self.state = State::Decimal(value.clone()),
             (State::Integer(sum), _) => *sum += number.to_bigint(),
@@ -172,13 +178,13 @@ impl Accumulator {
 
     /// The sum divided by `divisor`, in the type of what was summed; zero where there was nothing.
     fn total(&self, divisor: i64) -> Result<Option<Vec<u8>>, QueryError> {
+        // Decimals are averaged as they come.
         let number = match &self.state {
             State::Float { sum, plain, .. } => {
                 let sum = if sum.is_nan() && plain.is_infinite() { *plain } else { *sum };
                 Number::Double(sum / divisor as f64)
             }
-            State::Decimal(sum) if divisor == 1 => Number::Decimal(sum.clone()),
-            State::Decimal(sum) => Number::Decimal(divide_half_even(sum, divisor)),
+            State::Decimal(total) => Number::Decimal(total.clone()),
             State::Integer(sum) => Number::Varint(sum / divisor),
             State::Empty | State::Best(_) => Number::Varint(BigInt::ZERO),
         };

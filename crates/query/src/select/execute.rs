@@ -1,8 +1,9 @@
 //! Carrying out a SELECT: which partitions and rows to read for this page, and the answer.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use model::{ClusteringBound, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
+use model::{ClusteringBound, Column, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
 
 use super::SelectPlan;
 use super::paging::PagingState;
@@ -31,9 +32,7 @@ impl SelectPlan {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         let slices = self.restrictions.slices(execution)?;
-        // What reads nothing is not paged.
-        let has_none = |partitions: &Partitions| matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
-        let reads_nothing = !self.is_grouping() && (slices.as_slice().is_empty() || has_none(&partitions));
+        let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
@@ -103,6 +102,15 @@ impl SelectPlan {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is surely nothing to read; such a SELECT is not paged. Rows that are named one by one and are none
+    /// still make a read where static columns are asked for.
+    fn reads_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
+        let is_static = |column: &Arc<Column>| column.kind == ColumnKind::Static;
+        let reads_statics = self.restrictions.gives_rows() && self.selection.used_columns().iter().any(is_static);
+        let no_partitions = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
+        !self.is_grouping() && (no_partitions || (slices.as_slice().is_empty() && !reads_statics))
     }
 
     /// Rows per page; `u64::MAX` where the result is not paged.

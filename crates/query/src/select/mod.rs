@@ -16,7 +16,7 @@ use types::CqlType;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::restrictions::{Reading, Restrictions, StatementType};
-use crate::selection::{Selection, selects_only_statics};
+use crate::selection::{self, Selection, selects_only_statics};
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{QueryError, ResultMetadata};
 
@@ -56,8 +56,8 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let table = preparing.table(&select.table)?;
     let only_statics = selects_only_statics(&select.selection, &table);
     ordering::check_names(&select.order_by, &table)?;
-    // Cassandra looks at selected columns before the restrictions, and numbers markers in order of appearance all the same.
-    ordering::check_selected_names(&select.selection, &table)?;
+    // Cassandra looks up selected columns and functions before the restrictions.
+    selection::check_names(&select.selection, &table, preparing)?;
     let reading = Reading { statement: StatementType::Select, only_statics, allow_filtering: select.allow_filtering };
     let restrictions = Restrictions::prepare(&select.where_clause, &table, reading, preparing)?;
     ordering::refuse_ann(&select.order_by, &table)?;

@@ -3,7 +3,7 @@
 use std::cmp;
 use std::sync::Arc;
 
-use cql::ast::{self, Direction, SelectClause};
+use cql::ast::{self, Direction};
 use model::{ColumnKind, Table};
 use types::CqlType;
 
@@ -89,15 +89,6 @@ impl Ordering {
 /// Looks up the columns of an ORDER BY.
 pub(super) fn check_names(clauses: &[ast::Ordering], table: &Table) -> Result<(), QueryError> {
     clauses.iter().try_for_each(|clause| find_column(table, &clause.column).map(drop))
-}
-
-/// Looks up the columns that are selected as they are.
-pub(super) fn check_selected_names(clause: &SelectClause, table: &Table) -> Result<(), QueryError> {
-    let SelectClause::Selectors(selectors) = clause else { return Ok(()) };
-    selectors.iter().try_for_each(|selector| match &selector.selectable {
-        ast::Selectable::Column(name) => find_column(table, name).map(drop),
-        _ => Ok(()),
-    })
 }
 
 /// Refuses ordering by similarity, which needs an index.

@@ -175,6 +175,12 @@ pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool
         && columns.iter().all(|column| matches!(of(column), Source::Static(_) | Source::PartitionKey(_)))
 }
 
+/// Looks up the columns and functions of a selection, without preparing more of it.
+pub(crate) fn check_names(clause: &SelectClause, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
+    let SelectClause::Selectors(selectors) = clause else { return Ok(()) };
+    selectors.iter().try_for_each(|selector| prepare::check_names(&selector.selectable, table, preparing))
+}
+
 /// A function of GROUP BY: its call on one clustering column.
 pub(crate) fn prepare_grouping(
     selectable: &Selectable,

@@ -9,11 +9,12 @@ use types::CqlType;
 use super::argument::Argument;
 use super::writetime::{Part, WritetimeSelector};
 use super::{AggregateCall, Selector};
+use crate::functions::{self, Function};
 use crate::names::find_column;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
 use crate::terms::{Assignable, Term, assign_type, prepare as prepare_term, resolve_type};
-use crate::{ColumnSpec, QueryError, functions};
+use crate::{ColumnSpec, QueryError};
 
 /// A selector and the name of its column in the result.
 pub(super) struct Named {
@@ -54,25 +55,60 @@ pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Sel
 
 /// Collects the names of the columns that an expression mentions.
 pub(super) fn column_names(selectable: &Selectable, names: &mut Vec<Identifier>) {
+    if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {
+        names.push(name.clone());
+    }
+    inner(selectable).into_iter().for_each(|inner| column_names(inner, names));
+}
+
+/// Looks up the columns and functions that an expression mentions, inner ones first.
+pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
+    if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {
+        find_column(table, name)?;
+    }
+    inner(selectable).into_iter().try_for_each(|inner| check_names(inner, table, preparing))?;
+    // What a cast can do is looked up later.
+    if !matches!(selectable, Selectable::Cast { .. })
+        && let Some((name, arguments)) = call_of(selectable)
+    {
+        resolve_call(&name, &arguments, None, table, preparing)?
+            .ok_or_else(|| QueryError::invalid(format!("Unknown function '{name}'")))?;
+    }
+    Ok(())
+}
+
+/// The expressions that an expression is made of.
+fn inner(selectable: &Selectable) -> Vec<&Selectable> {
     match selectable {
-        Selectable::Column(name) => names.push(name.clone()),
-        Selectable::WritetimeOrTtl { column, .. } => names.push(column.clone()),
-        Selectable::Term(_) | Selectable::CountRows => {}
-        Selectable::Cast { argument, .. } | Selectable::Negation(argument) => column_names(argument, names),
-        Selectable::Function { arguments, .. } => arguments.iter().for_each(|argument| column_names(argument, names)),
-        Selectable::Operation { left, right, .. } => {
-            column_names(left, names);
-            column_names(right, names);
+        Selectable::Column(_) | Selectable::Term(_) | Selectable::CountRows | Selectable::WritetimeOrTtl { .. } => {
+            Vec::new()
         }
+        Selectable::Cast { argument, .. } | Selectable::Negation(argument) => vec![argument],
+        Selectable::Function { arguments, .. } => arguments.iter().collect(),
+        Selectable::Operation { left, right, .. } => vec![left, right],
         Selectable::Field { receiver, .. }
         | Selectable::Element { receiver, .. }
-        | Selectable::Slice { receiver, .. } => column_names(receiver, names),
-        Selectable::TypeHint { selectable, .. } => column_names(selectable, names),
+        | Selectable::Slice { receiver, .. } => vec![receiver],
+        Selectable::TypeHint { selectable, .. } => vec![selectable],
         Selectable::BetweenParenthesesOrTuple(elements) | Selectable::List(elements) | Selectable::Set(elements) => {
-            elements.iter().for_each(|element| column_names(element, names));
+            elements.iter().collect()
         }
-        Selectable::MapOrUdt(entries) => entries.iter().for_each(|(_, value)| column_names(value, names)),
+        // Keys that are names may be fields.
+        Selectable::MapOrUdt(entries) => entries.iter().map(|(_, value)| value).collect(),
     }
+}
+
+fn resolve_call(
+    name: &FunctionName,
+    arguments: &[&Selectable],
+    receiver: Option<&ColumnSpec>,
+    table: &Table,
+    preparing: &Preparing<'_>,
+) -> Result<Option<Arc<Function>>, QueryError> {
+    let wrapped: Vec<Argument<'_>> =
+        arguments.iter().map(|argument| Argument { selectable: argument, table }).collect();
+    let assignables: Vec<&dyn Assignable> = wrapped.iter().map(|argument| argument as &dyn Assignable).collect();
+    functions::resolve(name, &assignables, receiver, preparing)
 }
 
 impl Builder {
@@ -184,26 +220,20 @@ impl Builder {
         preparing: &mut Preparing<'_>,
     ) -> Result<Named, QueryError> {
         let (name, arguments) = call_of(selectable).ok_or_else(|| cannot_infer(selectable))?;
-        self.check_columns(&arguments)?;
         if let (Selectable::Cast { type_name, .. }, [argument]) = (selectable, arguments.as_slice()) {
             let inner = Argument { selectable: argument, table: &self.table };
             if inner.exact_type(preparing).as_ref() == Some(&crate::terms::cast_type(*type_name)) {
                 return self.prepare(argument, None, preparing);
             }
         }
-        let wrapped: Vec<Argument<'_>> =
-            arguments.iter().map(|argument| Argument { selectable: argument, table: &self.table }).collect();
-        let assignables: Vec<&dyn Assignable> = wrapped.iter().map(|argument| argument as &dyn Assignable).collect();
         let receiver = expected.map(|ty| self.receiver("[selection]", ty.clone()));
-        let function =
-            functions::resolve(&name, &assignables, receiver.as_ref(), preparing)?.ok_or_else(|| {
-                match (selectable, arguments.as_slice()) {
-                    (Selectable::Cast { type_name, .. }, [argument]) => {
-                        QueryError::invalid(format!("{argument} cannot be cast to {type_name}"))
-                    }
-                    _ => QueryError::invalid(format!("Unknown function '{name}'")),
-                }
-            })?;
+        let resolved = resolve_call(&name, &arguments, receiver.as_ref(), &self.table, preparing)?;
+        let function = resolved.ok_or_else(|| match (selectable, arguments.as_slice()) {
+            (Selectable::Cast { type_name, .. }, [argument]) => {
+                QueryError::invalid(format!("{argument} cannot be cast to {type_name}"))
+            }
+            _ => QueryError::invalid(format!("Unknown function '{name}'")),
+        })?;
         let was_inside = self.inside_aggregate;
         if function.is_aggregate() {
             if was_inside {
@@ -226,13 +256,6 @@ impl Builder {
         let ty = function.returns.clone();
         self.aggregates.push(AggregateCall { function, arguments: selectors });
         Ok(Named { selector: Selector::Aggregate { index: self.aggregates.len() - 1, ty }, name })
-    }
-
-    /// Columns are looked up before functions are.
-    fn check_columns(&self, selectables: &[&Selectable]) -> Result<(), QueryError> {
-        let mut names = Vec::new();
-        selectables.iter().for_each(|selectable| column_names(selectable, &mut names));
-        names.iter().try_for_each(|name| find_column(&self.table, name).map(drop))
     }
 
     fn field(
