@@ -52,7 +52,7 @@ impl Names {
         if self.get(dir) != Some(Node::Directory) {
             return None;
         }
-        let inside = self.now.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let inside = below(&self.now, dir).filter(|(path, _)| path.parent() == Some(dir));
         let entries = inside.filter_map(|(path, node)| {
             let name = path.file_name()?.to_str()?.to_owned();
             Some(DirectoryEntry { name, is_dir: *node == Node::Directory })
@@ -76,7 +76,7 @@ impl Names {
 
     pub fn rename(&mut self, from: &Path, to: &Path) {
         let mut changes = Vec::new();
-        for (path, node) in self.now.iter().filter(|(path, _)| path.starts_with(from)) {
+        for (path, node) in below(&self.now, from) {
             let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
             let moved = if rest.as_os_str().is_empty() { to.to_path_buf() } else { to.join(rest) };
             changes.push((path.clone(), None));
@@ -86,8 +86,7 @@ impl Names {
     }
 
     pub fn remove_tree(&mut self, path: &Path) {
-        let below = self.now.keys().filter(|name| name.starts_with(path));
-        let changes = below.map(|name| (name.clone(), None)).collect();
+        let changes = below(&self.now, path).map(|(name, _)| (name.clone(), None)).collect();
         self.change(changes);
     }
 
@@ -128,6 +127,11 @@ impl Names {
             names.iter().filter(|(path, _)| !orphan(path, &names)).map(|(path, node)| (path.clone(), *node)).collect();
         Names { now: whole.clone(), durable: whole, pending: Vec::new() }
     }
+}
+
+/// A name and those below it: paths are in order of their parts, so that these are together.
+fn below<'a>(map: &'a Map, path: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
+    map.range(path.to_path_buf()..).take_while(move |(name, _)| name.starts_with(path))
 }
 
 fn is_root(path: &Path) -> bool {
