@@ -195,6 +195,11 @@ impl CommitLog {
         shared.freed(freed)
     }
 
+    /// The id of the oldest segment in use; a start replays records of this one and later ones.
+    pub fn oldest_segment(&self) -> i64 {
+        self.shared.segments().live().next().map_or(i64::MAX, |segment| segment.id)
+    }
+
     /// The tables to flush so that the log does not run out of segments; `None` while enough are free.
     pub fn pressure(&self) -> Option<Pressure> {
         self.shared.segments().pressure()

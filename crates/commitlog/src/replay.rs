@@ -169,6 +169,24 @@ impl Replay {
         Record { start: at(found.start), position, tables: &self.tables, data }
     }
 
+    /// Another replay of the same records, from the first, for whoever has to know something of them beforehand. Only this
+    /// one, not the other, makes the segments free to be used again.
+    pub fn preview(&self) -> Replay {
+        Replay {
+            shared: Arc::clone(&self.shared),
+            disk: Arc::clone(&self.disk),
+            directory: self.directory.clone(),
+            salvage: self.salvage,
+            pending: self.found.clone().into(),
+            found: Vec::new(),
+            ahead: None,
+            current: None,
+            scratch: Vec::new(),
+            tables: Vec::new(),
+            report: ReplayReport::default(),
+        }
+    }
+
     /// What was found, so far.
     pub fn report(&self) -> &ReplayReport {
         &self.report
