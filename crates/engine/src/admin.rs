@@ -7,7 +7,7 @@ use model::Table;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::TableStore;
+use crate::store::{TableStore, lock};
 
 /// A table in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +34,7 @@ impl Engine {
     /// Flushes one table. Blocks on the disk.
     pub fn flush(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
-        self.flush_store(&store)?;
-        self.compact_after_flush(&store);
-        Ok(())
+        self.flush_and_compact(&store)
     }
 
     /// Flushes every table that holds anything. Blocks on the disk.
@@ -51,6 +49,9 @@ impl Engine {
         self.flush_store(&store)?;
         let directory = store.directory.join("snapshots").join(name);
         let created_at = timestamp_text(self.now_millis());
+        // The files that the view names stay until they are linked.
+        let _no_deletion = lock(&store.files);
+        store.check_files()?;
         self.files().snapshot(&store.view().sstables, &directory, schema_cql, &created_at)?;
         Ok(directory)
     }

@@ -85,6 +85,13 @@ fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
     }
 }
 
+/// What became of the inputs of a merge.
+#[derive(PartialEq, Eq)]
+enum Merged {
+    Replaced,
+    Kept,
+}
+
 /// The data of a table that is not part of a merge, as it is when asked.
 struct Outside<'a> {
     store: &'a TableStore,
@@ -108,10 +115,11 @@ impl Engine {
         self.flush_store(&store)?;
         let _one_at_a_time = lock(&store.compacting);
         let inputs = store.view().sstables.clone();
-        if inputs.is_empty() {
+        if inputs.is_empty() || store.is_dropped() {
             return Ok(());
         }
-        self.merge(&store, &inputs, Vec::new())
+        store.check_files()?;
+        self.merge(&store, &inputs, Vec::new()).map(|_| ())
     }
 
     /// Lets the compactor look at a table whose SSTables changed.
@@ -139,7 +147,9 @@ impl Engine {
             let is_picked = |table: &&Arc<SSTableReader>| pick.tables.contains(&table.descriptor().id);
             let inputs: Vec<_> = sstables.iter().filter(is_picked).cloned().collect();
             let metadata: Vec<TableMetadata> = inputs.iter().map(|table| TableMetadata::of(table)).collect();
-            self.merge(store, &inputs, strategy.output_boundaries(&metadata))?;
+            if self.merge(store, &inputs, strategy.output_boundaries(&metadata))? == Merged::Kept {
+                return Ok(());
+            }
         }
     }
 
@@ -150,7 +160,15 @@ impl Engine {
     }
 
     fn is_closing(&self, store: &TableStore) -> bool {
-        self.compactor().is_stopped() || store.is_dropped.load(std::sync::atomic::Ordering::Acquire)
+        self.compactor().is_stopped() || store.is_dropped() || store.check_files().is_err()
+    }
+
+    /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would replay
+    /// them, and perhaps not the deletions that they were purged by.
+    fn may_replay(&self, inputs: &[Arc<SSTableReader>]) -> bool {
+        let oldest = self.log().oldest_segment();
+        let mut ends = inputs.iter().filter_map(|input| self.files().intervals(input).intervals().last().copied());
+        ends.any(|interval| interval.end.segment >= oldest)
     }
 
     fn merge(
@@ -158,7 +176,7 @@ impl Engine {
         store: &TableStore,
         inputs: &[Arc<SSTableReader>],
         boundaries: Vec<types::Token>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Merged, EngineError> {
         let table = store.table.load_full();
         let overlaps = Outside { store, inputs };
         let compacted = compact(CompactionInput {
@@ -178,8 +196,12 @@ impl Engine {
             },
         });
         match compacted {
-            Ok(compacted) => self.files().replace(store, &table, inputs, compacted.tables),
-            Err(CompactionError::Stopped) => Ok(()),
+            Ok(compacted) if compacted.tables.is_empty() && self.may_replay(inputs) => Ok(Merged::Kept),
+            Ok(compacted) => {
+                self.files().replace(store, &table, inputs, compacted.tables)?;
+                Ok(Merged::Replaced)
+            }
+            Err(CompactionError::Stopped) => Ok(Merged::Kept),
             Err(CompactionError::SSTable(error)) => Err(error.into()),
             Err(error) => Err(EngineError::Unsupported(error.to_string())),
         }

@@ -98,19 +98,22 @@ impl Engine {
     }
 
     fn recover(&mut self, mut replay: Replay) -> Result<(), EngineError> {
+        let startup = |error: LogError| EngineError::Startup(error.to_string());
         let mut recovery = Recovery::default();
         self.open_stores(&self.schema())?;
         self.cover(&mut recovery.covered)?;
-        self.load_schema(&mut recovery)?;
-        self.remove_truncated()?;
-        // The log is read once. A change of the schema is durable before the first record that needs it, so that
-        // records of the schema's own tables are applied, and the schema loaded again, before what follows them.
-        while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
-            let changes_schema = record.tables.iter().any(|id| self.is_schema_table(TableId(*id)));
-            self.replay_record(record.data, record.position, &mut recovery)?;
-            if changes_schema {
-                self.load_schema(&mut recovery)?;
+        let mut preview = replay.preview();
+        while let Some(record) = preview.next_record().map_err(startup)? {
+            if record.tables.iter().any(|id| self.is_schema_table(TableId(*id))) {
+                self.replay_record(record.data, record.position, &mut recovery)?;
             }
+        }
+        self.load_schema()?;
+        self.remove_truncated()?;
+        self.cover(&mut recovery.covered)?;
+        recovery.summary = ReplaySummary::default();
+        while let Some(record) = replay.next_record().map_err(startup)? {
+            self.replay_record(record.data, record.position, &mut recovery)?;
         }
         self.replayed = recovery.summary;
         if recovery.summary != ReplaySummary::default() {
@@ -143,8 +146,8 @@ impl Engine {
         self.write_durably(Mutation::new(updates))
     }
 
-    /// Loads the schema from its tables and opens and drops tables accordingly.
-    fn load_schema(&self, recovery: &mut Recovery) -> Result<(), EngineError> {
+    /// Loads the schema from its tables and opens the tables that it names.
+    fn load_schema(&self) -> Result<(), EngineError> {
         let mut keyspaces = system_keyspaces();
         for stored in self.load_keyspaces()? {
             match keyspaces.get_mut(&stored.name).map(Arc::make_mut) {
@@ -160,10 +163,7 @@ impl Engine {
             }
         }
         let schema = Arc::new(Schema::new(self.stored_schema_version()?, keyspaces));
-        for removed in self.open_stores(&schema)? {
-            self.drop_store(&removed)?;
-        }
-        self.cover(&mut recovery.covered)
+        self.open_stores(&schema).map(|_| ())
     }
 
     fn is_schema_table(&self, id: TableId) -> bool {
@@ -195,10 +195,7 @@ impl Engine {
                     Some(store) => store.clone(),
                     None => self.open_store(table)?,
                 };
-                if *store.table.load_full() != **table {
-                    store.table.store(table.clone());
-                    store.view().generations().for_each(|generation| generation.memtable.table_altered(table));
-                }
+                store.alter(table);
                 store.durable_writes.store(Self::is_durable(schema, &keyspace.name), Ordering::Relaxed);
                 stores.insert(table.id, store);
             }
@@ -229,7 +226,7 @@ impl Engine {
 
     /// Deletes the data of a table that was dropped. Readers that are under way finish.
     pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        store.is_dropped.store(true, Ordering::Release);
+        store.set_dropped();
         let _no_flush = lock(&store.flushing);
         let _no_compaction = lock(&store.compacting);
         self.groups.barrier().wait();
@@ -237,10 +234,8 @@ impl Engine {
         view.generations().for_each(|generation| generation.release(&self.pool));
         let id = store.table.load().id;
         self.forget_log(id, self.log.position())?;
-        for sstable in &view.sstables {
-            self.files.remove(sstable)?;
-        }
-        Ok(())
+        let _no_snapshot = lock(&store.files);
+        view.sstables.iter().try_for_each(|sstable| self.files.remove(sstable.descriptor()))
     }
 
     /// The schema now.
@@ -280,7 +275,7 @@ impl Engine {
 
     pub(crate) fn store(&self, table: &Table) -> Result<Arc<TableStore>, EngineError> {
         let catalog = self.catalog.load();
-        let store = catalog.stores.get(&table.id).filter(|store| !store.is_dropped.load(Ordering::Acquire));
+        let store = catalog.stores.get(&table.id).filter(|store| !store.is_dropped());
         store.cloned().ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
     }
 

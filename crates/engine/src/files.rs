@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::error::EngineError;
 use crate::options::EngineOptions;
-use crate::store::TableStore;
+use crate::store::{TableStore, lock};
 
 /// What all SSTables of a node share.
 pub(crate) struct TableFiles {
@@ -53,7 +53,24 @@ impl TableFiles {
     /// Writes what a memtable holds, durably; `None` if that is nothing.
     pub fn write(
         &self,
-        directory: &Path,
+        store: &TableStore,
+        table: &Arc<Table>,
+        cursor: &mut dyn UnfilteredCursor,
+        statistics: MemtableStatistics,
+        intervals: &[PositionInterval],
+    ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
+        let descriptor = Descriptor::new(&store.directory, self.new_id());
+        let written = self.try_write(&descriptor, table, cursor, statistics, intervals);
+        if written.is_err() && self.remove(&descriptor).is_err() {
+            // A table that is not in use may be there at the next start.
+            store.distrust_files();
+        }
+        written
+    }
+
+    fn try_write(
+        &self,
+        descriptor: &Descriptor,
         table: &Arc<Table>,
         cursor: &mut dyn UnfilteredCursor,
         statistics: MemtableStatistics,
@@ -66,9 +83,8 @@ impl TableFiles {
         let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
         options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
         options.originating_host_id = Some(self.host_id);
-        self.disk.create_dir_all(directory)?;
-        let descriptor = Descriptor::new(directory, self.new_id());
-        let mut writer = SSTableWriter::create(&self.disk, &descriptor, table, options)?;
+        self.disk.create_dir_all(&descriptor.dir)?;
+        let mut writer = SSTableWriter::create(&self.disk, descriptor, table, options)?;
         writer.write_all(cursor)?;
         match writer.finish()? {
             Some(descriptor) => Ok(Some(self.open(&descriptor, table)?)),
@@ -95,11 +111,24 @@ impl TableFiles {
         inputs: &[Arc<SSTableReader>],
         outputs: Vec<PreparedSSTable>,
     ) -> Result<(), EngineError> {
-        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
-        let added = replace_tables(&*self.disk, &store.directory, outputs, &obsolete)?;
-        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<Vec<_>, _>>()?;
+        let _no_snapshot = lock(&store.files);
+        let opened = self.try_replace(store, table, inputs, outputs);
+        // After a failure only the next start can say which files count.
+        let opened = opened.inspect_err(|_| store.distrust_files())?;
         store.replace_sstables(inputs, opened);
         Ok(())
+    }
+
+    fn try_replace(
+        &self,
+        store: &TableStore,
+        table: &Arc<Table>,
+        inputs: &[Arc<SSTableReader>],
+        outputs: Vec<PreparedSSTable>,
+    ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
+        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
+        let added = replace_tables(&*self.disk, &store.directory, outputs, &obsolete)?;
+        added.iter().map(|descriptor| self.open(descriptor, table)).collect()
     }
 
     /// What of this node's log an SSTable holds; nothing for one that another node wrote.
@@ -117,8 +146,7 @@ impl TableFiles {
 
     /// Deletes an SSTable's files; readers that have them open go on. TOC.txt goes first: a table without one is a
     /// leftover.
-    pub fn remove(&self, sstable: &SSTableReader) -> Result<(), EngineError> {
-        let descriptor = sstable.descriptor();
+    pub fn remove(&self, descriptor: &Descriptor) -> Result<(), EngineError> {
         let toc = descriptor.path(Component::Toc);
         if self.disk.exists(&toc)? {
             self.disk.remove_file(&toc)?;

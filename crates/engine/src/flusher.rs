@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::TableId;
 
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::store::{TableStore, lock};
 use crate::worker::Worker;
 
@@ -19,6 +20,7 @@ pub(crate) struct Flusher {
 #[derive(Default)]
 struct Requests {
     tables: HashSet<TableId>,
+    /// Memory or log is short: look at both.
     cleanup: bool,
     stopped: bool,
 }
@@ -47,7 +49,10 @@ impl Flusher {
     /// What the log calls when it begins to run out of segments: wakes the thread, which asks the log for more.
     pub fn pressure_hook(&self) -> Arc<dyn Fn() + Send + Sync> {
         let requests = self.requests.clone();
-        Arc::new(move || requests.1.notify_all())
+        Arc::new(move || {
+            lock(&requests.0).cleanup = true;
+            requests.1.notify_all();
+        })
     }
 
     fn request(&self, change: impl FnOnce(&mut Requests)) {
@@ -64,7 +69,7 @@ impl Drop for Flusher {
 
 fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
     loop {
-        let (tables, cleanup) = {
+        let tables = {
             let mut waiting = lock(&requests.0);
             if waiting.tables.is_empty() && !waiting.cleanup && !waiting.stopped {
                 let waited = requests.1.wait_timeout(waiting, TICK);
@@ -73,13 +78,14 @@ fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
             if waiting.stopped {
                 return;
             }
-            (std::mem::take(&mut waiting.tables), std::mem::take(&mut waiting.cleanup))
+            waiting.cleanup = false;
+            std::mem::take(&mut waiting.tables)
         };
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        // A failed flush keeps its memtable; the next one tries again. `last_failure` tells whoever asks for status.
-        let failure = engine.flush_in_background(tables, cleanup).err();
+        // A failed flush keeps its memtable; the next one tries again. `last_flush_failure` tells whoever asks for status.
+        let failure = engine.flush_in_background(tables).err();
         engine.note_flush_failure(failure);
     }
 }
@@ -98,35 +104,51 @@ impl Engine {
         self.flusher().request(|requests| requests.cleanup = true);
     }
 
-    fn flush_in_background(&self, requested: HashSet<TableId>, cleanup: bool) -> Result<(), crate::EngineError> {
+    /// Flushes what is asked for and what is due. A table that cannot be flushed keeps none of the others; the first failure is
+    /// returned.
+    fn flush_in_background(&self, requested: HashSet<TableId>) -> Result<(), EngineError> {
         let pressed: HashSet<_> = self.log().pressure().into_iter().flat_map(|pressure| pressure.tables).collect();
         let now = self.now_millis();
+        let mut result = Ok(());
         for store in self.stores() {
             let table = store.table.load_full();
             let period = i64::from(table.options.memtable_flush_period_in_ms);
             let active = store.view().active.clone();
             let is_due = period > 0 && !active.memtable.is_empty() && now - active.created_millis >= period;
             if is_due || requested.contains(&table.id) || pressed.contains(&table.id.0) {
-                self.flush_store(&store)?;
-                self.compact_after_flush(&store);
+                result = result.and(self.flush_and_compact(&store));
             }
         }
-        if cleanup && self.pool().wants_flush() {
-            self.flush_largest()?;
-        }
+        result.and(self.flush_largest())
+    }
+
+    pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        self.flush_store(store)?;
+        self.compact_after_flush(store);
         Ok(())
     }
 
-    /// Flushes the table whose memtable holds most.
-    pub(crate) fn flush_largest(&self) -> Result<(), crate::EngineError> {
-        let used = |store: &Arc<TableStore>| store.view().active.memtable.memory().used_bytes;
-        match self.stores().into_iter().max_by_key(used) {
-            Some(largest) => {
-                self.flush_store(&largest)?;
-                self.compact_after_flush(&largest);
-                Ok(())
-            }
-            None => Ok(()),
+    /// Flushes the tables whose memtables hold most, until memtables together hold little enough. Asked for by writers once;
+    /// without being asked again it is tried as long as it fails, because they wait.
+    pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
+        if !self.pool().wants_flush() {
+            return Ok(());
         }
+        let mut result = Ok(());
+        let mut stores = self.stores();
+        // Read once: it changes meanwhile.
+        stores.sort_by_cached_key(|store| std::cmp::Reverse(used_bytes(store)));
+        for store in stores {
+            if !self.pool().wants_flush() {
+                break;
+            }
+            result = result.and(self.flush_and_compact(&store));
+        }
+        result
     }
+}
+
+/// What a table's memtables hold, with those whose flush failed.
+fn used_bytes(store: &TableStore) -> u64 {
+    store.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
 }

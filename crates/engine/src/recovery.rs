@@ -1,8 +1,11 @@
 //! Opening what a node left behind.
 //!
-//! The order: system tables from their SSTables, the schema from them, the user tables' SSTables; then the log, once,
-//! with the schema loaded anew wherever a record changes it. A record is replayed unless an SSTable of its table, flushed here, covers
-//! its position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled.
+//! The order: system tables from their SSTables; the log's records of the schema; the schema, and with it the user tables'
+//! SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed here, covers its
+//! position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled.
+//!
+//! The schema's records come first because its tables are flushed one by one: their SSTables alone may be of different
+//! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every record.
 
 use std::collections::HashMap;
 
@@ -76,10 +79,7 @@ impl Engine {
             self.replay_update(&store, update);
             recovery.summary.replayed += 1;
         }
-        if self.pool().wants_flush() {
-            self.flush_largest()?;
-        }
-        Ok(())
+        self.flush_largest()
     }
 
     fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {

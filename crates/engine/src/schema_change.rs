@@ -55,10 +55,9 @@ impl Engine {
 
     fn publish_schema(&self, new: &Arc<Schema>) -> Result<(), EngineError> {
         let removed = self.open_stores(new)?;
-        for store in removed {
-            self.drop_store(&store)?;
-        }
-        Ok(())
+        // What cannot be deleted for one table keeps none of the others.
+        let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
+        results.into_iter().collect()
     }
 
     /// Whether writes to the keyspace go to the log.

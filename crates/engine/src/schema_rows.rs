@@ -321,11 +321,11 @@ impl<'a> LayoutReader<'a> {
     }
 }
 
-/// A type by its stored name. A type that the name does not give away any more (a user type since dropped, in an old
-/// column set) reads as bytes: such a column's cells are only ever skipped.
+/// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no fields:
+/// such a column's cells are only ever skipped, for which it matters only whether they are many.
 fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
-    let parsed = CqlType::parse_name(name, &|user| types.get(user).cloned());
-    Some(parsed.unwrap_or(CqlType::Custom("org.apache.cassandra.db.marshal.BytesType".into())))
+    let dropped = |name: &str| UserType { keyspace: "".into(), name: name.into(), fields: Vec::new() };
+    CqlType::parse_name(name, &|user| Some(types.get(user).cloned().unwrap_or_else(|| Arc::new(dropped(user)))))
 }
 
 /// The stored rows of the schema.

@@ -14,6 +14,7 @@ use memtable::Memtable;
 use model::Table;
 use sstable::SSTableReader;
 
+use crate::error::EngineError;
 use crate::pool::MemtablePool;
 
 /// A memtable and the part of the log it stands for.
@@ -74,7 +75,8 @@ pub(crate) struct TableStore {
     pub directory: PathBuf,
     pub table: ArcSwap<Table>,
     pub durable_writes: AtomicBool,
-    pub is_dropped: AtomicBool,
+    dropped: AtomicBool,
+    files_distrusted: AtomicBool,
     view: ArcSwap<View>,
     /// Held while the view is replaced.
     change: Mutex<()>,
@@ -82,6 +84,8 @@ pub(crate) struct TableStore {
     pub flushing: Mutex<()>,
     /// Held by a compaction: one at a time.
     pub compacting: Mutex<()>,
+    /// Held while files of SSTables that reads look at are deleted or linked.
+    pub files: Mutex<()>,
 }
 
 impl TableStore {
@@ -95,12 +99,41 @@ impl TableStore {
             directory,
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
-            is_dropped: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
+            files_distrusted: AtomicBool::new(false),
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            files: Mutex::new(()),
         }
+    }
+
+    /// Whether the table was dropped: nothing is written to it any more.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Says so.
+    pub fn set_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// Says that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the next start
+    /// decides. Until then nothing is compacted, because a merge could purge deletions that such files need, and no snapshot is made.
+    pub fn distrust_files(&self) {
+        self.files_distrusted.store(true, Ordering::Release);
+    }
+
+    /// Fails if the directory may hold other SSTables than the view.
+    pub fn check_files(&self) -> Result<(), EngineError> {
+        if !self.files_distrusted.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let table = self.table.load();
+        let (keyspace, name) = (&table.keyspace, &table.name);
+        let why = "a flush or compaction failed half way; restart the node to compact it or take a snapshot";
+        Err(EngineError::Unsupported(format!("table {keyspace}.{name}: {why}")))
     }
 
     pub fn view(&self) -> Arc<View> {
@@ -113,20 +146,30 @@ impl TableStore {
     }
 
     /// Replaces the view by what `change` makes of it.
-    pub fn change_view(&self, change: impl FnOnce(&View) -> View) {
+    fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _one_at_a_time = lock(&self.change);
         let new = change(&self.view.load());
         self.view.store(Arc::new(new));
     }
 
-    /// Makes `next` the active generation and freezes the one that was, which is returned.
-    pub fn switch(&self, next: Arc<Generation>) -> Arc<Generation> {
-        let mut previous = None;
-        self.change_view(|view| {
-            previous = Some(view.active.clone());
-            View { active: next, frozen: view.generations().cloned().collect(), sstables: view.sstables.clone() }
-        });
-        previous.expect("change_view calls its argument")
+    /// Takes a newer version of the table. Memtables that are made meanwhile are made for it.
+    pub fn alter(&self, table: &Arc<Table>) {
+        let _one_at_a_time = lock(&self.change);
+        if **self.table.load() != **table {
+            self.table.store(table.clone());
+            self.view().generations().for_each(|generation| generation.memtable.table_altered(table));
+        }
+    }
+
+    /// Freezes the active generation if it is `expected`, and makes what `next` makes for the table the active one.
+    pub fn switch(&self, expected: &Arc<Generation>, next: impl FnOnce(&Arc<Table>) -> Arc<Generation>) {
+        let _one_at_a_time = lock(&self.change);
+        let view = self.view();
+        if Arc::ptr_eq(&view.active, expected) {
+            let frozen = view.generations().cloned().collect();
+            let active = next(&self.table.load());
+            self.view.store(Arc::new(View { active, frozen, sstables: view.sstables.clone() }));
+        }
     }
 
     /// Takes a frozen generation out, in favour of the SSTable it was flushed to (if it held anything).

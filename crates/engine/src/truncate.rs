@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use commitlog::{LogPosition, PositionInterval};
 use model::{Table, TableId};
+use sstable::SSTableReader;
 use types::collection;
 use uuid::Uuid;
 
@@ -21,20 +22,21 @@ impl Engine {
         let store = self.store(table)?;
         let _no_flush = lock(&store.flushing);
         let _no_compaction = lock(&store.compacting);
-        let frozen = self.retire_active(&store);
-        let position = frozen.first().map_or(self.log().position(), |newest| self.successor(&store, newest).lower());
+        // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
+        self.retire_active(&store);
+        let view = store.view();
+        self.groups().barrier().wait();
+        let position = view.active.lower();
         self.note_truncation(table.id, position)?;
         let sstables = store.view().sstables.clone();
         store.replace_sstables(&sstables, Vec::new());
-        for generation in &frozen {
+        for generation in &view.frozen {
             store.replace_generation(generation, None);
             generation.release(self.pool());
         }
         self.forget_log(table.id, position)?;
-        for sstable in &sstables {
-            self.files().remove(sstable)?;
-        }
-        Ok(())
+        let _no_snapshot = lock(&store.files);
+        sstables.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))
     }
 
     /// Tells the log that nothing of the table's records up to `position` is needed.
@@ -87,11 +89,18 @@ impl Engine {
 
     fn remove_covered(&self, store: &Arc<TableStore>, position: LogPosition) -> Result<(), EngineError> {
         let mut gone = store.view().sstables.clone();
-        gone.retain(|sstable| {
-            let intervals = self.files().intervals(sstable);
-            intervals.intervals().last().is_some_and(|interval| interval.end <= position)
-        });
+        gone.retain(|sstable| self.written_up_to(sstable).is_some_and(|end| end <= position));
         store.replace_sstables(&gone, Vec::new());
-        gone.iter().try_for_each(|sstable| self.files().remove(sstable))
+        gone.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))
+    }
+
+    /// The position of our log at which an SSTable's rows were written. What a start flushed after replay covers no
+    /// interval of the log any more, and yet has its place in it.
+    fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
+        let stats = &sstable.statistics().stats;
+        let own = stats.originating_host_id == Some(self.log().host_id());
+        let ends =
+            stats.commit_log_intervals.iter().map(|(_, end)| LogPosition { segment: end.segment, offset: end.offset });
+        ends.max().filter(|_| own)
     }
 }

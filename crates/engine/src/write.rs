@@ -99,6 +99,10 @@ impl Engine {
         let is_logged = stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed));
         loop {
             let membership = self.groups().enter();
+            // Whoever drops a table waits for the groups before the drop: later writes see it.
+            if let Some(dropped) = stores.iter().find(|store| store.is_dropped()) {
+                return Err(EngineError::UnknownTable(dropped.table.load().name.to_string()));
+            }
             if !is_logged {
                 return Ok((membership, None));
             }

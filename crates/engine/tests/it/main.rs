@@ -3,3 +3,4 @@
 
 mod fixture;
 mod schema;
+mod torture;

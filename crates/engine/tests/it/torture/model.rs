@@ -1,0 +1,227 @@
+//! What the tables should hold: a list of events, of which some may or may not have happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+/// A row's values by column; the key's second part is `None` for the static row.
+pub type Rows = BTreeMap<(i32, Option<i32>), BTreeMap<String, String>>;
+
+/// A table as it should be or as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableState {
+    pub id: Uuid,
+    pub columns: BTreeSet<String>,
+    pub rows: Rows,
+}
+
+/// All tables by name.
+pub type State = BTreeMap<String, TableState>;
+
+/// A change to one partition.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    Rows(Vec<(i32, Vec<(String, String)>)>),
+    Static(String),
+    DeleteRow(i32),
+    /// Both ends included.
+    DeleteRange(i32, i32),
+    DeletePartition,
+}
+
+/// An edit and where it goes.
+#[derive(Clone, Debug)]
+pub struct Update {
+    pub table: Uuid,
+    pub key: i32,
+    pub edit: Edit,
+}
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A mutation. Timestamps grow from event to event, so that the later one wins.
+    Write(Vec<Update>),
+    Truncate(Uuid),
+    Create(String, Uuid, BTreeSet<String>),
+    Drop(String),
+    AddColumn(Uuid, String),
+    DropColumn(Uuid, String),
+}
+
+/// How sure it is that a change outlasts a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    Durable,
+    /// Acknowledged before the log was synced: later ones cannot be there without it.
+    Acknowledged,
+    /// Answered with an error.
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub change: Change,
+    pub certainty: Certainty,
+}
+
+/// The history so far.
+#[derive(Clone, Default)]
+pub struct Model {
+    pub events: Vec<Event>,
+}
+
+impl Model {
+    pub fn note(&mut self, change: Change, certainty: Certainty) {
+        self.events.push(Event { change, certainty });
+    }
+
+    /// The log was synced: what was acknowledged is durable.
+    pub fn synced(&mut self) {
+        for event in &mut self.events {
+            if event.certainty == Certainty::Acknowledged {
+                event.certainty = Certainty::Durable;
+            }
+        }
+    }
+
+    pub fn refused(&self) -> usize {
+        self.events.iter().filter(|event| event.certainty == Certainty::Refused).count()
+    }
+
+    /// What reads see before a crash: all that was acknowledged.
+    pub fn acknowledged(&self) -> State {
+        state_of(self.events.iter().filter(|event| event.certainty != Certainty::Refused))
+    }
+
+    /// Finds which of the uncertain events make up what was found after a crash, and takes it for the truth from now on.
+    pub fn settle(&mut self, found: &State, after_crash: bool) -> Result<(), String> {
+        let index_of = |certainty| {
+            let events = self.events.iter().enumerate();
+            events.filter(move |(_, event)| event.certainty == certainty).map(|(i, _)| i).collect::<Vec<_>>()
+        };
+        let (acknowledged, refused) = (index_of(Certainty::Acknowledged), index_of(Certainty::Refused));
+        assert!(refused.len() < 12, "a history with too many refused changes");
+        let shortest = if after_crash { 0 } else { acknowledged.len() };
+        for kept in (shortest..=acknowledged.len()).rev() {
+            for subset in 0..1u32 << refused.len() {
+                let gone = |index: &usize| {
+                    acknowledged[kept..].contains(index)
+                        || refused.iter().position(|refused| refused == index).is_some_and(|bit| subset >> bit & 1 == 0)
+                };
+                let there = |index: &usize| !gone(index);
+                let events: Vec<usize> = (0..self.events.len()).filter(there).collect();
+                if state_of(events.iter().map(|index| &self.events[*index])) == *found {
+                    if after_crash {
+                        self.events = events.into_iter().map(|index| self.events[index].clone()).collect();
+                        self.events.iter_mut().for_each(|event| event.certainty = Certainty::Durable);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        let uncertain: Vec<_> = self.events.iter().filter(|event| event.certainty != Certainty::Durable).collect();
+        let durable = state_of(self.events.iter().filter(|event| event.certainty == Certainty::Durable));
+        Err(format!("{}uncertain: {uncertain:?}", difference(&durable, found)))
+    }
+}
+
+/// Where two states differ, in words.
+pub fn difference(expected: &State, found: &State) -> String {
+    let mut text = String::new();
+    let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+    for name in names {
+        match (expected.get(name), found.get(name)) {
+            (Some(expected), Some(found)) if expected.id == found.id && expected.columns == found.columns => {
+                let keys: BTreeSet<_> = expected.rows.keys().chain(found.rows.keys()).collect();
+                for key in keys.into_iter().filter(|key| expected.rows.get(key) != found.rows.get(key)) {
+                    text += &format!(
+                        "{name} {key:?}: expected {:?}, found {:?}\n",
+                        expected.rows.get(key).map(short),
+                        found.rows.get(key).map(short)
+                    );
+                }
+            }
+            (expected, found) => {
+                let head = |table: &TableState| (table.id, table.columns.clone(), table.rows.len());
+                text += &format!("{name}: expected {:?}, found {:?}\n", expected.map(head), found.map(head));
+            }
+        }
+    }
+    text
+}
+
+fn short(values: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
+    values.iter().map(|(column, value)| (column.as_str(), &value[..value.len().min(12)])).collect()
+}
+
+fn state_of<'e>(events: impl Iterator<Item = &'e Event>) -> State {
+    let mut state = State::new();
+    events.for_each(|event| apply(&mut state, &event.change));
+    state
+}
+
+fn apply(state: &mut State, change: &Change) {
+    match change {
+        Change::Write(updates) => updates.iter().for_each(|update| write(state, update)),
+        Change::Truncate(id) => {
+            of_id(state, *id).into_iter().for_each(|table| table.rows.clear());
+        }
+        Change::Create(name, id, columns) => {
+            state.insert(name.clone(), TableState { id: *id, columns: columns.clone(), rows: Rows::new() });
+        }
+        Change::Drop(name) => {
+            state.remove(name);
+        }
+        Change::AddColumn(id, column) => {
+            of_id(state, *id).into_iter().for_each(|table| {
+                table.columns.insert(column.clone());
+            });
+        }
+        Change::DropColumn(id, column) => {
+            of_id(state, *id).into_iter().for_each(|table| {
+                table.columns.remove(column);
+                table.rows.values_mut().for_each(|row| {
+                    row.remove(column);
+                });
+            });
+        }
+    }
+}
+
+fn of_id(state: &mut State, id: Uuid) -> Option<&mut TableState> {
+    state.values_mut().find(|table| table.id == id)
+}
+
+fn write(state: &mut State, update: &Update) {
+    let Some(table) = of_id(state, update.table) else { return };
+    let key = update.key;
+    match &update.edit {
+        Edit::Rows(rows) => {
+            for (row, values) in rows {
+                table.rows.entry((key, Some(*row))).or_default().extend(values.iter().cloned());
+            }
+        }
+        Edit::Static(value) => {
+            table.rows.insert((key, None), BTreeMap::from([("s".to_owned(), value.clone())]));
+        }
+        Edit::DeleteRow(row) => {
+            table.rows.remove(&(key, Some(*row)));
+        }
+        Edit::DeleteRange(from, to) => {
+            table.rows.retain(|(k, row), _| *k != key || row.is_none_or(|row| row < *from || row > *to));
+        }
+        Edit::DeletePartition => table.rows.retain(|(k, _), _| *k != key),
+    }
+}
+
+/// The names of the tables of the history.
+pub fn table_name(slot: u64) -> String {
+    format!("t{slot}")
+}
+
+/// A text that is shared by nothing else.
+pub fn value_of(number: i64, length: usize) -> String {
+    let mut text = format!("{number}:");
+    text.extend((0..length).map(|i| char::from(b'a' + ((number as usize * 31 + i * i) % 26) as u8)));
+    text
+}

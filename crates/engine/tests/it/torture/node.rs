@@ -1,0 +1,452 @@
+//! An engine on a simulated disk, beside the model of what it should hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use blockio::{Disk, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, EngineOptions, block_on};
+use model::{
+    BoxCursor, Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, MergeCursor, Mutation,
+    PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Side, Slice, Table,
+    TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+};
+use sstable::{BlockCache, SSTableReader, list_tables};
+use types::CqlType;
+use uuid::Uuid;
+
+use super::choices::Choices;
+use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
+use crate::fixture::clustering;
+
+const KEYSPACE: &str = "ks";
+const DIRECTORY: &str = "/node";
+const SEGMENT_BYTES: u32 = 256 << 10;
+const TABLES: u64 = 3;
+const KEYS: u64 = 3;
+const ROWS: u64 = 6;
+/// What may be added and dropped.
+const COLUMNS: [&str; 3] = ["v", "w", "x"];
+/// Deletions of this time may be purged by any compaction.
+const LONG_AGO_SECONDS: u32 = 1;
+const NOW_SECONDS: u32 = 4_000_000_000;
+
+/// A snapshot and what it should hold.
+struct Snapshot {
+    directory: PathBuf,
+    table: Arc<Table>,
+    rows: Rows,
+}
+
+pub struct Node {
+    pub choices: Choices,
+    pub disk: SimulatedDisk,
+    pub model: Model,
+    engine: Option<Arc<Engine>>,
+    sync: SyncMode,
+    /// Grows with every change; also the timestamp.
+    number: i64,
+    snapshots: Vec<Snapshot>,
+    /// The last refusal's text.
+    pub refusal: Option<String>,
+}
+
+/// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a history.
+pub fn prepared_disk() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(options(&disk, SyncMode::Batch)).unwrap();
+    engine.set_keyspace(Keyspace::new(KEYSPACE, BTreeMap::new(), true)).unwrap();
+    engine.shutdown().unwrap();
+    drop(engine);
+    disk
+}
+
+fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(disk.clone()), DIRECTORY);
+    options.commitlog.segment_size_bytes = SEGMENT_BYTES;
+    options.commitlog.total_space_bytes = 32 * u64::from(SEGMENT_BYTES);
+    options.commitlog.sync = sync;
+    options.memtable_shards = 2;
+    options.concurrent_compactors = 0;
+    options
+}
+
+impl Node {
+    pub fn new(seed: u64, prepared: &SimulatedDisk) -> Node {
+        let mut choices = Choices(seed);
+        let sync = match choices.below(3) {
+            0 => SyncMode::Periodic { period: Duration::from_secs(3600) },
+            _ => SyncMode::Batch,
+        };
+        let disk = prepared.crash_image(0);
+        Node {
+            choices,
+            disk,
+            model: Model::default(),
+            engine: None,
+            sync,
+            number: 1000,
+            snapshots: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    pub fn open(&mut self) -> Result<(), EngineError> {
+        self.engine = Some(Engine::open(options(&self.disk, self.sync))?);
+        Ok(())
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// The machine loses power; what the disk holds then depends on the seed.
+    pub fn crash(&mut self) {
+        let image = self.disk.crash_image(self.choices.next());
+        self.kill();
+        self.disk = image;
+    }
+
+    /// The process ends without a word.
+    pub fn kill(&mut self) {
+        self.engine = None;
+    }
+
+    fn engine(&self) -> Arc<Engine> {
+        self.engine.clone().expect("the node is open")
+    }
+
+    fn tables(&self) -> Vec<Arc<Table>> {
+        self.engine().schema().keyspace(KEYSPACE).map_or(Vec::new(), |ks| ks.tables.values().cloned().collect())
+    }
+
+    fn some_table(&mut self) -> Option<Arc<Table>> {
+        let tables = self.tables();
+        if tables.is_empty() { None } else { Some(tables[self.choices.below(tables.len() as u64) as usize].clone()) }
+    }
+
+    /// Takes note of a change and of how sure it is that it lasts.
+    fn note(&mut self, change: Change, result: &Result<(), EngineError>) {
+        self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
+        let certainty = match (result, self.sync) {
+            (Err(_), _) => Certainty::Refused,
+            (Ok(()), SyncMode::Batch) => Certainty::Durable,
+            (Ok(()), _) => Certainty::Acknowledged,
+        };
+        self.model.note(change, certainty);
+    }
+
+    /// As `note`, of a change that is durable once acknowledged, with all before it.
+    fn note_durable(&mut self, change: Change, result: &Result<(), EngineError>) {
+        self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
+        if result.is_ok() {
+            self.model.synced();
+        }
+        self.model.note(change, if result.is_ok() { Certainty::Durable } else { Certainty::Refused });
+    }
+
+    /// One random operation.
+    pub fn step(&mut self) {
+        self.number += 1;
+        match self.choices.below(40) {
+            0..=1 => self.create(),
+            2 => self.drop_table(),
+            3 => self.add_column(),
+            4 => self.drop_column(),
+            5 => self.truncate(),
+            6 => self.snapshot(),
+            7..=8 => self.compact(),
+            9..=13 => self.flush(),
+            14 => self.flush_system_table(),
+            15 => self.flush_all(),
+            _ => self.write(),
+        }
+    }
+
+    pub fn write(&mut self) {
+        let tables = self.tables();
+        if tables.is_empty() {
+            return self.create();
+        }
+        let mut updates: Vec<Update> = Vec::new();
+        let mut mutation = Vec::new();
+        let length = if self.choices.one_in(8) { self.choices.below(4_000) } else { self.choices.below(60) };
+        for _ in 0..1 + self.choices.below(3) {
+            let table = tables[self.choices.below(tables.len() as u64) as usize].clone();
+            let key = self.choices.below(KEYS) as i32;
+            if updates.iter().any(|update| update.table == table.id.0 && update.key == key) {
+                continue;
+            }
+            let edit = self.edit(&table, length as usize);
+            mutation.push(self.update(&table, key, &edit));
+            updates.push(Update { table: table.id.0, key, edit });
+        }
+        let result = block_on(self.engine().write(&Mutation::new(mutation)));
+        self.note(Change::Write(updates), &result);
+    }
+
+    fn edit(&mut self, table: &Table, length: usize) -> Edit {
+        let row = self.choices.below(ROWS) as i32;
+        let number = self.number;
+        let value = |choices: &mut Choices| super::model::value_of(number * 8 + choices.below(8) as i64, length);
+        match self.choices.below(20) {
+            0 => Edit::DeletePartition,
+            1..=2 => Edit::DeleteRange(row, row + self.choices.below(3) as i32),
+            3..=4 => Edit::DeleteRow(row),
+            5..=6 => Edit::Static(value(&mut self.choices)),
+            _ => {
+                let rows = (0..1 + self.choices.below(3)).map(|i| {
+                    let columns = table.regulars().columns.iter().map(|column| column.name.to_string());
+                    let mut values = Vec::new();
+                    for column in columns {
+                        if !self.choices.one_in(3) {
+                            values.push((column, value(&mut self.choices)));
+                        }
+                    }
+                    ((row + i as i32) % ROWS as i32, values)
+                });
+                Edit::Rows(rows.collect())
+            }
+        }
+    }
+
+    fn update(&mut self, table: &Arc<Table>, key: i32, edit: &Edit) -> PartitionUpdate {
+        let timestamp = self.number;
+        let deleted_at = if self.choices.one_in(2) { LONG_AGO_SECONDS } else { NOW_SECONDS };
+        let deletion = DeletionTime::new(timestamp, deleted_at);
+        let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+        match edit {
+            Edit::Rows(rows) => {
+                for (row, values) in rows {
+                    update.row(&clustering(*row), &row_blob(table, values, timestamp));
+                }
+            }
+            Edit::Static(value) => update.static_row(&static_blob(table, value, timestamp)),
+            Edit::DeleteRow(row) => {
+                let mut builder = RowBuilder::default();
+                builder.start(table.regulars(), false);
+                builder.deletion(deletion);
+                let mut blob = Vec::new();
+                builder.finish(&mut blob);
+                update.row(&clustering(*row), &blob);
+            }
+            Edit::DeleteRange(from, to) => {
+                let start = ClusteringBound::new(clustering(*from), Side::Before);
+                let end = ClusteringBound::new(clustering(*to), Side::After);
+                update.delete_range(Slice { start, end }, deletion);
+            }
+            Edit::DeletePartition => update.delete_partition(deletion),
+        }
+        update.build()
+    }
+
+    fn change_table(&mut self, change: impl FnOnce(&mut Keyspace)) -> Result<(), EngineError> {
+        let changed = self.engine().change_schema::<_, EngineError>(|_, keyspaces| {
+            change(Arc::make_mut(keyspaces.get_mut(KEYSPACE).expect("the keyspace is never dropped")));
+            Ok(())
+        });
+        changed.map(|_| ())
+    }
+
+    fn create(&mut self) {
+        let name = super::model::table_name(self.choices.below(TABLES));
+        let id = Uuid::from_u128(u128::from(self.choices.next()) << 64 | u128::from(self.choices.next()));
+        let builder = TableBuilder::new(KEYSPACE, &name, TableId(id)).partition_key("k", CqlType::Int);
+        let builder = builder.clustering("c", CqlType::Int, false).static_column("s", CqlType::Text);
+        let table = Arc::new(builder.regular("v", CqlType::Text).build());
+        let created = table.clone();
+        let result = self.change_table(|keyspace| {
+            keyspace.tables.insert(created.name.clone(), created);
+        });
+        self.note_durable(Change::Create(name, id, BTreeSet::from(["v".to_owned()])), &result);
+    }
+
+    fn drop_table(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let result = self.change_table(|keyspace| {
+            keyspace.tables.remove(&table.name);
+        });
+        self.note_durable(Change::Drop(table.name.to_string()), &result);
+    }
+
+    fn alter(&mut self, altered: Table, change: Change) {
+        let result = self.change_table(|keyspace| {
+            keyspace.tables.insert(altered.name.clone(), Arc::new(altered));
+        });
+        self.note_durable(change, &result);
+    }
+
+    fn add_column(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let column = COLUMNS[self.choices.below(COLUMNS.len() as u64) as usize];
+        if table.column(column).is_none() {
+            let altered = table.to_builder().regular(column, CqlType::Text).build();
+            self.alter(altered, Change::AddColumn(table.id.0, column.to_owned()));
+        }
+    }
+
+    fn drop_column(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let columns = &table.regulars().columns;
+        if columns.is_empty() {
+            return;
+        }
+        let column = columns[self.choices.below(columns.len() as u64) as usize].name.to_string();
+        let altered = table.to_builder().drop_column(&column, CqlType::Text, self.number).build();
+        self.alter(altered, Change::DropColumn(table.id.0, column));
+    }
+
+    fn truncate(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let result = self.engine().truncate(&table);
+        self.note_durable(Change::Truncate(table.id.0), &result);
+    }
+
+    fn flush(&mut self) {
+        if let Some(table) = self.some_table()
+            && self.engine().flush(&table).is_ok()
+        {
+            // A flush makes the log durable first; whether it had anything to flush is not told.
+        }
+    }
+
+    /// System tables are flushed at any time, one apart from the other.
+    fn flush_system_table(&mut self) {
+        let schema = self.engine().schema();
+        let mut tables: Vec<_> = schema.keyspaces["system_schema"].tables.values().cloned().collect();
+        tables.extend(["local", "table_layouts"].map(|name| schema.table("system", name).unwrap().clone()));
+        // An error shows in what is lost, or not at all.
+        let _ = self.engine().flush(&tables[self.choices.below(tables.len() as u64) as usize]);
+    }
+
+    fn flush_all(&mut self) {
+        let _ = self.engine().flush_all();
+    }
+
+    fn compact(&mut self) {
+        if let Some(table) = self.some_table() {
+            let _ = self.engine().compact(&table);
+        }
+    }
+
+    fn snapshot(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        if self.model.refused() > 0 {
+            return;
+        }
+        let rows = self.model.acknowledged()[&*table.name].rows.clone();
+        if let Ok(directory) = self.engine().snapshot(&table, &format!("snapshot{}", self.number), "") {
+            self.model.synced();
+            self.snapshots.push(Snapshot { directory, table, rows });
+        }
+    }
+
+    /// A stop as an operator does it. Nothing is uncertain afterwards, and nothing replayed at the next start.
+    pub fn restart(&mut self) -> Result<(), EngineError> {
+        self.engine().shutdown()?;
+        self.model.synced();
+        self.kill();
+        self.open()?;
+        assert_eq!(self.engine().replay_summary(), Default::default(), "a clean stop leaves nothing to replay");
+        Ok(())
+    }
+
+    /// What reads answer.
+    pub fn read(&self) -> Result<State, EngineError> {
+        let engine = self.engine();
+        let mut state = State::new();
+        for table in self.tables() {
+            let cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all()))?;
+            let columns = table.regulars().columns.iter().map(|column| column.name.to_string()).collect();
+            let rows = rows_of(cursor)?;
+            state.insert(table.name.to_string(), TableState { id: table.id.0, columns, rows });
+        }
+        Ok(state)
+    }
+
+    /// Whether acknowledged snapshots hold what they should. Those that were taken before a crash are durable.
+    pub fn check_snapshots(&self) -> Result<(), String> {
+        for snapshot in &self.snapshots {
+            let found = self.rows_of_snapshot(snapshot).map_err(|error| error.to_string())?;
+            if found != snapshot.rows {
+                return Err(format!("snapshot {} does not hold what it should", snapshot.directory.display()));
+            }
+        }
+        Ok(())
+    }
+
+    fn rows_of_snapshot(&self, snapshot: &Snapshot) -> Result<Rows, Box<dyn std::error::Error>> {
+        let cache = BlockCache::new(1 << 20);
+        let range = ReadRange::all_rows(KeyRange::all());
+        let mut sources: Vec<BoxCursor<'static>> = Vec::new();
+        for descriptor in list_tables(&self.disk, &snapshot.directory)? {
+            let reader = Arc::new(SSTableReader::open(&self.disk, &descriptor, &snapshot.table, &cache)?);
+            sources.push(Box::new(reader.cursor(&range)?));
+        }
+        if !self.disk.exists(Path::new(&snapshot.directory.join("manifest.json")))? {
+            return Err("no manifest".into());
+        }
+        Ok(rows_of(Box::new(MergeCursor::new(snapshot.table.clone(), false, sources)))?)
+    }
+}
+
+fn row_blob(table: &Table, values: &[(String, String)], timestamp: i64) -> Vec<u8> {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(timestamp));
+    let mut cells: Vec<(usize, &String)> =
+        values.iter().map(|(column, value)| (table.regulars().index_of(column).unwrap(), value)).collect();
+    cells.sort();
+    for (index, value) in cells {
+        builder.cell(index, &Cell::live(timestamp, value.as_bytes()));
+    }
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    blob
+}
+
+fn static_blob(table: &Table, value: &str, timestamp: i64) -> Vec<u8> {
+    let mut builder = RowBuilder::default();
+    builder.start(table.statics(), true);
+    builder.cell(0, &Cell::live(timestamp, value.as_bytes()));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    blob
+}
+
+fn rows_of(mut cursor: BoxCursor<'_>) -> Result<Rows, ReadError> {
+    let table = cursor.table().clone();
+    let mut rows = Rows::new();
+    while cursor.advance_partition()? {
+        let head = cursor.partition();
+        let key = i32::from_be_bytes(head.key.bytes().try_into().unwrap());
+        let statics = head.static_row.map_or(BTreeMap::new(), |row| values_of(&table, row));
+        if !statics.is_empty() {
+            rows.insert((key, None), statics);
+        }
+        while cursor.advance()? {
+            if let Unfiltered::Row(row) = cursor.unfiltered()
+                && row.row.is_live(&table, NOW_SECONDS)
+            {
+                let position = i32::from_be_bytes(row.clustering[4..8].try_into().unwrap());
+                rows.insert((key, Some(position)), values_of(&table, row.row));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn values_of(table: &Table, row: Row<'_>) -> BTreeMap<String, String> {
+    let columns = &table.columns(row.is_static()).columns;
+    let mut values = BTreeMap::new();
+    for (index, data) in row.columns(table) {
+        if let ColumnData::Simple(cell) = data
+            && cell.is_live(NOW_SECONDS)
+        {
+            values.insert(columns[index].name.to_string(), String::from_utf8(cell.value.to_vec()).unwrap());
+        }
+    }
+    values
+}
