@@ -24,9 +24,6 @@ pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<O
             return if alter.if_exists { Ok(None) } else { Err(no_table(keyspace, name)) };
         };
         let altered = apply(table, &alter.action, schema, execution)?;
-        if altered == **table {
-            return Ok(None);
-        }
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             edited.tables.insert(name.into(), Arc::new(altered));
         }

@@ -73,7 +73,6 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
         let Some(keyspace) = edit_keyspace(keyspaces, name) else {
             return if alter.if_exists { Ok(None) } else { Err(no_keyspace(name)) };
         };
-        let before = keyspace.clone();
         if let Some(mut options) = options {
             if !options.contains_key("class") {
                 let class = keyspace.replication.get("class").cloned().unwrap_or_default();
@@ -82,8 +81,7 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
             keyspace.replication = replication::prepare(options, name, execution)?;
         }
         keyspace.durable_writes = durable_writes.unwrap_or(keyspace.durable_writes);
-        let changed = *keyspace != before;
-        Ok::<_, QueryError>(changed.then(|| keyspace_change(ChangeType::Updated, name)))
+        Ok::<_, QueryError>(Some(keyspace_change(ChangeType::Updated, name)))
     })?;
     Ok(unless_unchanged(altered, execution))
 }
