@@ -18,6 +18,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a node
     Serve(Serve),
+    /// Print what every option of the configuration does
+    Options,
     /// Show the running node: address, load, uptime, requests
     Status(Node),
     /// Write memtables to disk

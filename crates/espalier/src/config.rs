@@ -144,6 +144,11 @@ impl Config {
     }
 }
 
+/// The page of all options, as in `docs/options.md`.
+pub fn options_page() -> String {
+    options::document()
+}
+
 /// A value of the environment: what it would be in the file.
 fn parse_scalar(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))

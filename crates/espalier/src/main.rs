@@ -16,6 +16,10 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
         cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Options => {
+            print!("{}", config::options_page());
+            Ok(())
+        }
         command => admin::client::run(command),
     };
     match outcome {

@@ -45,6 +45,6 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
-        Command::Serve(_) => return Err("serve is not sent to a running node".to_owned()),
+        Command::Serve(_) | Command::Options => return Err("not for a running node".to_owned()),
     })
 }

@@ -6,6 +6,11 @@ use super::{CommitlogSync, Config};
 use serde_json::Value;
 use std::path::PathBuf;
 
+fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
 /// `data_file_directories`: one, named `data`, beside which the rest of the node's files are put.
 fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), String> {
     let directories = value.as_array().ok_or_else(|| format!("expected a list of directories, got {value}"))?;
@@ -52,7 +57,7 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "data_directory",
         default: "data",
         note: "Espalier's own: the directory of all files of the node; `--data`",
-        apply: |config, value| Ok(config.data_directory = PathBuf::from(text(value)?)),
+        apply: |config, value| set(&mut config.data_directory, text(value).map(PathBuf::from)),
     },
     Honoured {
         name: "data_file_directories",
@@ -64,25 +69,25 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "commitlog_directory",
         default: "data/commitlog",
         note: "the commit log",
-        apply: |config, value| Ok(config.commitlog_directory = Some(PathBuf::from(text(value)?))),
+        apply: |config, value| set(&mut config.commitlog_directory, text(value).map(PathBuf::from).map(Some)),
     },
     Honoured {
         name: "cluster_name",
         default: "Test Cluster",
         note: "the name that clients see",
-        apply: |config, value| Ok(config.cluster_name = text(value)?),
+        apply: |config, value| set(&mut config.cluster_name, text(value)),
     },
     Honoured {
         name: "rpc_address",
         default: "127.0.0.1",
         note: "the address that clients connect to; `--listen`",
-        apply: |config, value| Ok(config.listen = address(value)?),
+        apply: |config, value| set(&mut config.listen, address(value)),
     },
     Honoured {
         name: "native_transport_port",
         default: "9042",
         note: "the port that clients connect to; `--port`",
-        apply: |config, value| Ok(config.port = number(value)?),
+        apply: |config, value| set(&mut config.port, number(value)),
     },
     Honoured {
         name: "native_transport_max_frame_size",
@@ -97,13 +102,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "native_transport_max_concurrent_connections",
         default: "-1",
         note: "connections in all; -1 is no limit",
-        apply: |config, value| Ok(config.connections_max = limit(value)?),
+        apply: |config, value| set(&mut config.connections_max, limit(value)),
     },
     Honoured {
         name: "native_transport_max_concurrent_connections_per_ip",
         default: "-1",
         note: "connections from one address; -1 is no limit",
-        apply: |config, value| Ok(config.connections_per_ip_max = limit(value)?),
+        apply: |config, value| set(&mut config.connections_per_ip_max, limit(value)),
     },
     Honoured {
         name: "native_transport_max_request_data_in_flight_per_ip",
@@ -119,37 +124,42 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "native_transport_idle_timeout",
         default: "0ms",
         note: "idle connections are closed after it; 0 is never",
-        apply: |config, value| Ok(config.idle_timeout = Some(duration(value)?).filter(|timeout| !timeout.is_zero())),
+        apply: |config, value| {
+            set(
+                &mut config.idle_timeout,
+                duration(value).map(|timeout| Some(timeout).filter(|timeout| !timeout.is_zero())),
+            )
+        },
     },
     Honoured {
         name: "prepared_statements_cache_size",
         default: "10MiB",
         note: "memory for prepared statements",
-        apply: |config, value| Ok(config.prepared_statements_cache_size_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.prepared_statements_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
         name: "read_request_timeout",
         default: "5000ms",
         note: "reads of given partitions are answered with a timeout after it",
-        apply: |config, value| Ok(config.read_timeout = duration(value)?),
+        apply: |config, value| set(&mut config.read_timeout, duration(value)),
     },
     Honoured {
         name: "range_request_timeout",
         default: "10000ms",
         note: "reads of ranges of partitions are answered with a timeout after it",
-        apply: |config, value| Ok(config.range_timeout = duration(value)?),
+        apply: |config, value| set(&mut config.range_timeout, duration(value)),
     },
     Honoured {
         name: "write_request_timeout",
         default: "2000ms",
         note: "writes are answered with a timeout after it",
-        apply: |config, value| Ok(config.write_timeout = duration(value)?),
+        apply: |config, value| set(&mut config.write_timeout, duration(value)),
     },
     Honoured {
         name: "truncate_request_timeout",
         default: "60000ms",
         note: "TRUNCATE is answered with a timeout after it",
-        apply: |config, value| Ok(config.truncate_timeout = duration(value)?),
+        apply: |config, value| set(&mut config.truncate_timeout, duration(value)),
     },
     Honoured {
         name: "commitlog_sync",
@@ -161,13 +171,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "commitlog_sync_period",
         default: "10000ms",
         note: "how often the log is synced in `periodic`",
-        apply: |config, value| Ok(config.commitlog_sync_period = duration(value)?),
+        apply: |config, value| set(&mut config.commitlog_sync_period, duration(value)),
     },
     Honoured {
         name: "commitlog_sync_group_window",
         default: "10ms",
         note: "how long `group` collects writes before it syncs",
-        apply: |config, value| Ok(config.commitlog_sync_group_window = duration(value)?),
+        apply: |config, value| set(&mut config.commitlog_sync_group_window, duration(value)),
     },
     Honoured {
         name: "commitlog_segment_size",
@@ -186,13 +196,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "commitlog_total_space",
         default: "8192MiB",
         note: "the log never takes more; at least two segments",
-        apply: |config, value| Ok(config.commitlog_total_space_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.commitlog_total_space_bytes, size_bytes(value)),
     },
     Honoured {
         name: "memtable_offheap_space",
         default: "512MiB",
         note: "memory that memtables may hold",
-        apply: |config, value| Ok(config.memtable_space_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.memtable_space_bytes, size_bytes(value)),
     },
     Honoured {
         name: "memtable_cleanup_threshold",
@@ -220,48 +230,48 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "file_cache_size",
         default: "128MiB",
         note: "memory for pages of SSTables",
-        apply: |config, value| Ok(config.file_cache_size_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.file_cache_size_bytes, size_bytes(value)),
     },
     Honoured {
         name: "concurrent_compactors",
         default: "1",
         note: "compactions at the same time; 0 switches compaction off",
-        apply: |config, value| Ok(config.concurrent_compactors = number(value)?),
+        apply: |config, value| set(&mut config.concurrent_compactors, number(value)),
     },
     Honoured {
         name: "auto_snapshot",
         default: "true",
         note: "DROP and TRUNCATE leave a snapshot behind",
-        apply: |config, value| Ok(config.auto_snapshot = boolean(value)?),
+        apply: |config, value| set(&mut config.auto_snapshot, boolean(value)),
     },
     Honoured {
         name: "tombstone_warn_threshold",
         default: "1000",
         note: "a read that meets more tombstones warns",
-        apply: |config, value| Ok(config.tombstone_warn_threshold = number(value)?),
+        apply: |config, value| set(&mut config.tombstone_warn_threshold, number(value)),
     },
     Honoured {
         name: "tombstone_failure_threshold",
         default: "100000",
         note: "a read that meets more tombstones fails",
-        apply: |config, value| Ok(config.tombstone_failure_threshold = number(value)?),
+        apply: |config, value| set(&mut config.tombstone_failure_threshold, number(value)),
     },
     Honoured {
         name: "batch_size_warn_threshold",
         default: "5KiB",
         note: "a larger batch warns",
-        apply: |config, value| Ok(config.batch_size_warn_threshold_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.batch_size_warn_threshold_bytes, size_bytes(value)),
     },
     Honoured {
         name: "batch_size_fail_threshold",
         default: "50KiB",
         note: "a larger batch is refused",
-        apply: |config, value| Ok(config.batch_size_fail_threshold_bytes = size_bytes(value)?),
+        apply: |config, value| set(&mut config.batch_size_fail_threshold_bytes, size_bytes(value)),
     },
     Honoured {
         name: "unlogged_batch_across_partitions_warn_threshold",
         default: "10",
         note: "an unlogged batch over more partitions warns",
-        apply: |config, value| Ok(config.unlogged_batch_across_partitions_warn_threshold = number(value)?),
+        apply: |config, value| set(&mut config.unlogged_batch_across_partitions_warn_threshold, number(value)),
     },
 ];

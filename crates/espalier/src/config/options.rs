@@ -53,9 +53,8 @@ pub(super) fn apply(config: &mut Config, name: &str, value: &Value) -> Result<Ou
     }
 }
 
-/// `docs/options.md`.
-#[cfg(test)]
-fn document() -> String {
+/// The table as a page: `docs/options.md`.
+pub(super) fn document() -> String {
     let mut out = String::from(
         "# Options\n\nKeys of `espalier.yaml`; they are those of Cassandra 5.0's `cassandra.yaml` and mean the same. An unknown key \
          is an error. Every key can be\nset by the environment, which wins over the file (`ESPALIER_COMMITLOG_SYNC=batch`); flags of \
