@@ -1,6 +1,7 @@
 """The servers under load: Cassandra at its best, and Espalier with the same memory."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -120,6 +121,14 @@ class Espalier(ProvedEspalier):
 
     def gc_seconds(self) -> float:
         return 0.0
+
+    def memtable_bytes(self, keyspace: str, table: str) -> tuple[int, int, int]:
+        """As Cassandra's: nothing on a heap, the memtable's bytes, and how many SSTables there are."""
+        stats = self.steer("tablestats", keyspace, table)
+        held = re.search(r"Memtable data size: (\d+)", stats)
+        if held is None:
+            raise RuntimeError(f"tablestats says nothing of {keyspace}.{table}:\n{stats}")
+        return 0, int(held.group(1)), len(self.sstables(keyspace, table))
 
     def stop(self) -> None:
         """A node that has ended already, or does not end, must not keep the others from being stopped."""

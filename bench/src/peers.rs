@@ -100,11 +100,10 @@ impl OrderedMap for BTree {
     }
 
     fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
-        let mut both = |(key, value): (&Box<[u8]>, &u64)| visit(key, *value);
         if reverse {
-            self.0.iter().rev().for_each(&mut both)
+            self.0.iter().rev().for_each(|(key, value)| visit(key, *value));
         } else {
-            self.0.iter().for_each(&mut both)
+            self.0.iter().for_each(|(key, value)| visit(key, *value));
         }
         Some(self.0.len() as u64)
     }
