@@ -3,8 +3,8 @@
 use num_traits::Signed;
 use types::{CqlType, Decimal};
 
-use super::Function;
 use super::number::{NUMERIC_TYPES, Number};
+use super::{Function, precise};
 use crate::QueryError;
 
 /// The functions of this name, one per numeric type.
@@ -54,25 +54,26 @@ fn round(number: &Number) -> Result<Number, String> {
     })
 }
 
-/// Computed in double precision; results of integer types are cut to them.
+/// Of decimals and varints to many digits, of others in double precision; results of integer types are cut to them.
 fn transcendental(number: &Number, name: &str) -> Result<Number, String> {
-    let value = number.to_f64();
-    let result = match name {
-        "exp" => value.exp(),
-        "log" => value.ln(),
-        _ => value.log10(),
+    let (of_double, of_decimal): (fn(f64) -> f64, fn(&Decimal) -> Option<Decimal>) = match name {
+        "exp" => (f64::exp, precise::exp),
+        "log" => (f64::ln, precise::log),
+        _ => (f64::log10, precise::log10),
     };
-    let double = Number::Double(result);
+    let undefined = || format!("The {name} of this number is not defined, or too large");
+    let double = Number::Double(of_double(number.to_f64()));
     Ok(match number {
         Number::Tinyint(_) => Number::Tinyint(double.to_i32() as i8),
         Number::Smallint(_) => Number::Smallint(double.to_i32() as i16),
         Number::Int(_) => Number::Int(double.to_i32()),
         Number::Bigint(_) => Number::Bigint(double.to_i64()),
-        Number::Float(_) => Number::Float(result as f32),
+        Number::Float(_) => Number::Float(double.to_f32()),
         Number::Double(_) => double,
-        Number::Varint(_) => {
-            Number::Varint(double.to_decimal().and_then(|value| value.to_integer()).ok_or("Infinite or NaN")?)
+        Number::Varint(value) => {
+            let result = of_decimal(&Decimal::new(value.clone(), 0)).ok_or_else(undefined)?;
+            Number::Varint(result.to_integer().ok_or_else(undefined)?)
         }
-        Number::Decimal(_) => Number::Decimal(double.to_decimal().unwrap_or_else(|| Decimal::new(0, 0))),
+        Number::Decimal(value) => Number::Decimal(of_decimal(value).ok_or_else(undefined)?),
     })
 }

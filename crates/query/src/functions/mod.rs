@@ -10,6 +10,7 @@ mod mask;
 mod math;
 mod native;
 mod number;
+mod precise;
 mod resolve;
 mod time;
 mod vector;

@@ -1,0 +1,192 @@
+//! `exp`, `log` and `log10` of decimals, to 32 digits or as many as the argument has.
+//!
+//! Numbers are integers of `10^-digits`; enough digits more than wanted are carried for the last one to be right.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+use num_traits::{Signed, ToPrimitive, Zero};
+use types::Decimal;
+
+const DIGITS_MIN: u64 = 32;
+/// Arguments with more digits than this are computed to this many.
+const DIGITS_MAX: u64 = 10_000;
+/// Digits carried beyond those wanted.
+const GUARD_DIGITS: u32 = 20;
+/// An argument of `exp` is halved this often before the series, and the result squared as often.
+const HALVINGS: u32 = 16;
+/// The largest result of `exp` that is computed has about this many digits before, or zeros behind, the point.
+const MAGNITUDE_MAX: i64 = 1_000_000;
+
+fn wanted_digits(value: &Decimal) -> u32 {
+    value.precision().clamp(DIGITS_MIN, DIGITS_MAX) as u32
+}
+
+fn power_of_ten(exponent: u32) -> BigInt {
+    BigInt::from(10).pow(exponent)
+}
+
+/// A fixed-point number system.
+struct Fixed {
+    digits: u32,
+    one: BigInt,
+}
+
+impl Fixed {
+    fn new(digits: u32) -> Fixed {
+        Fixed { digits, one: power_of_ten(digits) }
+    }
+
+    /// A decimal whose size was checked.
+    fn of(&self, value: &Decimal) -> BigInt {
+        let shift = i64::from(self.digits) - i64::from(value.scale);
+        match u32::try_from(shift) {
+            Ok(shift) => &value.unscaled * power_of_ten(shift),
+            Err(_) => &value.unscaled / power_of_ten(u32::try_from(-shift).unwrap_or(u32::MAX)),
+        }
+    }
+
+    fn multiply(&self, a: &BigInt, b: &BigInt) -> BigInt {
+        a * b / &self.one
+    }
+
+    fn divide(&self, a: &BigInt, b: &BigInt) -> BigInt {
+        a * &self.one / b
+    }
+
+    /// `e^x` by the series of a small part of `x`.
+    fn exp(&self, x: &BigInt) -> BigInt {
+        let small = x / (BigInt::from(1) << HALVINGS);
+        let (mut sum, mut term, mut n) = (self.one.clone(), self.one.clone(), 0u32);
+        while !term.is_zero() {
+            n += 1;
+            term = self.multiply(&term, &small) / n;
+            sum += &term;
+        }
+        for _ in 0..HALVINGS {
+            sum = self.multiply(&sum, &sum);
+        }
+        sum
+    }
+
+    /// The inverse hyperbolic tangent of `1/n`.
+    fn atanh_of_inverse(&self, n: u32) -> BigInt {
+        let (mut power, mut sum, mut k) = (&self.one / n, BigInt::zero(), 1u32);
+        while !power.is_zero() {
+            sum += &power / k;
+            power /= n * n;
+            k += 2;
+        }
+        sum
+    }
+
+    fn ln_ten(&self) -> BigInt {
+        self.atanh_of_inverse(31) * 46 + self.atanh_of_inverse(49) * 34 + self.atanh_of_inverse(161) * 20
+    }
+
+    /// `ln x` for `x` from 1 to 10: Halley's steps from a double's logarithm, each tripling the digits.
+    fn ln(&self, x: &BigInt) -> BigInt {
+        let start = (x * power_of_ten(15) / &self.one).to_f64().unwrap_or(1e15) / 1e15;
+        let mut y = BigInt::from((start.ln() * 1e15) as i64) * &self.one / power_of_ten(15);
+        let mut right = 14;
+        while right < self.digits {
+            let e = self.exp(&y);
+            y += self.divide(&((x - &e) * 2), &(x + &e));
+            right *= 3;
+        }
+        y
+    }
+}
+
+/// `value` at this many digits, rounded half to even; its last digit is `10^-scale`.
+fn rounded(value: BigInt, scale: i64, digits: u32) -> Option<Decimal> {
+    let excess = Decimal::new(value.clone(), 0).precision() as i64 - i64::from(digits);
+    if excess <= 0 {
+        return Some(Decimal::new(value, i32::try_from(scale).ok()?));
+    }
+    let divisor = power_of_ten(u32::try_from(excess).ok()?);
+    let (quotient, remainder) = (&value / &divisor, &value % &divisor);
+    let doubled: BigInt = remainder.abs() * 2;
+    let away = match doubled.cmp(&divisor) {
+        Ordering::Less => false,
+        Ordering::Equal => quotient.bit(0),
+        Ordering::Greater => true,
+    };
+    let step = if value.is_negative() { -1 } else { 1 };
+    let value = if away { quotient + step } else { quotient };
+    Some(Decimal::new(value, i32::try_from(scale - excess).ok()?))
+}
+
+/// `e` to the power of `value`; `None` where the result is too large or too small to be computed.
+pub(super) fn exp(value: &Decimal) -> Option<Decimal> {
+    if value.is_zero() {
+        return Some(Decimal::new(1, 0));
+    }
+    let magnitude = value.to_f64() / std::f64::consts::LN_10;
+    if magnitude.abs() > MAGNITUDE_MAX as f64 {
+        return None;
+    }
+    let digits = wanted_digits(value);
+    let fixed = Fixed::new(digits + GUARD_DIGITS);
+    let ten = magnitude.floor() as i64;
+    let rest = fixed.of(value) - fixed.ln_ten() * ten;
+    rounded(fixed.exp(&rest), i64::from(fixed.digits) - ten, digits)
+}
+
+/// `ln value`; `None` where there is none.
+pub(super) fn log(value: &Decimal) -> Option<Decimal> {
+    let digits = wanted_digits(value);
+    let fixed = Fixed::new(digits + GUARD_DIGITS);
+    rounded(natural(value, &fixed)?, i64::from(fixed.digits), digits)
+}
+
+/// The logarithm of base ten; `None` where there is none.
+pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
+    let digits = wanted_digits(value);
+    let fixed = Fixed::new(digits + GUARD_DIGITS);
+    let quotient = fixed.divide(&natural(value, &fixed)?, &fixed.ln_ten());
+    rounded(quotient, i64::from(fixed.digits), digits).map(|log| log.strip_trailing_zeros())
+}
+
+fn natural(value: &Decimal, fixed: &Fixed) -> Option<BigInt> {
+    if !value.unscaled.is_positive() {
+        return None;
+    }
+    // The value is mantissa * 10^exponent, the mantissa from 1 to 10.
+    let last = value.precision() as i64 - 1;
+    let mantissa = Decimal::new(value.unscaled.clone(), i32::try_from(last).ok()?);
+    let exponent = last - i64::from(value.scale);
+    Some(fixed.ln(&fixed.of(&mantissa)) + fixed.ln_ten() * exponent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::from_bytes(&types::CqlType::Decimal.from_text(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn digits_are_those_of_the_tables() {
+        let e = exp(&decimal("1")).unwrap();
+        assert_eq!(e.to_string(), "2.7182818284590452353602874713527");
+        let ln2 = log(&decimal("2")).unwrap();
+        assert_eq!(ln2.to_string(), "0.69314718055994530941723212145818");
+        assert_eq!(log10(&decimal("1000")).unwrap().to_string(), "3");
+        // As Cassandra answers it.
+        assert_eq!(log(&decimal("12.345")).unwrap().to_string(), "2.5132511227971428258519031715410");
+    }
+
+    #[test]
+    fn the_inverse_comes_back() {
+        for text in ["0.001", "1.5", "-7", "123.456", "-0.0000001"] {
+            let value = decimal(text);
+            let back = log(&exp(&value).unwrap()).unwrap();
+            let error = back.subtract(&value).unwrap().abs();
+            assert!(error < decimal("1e-28"), "{text}: {back}");
+        }
+        assert!(log(&decimal("0")).is_none());
+        assert!(exp(&decimal("1e9")).is_none());
+    }
+}
