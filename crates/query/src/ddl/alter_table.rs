@@ -158,7 +158,8 @@ fn drop_columns(
             return Err(QueryError::invalid(format!("Cannot drop PRIMARY KEY column {printed}")));
         }
         if matches!(column.ty, CqlType::Udt { frozen: false, .. }) {
-            let message = format!("Cannot drop non-frozen column {printed} of user type {}", column.ty);
+            // Without quotes, whatever the name.
+            let message = format!("Cannot drop non-frozen column {} of user type {}", name.as_str(), column.ty);
             return Err(QueryError::invalid(message));
         }
         builder = builder.drop_column(name.as_str(), expand(&column.ty), timestamp_micros);
