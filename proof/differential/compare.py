@@ -15,6 +15,8 @@ PAGES_MAX = 300
 UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
 # Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node started.
 TO_JSON = re.compile(r"\bsystem\.tojson\(")
+# Which NaN a function returns is the processor's and the compiler's affair.
+NAN = {bytes.fromhex("ffc00000"): "7fc00000", bytes.fromhex("fff8000000000000"): "7ff8000000000000"}
 OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
@@ -81,12 +83,14 @@ class Pair:
             if difference is None:
                 outcome.equal += 1
                 continue
-            rule = explanation(step, left[-1], right[-1])
-            if rule is not None:
-                outcome.explained[rule] = outcome.explained.get(rule, 0) + 1
-                continue
             diverged = isinstance(left[-1], Error) != isinstance(right[-1], Error) or isinstance(right[-1], Lost)
             diverged = diverged and not step.cql.lstrip().upper().startswith("SELECT")
+            rule = explained(step, left, right)
+            if rule is not None:
+                outcome.explained[rule] = outcome.explained.get(rule, 0) + 1
+                if diverged:
+                    break           # from here on the two hold different rows
+                continue
             outcome.differences.append(Difference(history, index, *difference, diverged))
             if diverged or isinstance(right[-1], Lost) or len(outcome.differences) >= stop_at:
                 break
@@ -107,6 +111,14 @@ class Pair:
             node.flush(history.keyspace)
             if step.kind == "compact":
                 node.compact(history.keyspace)
+
+
+def explained(step: Step, left: list, right: list) -> str | None:
+    """The rule that explains every answer that differs, or None."""
+    if len(left) != len(right):
+        return explanation(step, left, right)
+    rules = [explanation(step, one, other) for one, other in zip(left, right) if comparable(one) != comparable(other)]
+    return rules[0] if all(rules) else None
 
 
 def require(answer: Response) -> None:
@@ -214,7 +226,7 @@ def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
 
 def shown(row: tuple) -> tuple:
     """Hex, with text beside it where it reads as text."""
-    return tuple(None if value is None else text(value) if printable(value) else value.hex() for value in row)
+    return tuple(None if value is None else NAN.get(value) or text(value) if printable(value) else value.hex() for value in row)
 
 
 def text(value: bytes) -> str:

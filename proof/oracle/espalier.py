@@ -91,6 +91,12 @@ class Espalier:
         """Data.db files in the table's directory."""
         return sorted((self.data / "data" / keyspace).glob(f"{table}-*/da-*-bti-Data.db"))
 
+    def snapshot(self, keyspace: str, table: str) -> list[Path]:
+        """Data.db files of a table as they are now; unlike `sstables`, no compaction takes them away."""
+        tag = f"proof{time.monotonic_ns()}"
+        self.steer("snapshot", "--tag", tag, keyspace, table)
+        return sorted((self.data / "data" / keyspace).glob(f"{table}-*/snapshots/{tag}/da-*-bti-Data.db"))
+
     def kill(self) -> None:
         """kill -9, as a crash would."""
         self.process.send_signal(signal.SIGKILL)

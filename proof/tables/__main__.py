@@ -52,7 +52,7 @@ class Proof:
         """Flushes a table, imports its SSTables into Cassandra, verifies and (if asked) dumps them."""
         name = f"{keyspace}.{table}"
         self.subject.flush(keyspace, table)
-        files = self.subject.sstables(keyspace, table)
+        files = self.subject.snapshot(keyspace, table)
         if not files:
             return
         copies = self.copy(keyspace, table, files)
@@ -114,7 +114,7 @@ def prove_workload(proof: Proof, seed: int) -> None:
 
 def prove_damage_is_seen(proof: Proof) -> None:
     """Checks the checker: Cassandra must refuse one of our tables with a flipped byte."""
-    files = proof.subject.sstables(workload.KEYSPACE, "lz4")
+    files = proof.subject.snapshot(workload.KEYSPACE, "lz4")
     copies = proof.copy(workload.KEYSPACE, "lz4", files[:1])
     data = next(copies.glob("*-Data.db"))
     content = bytearray(data.read_bytes())
