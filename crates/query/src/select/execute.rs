@@ -32,12 +32,11 @@ impl SelectPlan {
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         let slices = self.restrictions.slices(execution)?;
+        self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
-        self.warn_of_aggregation(execution);
-
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits);
         let goes_on = match self.resumed(&slices, state.as_ref()) {
@@ -49,7 +48,7 @@ impl SelectPlan {
         }
         page.finish()?;
         self.warn_of_tombstones(page.tombstones(), execution);
-        let next = page.state.take().filter(|state| self.is_grouping() || !is_last(state, &partitions));
+        let next = page.state.take().filter(|state| !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
             paging_state: next.map(|state| state.to_bytes()),

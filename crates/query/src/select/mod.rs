@@ -55,9 +55,9 @@ impl SelectPlan {
 pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<SelectPlan, QueryError> {
     let table = preparing.table(&select.table)?;
     let only_statics = selects_only_statics(&select.selection, &table);
-    ordering::check_names(&select.order_by, &table)?;
-    // Cassandra looks up selected columns and functions before the restrictions.
+    // Cassandra looks up selected columns and functions first.
     selection::check_names(&select.selection, &table, preparing)?;
+    ordering::check_names(&select.order_by, &table)?;
     let reading = Reading { statement: StatementType::Select, only_statics, allow_filtering: select.allow_filtering };
     let restrictions = Restrictions::prepare(&select.where_clause, &table, reading, preparing)?;
     ordering::refuse_ann(&select.order_by, &table)?;

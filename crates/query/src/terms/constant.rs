@@ -10,6 +10,7 @@ use crate::{ColumnSpec, QueryError};
 /// The type a constant has where nothing else decides.
 pub(crate) fn preferred_type(constant: &Constant) -> CqlType {
     match constant.kind {
+        ConstantKind::String if constant.text.is_ascii() => CqlType::Ascii,
         ConstantKind::String => CqlType::Text,
         ConstantKind::Integer => match constant.text.parse::<i64>() {
             Ok(value) if i32::try_from(value).is_ok() => CqlType::Int,

@@ -49,15 +49,20 @@ impl InTerms {
                     Value::Unset => return Err(QueryError::invalid(format!("Invalid unset value for column {name}"))),
                     Value::Bytes(bytes) => bytes,
                 };
+                let cut_short = || QueryError::invalid("Not enough bytes to read a list");
+                let mut parts = collection::elements(bytes).map_err(|_| cut_short())?;
                 let mut values = Vec::new();
-                for part in collection::elements(bytes)? {
-                    match part? {
+                while let Some(part) = parts.next() {
+                    match part.map_err(|_| cut_short())? {
                         None => values.push(Bound::Null),
                         Some(value) => {
                             element.ty.validate(value)?;
                             values.push(Bound::Bytes(super::literal::normalized(&element.ty, value)?));
                         }
                     }
+                }
+                if !parts.rest().is_empty() {
+                    return Err(QueryError::invalid("Unexpected extraneous bytes after list value"));
                 }
                 Ok(values)
             }
