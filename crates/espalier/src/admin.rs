@@ -12,6 +12,9 @@ mod report;
 pub mod server;
 
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What the node is asked to do.
@@ -47,9 +50,19 @@ enum Answer {
     Error(String),
 }
 
-/// Where the socket of a node is.
-fn socket_path(data: &Path) -> PathBuf {
-    data.join("espalier.sock")
+/// The socket of a node, in its data directory.
+const SOCKET_NAME: &str = "espalier.sock";
+
+/// A path to a file of the data directory that is short enough for a socket's address, which holds about a hundred bytes. It
+/// holds as long as what is returned with it lives.
+fn short_path(data: &Path, name: &str) -> io::Result<(PathBuf, Option<File>)> {
+    const ADDRESS_SIZE_BYTES: usize = 100;
+    let path = data.join(name);
+    if path.as_os_str().len() < ADDRESS_SIZE_BYTES {
+        return Ok((path, None));
+    }
+    let directory = File::open(data)?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd())), Some(directory)))
 }
 
 /// Longest line taken from a peer.

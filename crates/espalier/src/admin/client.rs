@@ -1,6 +1,6 @@
 //! The command line's side of the socket.
 
-use super::{Answer, Request, Verb, socket_path};
+use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
 use crate::cli::{Command, Node, Tables};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 /// Has the running node do what the command says, and prints its answer.
 pub fn run(command: Command) -> Result<(), String> {
     let (node, request) = request(command)?;
-    let path = socket_path(&node.data);
-    let mut socket = UnixStream::connect(&path).map_err(|error| match error.kind() {
+    let connect = short_path(&node.data, SOCKET_NAME).and_then(|(path, _open)| UnixStream::connect(path));
+    let mut socket = connect.map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             format!("no node is running on {} (--data names another directory)", node.data.display())
         }
-        _ => format!("{}: {error}", path.display()),
+        _ => format!("{}: {error}", node.data.join(SOCKET_NAME).display()),
     })?;
     match exchange(&mut socket, &request).map_err(|error| format!("the node did not answer: {error}"))? {
         Answer::Ok(text) => {

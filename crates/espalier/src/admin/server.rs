@@ -1,7 +1,7 @@
 //! The node's side of the socket.
 
 use super::report::{status, tablestats};
-use super::{Answer, LINE_SIZE_BYTES_MAX, Request, Verb, socket_path};
+use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
 use engine::Engine;
 use model::Table;
 use server::Metrics;
@@ -36,18 +36,18 @@ pub struct AdminSocket {
 impl AdminSocket {
     /// Makes the socket. The caller holds the directory's lock, so one that is there is left over from a crash.
     pub fn bind(data: &Path) -> io::Result<AdminSocket> {
-        let path = socket_path(data);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         // Nobody else may connect even for a moment: the name appears only once the permissions are set.
-        let unnamed = data.join("espalier.sock.new");
-        match std::fs::remove_file(&unnamed) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        const UNNAMED: &str = "espalier.sock.new";
+        let path = data.join(SOCKET_NAME);
+        let unnamed = data.join(UNNAMED);
+        for left_over in [&path, &unnamed] {
+            match std::fs::remove_file(left_over) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
-        let listener = UnixListener::bind(&unnamed)?;
+        let (short, _open) = short_path(data, UNNAMED)?;
+        let listener = UnixListener::bind(short)?;
         std::fs::set_permissions(&unnamed, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&unnamed, &path)?;
         Ok(AdminSocket { listener, path })

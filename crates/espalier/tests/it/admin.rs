@@ -26,6 +26,15 @@ fn a_running_node_says_how_it_is() {
     assert!(stats.contains("Keyspace : system\n\t\tTable: local\n\t\tSSTable count: "), "{stats}");
 }
 
+/// A socket's address has room for about a hundred bytes.
+#[test]
+fn a_deep_data_directory_can_be_steered() {
+    let directory = TempDir::new();
+    let data = directory.join(&["deep"; 40].join("/"));
+    let _node = Node::start(&data);
+    assert!(steer(&data, &["status"]).contains("UN"));
+}
+
 #[test]
 fn flushing_writes_tables() {
     let directory = TempDir::new();
