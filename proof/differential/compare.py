@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from proof.differential.explained import explanation
+from proof.differential.explained import PAGES, explanation, pages_of_group_by
 from proof.differential.steps import History, Step
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
@@ -114,11 +114,13 @@ class Pair:
 
 
 def explained(step: Step, left: list, right: list) -> str | None:
-    """The rule that explains every answer that differs, or None."""
+    """The rule that explains each pair of answers that differs, or all of them together; None."""
     if len(left) != len(right):
         return explanation(step, left, right)
-    rules = [explanation(step, one, other) for one, other in zip(left, right) if comparable(one) != comparable(other)]
-    return rules[0] if all(rules) else None
+    rules = [explanation(step, [one], [other]) for one, other in zip(left, right) if comparable(one) != comparable(other)]
+    if all(rules):
+        return rules[0]
+    return PAGES if pages_of_group_by(step, left, right) else None
 
 
 def require(answer: Response) -> None:

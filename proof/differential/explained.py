@@ -72,6 +72,7 @@ def pages_of_group_by(step: Step, left: list[Response], right: list[Response]) -
     return rows[0] == rows[1] and columns[0] == columns[1]
 
 
+PAGES = "pages of GROUP BY"
 RULES: list[Rule] = [
     Rule("half a character", half_a_character),
     Rule("collection functions of descending keys", collection_functions_of_descending_keys),
@@ -87,4 +88,4 @@ def explanation(step: Step, left: list[Response], right: list[Response]) -> str 
     for rule in RULES:
         if rule.applies(step, left[-1], right[-1]):
             return rule.name
-    return "pages of GROUP BY" if pages_of_group_by(step, left, right) else None
+    return PAGES if pages_of_group_by(step, left, right) else None
