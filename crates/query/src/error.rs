@@ -135,12 +135,14 @@ pub struct QueryError {
     pub kind: ErrorKind,
     /// The text, Cassandra's where it has one.
     pub message: String,
+    /// What the client was to be warned of before the statement failed.
+    pub warnings: Vec<String>,
 }
 
 impl QueryError {
     /// An error of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        QueryError { kind, message: message.into() }
+        QueryError { kind, message: message.into(), warnings: Vec::new() }
     }
 
     /// The statement may not be carried out.

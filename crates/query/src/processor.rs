@@ -207,8 +207,8 @@ impl Processor {
             }
         };
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref());
-        let body = self.dispatch(&prepared.plan, &execution).await?;
-        Ok(Response { body, warnings: execution.take_warnings() })
+        let body = self.dispatch(&prepared.plan, &execution).await;
+        with_warnings(body, &execution)
     }
 
     async fn dispatch(&self, plan: &Plan, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -264,8 +264,17 @@ impl Processor {
             statements.push((&**modification, entry.values));
         }
         let execution = Execution::new(self, client, options, &[], keyspace);
-        let body = modify::execute_batch(kind, &statements, &execution).await?;
-        Ok(Response { body, warnings: execution.take_warnings() })
+        let body = modify::execute_batch(kind, &statements, &execution).await;
+        with_warnings(body, &execution)
+    }
+}
+
+/// The answer with the warnings of its making; a failure has them too.
+fn with_warnings(body: Result<ResponseBody, QueryError>, execution: &Execution<'_>) -> Result<Response, QueryError> {
+    let warnings = execution.take_warnings();
+    match body {
+        Ok(body) => Ok(Response { body, warnings }),
+        Err(error) => Err(QueryError { warnings, ..error }),
     }
 }
 

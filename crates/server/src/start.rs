@@ -171,7 +171,9 @@ struct Task<H: QueryHandler> {
 
 impl<H: QueryHandler> Task<H> {
     async fn run(mut self, work: Work<H>) -> Reply<H> {
-        let mut answer = self.execute(&work).await;
+        let mut warned = Vec::new();
+        let mut answer = self.execute(&work, &mut warned).await;
+        self.warnings.splice(0..0, warned);
         if let (Ok(Answer::Result { response, .. }), false) = (&mut answer, self.warnings.is_empty()) {
             response.warnings.append(&mut self.warnings);
         }
@@ -183,7 +185,8 @@ impl<H: QueryHandler> Task<H> {
         Reply { stream: self.header.stream, tracing_id, warnings: self.warnings, answer }
     }
 
-    async fn execute(&self, work: &Work<H>) -> Result<Answer<H>, ErrorResponse> {
+    /// Carries the request out. What the client is to be warned of besides a failure goes into `warned`.
+    async fn execute(&self, work: &Work<H>, warned: &mut Vec<String>) -> Result<Answer<H>, ErrorResponse> {
         // Parsed once already, so this cannot fail; parsing again is what lets the work own its bytes.
         let body = Body::parse(&self.header, &self.body)?;
         let handler = &*self.shared.handler;
@@ -193,13 +196,13 @@ impl<H: QueryHandler> Task<H> {
                 let query_options = query_options(&options, &bound, self.header.version);
                 let response = handler.query(query, &self.client, &query_options).await;
                 let skip = options.skip_metadata;
-                self.answer(response, |_| if skip { MetadataForm::Skipped } else { MetadataForm::Full })
+                answer(response, warned, |_| if skip { MetadataForm::Skipped } else { MetadataForm::Full })
             }
             (Request::Execute { result_metadata_id, options, .. }, Work::Execute(prepared)) => {
                 let bound = Bound::new(&options.values);
                 let query_options = query_options(&options, &bound, self.header.version);
                 let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
-                self.answer(response, |response| {
+                answer(response, warned, |response| {
                     metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
                 })
             }
@@ -208,21 +211,24 @@ impl<H: QueryHandler> Task<H> {
                 let bound = Bound::Positional(Vec::new());
                 let options = query_options(&batch.options, &bound, self.header.version);
                 let response = handler.batch(batch.kind, &entries, &self.client, &options).await;
-                self.answer(response, |_| MetadataForm::Full)
+                answer(response, warned, |_| MetadataForm::Full)
             }
             (request, _) => Err(ProtocolError::new(format!("Unexpected request {request:?}")).into()),
         }
     }
+}
 
-    fn answer(
-        &self,
-        response: Result<Response, QueryError>,
-        form: impl FnOnce(&Response) -> MetadataForm<H>,
-    ) -> Result<Answer<H>, ErrorResponse> {
-        let response = response.map_err(error_response)?;
-        let metadata = form(&response);
-        Ok(Answer::Result { response, metadata })
-    }
+fn answer<H: QueryHandler>(
+    response: Result<Response, QueryError>,
+    warned: &mut Vec<String>,
+    form: impl FnOnce(&Response) -> MetadataForm<H>,
+) -> Result<Answer<H>, ErrorResponse> {
+    let response = response.map_err(|mut error| {
+        warned.append(&mut error.warnings);
+        error_response(error)
+    })?;
+    let metadata = form(&response);
+    Ok(Answer::Result { response, metadata })
 }
 
 /// v5 clients say which metadata they have; older ones are believed when the statement has always had the same.

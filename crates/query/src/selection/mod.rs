@@ -9,7 +9,7 @@ mod writetime;
 use std::sync::Arc;
 
 use cql::ast::{SelectClause, Selectable};
-use model::{Column, Table};
+use model::{Column, ColumnKind, Table};
 use types::CqlType;
 
 use crate::functions::Function;
@@ -175,10 +175,27 @@ pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool
         && columns.iter().all(|column| matches!(of(column), Source::Static(_) | Source::PartitionKey(_)))
 }
 
-/// Looks up the columns and functions of a selection, without preparing more of it.
+/// Looks up the columns and functions of a selection, without preparing more of it: as many as Cassandra looks at
+/// before the restrictions, to see whether static columns are all that is selected.
 pub(crate) fn check_names(clause: &SelectClause, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
     let SelectClause::Selectors(selectors) = clause else { return Ok(()) };
-    selectors.iter().try_for_each(|selector| prepare::check_names(&selector.selectable, table, preparing))
+    if !table.has_statics() {
+        return Ok(());
+    }
+    let (mut any_static, mut any_other) = (false, false);
+    for selector in selectors {
+        prepare::check_names(&selector.selectable, table, preparing)?;
+        let mut names = Vec::new();
+        prepare::column_names(&selector.selectable, &mut names);
+        for column in names.iter().filter_map(|name| table.column(name.as_str())) {
+            any_static |= column.kind == ColumnKind::Static;
+            any_other |= matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular);
+        }
+        if any_static && any_other {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A function of GROUP BY: its call on one clustering column.

@@ -159,3 +159,26 @@ fn pages_of_any_size_make_up_the_whole() {
         }
     }
 }
+
+#[test]
+fn a_refused_select_still_warns() {
+    let node = TestNode::with(&["CREATE TABLE t (p int, c int, v int, PRIMARY KEY (p, c))"]);
+    let options = QueryOptions { page_size: Some(2), ..QueryOptions::default() };
+    let error =
+        node.try_run("SELECT p, c, max(v) FROM t WHERE p IN (1, 2) GROUP BY p, c ORDER BY c", &options).unwrap_err();
+    assert!(error.message.starts_with("Cannot page queries"), "{error}");
+    assert_eq!(error.warnings, ["Aggregation query used on multiple partition keys (IN restriction)"]);
+}
+
+#[test]
+fn names_are_looked_up_before_restrictions_only_where_statics_may_be_all_that_is_selected() {
+    let node = TestNode::with(&[
+        "CREATE TABLE plain (p int PRIMARY KEY, v int)",
+        "CREATE TABLE statics (p int, c int, s int static, v int, PRIMARY KEY (p, c))",
+    ]);
+    let twice = "p cannot be restricted by more than one relation if it includes an Equal";
+    assert_eq!(node.failure("SELECT nosuch FROM plain WHERE p = 1 AND p > 1"), twice);
+    assert_eq!(node.failure("SELECT s, v, nosuch FROM statics WHERE p = 1 AND p > 1"), twice);
+    let undefined = "Undefined column name nosuch in table ks.statics";
+    assert_eq!(node.failure("SELECT s, nosuch, v FROM statics WHERE p = 1 AND p > 1"), undefined);
+}
