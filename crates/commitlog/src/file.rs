@@ -141,6 +141,12 @@ impl LogFile {
     /// Reads every segment's entry.
     pub fn read_entries(&self) -> Result<Vec<Result<BookkeepingEntry, EntryFault>>, LogError> {
         let segments = self.geometry().segments;
+        let (length, end) = (self.file.len()?, self.geometry().segment_offset(0));
+        if length < end {
+            // Told before memory is taken for what is not there.
+            let got = format!("a file of {length} bytes");
+            return Err(LogError::Corrupt(Box::new(self.corrupt(length, format!("bookkeeping up to {end}"), got))));
+        }
         let mut bytes = vec![0; segments as usize * BLOCK_SIZE];
         self.file.read_exact_at(&mut bytes, self.geometry().bookkeeping_offset(0))?;
         let blocks = (0..segments).zip(bytes.chunks_exact(BLOCK_SIZE));
