@@ -7,17 +7,19 @@ OPS ?= 5000
 SCENARIO ?=
 NOTE ?=
 
-FUZZ ?= frames
-FUZZ_SECONDS ?= 60
+CASES ?= 10000
+TARGET ?= protocol
+SECONDS ?= 60
 
-.PHONY: fuzz help run test install build oracle drivers catalog errors kill tables node flights cassandra bench
+.PHONY: fuzz torture help run test install build oracle drivers catalog errors kill tables node flights cassandra bench
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
 	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
-	@echo 'make fuzz FUZZ=frames         coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md has the targets'
+	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the engine'
+	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
 
@@ -46,8 +48,14 @@ flights: install build
 cassandra: install
 	@$(PYTHON) -m proof.oracle.cassandra
 
+# A test of the normal run with more cases; --release, because there are many.
+torture:
+	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test --release -p engine --test it torture -- --nocapture
+
 fuzz:
-	cargo +nightly fuzz run $(FUZZ) -- -max_total_time=$(FUZZ_SECONDS)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+	  echo 'make fuzz needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
+	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
 
 bench: install build
 	@$(PYTHON) -m bench.harness $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(NOTE),--note "$(NOTE)") $(SCENARIO)

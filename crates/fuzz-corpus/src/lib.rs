@@ -1,0 +1,59 @@
+//! Fuzz targets: each takes any bytes and must answer an error or a value, without a panic and with memory in proportion.
+//!
+//! `fuzz/` runs them under cargo-fuzz; the test of this crate runs the corpora, and mutations of them, on stable Rust.
+#![forbid(unsafe_code)]
+
+mod commit_log;
+mod keys;
+mod mutate;
+mod mutation;
+mod tables;
+
+pub use keys::seeds as key_seeds;
+pub use mutate::Mutator;
+pub use mutation::seeds as record_seeds;
+
+/// A fuzz target.
+pub struct Target {
+    /// Its name, which is also its corpus's.
+    pub name: &'static str,
+    /// Decodes the bytes.
+    pub run: fn(&[u8]),
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "protocol", run: protocol },
+    Target { name: "cql", run: cql },
+    Target { name: "log_file", run: commit_log::file },
+    Target { name: "log_records", run: commit_log::records },
+    Target { name: "mutation", run: mutation::record },
+    Target { name: "byte_comparable", run: keys::byte_comparable },
+    Target { name: "sstable_statistics", run: tables::statistics },
+    Target { name: "sstable_compression_info", run: tables::compression_info },
+    Target { name: "sstable_filter", run: tables::filter },
+    Target { name: "sstable_crc", run: tables::crc },
+    Target { name: "sstable_partitions", run: tables::partitions },
+    Target { name: "sstable_rows", run: tables::rows },
+    Target { name: "sstable_data", run: tables::data },
+    Target { name: "sstable_chunk", run: tables::chunk },
+];
+
+/// Runs the target of that name, for the binaries of `fuzz/`.
+///
+/// # Panics
+/// If there is none; and if the decoder does, which is what is looked for.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name).expect("a target of TARGETS");
+    (target.run)(bytes);
+}
+
+/// Frames, segments and request bodies of a connection, in each version and compression.
+fn protocol(bytes: &[u8]) {
+    protocol::exercise(bytes);
+}
+
+/// A statement's text.
+fn cql(bytes: &[u8]) {
+    let _ = cql::parse(&String::from_utf8_lossy(bytes));
+}
