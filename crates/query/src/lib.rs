@@ -27,6 +27,7 @@ mod system;
 mod terms;
 
 pub use client::ClientState;
+pub use describe::create_statement;
 pub use error::{ErrorKind, FailureReason, QueryError, WriteType};
 pub use options::{Consistency, QueryOptions, Value, Values};
 pub use prepared::{Prepared, statement_id};

@@ -133,7 +133,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
                 return Err(format!("{tag:?} is no name for a snapshot"));
             }
             for table in tables(engine, request)? {
-                engine.snapshot(&table, &tag, "").map_err(text)?;
+                engine.snapshot(&table, &tag, &query::create_statement(&table)).map_err(text)?;
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
         }

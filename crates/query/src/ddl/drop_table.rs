@@ -31,7 +31,7 @@ pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> R
         return Ok(());
     }
     let name = format!("{why}-{}-{}", execution.now_micros / 1000, table.name);
-    let statement = crate::describe::create_statement(&execution.schema, table);
+    let statement = crate::describe::create_statement(table);
     processor.engine().snapshot(table, &name, &statement)?;
     Ok(())
 }

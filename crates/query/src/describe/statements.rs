@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::{Column, Keyspace, Schema, Table};
+use model::{Column, Keyspace, Table};
 use types::identifier::Quoted;
 use types::{CqlType, UserType};
 
-/// `CREATE TABLE` with the table's id and its dropped columns: what a snapshot keeps.
-pub(crate) fn create_statement(_schema: &Schema, table: &Table) -> String {
+/// `CREATE TABLE` with the table's id and its dropped columns: the `schema.cql` of a snapshot.
+pub fn create_statement(table: &Table) -> String {
     self::table(table, true)
 }
 

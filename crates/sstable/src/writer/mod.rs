@@ -396,7 +396,9 @@ impl Drop for SSTableWriter {
         self.files = None;
         // Best effort: what stays behind is ignored by readers and removed at the next start. A table with a TOC.txt is no
         // leftover, so that its other files stay until that is gone for good.
-        if self.disk.remove_file(&self.descriptor.path(Component::Toc)).is_ok() && self.disk.sync_dir(&self.descriptor.dir).is_err() {
+        if self.disk.remove_file(&self.descriptor.path(Component::Toc)).is_ok()
+            && self.disk.sync_dir(&self.descriptor.dir).is_err()
+        {
             return;
         }
         for component in &self.written {
