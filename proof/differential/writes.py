@@ -36,11 +36,14 @@ class Clock:
         self.rng = rng
         self.ties = rng.random() < 0.35
         self.last = BASE_TIMESTAMP
+        self.newest = BASE_TIMESTAMP
 
     def next(self) -> int:
         if self.ties:
-            return BASE_TIMESTAMP + self.rng.randrange(12)
-        self.last += self.rng.choice((1, 1, 1, 10, -3))
+            self.last = BASE_TIMESTAMP + self.rng.randrange(12)
+        else:
+            self.last += self.rng.choice((1, 1, 1, 10, -3))
+        self.newest = max(self.newest, self.last)
         return self.last
 
 
