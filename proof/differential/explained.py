@@ -1,7 +1,6 @@
 """Differences from Cassandra that are meant. Each rule here is a row of docs/differences.md with its reason."""
 
 import re
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,7 +3,9 @@
 import unittest
 from dataclasses import replace
 
+from proof import places
 from proof.differential.compare import Difference, Outcome, compare
+from proof.differential.explained import PAGES, RULES, explanation
 from proof.differential.generator import history
 from proof.differential.shrink import shrink
 from proof.differential.steps import History, Step
@@ -37,6 +39,18 @@ class Comparing(unittest.TestCase):
         self.assertIsNotNone(compare([Error(1, "a", b"")], [Error(2, "a", b"")]))
         self.assertIsNotNone(compare([Error(1, "a", b"")], [Error(1, "a", b"x")]))
         self.assertIsNotNone(compare([rows(b"1")], [rows(b"1"), rows()]))
+
+
+class Explaining(unittest.TestCase):
+    def test_every_rule_has_its_row(self):
+        rows = (places.ROOT / "docs" / "differences.md").read_text()
+        for name in [rule.name for rule in RULES] + [PAGES]:
+            self.assertIn(f"\n| {name} |", rows)
+
+    def test_a_plain_difference_is_not_explained(self):
+        step = Step("cql", "SELECT k FROM t GROUP BY k")
+        self.assertIsNone(explanation(step, [rows(b"1")], [rows(b"2")]))
+        self.assertEqual(explanation(step, [rows(b"1", b"2")], [rows(b"1", more=b"x"), rows(b"2")]), PAGES)
 
 
 class PretendedPair:
