@@ -7,6 +7,7 @@ mod restricted;
 mod units;
 
 use options::Outcome;
+use query::Guardrail;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -60,6 +61,8 @@ pub struct Config {
     pub file_cache_size_bytes: u64,
     pub concurrent_compactors: usize,
     pub auto_snapshot: bool,
+    pub partition_keys_in_select: Guardrail,
+    pub in_select_cartesian_product: Guardrail,
     pub tombstone_warn_threshold: u64,
     pub tombstone_failure_threshold: u64,
     pub batch_size_warn_threshold_bytes: u64,
@@ -98,6 +101,8 @@ impl Default for Config {
             file_cache_size_bytes: 128 << 20,
             concurrent_compactors: 1,
             auto_snapshot: true,
+            partition_keys_in_select: Guardrail::default(),
+            in_select_cartesian_product: Guardrail::default(),
             tombstone_warn_threshold: 1000,
             tombstone_failure_threshold: 100_000,
             batch_size_warn_threshold_bytes: 5 << 10,

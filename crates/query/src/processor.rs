@@ -8,6 +8,7 @@ use engine::Engine;
 use model::{BoxCursor, ReadRange, Schema, Table};
 use types::timeuuid;
 
+use crate::Guardrail;
 use crate::execution::Execution;
 use crate::prepared::{Plan, result_metadata_id};
 use crate::preparing::Preparing;
@@ -32,6 +33,10 @@ pub struct ProcessorOptions {
     pub read_timeout: Duration,
     /// How long a read of a range of partitions may take (`range_request_timeout`).
     pub range_timeout: Duration,
+    /// How many partitions an IN of a SELECT may name.
+    pub partition_keys_in_select: Guardrail,
+    /// How many combinations the INs of a key may make.
+    pub in_select_cartesian_product: Guardrail,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
     /// Who the node is.
@@ -48,6 +53,8 @@ impl Default for ProcessorOptions {
             unlogged_batch_across_partitions_warn_threshold: 10,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
+            partition_keys_in_select: Guardrail::default(),
+            in_select_cartesian_product: Guardrail::default(),
             auto_snapshot: true,
             node: Node::default(),
         }

@@ -11,6 +11,11 @@ fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
+/// A guardrail's threshold; -1 is none.
+fn threshold(value: &Value) -> Result<Option<u64>, String> {
+    Ok(u64::try_from(number::<i64>(value)?).ok())
+}
+
 /// `data_file_directories`: one, named `data`, beside which the rest of the node's files are put.
 fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), String> {
     let directories = value.as_array().ok_or_else(|| format!("expected a list of directories, got {value}"))?;
@@ -243,6 +248,30 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "true",
         note: "DROP and TRUNCATE leave a snapshot behind",
         apply: |config, value| set(&mut config.auto_snapshot, boolean(value)),
+    },
+    Honoured {
+        name: "partition_keys_in_select_warn_threshold",
+        default: "-1",
+        note: "a SELECT whose IN names more partitions warns; -1 is never",
+        apply: |config, value| set(&mut config.partition_keys_in_select.warn, threshold(value)),
+    },
+    Honoured {
+        name: "partition_keys_in_select_fail_threshold",
+        default: "-1",
+        note: "a SELECT whose IN names more partitions is refused; -1 is never",
+        apply: |config, value| set(&mut config.partition_keys_in_select.fail, threshold(value)),
+    },
+    Honoured {
+        name: "in_select_cartesian_product_warn_threshold",
+        default: "-1",
+        note: "INs of a key that make more combinations warn; -1 is never",
+        apply: |config, value| set(&mut config.in_select_cartesian_product.warn, threshold(value)),
+    },
+    Honoured {
+        name: "in_select_cartesian_product_fail_threshold",
+        default: "-1",
+        note: "INs of a key that make more combinations are refused; -1 is never",
+        apply: |config, value| set(&mut config.in_select_cartesian_product.fail, threshold(value)),
     },
     Honoured {
         name: "tombstone_warn_threshold",

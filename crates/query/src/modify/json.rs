@@ -77,18 +77,19 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
     for column in start.table.columns_in_select_order() {
         let is_key = matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
         match given(&column) {
-            None if default_unset && is_key => {
-                return Err(QueryError::invalid(format!("Invalid unset value for column {}", column.name)));
-            }
-            None if default_unset => {}
             _ if is_key => {}
+            None if default_unset => {}
             value => {
                 let bytes = value.cloned().flatten().map(Vec::into_boxed_slice);
                 changes.push(&start.table, &column, Change::Set(Term::Value(bytes)))?;
             }
         }
     }
-    let target = RowTarget::of_values(&start.table, |column| given(column).cloned().flatten());
+    // A key that is not given is refused when the statement is carried out.
+    let target = RowTarget::of_values(&start.table, |column| match given(column) {
+        None if default_unset => Term::Unset,
+        value => Term::Value(value.cloned().flatten().map(Vec::into_boxed_slice)),
+    });
     start.finish(StatementType::Insert, changes, Target::Row(target))
 }
 

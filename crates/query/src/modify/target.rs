@@ -142,12 +142,9 @@ impl RowTarget {
         Ok((key.len() + clustering.len() == clause.relations.len()).then_some(RowTarget { key, clustering }))
     }
 
-    /// The row whose key and clustering have these values, in order; `None` is null.
-    pub fn of_values(table: &Table, values: impl Fn(&Column) -> Option<Vec<u8>>) -> RowTarget {
-        let part = |column: &Arc<Column>| KeyPart {
-            name: column.name.clone(),
-            term: Term::Value(values(column).map(Vec::into_boxed_slice)),
-        };
+    /// The row whose key and clustering have these values, in order.
+    pub fn of_values(table: &Table, values: impl Fn(&Column) -> Term) -> RowTarget {
+        let part = |column: &Arc<Column>| KeyPart { name: column.name.clone(), term: values(column) };
         RowTarget {
             key: table.partition_key().iter().map(part).collect(),
             clustering: table.clustering().iter().map(part).collect(),

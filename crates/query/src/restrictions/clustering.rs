@@ -326,6 +326,8 @@ impl ClusteringRestrictions {
             }
         }
         if self.has_in() {
+            let guardrail = execution.processor.options().in_select_cartesian_product;
+            guardrail.in_select_cartesian_product("clustering key", prefixes.len(), execution)?;
             let comparator = self.table.comparator();
             prefixes.sort_by(|left, right| comparator.compare(left, right));
             prefixes.dedup_by(|left, right| comparator.compare(left, right) == Ordering::Equal);

@@ -268,6 +268,11 @@ impl Restrictions {
         self.clustering.gives_rows()
     }
 
+    /// Whether a partition key column is restricted by IN.
+    pub fn has_partition_in(&self) -> bool {
+        self.partition.has_in()
+    }
+
     /// Whether a clustering column is restricted by IN.
     pub fn has_clustering_in(&self) -> bool {
         self.clustering.has_in()

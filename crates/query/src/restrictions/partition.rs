@@ -156,6 +156,8 @@ impl PartitionRestrictions {
             products = products.iter().flat_map(longer).collect();
         }
         if self.has_in() {
+            let guardrail = execution.processor.options().in_select_cartesian_product;
+            guardrail.in_select_cartesian_product("partition key", products.len(), execution)?;
             products.sort_by(|left, right| self.compare(left, right));
             products.dedup();
         }

@@ -31,6 +31,15 @@ impl SelectPlan {
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         let partitions = self.restrictions.partitions(execution)?;
+        if let Partitions::Keys(keys) = &partitions
+            && self.restrictions.has_partition_in()
+        {
+            processor.options().partition_keys_in_select.partition_keys_in_select(
+                &self.table.name,
+                keys.len(),
+                execution,
+            )?;
+        }
         let slices = self.restrictions.slices(execution)?;
         self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);

@@ -25,6 +25,8 @@ pub(crate) use type_name::resolve_type;
 pub(crate) enum Term {
     /// Known already; `None` is null.
     Value(Option<Box<[u8]>>),
+    /// What a JSON document does not give, where that is to leave the column as it is.
+    Unset,
     /// A bind marker.
     Marker { index: usize, receiver: ColumnSpec },
     /// A function of other terms.
@@ -86,7 +88,7 @@ impl Term {
     /// Whether the term depends on bind markers.
     pub fn contains_marker(&self) -> bool {
         match self {
-            Term::Value(_) => false,
+            Term::Value(_) | Term::Unset => false,
             Term::Marker { .. } => true,
             Term::Function(call) => call.arguments.iter().any(Term::contains_marker),
             Term::List(terms)
@@ -102,6 +104,7 @@ impl Term {
     pub fn bind<'v>(&'v self, execution: &'v Execution<'_>) -> Result<Bound<'v>, QueryError> {
         match self {
             Term::Value(None) => Ok(Bound::Null),
+            Term::Unset => Ok(Bound::Unset),
             Term::Value(Some(bytes)) => Ok(Bound::Bytes(Cow::Borrowed(bytes))),
             Term::Marker { index, receiver } => bind_marker(execution.value(*index)?, &receiver.ty),
             Term::Function(call) => call.execute(execution).map(Bound::from_option),

@@ -3,6 +3,7 @@
 
 mod errors;
 mod expiry;
+mod guardrails;
 mod modify;
 mod node;
 mod prepared;

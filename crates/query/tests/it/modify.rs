@@ -166,3 +166,11 @@ fn compare(between: impl Fn(&TestNode, usize)) {
     }
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
 }
+
+#[test]
+fn a_document_without_the_key_is_refused_when_carried_out() {
+    let node = TestNode::with(&["CREATE TABLE t (p int, c int, v int, PRIMARY KEY (p, c))"]);
+    let statement = r#"INSERT INTO t JSON '{"p": 1}' DEFAULT UNSET"#;
+    assert!(node.processor.prepare(statement, Some("ks")).is_ok());
+    assert_eq!(node.failure(statement), "Invalid unset value for column c");
+}

@@ -18,21 +18,30 @@ pub struct TestNode {
 
 impl TestNode {
     pub fn new() -> TestNode {
+        TestNode::with_options(ProcessorOptions::default())
+    }
+
+    pub fn with_options(processor_options: ProcessorOptions) -> TestNode {
         let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
         options.commitlog.segment_size_bytes = 256 << 10;
         options.commitlog.total_space_bytes = 4 << 20;
         options.concurrent_compactors = 0;
         let engine = Engine::open(options).unwrap();
-        TestNode { processor: Processor::new(engine, ProcessorOptions::default()), client: ClientState::default() }
+        TestNode { processor: Processor::new(engine, processor_options), client: ClientState::default() }
     }
 
     /// A node with the keyspace `ks`, in which the client is, and these tables.
     pub fn with(statements: &[&str]) -> TestNode {
         let mut node = TestNode::new();
-        node.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-        node.client.keyspace = Some("ks".into());
+        node.create_keyspace();
         statements.iter().for_each(|statement| drop(node.run(statement)));
         node
+    }
+
+    /// Makes the keyspace `ks`, in which the client is then.
+    pub fn create_keyspace(&mut self) {
+        self.run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+        self.client.keyspace = Some("ks".into());
     }
 
     pub fn try_run(&self, statement: &str, options: &QueryOptions<'_>) -> Result<Response, QueryError> {
