@@ -1,0 +1,53 @@
+//! A benchmark of maps that answer differently compares nothing.
+
+use bench::{BTree, Blart, Keys, OrderedMap, SkipList, TriePeer};
+
+const KEYS: u64 = 2_000;
+
+fn filled<M: OrderedMap + Default>() -> M {
+    let (mut map, mut keys) = (M::default(), Keys::default());
+    (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
+    map
+}
+
+fn entries(map: &dyn OrderedMap, reverse: bool) -> Vec<(Vec<u8>, u64)> {
+    let mut entries = Vec::new();
+    assert_eq!(map.scan(reverse, &mut |key, value| entries.push((key.to_vec(), value))), Some(KEYS), "{}", map.name());
+    entries
+}
+
+#[test]
+fn peers_hold_the_same_entries_in_the_same_order() {
+    let expected = entries(&filled::<BTree>(), false);
+    let reversed: Vec<_> = expected.iter().rev().cloned().collect();
+    let peers: [Box<dyn OrderedMap>; 3] =
+        [Box::new(filled::<TriePeer>()), Box::new(filled::<SkipList>()), Box::new(filled::<Blart>())];
+    for peer in peers {
+        assert_eq!(entries(peer.as_ref(), false), expected, "{}", peer.name());
+        assert_eq!(entries(peer.as_ref(), true), reversed, "{} in reverse", peer.name());
+    }
+}
+
+#[test]
+fn absent_keys_are_absent_in_all() {
+    let mut keys = Keys::default();
+    let peers: [Box<dyn OrderedMap>; 4] = [
+        Box::new(filled::<TriePeer>()),
+        Box::new(filled::<BTree>()),
+        Box::new(filled::<SkipList>()),
+        Box::new(filled::<Blart>()),
+    ];
+    for peer in peers {
+        assert_eq!(peer.get(keys.encoded(KEYS)), None, "{}", peer.name());
+        assert_eq!(peer.get(keys.encoded(KEYS - 1)), Some(KEYS - 1), "{}", peer.name());
+    }
+}
+
+#[test]
+fn an_emptied_trie_takes_the_same_keys_again() {
+    let (mut map, mut keys) = (filled::<TriePeer>(), Keys::default());
+    assert!(map.empty(&mut |index| (index < KEYS).then(|| keys.encoded(index).to_vec())));
+    assert_eq!(map.scan(false, &mut |_, _| ()), Some(0));
+    (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
+    assert_eq!(entries(&map, false), entries(&filled::<BTree>(), false));
+}
