@@ -20,7 +20,11 @@ pub(super) struct Argument<'a> {
 
 impl fmt::Display for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.selectable.fmt(f)
+        match self.selectable {
+            // A function is named as it was found, and users' own are not there.
+            Selectable::Function { name, .. } if name.keyspace.is_none() => write!(f, "system.{}", self.selectable),
+            selectable => selectable.fmt(f),
+        }
     }
 }
 
