@@ -54,9 +54,12 @@ fn round(number: &Number) -> Result<Number, String> {
     })
 }
 
+/// A function of decimals; `None` where it is not defined.
+type OfDecimal = fn(&Decimal) -> Option<Decimal>;
+
 /// Of decimals and varints to many digits, of others in double precision; results of integer types are cut to them.
 fn transcendental(number: &Number, name: &str) -> Result<Number, String> {
-    let (of_double, of_decimal): (fn(f64) -> f64, fn(&Decimal) -> Option<Decimal>) = match name {
+    let (of_double, of_decimal): (fn(f64) -> f64, OfDecimal) = match name {
         "exp" => (f64::exp, precise::exp),
         "log" => (f64::ln, precise::log),
         _ => (f64::log10, precise::log10),

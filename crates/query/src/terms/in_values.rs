@@ -52,7 +52,7 @@ impl InTerms {
                 let cut_short = || QueryError::invalid("Not enough bytes to read a list");
                 let mut parts = collection::elements(bytes).map_err(|_| cut_short())?;
                 let mut values = Vec::new();
-                while let Some(part) = parts.next() {
+                for part in parts.by_ref() {
                     match part.map_err(|_| cut_short())? {
                         None => values.push(Bound::Null),
                         Some(value) => {
