@@ -108,7 +108,8 @@ impl Engine {
                 self.replay_record(record.data, record.position, &mut recovery)?;
             }
         }
-        self.load_schema()?;
+        let stored = self.load_keyspaces()?;
+        self.open_schema(&stored)?;
         self.remove_truncated()?;
         self.cover(&mut recovery.covered)?;
         recovery.summary = ReplaySummary::default();
@@ -120,12 +121,11 @@ impl Engine {
             self.flush_all()?;
         }
         self.log.discard_replayed().map_err(|error| self.log_failed(error))?;
-        self.store_system_schema()
+        self.store_system_schema(&stored)
     }
 
     /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.
-    fn store_system_schema(&self) -> Result<(), EngineError> {
-        let stored = self.load_keyspaces()?;
+    fn store_system_schema(&self, stored: &[Keyspace]) -> Result<(), EngineError> {
         let missing = |keyspace: &&Arc<Keyspace>| {
             is_system_keyspace(&keyspace.name) && !stored.iter().any(|stored| *stored == ***keyspace)
         };
@@ -146,17 +146,17 @@ impl Engine {
         self.write_durably(Mutation::new(updates))
     }
 
-    /// Loads the schema from its tables and opens the tables that it names.
-    fn load_schema(&self) -> Result<(), EngineError> {
+    /// Opens the tables of the stored schema.
+    fn open_schema(&self, stored: &[Keyspace]) -> Result<(), EngineError> {
         let mut keyspaces = system_keyspaces();
-        for stored in self.load_keyspaces()? {
+        for stored in stored {
             match keyspaces.get_mut(&stored.name).map(Arc::make_mut) {
                 None => {
-                    keyspaces.insert(stored.name.clone(), Arc::new(stored));
+                    keyspaces.insert(stored.name.clone(), Arc::new(stored.clone()));
                 }
                 // The tables of system keyspaces are those of this version; how they are replicated is the user's.
                 Some(defined) if !is_local_system_keyspace(&defined.name) => {
-                    defined.replication = stored.replication;
+                    defined.replication = stored.replication.clone();
                     defined.durable_writes = stored.durable_writes;
                 }
                 Some(_) => {}

@@ -10,7 +10,7 @@
 //! name, type := uvint length, UTF-8; the type as system_schema prints it
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{
@@ -352,20 +352,48 @@ impl std::error::Error for SchemaDamage {}
 
 /// The user keyspaces that the rows describe.
 pub(crate) fn load(rows: &SchemaRows) -> Result<Vec<Keyspace>, SchemaDamage> {
-    rows.keyspaces.iter().map(|row| load_keyspace(row, rows)).collect()
+    let by_table = RowsByTable::new(rows);
+    rows.keyspaces.iter().map(|row| load_keyspace(row, rows, &by_table)).collect()
+}
+
+/// The rows that belong to each table: a node has hundreds of tables, and a start loads them all.
+struct RowsByTable<'r> {
+    columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
+    dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
+    layouts: HashMap<&'r [u8], &'r [u8]>,
+}
+
+impl<'r> RowsByTable<'r> {
+    fn new(rows: &'r SchemaRows) -> Self {
+        let layouts = rows.layouts.iter().filter_map(|row| Some((row.get("table_id")?, row.get("layout")?)));
+        RowsByTable {
+            columns: Self::group(&rows.columns),
+            dropped_columns: Self::group(&rows.dropped_columns),
+            layouts: layouts.collect(),
+        }
+    }
+
+    fn group(rows: &'r [SystemRow]) -> HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>> {
+        let mut groups: HashMap<_, Vec<_>> = HashMap::new();
+        for row in rows {
+            let name = |column| row.get(column).unwrap_or_default();
+            groups.entry((name("keyspace_name"), name("table_name"))).or_default().push(row);
+        }
+        groups
+    }
 }
 
 fn of_keyspace<'r>(rows: &'r [SystemRow], keyspace: &str) -> impl Iterator<Item = &'r SystemRow> {
     rows.iter().filter(move |row| row.get("keyspace_name") == Some(keyspace.as_bytes()))
 }
 
-fn load_keyspace(row: &SystemRow, rows: &SchemaRows) -> Result<Keyspace, SchemaDamage> {
+fn load_keyspace(row: &SystemRow, rows: &SchemaRows, by_table: &RowsByTable<'_>) -> Result<Keyspace, SchemaDamage> {
     let name = row.text("keyspace_name");
     let durable_writes = row.boolean("durable_writes").unwrap_or(true);
     let mut keyspace = Keyspace::new(&name, row.text_map("replication"), durable_writes);
     keyspace.types = load_types(&name, rows)?;
     for row in of_keyspace(&rows.tables, &name) {
-        let table = load_table(&keyspace, row, rows)?;
+        let table = load_table(&keyspace, row, by_table)?;
         keyspace.tables.insert(table.name.clone(), Arc::new(table));
     }
     Ok(keyspace)
@@ -398,18 +426,17 @@ fn load_types(keyspace: &str, rows: &SchemaRows) -> Result<BTreeMap<Arc<str>, Ar
     Ok(types)
 }
 
-fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &SchemaRows) -> Result<Table, SchemaDamage> {
+fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> Result<Table, SchemaDamage> {
     let name = row.text("table_name");
     let damage = |what: &str| SchemaDamage(format!("table {}.{name}: {what}", keyspace.name));
     let id = TableId(row.uuid("id").ok_or_else(|| damage("no id"))?);
     let layout = rows
         .layouts
-        .iter()
-        .find(|layout| layout.uuid("table_id") == Some(id.0))
-        .and_then(|layout| LayoutReader { bytes: layout.get("layout")?, types: &keyspace.types }.layout())
+        .get(&id.0.as_bytes()[..])
+        .and_then(|bytes| LayoutReader { bytes, types: &keyspace.types }.layout())
         .ok_or_else(|| damage("no layout that this version knows"))?;
-    let of_table = |row: &&SystemRow| row.get("table_name") == Some(name.as_bytes());
-    let columns: Vec<&SystemRow> = of_keyspace(&rows.columns, &keyspace.name).filter(of_table).collect();
+    let place = (keyspace.name.as_bytes(), name.as_bytes());
+    let columns = rows.columns.get(&place).map(Vec::as_slice).unwrap_or_default();
     let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
     for kind in ["partition_key", "clustering"] {
         let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();
@@ -425,7 +452,7 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &SchemaRows) -> Result
         }
     }
     builder = builder.with_column_sets(layout.statics, layout.regulars, layout.next_column_id);
-    for row in of_keyspace(&rows.dropped_columns, &keyspace.name).filter(of_table) {
+    for row in rows.dropped_columns.get(&place).into_iter().flatten() {
         let name = row.text("column_name");
         let millis = row.bigint("dropped_time").unwrap_or(0);
         let dropped_time_micros = layout.dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));

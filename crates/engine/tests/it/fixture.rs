@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockio::SystemDisk;
-use engine::{Engine, EngineOptions, block_on};
+use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
     ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor, push_component,
@@ -37,8 +37,14 @@ pub fn options(directory: &Directory) -> EngineOptions {
     options
 }
 
+/// Opens the engine, once the threads of one that was dropped before have let go of it.
 pub fn open(directory: &Directory) -> Arc<Engine> {
-    Engine::open(options(directory)).unwrap()
+    loop {
+        match Engine::open(options(directory)) {
+            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// `ks.t (k int, c int, s text static, v text, PRIMARY KEY (k, c))`

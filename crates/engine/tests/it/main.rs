@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
+mod pressure;
 mod schema;
 mod torture;
