@@ -8,10 +8,10 @@ use model::{
     Cell, ClusteringBound, DeletionTime, KeyBound, KeyRange, Liveness, PartitionKey, PartitionUpdate,
     PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, push_component,
 };
+use testkit::{Random, seeds};
 use types::CqlType;
 
 use crate::cells::{Partition, Seen, read_partition};
-use crate::random::{Random, seeds};
 
 fn map_type() -> CqlType {
     CqlType::Map { key: Arc::new(CqlType::Int), value: Arc::new(CqlType::Text), frozen: false }

@@ -3,4 +3,3 @@
 mod against_model;
 mod behaviour;
 mod cells;
-mod random;

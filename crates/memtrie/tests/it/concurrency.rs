@@ -31,7 +31,7 @@ fn key(number: usize) -> Vec<u8> {
         0 => vec![b'd', (number / 4) as u8, (number / 1024) as u8],
         1 => (0..random.below(7)).map(|_| b"abc"[random.below(3)]).collect(),
         2 => [b"a long way that many keys share until they part at ".as_slice(), &number.to_be_bytes()].concat(),
-        _ => random.next().to_be_bytes().to_vec(),
+        _ => random.number().to_be_bytes().to_vec(),
     };
     if number % 4 == 1 {
         // Distinct from each other, and prefix of the next.

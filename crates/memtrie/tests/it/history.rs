@@ -22,7 +22,7 @@ fn content(random: &mut Random) -> Vec<u8> {
         1..4 => random.below(3000),
         _ => random.below(40),
     };
-    vec![random.next() as u8; length]
+    vec![random.number() as u8; length]
 }
 
 fn apply_some(random: &mut Random, trie: &Trie, model: &mut Model, alphabet: &[u8], length_max: usize) {

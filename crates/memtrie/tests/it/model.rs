@@ -4,25 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use memtrie::{Bounds, Direction, Trie};
+pub use testkit::{Random, seeds};
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// splitmix64: seeded, and the same everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
 
 /// Entries of the trie in the given bounds and direction.
 pub fn entries(trie: &Trie, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -159,13 +143,5 @@ fn check_tail(trie: &Trie, model: &Model, prefix: &[u8], other: &[u8]) {
             }
             assert_eq!(found, expected(&below, bounds, direction));
         }
-    }
-}
-
-/// The seeds of a test: those given, or only the one in the environment variable `SEED`.
-pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => usual,
     }
 }

@@ -5,7 +5,7 @@ use memtrie::{Bounds, Direction, Edit, Trie, TrieOptions};
 use crate::model::Random;
 
 fn key(number: usize) -> Vec<u8> {
-    Random(number as u64).next().to_be_bytes().to_vec()
+    Random(number as u64).number().to_be_bytes().to_vec()
 }
 
 /// Scans a little under one pin, then goes on under the next, for ever.
