@@ -12,7 +12,7 @@ use types::json::write_json_string;
 use types::{CqlType, identifier::Quoted};
 
 use crate::error::SSTableError;
-use crate::reader::SSTableReader;
+use crate::reader::{SSTableCursor, SSTableReader};
 
 /// How to dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +21,23 @@ pub struct DumpOptions {
     pub now_seconds: u32,
     /// Times as numbers (`sstabledump -t`) instead of dates.
     pub raw_timestamps: bool,
+    /// What is put together.
+    pub layout: DumpLayout,
 }
 
-/// Writes all partitions as one JSON array; `write` gets the text piece by piece, a partition at a time.
+/// What of a dump stands together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DumpLayout {
+    /// One array of partitions, as `sstabledump` prints.
+    #[default]
+    Array,
+    /// A partition per line (`sstabledump -l`).
+    PartitionPerLine,
+    /// A row or marker per line, each with the head of its partition; a partition without rows is a line as well.
+    RowPerLine,
+}
+
+/// Writes all partitions as JSON; `write` gets the text piece by piece.
 pub fn dump_json(
     reader: &SSTableReader,
     options: DumpOptions,
@@ -32,33 +46,27 @@ pub fn dump_json(
     let mut cursor = reader.scan()?;
     let table = reader.table().clone();
     let mut dump = Dump { table: &table, options, out: String::new() };
-    let mut separator = "[\n";
+    let is_array = options.layout == DumpLayout::Array;
+    let mut is_empty = true;
     while cursor.advance_partition().map_err(SSTableError::from)? {
         dump.out.clear();
-        dump.out.push_str(separator);
-        separator = ",\n";
-        let (position, rows_position) = (cursor.partition_position(), cursor.rows_position());
-        debug_assert!(position < rows_position);
-        let head = cursor.partition();
-        dump.partition(head.key, head.deletion, rows_position);
-        let mut is_first = true;
-        if let Some(row) = head.static_row {
-            dump.row(None, row, rows_position);
-            is_first = false;
+        if is_array {
+            dump.out.push_str(if is_empty { "[\n" } else { ",\n" });
         }
-        while cursor.advance().map_err(SSTableError::from)? {
-            if !std::mem::replace(&mut is_first, false) {
-                dump.out.push(',');
-            }
-            match cursor.unfiltered() {
-                Unfiltered::Row(row) => dump.row(Some(row.clustering), row.row, cursor.item_position()),
-                Unfiltered::Marker(marker) => dump.marker(&marker),
+        is_empty = false;
+        match options.layout {
+            DumpLayout::RowPerLine => dump.rows_as_lines(&mut cursor, write)?,
+            DumpLayout::Array => dump.whole_partition(&mut cursor)?,
+            DumpLayout::PartitionPerLine => {
+                dump.whole_partition(&mut cursor)?;
+                dump.out.push('\n');
             }
         }
-        dump.out.push_str("]}");
         write(&dump.out)?;
     }
-    write(if separator == "[\n" { "[]\n" } else { "\n]\n" })?;
+    if is_array {
+        write(if is_empty { "[]\n" } else { "\n]\n" })?;
+    }
     Ok(())
 }
 
@@ -101,6 +109,64 @@ struct Dump<'t> {
 }
 
 impl Dump<'_> {
+    /// The current partition with its rows.
+    fn whole_partition(&mut self, cursor: &mut SSTableCursor) -> Result<(), SSTableError> {
+        let rows_position = cursor.rows_position();
+        let head = cursor.partition();
+        self.partition(head.key, head.deletion, rows_position);
+        self.out.push_str(",\"rows\":[");
+        let mut is_first = true;
+        if let Some(row) = head.static_row {
+            self.row(None, row, rows_position);
+            is_first = false;
+        }
+        while cursor.advance()? {
+            if !std::mem::replace(&mut is_first, false) {
+                self.out.push(',');
+            }
+            self.unfiltered(cursor);
+        }
+        self.out.push_str("]}");
+        Ok(())
+    }
+
+    /// The current partition as lines of one row each.
+    fn rows_as_lines(
+        &mut self,
+        cursor: &mut SSTableCursor,
+        write: &mut dyn FnMut(&str) -> std::io::Result<()>,
+    ) -> Result<(), DumpError> {
+        let rows_position = cursor.rows_position();
+        let head = cursor.partition();
+        self.partition(head.key, head.deletion, rows_position);
+        let start = self.out.len();
+        let mut is_empty = true;
+        if let Some(row) = head.static_row {
+            self.out.push_str(",\"row\":");
+            self.row(None, row, rows_position);
+            is_empty = false;
+        }
+        while cursor.advance().map_err(SSTableError::from)? {
+            if !std::mem::replace(&mut is_empty, false) {
+                self.out.push_str("}\n");
+                write(&self.out)?;
+                self.out.truncate(start);
+            }
+            self.out.push_str(",\"row\":");
+            self.unfiltered(cursor);
+        }
+        self.out.push_str("}\n");
+        Ok(())
+    }
+
+    fn unfiltered(&mut self, cursor: &SSTableCursor) {
+        match cursor.unfiltered() {
+            Unfiltered::Row(row) => self.row(Some(row.clustering), row.row, cursor.item_position()),
+            Unfiltered::Marker(marker) => self.marker(&marker),
+        }
+    }
+
+    /// Opens the object of a partition and writes its head.
     fn partition(&mut self, key: &PartitionKey, deletion: DeletionTime, position: u64) {
         self.out.push_str("{\"table kind\":\"REGULAR\",\"partition\":{\"key\":[");
         let columns = self.table.partition_key();
@@ -115,7 +181,7 @@ impl Dump<'_> {
             self.out.push(',');
             self.deletion_info(deletion);
         }
-        self.out.push_str("},\"rows\":[");
+        self.out.push('}');
     }
 
     /// A value as a JSON string.

@@ -24,6 +24,11 @@ impl IndexFile {
         Ok(IndexFile { name, file, length, cache, number: BlockCache::file_number() })
     }
 
+    /// A file without content, which stands for one that cannot be read.
+    pub fn empty(name: String, file: Box<dyn File>, cache: BlockCache) -> Self {
+        IndexFile { name, file, length: 0, cache, number: BlockCache::file_number() }
+    }
+
     pub fn length(&self) -> u64 {
         self.length
     }

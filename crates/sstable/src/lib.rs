@@ -25,6 +25,7 @@ mod lifecycle;
 mod partition_index;
 mod reader;
 mod row_index;
+mod salvage;
 mod stats;
 mod trie;
 mod verify;
@@ -33,11 +34,12 @@ mod writer;
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
 pub use descriptor::{Component, Descriptor, SSTableId};
-pub use dump::{DumpError, DumpOptions, dump_json};
+pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{remove_leftovers, replace_tables};
 pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
+pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,
     Statistics, StatsMetadata, TombstoneHistogram,

@@ -161,6 +161,12 @@ impl PartitionIndex {
         Ok(PartitionIndex { file, root, key_count, first_key, last_key })
     }
 
+    /// An index without entries, which stands for one that cannot be read.
+    pub fn unreadable(file: Arc<IndexFile>) -> Self {
+        let none = PartitionKey::new(b"");
+        PartitionIndex { file, root: 0, key_count: 0, first_key: none.clone(), last_key: none }
+    }
+
     pub fn key_count(&self) -> u64 {
         self.key_count
     }

@@ -138,6 +138,27 @@ impl SSTableCursor {
         self.position
     }
 
+    /// The range deletion in force behind what was yielded last.
+    pub(crate) fn open_deletion(&self) -> DeletionTime {
+        self.open
+    }
+
+    /// Enters the partition at a data position, whatever was before; false behind the data. For whole tables forward.
+    pub(crate) fn enter_partition_at(&mut self, position: u64) -> Result<bool, SSTableError> {
+        self.partition = None;
+        self.plan = Plan::From { position, end: KeyBound::Unbounded };
+        self.try_advance_partition()
+    }
+
+    /// Goes on at the start of a block of the current partition.
+    pub(crate) fn resume_at(&mut self, block: Block) {
+        let Some(partition) = &self.partition else { return };
+        self.position = partition.start.saturating_add(block.offset);
+        self.peeked = None;
+        self.at_end = false;
+        self.open = block.open;
+    }
+
     fn try_advance_partition(&mut self) -> Result<bool, SSTableError> {
         self.current = Current::None;
         match std::mem::replace(&mut self.plan, Plan::Done) {
@@ -381,7 +402,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    fn try_advance(&mut self) -> Result<bool, SSTableError> {
+    pub(crate) fn try_advance(&mut self) -> Result<bool, SSTableError> {
         if self.partition.is_none() {
             return Ok(false);
         }

@@ -99,6 +99,28 @@ fn open_component(
     })
 }
 
+/// Notes damage and goes on without; other errors stay errors.
+fn tolerate<T>(
+    result: Result<T, SSTableError>,
+    damaged: &mut Vec<Corruption>,
+) -> Result<Option<T>, SSTableError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(SSTableError::Corruption(corruption)) => {
+            damaged.push(*corruption);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_filter(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<BloomFilter>, SSTableError> {
+    match read_whole(disk, &descriptor.path(Component::Filter))? {
+        Some(bytes) => Ok(Some(BloomFilter::decode(&descriptor.file_name(Component::Filter), &bytes)?)),
+        None => Ok(None),
+    }
+}
+
 /// The tables of a directory that are complete (have a TOC.txt), oldest id first.
 pub fn list_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = Vec::new();
@@ -121,22 +143,42 @@ impl SSTableReader {
         table: &Arc<Table>,
         cache: &BlockCache,
     ) -> Result<SSTableReader, SSTableError> {
+        let mut damaged = Vec::new();
+        let reader = SSTableReader::open_damaged(disk, descriptor, table, cache, &mut damaged)?;
+        match damaged.into_iter().next() {
+            Some(corruption) => Err(Box::new(corruption).into()),
+            None => Ok(reader),
+        }
+    }
+
+    /// Opens a table whose filter or indexes may be damaged: what is wrong with them goes into `damaged`, and they say
+    /// nothing then.
+    pub(crate) fn open_damaged(
+        disk: &dyn Disk,
+        descriptor: &Descriptor,
+        table: &Arc<Table>,
+        cache: &BlockCache,
+        damaged: &mut Vec<Corruption>,
+    ) -> Result<SSTableReader, SSTableError> {
         let statistics = read_statistics(disk, descriptor)?;
         let name = |component| descriptor.file_name(component);
-        let path = |component| descriptor.path(component);
-        let filter = match read_whole(disk, &path(Component::Filter))? {
-            Some(bytes) => Some(BloomFilter::decode(&name(Component::Filter), &bytes)?),
-            None => None,
-        };
+        let filter = tolerate(open_filter(disk, descriptor), damaged)?.flatten();
         let data = open_data(disk, descriptor, table.options.crc_check_chance, cache)?;
-        let open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
-            let file = open_component(disk, descriptor, component)?;
-            Ok(Arc::new(IndexFile::new(name(component), file, cache.clone())?))
+        let mut open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
+            let opened = open_component(disk, descriptor, component)
+                .and_then(|file| IndexFile::new(name(component), file, cache.clone()));
+            let file = match tolerate(opened, damaged)? {
+                Some(file) => file,
+                None => IndexFile::empty(name(component), open_component(disk, descriptor, Component::Data)?, cache.clone()),
+            };
+            Ok(Arc::new(file))
         };
         let partitions_file = open_index(Component::Partitions)?;
         let rows = open_index(Component::Rows)?;
         let size_on_disk_bytes = data.file_length() + partitions_file.length() + rows.length();
-        let partitions = PartitionIndex::open(&name(Component::Partitions), partitions_file)?;
+        let partitions = PartitionIndex::open(&name(Component::Partitions), partitions_file.clone());
+        let partitions =
+            tolerate(partitions, damaged)?.unwrap_or_else(|| PartitionIndex::unreadable(partitions_file));
         let files = Files {
             descriptor: descriptor.clone(),
             statistics,
@@ -305,6 +347,17 @@ impl Files {
         match place {
             Place::Data(position) => Ok(position),
             Place::Rows(position) => Ok(RowIndexEntry::read(&self.rows, position)?.data_position),
+        }
+    }
+
+    /// Data position of the partition at a place of the index, and its record if it has a row index.
+    pub fn entry(&self, place: Place) -> Result<(u64, Option<RowIndexEntry>), SSTableError> {
+        match place {
+            Place::Data(position) => Ok((position, None)),
+            Place::Rows(position) => {
+                let entry = RowIndexEntry::read(&self.rows, position)?;
+                Ok((entry.data_position, Some(entry)))
+            }
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Dumps equal what Cassandra's sstabledump and SELECT JSON said of the same tables.
 
 use serde_json::Value;
-use sstable::{DumpOptions, dump_json};
+use sstable::{DumpLayout, DumpOptions, dump_json};
 
 use crate::fixture::{Fixture, NAMES};
 
 fn dump(fixture: &Fixture, raw_timestamps: bool) -> String {
+    dump_as(fixture, raw_timestamps, DumpLayout::Array)
+}
+
+fn dump_as(fixture: &Fixture, raw_timestamps: bool, layout: DumpLayout) -> String {
     let mut text = String::new();
-    let options = DumpOptions { now_seconds: 1_800_000_000, raw_timestamps };
+    let options = DumpOptions { now_seconds: 1_800_000_000, raw_timestamps, layout };
     let write = &mut |piece: &str| {
         text.push_str(piece);
         Ok(())
@@ -85,4 +89,31 @@ fn dates_are_printed_as_java_prints_instants() {
     let text = dump(&Fixture::load("ttl"), false);
     assert!(text.contains("\"liveness_info\":{\"tstamp\":\"2023-11-14T22:13:20Z\""), "{text}");
     assert!(text.contains("\"expires_at\":\"2036-11-"), "{text}");
+}
+
+#[test]
+fn lines_hold_what_the_array_holds() {
+    for name in NAMES {
+        let fixture = Fixture::load(name);
+        let array: Value = serde_json::from_str(&dump(&fixture, true)).unwrap();
+        let lines = |layout| -> Vec<Value> {
+            let text = dump_as(&fixture, true, layout);
+            text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{name}: {e}: {line}"))).collect()
+        };
+        assert_eq!(Value::Array(lines(DumpLayout::PartitionPerLine)), array, "{name}");
+        let mut expected = Vec::new();
+        for partition in array.as_array().unwrap() {
+            let rows = partition["rows"].as_array().unwrap();
+            let head = serde_json::json!({"table kind": "REGULAR", "partition": partition["partition"]});
+            if rows.is_empty() {
+                expected.push(head.clone());
+            }
+            for row in rows {
+                let mut line = head.clone();
+                line["row"] = row.clone();
+                expected.push(line);
+            }
+        }
+        assert_eq!(lines(DumpLayout::RowPerLine), expected, "{name}");
+    }
 }

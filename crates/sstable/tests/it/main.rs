@@ -10,3 +10,4 @@ mod fixture;
 mod format;
 mod reading;
 mod reencode;
+mod salvage;

@@ -1,0 +1,321 @@
+//! What can be saved of a damaged table: every row whose bytes are proved sound goes into a new table, the rest is listed.
+//!
+//! Proof is the checksum of the chunk a row lies in (where the table has checksums), that it decodes, and that it stands in
+//! order. Behind damage the walk takes up at the next block of the partition's row index, or at the next partition of the
+//! partition index. Both indexes are hints here: what they lead to must still prove itself.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use blockio::Disk;
+use model::{DeletionTime, Marker, PartitionKey, Side, Table, Unfiltered, UnfilteredCursor};
+
+use crate::cache::BlockCache;
+use crate::descriptor::Descriptor;
+use crate::error::{Corruption, SSTableError};
+use crate::reader::{SSTableCursor, SSTableReader};
+use crate::row_index::{Block, BlockCursor, RowIndexEntry};
+use crate::writer::{SSTableWriter, WriterOptions};
+
+/// Memory that a salvage may fill with index pages.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// A stretch of data that could not be saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The serialized key of the partition it belongs to, where that is known.
+    pub key: Option<Vec<u8>>,
+    /// Data position of its first byte.
+    pub start: u64,
+    /// Data position behind its last byte.
+    pub end: u64,
+    /// What was wrong.
+    pub cause: Corruption,
+}
+
+/// The result of a salvage.
+#[derive(Debug, Default)]
+pub struct Salvaged {
+    /// The new table; none if nothing could be saved.
+    pub table: Option<Descriptor>,
+    /// Partitions in it.
+    pub partitions: u64,
+    /// Rows in it, static rows not counted.
+    pub rows: u64,
+    /// What is not in it, in the order of the data.
+    pub losses: Vec<Loss>,
+    /// Damage of components that the data could do without.
+    pub damaged: Vec<Corruption>,
+}
+
+/// Writes what is sound of the table `source` into the new table `target`, which covers nothing of any commit log.
+///
+/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table) CompressionInfo.db.
+pub fn salvage(
+    disk: &Arc<dyn Disk>,
+    source: &Descriptor,
+    table: &Arc<Table>,
+    target: &Descriptor,
+) -> Result<Salvaged, SSTableError> {
+    let mut salvaged = Salvaged::default();
+    let cache = BlockCache::new(CACHE_BYTES);
+    let reader = SSTableReader::open_damaged(&**disk, source, table, &cache, &mut salvaged.damaged)?;
+    let mut options = WriterOptions::for_table(table)?;
+    let statistics = reader.statistics();
+    options.base = statistics.header.base;
+    options.compression = reader.files().data.compression().map(|info| info.params.clone());
+    options.estimated_partitions = reader.partition_count().max(1);
+    options.repaired_at = statistics.stats.repaired_at;
+    options.has_legacy_counter_shards = statistics.stats.has_legacy_counter_shards;
+    let writer = SSTableWriter::create(disk, target, table, options)?;
+    let index = partition_positions(&reader, &mut salvaged.damaged);
+    let cursor = reader.scan()?;
+    let mut walk = Salvage { reader: &reader, cursor, writer, index, last_key: None, salvaged };
+    walk.run()?;
+    let Salvage { writer, mut salvaged, .. } = walk;
+    salvaged.table = writer.finish()?;
+    Ok(salvaged)
+}
+
+/// Where the partition index says that partitions start, ascending, with the records of those that have a row index.
+fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) -> Vec<(u64, Option<RowIndexEntry>)> {
+    let files = reader.files();
+    let mut positions = Vec::new();
+    let walked = (|| -> Result<(), SSTableError> {
+        let mut entries = files.partitions.entries()?;
+        let mut place = entries.first()?;
+        while let Some(found) = place {
+            match files.entry(found) {
+                Ok(entry) => positions.push(entry),
+                Err(SSTableError::Corruption(corruption)) => damaged.push(*corruption),
+                Err(error) => return Err(error),
+            }
+            place = entries.next()?;
+        }
+        Ok(())
+    })();
+    if let Err(SSTableError::Corruption(corruption)) = walked
+        && !damaged.contains(&corruption)
+    {
+        damaged.push(*corruption);
+    }
+    positions.sort_by_key(|(position, _)| *position);
+    positions.dedup_by_key(|(position, _)| *position);
+    positions
+}
+
+struct Salvage<'r> {
+    reader: &'r SSTableReader,
+    cursor: SSTableCursor,
+    writer: SSTableWriter,
+    index: Vec<(u64, Option<RowIndexEntry>)>,
+    last_key: Option<PartitionKey>,
+    salvaged: Salvaged,
+}
+
+/// A marker that is written once the unfiltered behind it is known to be sound.
+struct Pending {
+    prefix: Vec<u8>,
+    side: Side,
+    before: DeletionTime,
+    after: DeletionTime,
+}
+
+/// What of a partition was written.
+#[derive(Default)]
+struct Written {
+    /// Position of the last unfiltered seen: prefix and weight.
+    last: Option<(Vec<u8>, i8)>,
+    pending: Option<Pending>,
+    /// The range deletion that is open in what was written, the pending marker not counted.
+    open: Option<DeletionTime>,
+}
+
+/// The error, if it is damage; anything else ends the salvage.
+fn damage(error: SSTableError) -> Result<Corruption, SSTableError> {
+    match error {
+        SSTableError::Corruption(corruption) => Ok(*corruption),
+        error => Err(error),
+    }
+}
+
+impl Salvage<'_> {
+    fn run(&mut self) -> Result<(), SSTableError> {
+        let length = self.reader.files().data.length;
+        let mut position = 0;
+        while position < length {
+            position = match self.partition(position)? {
+                Some(next) => next,
+                None => {
+                    let next = self.index.partition_point(|(start, _)| *start <= position);
+                    self.index.get(next).map_or(length, |(start, _)| *start)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Saves the partition at a data position; where the next one starts, unless damage hides that.
+    fn partition(&mut self, position: u64) -> Result<Option<u64>, SSTableError> {
+        let entered = self.cursor.enter_partition_at(position).and_then(|entered| match entered {
+            true => self.check_key(position),
+            false => Ok(()),
+        });
+        if let Err(error) = entered {
+            let cause = damage(error)?;
+            self.lose(None, position, self.next_start(position), cause);
+            return Ok(None);
+        }
+        let head = self.cursor.partition();
+        let key = head.key.clone();
+        self.writer.begin_partition(&head)?;
+        let mut written = Written::default();
+        let complete = self.rows(position, &key, &mut written)?;
+        self.close(&mut written)?;
+        self.writer.end_partition()?;
+        self.salvaged.partitions += 1;
+        self.last_key = Some(key);
+        Ok(complete.then(|| self.cursor.next_position() + 1))
+    }
+
+    fn check_key(&self, position: u64) -> Result<(), SSTableError> {
+        let key = self.cursor.partition().key;
+        if self.last_key.as_ref().is_none_or(|last| last < key) {
+            return Ok(());
+        }
+        let name = &self.reader.files().data.name;
+        Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into())
+    }
+
+    /// Saves the rows of the entered partition; whether its end was reached.
+    fn rows(&mut self, start: u64, key: &PartitionKey, written: &mut Written) -> Result<bool, SSTableError> {
+        loop {
+            let at = self.cursor.next_position();
+            let advanced = self.cursor.try_advance().and_then(|more| {
+                if more {
+                    self.check_order(at, written)?;
+                }
+                Ok(more)
+            });
+            match advanced {
+                Ok(true) => self.add(written)?,
+                Ok(false) => {
+                    self.flush(written)?;
+                    return Ok(true);
+                }
+                Err(error) => {
+                    let cause = damage(error)?;
+                    self.close(written)?;
+                    let resumed = self.resume(start, at);
+                    let end = resumed.map_or_else(|| self.next_start(start.max(at)), |block| start + block.offset);
+                    self.lose(Some(key.bytes().to_vec()), at, end, cause);
+                    if resumed.is_none() {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_order(&self, at: u64, written: &Written) -> Result<(), SSTableError> {
+        let (prefix, weight) = position_of(&self.cursor.unfiltered());
+        let Some((last, last_weight)) = &written.last else { return Ok(()) };
+        let comparator = self.reader.table().comparator();
+        if comparator.compare_positions(last, *last_weight, prefix, weight) == Ordering::Less {
+            return Ok(());
+        }
+        let name = &self.reader.files().data.name;
+        Err(Corruption::new(name, at, "rows in clustering order", "one out of order").into())
+    }
+
+    /// Writes the pending marker and the current unfiltered, which are both sound.
+    fn add(&mut self, written: &mut Written) -> Result<(), SSTableError> {
+        self.flush(written)?;
+        let open = written.open.unwrap_or(DeletionTime::LIVE);
+        let unfiltered = self.cursor.unfiltered();
+        let (prefix, weight) = position_of(&unfiltered);
+        written.last = Some((prefix.to_vec(), weight));
+        match unfiltered {
+            Unfiltered::Row(row) => {
+                let in_force = self.cursor.open_deletion();
+                if open != in_force {
+                    // The walk took up inside of a range deletion: it begins with the first row seen.
+                    let marker =
+                        Marker { prefix: row.clustering, side: Side::Before, before: open, after: in_force };
+                    self.writer.add(&Unfiltered::Marker(marker))?;
+                    written.open = Some(in_force);
+                }
+                self.writer.add(&unfiltered)?;
+                self.salvaged.rows += 1;
+            }
+            Unfiltered::Marker(marker) => {
+                let pending =
+                    Pending { prefix: prefix.to_vec(), side: marker.side, before: open, after: marker.after };
+                written.pending = Some(pending);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the pending marker.
+    fn flush(&mut self, written: &mut Written) -> Result<(), SSTableError> {
+        let Some(Pending { prefix, side, before, after }) = written.pending.take() else { return Ok(()) };
+        if before != after {
+            self.writer.add(&Unfiltered::Marker(Marker { prefix: &prefix, side, before, after }))?;
+            written.open = Some(after);
+        }
+        Ok(())
+    }
+
+    /// Ends the range deletion that is open where the sound part ends.
+    fn close(&mut self, written: &mut Written) -> Result<(), SSTableError> {
+        let opens = written.pending.take().map(|pending| Pending { after: DeletionTime::LIVE, ..pending });
+        let open = written.open.unwrap_or(DeletionTime::LIVE);
+        written.pending = opens.or_else(|| match &written.last {
+            Some((prefix, 0)) if !open.is_live() => {
+                Some(Pending { prefix: prefix.clone(), side: Side::After, before: open, after: DeletionTime::LIVE })
+            }
+            _ => None,
+        });
+        if let Some(pending) = &written.pending {
+            written.last = Some((pending.prefix.clone(), if pending.side == Side::Before { -1 } else { 1 }));
+        }
+        self.flush(written)
+    }
+
+    /// Moves the cursor to the first block of the partition at `start` that begins behind `failed`.
+    fn resume(&mut self, start: u64, failed: u64) -> Option<Block> {
+        let at = self.index.binary_search_by_key(&start, |(position, _)| *position).ok()?;
+        let entry = self.index[at].1.as_ref()?;
+        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root).ok()?;
+        let mut found = blocks.first().ok()?;
+        let mut left = entry.block_count;
+        while let Some(block) = found {
+            // Behind the last block stands the entry for the partition's end.
+            left = left.checked_sub(1)?;
+            if start.checked_add(block.offset)? > failed {
+                self.cursor.resume_at(block);
+                return Some(block);
+            }
+            found = blocks.next().ok()?;
+        }
+        None
+    }
+
+    /// Where the first partition behind a data position starts, as far as the index tells.
+    fn next_start(&self, position: u64) -> u64 {
+        let next = self.index.partition_point(|(start, _)| *start <= position);
+        self.index.get(next).map_or(self.reader.files().data.length, |(start, _)| *start)
+    }
+
+    fn lose(&mut self, key: Option<Vec<u8>>, start: u64, end: u64, cause: Corruption) {
+        self.salvaged.losses.push(Loss { key, start, end, cause });
+    }
+}
+
+fn position_of<'u>(unfiltered: &Unfiltered<'u>) -> (&'u [u8], i8) {
+    match unfiltered {
+        Unfiltered::Row(row) => (row.clustering, 0),
+        Unfiltered::Marker(marker) => (marker.prefix, if marker.side == Side::Before { -1 } else { 1 }),
+    }
+}
