@@ -16,6 +16,7 @@ use crate::descriptor::{Component, Descriptor, SSTableId};
 use crate::error::SSTableError;
 use crate::filter::BloomFilter;
 use crate::index_file::IndexFile;
+use crate::page_checksums::PageChecksums;
 use crate::partition_index::{PartitionIndex, PartitionIndexWriter, Place};
 use crate::reader::{Checksums, ReadMode, SSTableReader};
 use crate::row_index::{BlockCursor, RowIndexEntry};
@@ -35,7 +36,7 @@ fn memory_file(name: &str, bytes: &[u8]) -> Result<Box<dyn File>, SSTableError> 
 
 fn index_file(component: Component, bytes: &[u8]) -> Result<Arc<IndexFile>, SSTableError> {
     let name = component.name();
-    Ok(Arc::new(IndexFile::new(name.into(), memory_file(name, bytes)?, BlockCache::new(CACHE_BYTES))?))
+    Ok(Arc::new(IndexFile::new(name.into(), memory_file(name, bytes)?, BlockCache::new(CACHE_BYTES), None)?))
 }
 
 /// Decodes a whole file of the given component by itself. Data.db needs more: see [`data`].
@@ -49,6 +50,7 @@ pub fn component(component: Component, bytes: &[u8]) -> Result<(), SSTableError>
             Ok(())
         }
         Component::Crc => Checksums::decode(component.name(), bytes).map(drop),
+        Component::Checksums => PageChecksums::decode(component.name(), bytes).map(drop),
         Component::Partitions => partitions(bytes),
         Component::Rows => rows(bytes),
         Component::Data | Component::Digest | Component::Toc => Ok(()),

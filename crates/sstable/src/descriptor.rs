@@ -98,6 +98,8 @@ impl PartialOrd for SSTableId {
 pub enum Component {
     /// Checksums of an uncompressed Data.db.
     Crc,
+    /// Checksums of what Cassandra's format leaves without; ours alone.
+    Checksums,
     /// Where the chunks of a compressed Data.db lie.
     CompressionInfo,
     /// The partitions.
@@ -118,8 +120,9 @@ pub enum Component {
 
 impl Component {
     /// All components, in the order of their names.
-    pub const ALL: [Component; 9] = [
+    pub const ALL: [Component; 10] = [
         Component::Crc,
+        Component::Checksums,
         Component::CompressionInfo,
         Component::Data,
         Component::Digest,
@@ -134,6 +137,7 @@ impl Component {
     pub fn name(self) -> &'static str {
         match self {
             Component::Crc => "CRC.db",
+            Component::Checksums => "Checksums.db",
             Component::CompressionInfo => "CompressionInfo.db",
             Component::Data => "Data.db",
             Component::Digest => "Digest.crc32",

@@ -6,6 +6,7 @@ use blockio::File;
 
 use crate::cache::BlockCache;
 use crate::error::{Corruption, SSTableError};
+use crate::page_checksums::ComponentChecksums;
 use crate::trie::{PAGE_SIZE, Pages};
 
 /// An index file, read page by page.
@@ -16,17 +17,32 @@ pub(crate) struct IndexFile {
     length: u64,
     cache: BlockCache,
     number: u64,
+    checksums: Option<ComponentChecksums>,
 }
 
 impl IndexFile {
-    pub fn new(name: String, file: Box<dyn File>, cache: BlockCache) -> Result<Self, SSTableError> {
+    /// Pages are verified against `checksums` where they are read.
+    pub fn new(
+        name: String,
+        file: Box<dyn File>,
+        cache: BlockCache,
+        checksums: Option<ComponentChecksums>,
+    ) -> Result<Self, SSTableError> {
         let length = file.len()?;
-        Ok(IndexFile { name, file, length, cache, number: BlockCache::file_number() })
+        if let Some(checksums) = &checksums {
+            checksums.check_length(&name, length)?;
+        }
+        Ok(IndexFile { name, file, length, cache, number: BlockCache::file_number(), checksums })
     }
 
     /// A file without content, which stands for one that cannot be read.
     pub fn empty(name: String, file: Box<dyn File>, cache: BlockCache) -> Self {
-        IndexFile { name, file, length: 0, cache, number: BlockCache::file_number() }
+        IndexFile { name, file, length: 0, cache, number: BlockCache::file_number(), checksums: None }
+    }
+
+    /// Bytes held in memory besides the cache.
+    pub fn memory_bytes(&self) -> usize {
+        self.checksums.as_ref().map_or(0, |checksums| checksums.crcs.len() * 4)
     }
 
     pub fn length(&self) -> u64 {
@@ -62,6 +78,9 @@ impl Pages for IndexFile {
             let length = (self.length - start).min(PAGE_SIZE as u64) as usize;
             let mut page = vec![0; length];
             self.file.read_exact_at(&mut page, start)?;
+            if let Some(checksums) = &self.checksums {
+                checksums.check_page(&self.name, number, &page)?;
+            }
             Ok(page.into())
         })
     }

@@ -22,6 +22,7 @@ mod header_table;
 mod index_file;
 mod input;
 mod lifecycle;
+mod page_checksums;
 mod partition_index;
 mod reader;
 mod row_index;

@@ -167,6 +167,11 @@ impl PartitionIndex {
         PartitionIndex { file, root: 0, key_count: 0, first_key: none.clone(), last_key: none }
     }
 
+    /// Bytes held in memory besides the cache.
+    pub fn memory_bytes(&self) -> usize {
+        self.file.memory_bytes()
+    }
+
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
@@ -272,7 +277,7 @@ mod tests {
         let disk = SimulatedDisk::new();
         let file: Box<dyn File> = disk.open(Path::new("/Partitions.db"), OpenOptions::create_new()).unwrap();
         file.write_at(bytes, 0).unwrap();
-        let file = IndexFile::new("Partitions.db".into(), file, BlockCache::new(1 << 20))?;
+        let file = IndexFile::new("Partitions.db".into(), file, BlockCache::new(1 << 20), None)?;
         PartitionIndex::open("Partitions.db", Arc::new(file))
     }
 

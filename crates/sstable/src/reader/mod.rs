@@ -24,6 +24,7 @@ use crate::descriptor::{Component, Descriptor, TEMPORARY};
 use crate::error::{Corruption, SSTableError};
 use crate::filter::BloomFilter;
 use crate::index_file::IndexFile;
+use crate::page_checksums::PageChecksums;
 use crate::partition_index::{PartitionIndex, Place};
 use crate::row_index::{RowIndexEntry, clustering_types};
 use crate::stats::{CoveredBound, PARTITIONER, Statistics};
@@ -114,8 +115,45 @@ fn tolerate<T>(
     }
 }
 
-fn open_filter(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<BloomFilter>, SSTableError> {
-    match read_whole(disk, &descriptor.path(Component::Filter))? {
+fn read_checksums(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<PageChecksums>, SSTableError> {
+    match read_whole(disk, &descriptor.path(Component::Checksums))? {
+        Some(bytes) => Ok(Some(PageChecksums::decode(&descriptor.file_name(Component::Checksums), &bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// A small component, verified; none if it is not there.
+fn read_checked(
+    disk: &dyn Disk,
+    descriptor: &Descriptor,
+    component: Component,
+    checksums: &PageChecksums,
+) -> Result<Option<Vec<u8>>, SSTableError> {
+    let bytes = read_whole(disk, &descriptor.path(component))?;
+    if let (Some(bytes), Some(checksums)) = (&bytes, checksums.of(component)) {
+        checksums.check(&descriptor.file_name(component), bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Fails unless every component is there that the table was written with.
+fn check_presence(disk: &dyn Disk, descriptor: &Descriptor, checksums: &PageChecksums) -> Result<(), SSTableError> {
+    let written = checksums.components().map(|component| (component, "a component that Checksums.db lists"));
+    let listed = listed(disk, descriptor)?.into_iter().map(|component| (component, "a file listed in TOC.txt"));
+    for (component, expected) in written.chain(listed) {
+        if !disk.exists(&descriptor.path(component))? {
+            return Err(Corruption::new(&descriptor.file_name(component), 0, expected, "no such file").into());
+        }
+    }
+    Ok(())
+}
+
+fn open_filter(
+    disk: &dyn Disk,
+    descriptor: &Descriptor,
+    checksums: &PageChecksums,
+) -> Result<Option<BloomFilter>, SSTableError> {
+    match read_checked(disk, descriptor, Component::Filter, checksums)? {
         Some(bytes) => Ok(Some(BloomFilter::decode(&descriptor.file_name(Component::Filter), &bytes)?)),
         None => Ok(None),
     }
@@ -162,14 +200,24 @@ impl SSTableReader {
     ) -> Result<SSTableReader, SSTableError> {
         let statistics = read_statistics(disk, descriptor)?;
         let name = |component| descriptor.file_name(component);
-        let filter = tolerate(open_filter(disk, descriptor), damaged)?.flatten();
-        let data = open_data(disk, descriptor, table.options.crc_check_chance, cache)?;
+        let checksums = tolerate(read_checksums(disk, descriptor), damaged)?.flatten().unwrap_or_default();
+        tolerate(check_presence(disk, descriptor, &checksums), damaged)?;
+        let filter = tolerate(open_filter(disk, descriptor, &checksums), damaged)?.flatten();
+        let data = open_data(disk, descriptor, &checksums, table.options.crc_check_chance, cache)?;
+        if let Some(checksums) = checksums.of(Component::Data) {
+            let whole = checksums.check_length(&name(Component::Data), data.file_length()).map_err(SSTableError::from);
+            tolerate(whole, damaged)?;
+        }
         let mut open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
-            let opened = open_component(disk, descriptor, component)
-                .and_then(|file| IndexFile::new(name(component), file, cache.clone()));
+            let opened = open_component(disk, descriptor, component).and_then(|file| {
+                IndexFile::new(name(component), file, cache.clone(), checksums.of(component).cloned())
+            });
             let file = match tolerate(opened, damaged)? {
                 Some(file) => file,
-                None => IndexFile::empty(name(component), open_component(disk, descriptor, Component::Data)?, cache.clone()),
+                None => {
+                    let stand_in = open_component(disk, descriptor, Component::Data)?;
+                    IndexFile::empty(name(component), stand_in, cache.clone())
+                }
             };
             Ok(Arc::new(file))
         };
@@ -237,10 +285,11 @@ impl SSTableReader {
         self.files.data.length
     }
 
-    /// Bytes held in memory besides the cache: the Bloom filter and chunk offsets.
+    /// Bytes held in memory besides the cache: the Bloom filter, chunk offsets and checksums.
     pub fn memory_bytes(&self) -> usize {
         let filter = self.files.filter.as_ref().map_or(0, BloomFilter::size_bytes);
-        filter + self.files.data.compression().map_or(0, |info| info.offsets.len() * 8)
+        let indexes = self.files.partitions.memory_bytes() + self.files.rows.memory_bytes();
+        filter + indexes + self.files.data.compression().map_or(0, |info| info.offsets.len() * 8)
     }
 
     /// Whether any partition of the range can be here, by the table's first and last key and its Bloom filter.
@@ -385,11 +434,12 @@ pub fn read_statistics(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Stati
 fn open_data(
     disk: &dyn Disk,
     descriptor: &Descriptor,
+    sums: &PageChecksums,
     crc_check_chance: f64,
     cache: &BlockCache,
 ) -> Result<DataFile, SSTableError> {
     let name = |component| descriptor.file_name(component);
-    let layout = match read_whole(disk, &descriptor.path(Component::CompressionInfo))? {
+    let layout = match read_checked(disk, descriptor, Component::CompressionInfo, sums)? {
         Some(bytes) => Layout::Compressed(CompressionInfo::decode(&name(Component::CompressionInfo), &bytes)?),
         None => {
             if listed(disk, descriptor)?.contains(&Component::CompressionInfo) {
@@ -397,7 +447,7 @@ fn open_data(
                     Corruption::new(&name(Component::CompressionInfo), 0, "a file listed in TOC.txt", "no such file");
                 return Err(missing.into());
             }
-            let checksums = read_whole(disk, &descriptor.path(Component::Crc))?;
+            let checksums = read_checked(disk, descriptor, Component::Crc, sums)?;
             Layout::Plain(checksums.map(|bytes| Checksums::decode(&name(Component::Crc), &bytes)).transpose()?)
         }
     };

@@ -15,6 +15,7 @@ use crate::data::{Encoder, flag, write_deletion};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
 use crate::filter::BloomFilter;
+use crate::page_checksums::{ComponentChecksums, PageChecksums, PageHasher};
 use crate::partition_index::{PartitionIndexWriter, Place};
 use crate::row_index::{Block, RowIndexWriter};
 use crate::stats::{PARTITIONER, Position, SerializationHeader, Statistics, StatsCollector};
@@ -28,21 +29,24 @@ struct IndexOut {
     file: Box<dyn File>,
     pending: Vec<u8>,
     position: u64,
+    checksums: PageHasher,
 }
 
 impl IndexOut {
     fn flush(&mut self, least: usize) -> Result<(), SSTableError> {
         if self.pending.len() >= least {
             self.file.write_at(&self.pending, self.position)?;
+            self.checksums.update(&self.pending);
             self.position += self.pending.len() as u64;
             self.pending.clear();
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), SSTableError> {
+    fn finish(mut self) -> Result<ComponentChecksums, SSTableError> {
         self.flush(0)?;
-        Ok(self.file.sync_data()?)
+        self.file.sync_data()?;
+        Ok(self.checksums.finish())
     }
 }
 
@@ -145,7 +149,7 @@ impl SSTableWriter {
     }
 
     fn create_index(&mut self, component: Component) -> Result<IndexOut, SSTableError> {
-        Ok(IndexOut { file: self.create_file(component)?, pending: Vec::new(), position: 0 })
+        Ok(IndexOut { file: self.create_file(component)?, pending: Vec::new(), position: 0, checksums: PageHasher::default() })
     }
 
     fn write_file(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
@@ -299,17 +303,18 @@ impl SSTableWriter {
         let OpenFiles { data, mut partitions, partition_index, rows, .. } = files;
         partition_index.finish(&mut partitions.pending);
         let done = data.finish()?;
-        partitions.finish()?;
-        rows.finish()?;
-        if let Some(filter) = self.filter.take() {
-            self.write_file(Component::Filter, &filter.encode())?;
+        let mut checksums = PageChecksums::default();
+        checksums.add(Component::Data, ComponentChecksums { length: done.file_length, crcs: Vec::new() });
+        checksums.add(Component::Partitions, partitions.finish()?);
+        checksums.add(Component::Rows, rows.finish()?);
+        let filter = self.filter.take().map(|filter| (Component::Filter, filter.encode()));
+        let info = done.compression_info.as_ref().map(|info| (Component::CompressionInfo, info.encode()));
+        let crcs = done.checksums.map(|crcs| (Component::Crc, crcs));
+        for (component, bytes) in filter.into_iter().chain(info).chain(crcs) {
+            checksums.add(component, ComponentChecksums::of(&bytes));
+            self.write_file(component, &bytes)?;
         }
-        if let Some(info) = &done.compression_info {
-            self.write_file(Component::CompressionInfo, &info.encode())?;
-        }
-        if let Some(checksums) = &done.checksums {
-            self.write_file(Component::Crc, checksums)?;
-        }
+        self.write_file(Component::Checksums, &checksums.encode())?;
         self.write_file(Component::Digest, done.digest.to_string().as_bytes())?;
         let statistics = self.statistics(done.compression_ratio);
         self.write_file(Component::Statistics, &statistics.encode()?)?;

@@ -25,3 +25,12 @@ fn examples_are_the_bytes_of_real_files() {
     let end = example("The end of a `Rows.db`");
     assert_eq!(end, rows[rows.len() - end.len()..]);
 }
+
+#[test]
+fn the_example_of_checksums_covers_the_example_of_an_index() {
+    let example_bytes = example("## Checksums.db");
+    sstable::decode::component(Component::Checksums, &example_bytes).unwrap();
+    let index = example("A whole `Partitions.db`");
+    assert_eq!(example_bytes[9..17], (index.len() as u64).to_be_bytes());
+    assert_eq!(example_bytes[21..25], crc32fast::hash(&index).to_be_bytes());
+}

@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod decoders;
 mod dumping;
+mod every_bit;
 mod fixture;
 mod format;
 mod reading;
