@@ -46,7 +46,7 @@ impl TableFiles {
         descriptors.iter().rev().map(|descriptor| self.open(descriptor, table)).collect()
     }
 
-    fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {
+    pub fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {
         Ok(Arc::new(SSTableReader::open(&*self.disk, descriptor, table, &self.cache)?))
     }
 

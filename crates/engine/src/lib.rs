@@ -15,6 +15,7 @@ mod finisher;
 mod flush;
 mod flusher;
 mod groups;
+mod import;
 mod options;
 mod pool;
 mod read;

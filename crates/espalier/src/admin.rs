@@ -28,6 +28,9 @@ struct Request {
     tables: Vec<String>,
     #[serde(default)]
     tag: Option<String>,
+    /// Where SSTables to be imported are.
+    #[serde(default)]
+    directory: Option<PathBuf>,
 }
 
 /// The verbs, nodetool's.
@@ -40,6 +43,7 @@ enum Verb {
     Snapshot,
     Tablestats,
     Drain,
+    Import,
 }
 
 /// What the node answers.

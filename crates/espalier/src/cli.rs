@@ -39,6 +39,93 @@ pub enum Command {
     Tablestats(Tables),
     /// Flush everything and refuse writes from then on
     Drain(Node),
+    /// Look into SSTables, ours or Cassandra's; verify, salvage, import, export them
+    Sstable(SSTable),
+}
+
+/// What to do with SSTables.
+#[derive(Debug, Args)]
+pub struct SSTable {
+    /// What to do
+    #[command(subcommand)]
+    pub command: SSTableCommand,
+}
+
+/// What to do with SSTables. A path is a file of an SSTable, or a directory: all SSTables in it.
+#[derive(Debug, Subcommand)]
+pub enum SSTableCommand {
+    /// Print all rows as JSON, as sstabledump does
+    Dump {
+        /// A partition per line instead of one array
+        #[arg(short = 'l', long)]
+        lines: bool,
+        /// A row per line instead of one array
+        #[arg(short = 'r', long, conflicts_with = "lines")]
+        rows: bool,
+        /// Times as numbers
+        #[arg(short = 't', long)]
+        raw_timestamps: bool,
+        /// Which SSTables
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Check that SSTables are sound; fails if one is not
+    Verify {
+        /// Every row, and every entry of the indexes against the rows
+        #[arg(short, long)]
+        extended: bool,
+        /// A line of JSON for each
+        #[arg(long)]
+        json: bool,
+        /// Which SSTables
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Print what SSTables say of themselves, as sstablemetadata does
+    Metadata {
+        /// A line of JSON for each
+        #[arg(long)]
+        json: bool,
+        /// Which SSTables
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Write what is sound of damaged SSTables into new ones and list the rest; fails if anything is lost
+    Salvage {
+        /// Directory for the new SSTables
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+        /// Which SSTables
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Verify SSTables of a directory and copy them into a table of a running or a stopped node
+    Import {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// Configuration file of a stopped node
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The keyspace
+        #[arg(value_name = "KEYSPACE")]
+        keyspace: String,
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// Where the SSTables are
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
+    /// Verify SSTables and copy them, with Cassandra's components only, into a directory that Cassandra can import
+    Export {
+        /// Directory for the copies
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+        /// Which SSTables
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
 }
 
 /// Options of `serve`; they win over the environment and the file.

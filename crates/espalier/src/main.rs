@@ -5,6 +5,7 @@ mod admin;
 mod cli;
 mod config;
 mod serve;
+mod sstable;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -15,15 +16,16 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let outcome = match cli.command {
-        cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Serve(options) => serve::serve(options).map(|()| ExitCode::SUCCESS),
         cli::Command::Options => {
             print!("{}", config::options_page());
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
-        command => admin::client::run(command),
+        cli::Command::Sstable(command) => sstable::run(command),
+        command => admin::client::run(command).map(|()| ExitCode::SUCCESS),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(message) => {
             eprintln!("espalier: {message}");
             ExitCode::FAILURE

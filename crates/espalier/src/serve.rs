@@ -9,6 +9,7 @@ use engine::{Engine, EngineError, EngineOptions};
 use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -32,6 +33,12 @@ pub fn serve(flags: Serve) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     runtime.block_on(run(config, started))
+}
+
+/// Opens a stopped node's engine, as `serve` would.
+pub fn open_engine(data: PathBuf, config: Option<PathBuf>) -> Result<Arc<Engine>, String> {
+    let config = configuration(Serve { data: Some(data), listen: None, port: None, config })?;
+    Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))
 }
 
 /// File, environment, flags.

@@ -11,6 +11,7 @@
 mod cache;
 mod clustering;
 mod compression;
+mod copy;
 mod counter;
 mod data;
 pub mod decode;
@@ -34,6 +35,7 @@ mod writer;
 
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
+pub use copy::{TableCopy, check_key_types};
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};

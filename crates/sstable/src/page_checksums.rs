@@ -52,7 +52,8 @@ impl ComponentChecksums {
         if stored == Some(&computed) {
             return Ok(());
         }
-        let expected = stored.map_or("a page that Checksums.db has".to_owned(), |crc| format!("page checksum {crc:08x}"));
+        let expected =
+            stored.map_or("a page that Checksums.db has".to_owned(), |crc| format!("page checksum {crc:08x}"));
         Err(Corruption::new(file, number.saturating_mul(PAGE_SIZE as u64), expected, format!("{computed:08x}")))
     }
 

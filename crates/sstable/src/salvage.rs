@@ -240,8 +240,7 @@ impl Salvage<'_> {
                 let in_force = self.cursor.open_deletion();
                 if open != in_force {
                     // The walk took up inside of a range deletion: it begins with the first row seen.
-                    let marker =
-                        Marker { prefix: row.clustering, side: Side::Before, before: open, after: in_force };
+                    let marker = Marker { prefix: row.clustering, side: Side::Before, before: open, after: in_force };
                     self.writer.add(&Unfiltered::Marker(marker))?;
                     written.open = Some(in_force);
                 }
@@ -249,8 +248,7 @@ impl Salvage<'_> {
                 self.salvaged.rows += 1;
             }
             Unfiltered::Marker(marker) => {
-                let pending =
-                    Pending { prefix: prefix.to_vec(), side: marker.side, before: open, after: marker.after };
+                let pending = Pending { prefix: prefix.to_vec(), side: marker.side, before: open, after: marker.after };
                 written.pending = Some(pending);
             }
         }

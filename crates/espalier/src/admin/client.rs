@@ -4,10 +4,31 @@ use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
 use crate::cli::{Command, Node, Tables};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 /// Has the running node do what the command says, and prints its answer.
 pub fn run(command: Command) -> Result<(), String> {
     let (node, request) = request(command)?;
+    ask(&node, &request)
+}
+
+/// Whether a node listens on its socket.
+pub fn is_running(node: &Node) -> bool {
+    short_path(&node.data, SOCKET_NAME).and_then(|(path, _open)| UnixStream::connect(path)).is_ok()
+}
+
+/// Has the running node import the SSTables of a directory, and prints how many there were.
+pub fn import(node: &Node, keyspace: String, table: String, directory: PathBuf) -> Result<(), String> {
+    let directory = Some(directory);
+    ask(node, &Request { verb: Verb::Import, keyspace: Some(keyspace), tables: vec![table], tag: None, directory })
+}
+
+/// What an import prints.
+pub fn imported(count: usize) -> String {
+    format!("{count} SSTables imported")
+}
+
+fn ask(node: &Node, request: &Request) -> Result<(), String> {
     let connect = short_path(&node.data, SOCKET_NAME).and_then(|(path, _open)| UnixStream::connect(path));
     let mut socket = connect.map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -15,7 +36,7 @@ pub fn run(command: Command) -> Result<(), String> {
         }
         _ => format!("{}: {error}", node.data.join(SOCKET_NAME).display()),
     })?;
-    match exchange(&mut socket, &request).map_err(|error| format!("the node did not answer: {error}"))? {
+    match exchange(&mut socket, request).map_err(|error| format!("the node did not answer: {error}"))? {
         Answer::Ok(text) => {
             print!("{text}");
             Ok(())
@@ -34,9 +55,9 @@ fn exchange(socket: &mut UnixStream, request: &Request) -> std::io::Result<Answe
 }
 
 fn request(command: Command) -> Result<(Node, Request), String> {
-    let bare = |verb, node| (node, Request { verb, keyspace: None, tables: Vec::new(), tag: None });
+    let bare = |verb, node| (node, Request { verb, keyspace: None, tables: Vec::new(), tag: None, directory: None });
     let of_tables = |verb, tables: Tables, tag| {
-        (tables.node, Request { verb, keyspace: tables.keyspace, tables: tables.tables, tag })
+        (tables.node, Request { verb, keyspace: tables.keyspace, tables: tables.tables, tag, directory: None })
     };
     Ok(match command {
         Command::Status(node) => bare(Verb::Status, node),
@@ -45,6 +66,6 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
-        Command::Serve(_) | Command::Options => return Err("not for a running node".to_owned()),
+        Command::Serve(_) | Command::Options | Command::Sstable(_) => return Err("not for a running node".to_owned()),
     })
 }

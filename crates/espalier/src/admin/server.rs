@@ -137,6 +137,14 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
         }
+        Verb::Import => {
+            let directory = request.directory.as_deref().ok_or("import of which directory?")?;
+            let mut count = 0;
+            for table in tables(engine, request)? {
+                count += engine.import(&table, directory).map_err(text)?;
+            }
+            return Ok(format!("{}\n", super::client::imported(count)));
+        }
         Verb::Drain => {
             engine.shutdown().map_err(text)?;
             node.drained.store(true, Ordering::Relaxed);

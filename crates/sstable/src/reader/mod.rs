@@ -101,10 +101,7 @@ fn open_component(
 }
 
 /// Notes damage and goes on without; other errors stay errors.
-fn tolerate<T>(
-    result: Result<T, SSTableError>,
-    damaged: &mut Vec<Corruption>,
-) -> Result<Option<T>, SSTableError> {
+fn tolerate<T>(result: Result<T, SSTableError>, damaged: &mut Vec<Corruption>) -> Result<Option<T>, SSTableError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(SSTableError::Corruption(corruption)) => {
@@ -225,8 +222,7 @@ impl SSTableReader {
         let rows = open_index(Component::Rows)?;
         let size_on_disk_bytes = data.file_length() + partitions_file.length() + rows.length();
         let partitions = PartitionIndex::open(&name(Component::Partitions), partitions_file.clone());
-        let partitions =
-            tolerate(partitions, damaged)?.unwrap_or_else(|| PartitionIndex::unreadable(partitions_file));
+        let partitions = tolerate(partitions, damaged)?.unwrap_or_else(|| PartitionIndex::unreadable(partitions_file));
         let files = Files {
             descriptor: descriptor.clone(),
             statistics,

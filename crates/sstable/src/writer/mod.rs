@@ -149,7 +149,12 @@ impl SSTableWriter {
     }
 
     fn create_index(&mut self, component: Component) -> Result<IndexOut, SSTableError> {
-        Ok(IndexOut { file: self.create_file(component)?, pending: Vec::new(), position: 0, checksums: PageHasher::default() })
+        Ok(IndexOut {
+            file: self.create_file(component)?,
+            pending: Vec::new(),
+            position: 0,
+            checksums: PageHasher::default(),
+        })
     }
 
     fn write_file(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {

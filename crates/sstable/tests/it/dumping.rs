@@ -98,7 +98,9 @@ fn lines_hold_what_the_array_holds() {
         let array: Value = serde_json::from_str(&dump(&fixture, true)).unwrap();
         let lines = |layout| -> Vec<Value> {
             let text = dump_as(&fixture, true, layout);
-            text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{name}: {e}: {line}"))).collect()
+            text.lines()
+                .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{name}: {e}: {line}")))
+                .collect()
         };
         assert_eq!(Value::Array(lines(DumpLayout::PartitionPerLine)), array, "{name}");
         let mut expected = Vec::new();

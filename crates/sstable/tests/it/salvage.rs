@@ -103,7 +103,8 @@ fn only_what_damage_touches_is_lost() {
 fn damaged_indexes_and_filters_cost_nothing() {
     for name in ["wide_rt", "kv", "wide_blocks"] {
         let fixture = Fixture::load(name);
-        for component in [Component::Partitions, Component::Rows, Component::Filter, Component::Digest, Component::Toc] {
+        for component in [Component::Partitions, Component::Rows, Component::Filter, Component::Digest, Component::Toc]
+        {
             for keep in [None, Some(1)] {
                 let (scratch, copied) = (Scratch::new(), Scratch::new());
                 let descriptor = copy(&fixture, &copied.0);
