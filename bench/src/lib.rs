@@ -6,6 +6,8 @@
 
 mod keys;
 mod peers;
+mod wire;
 
 pub use keys::{Keys, mix};
 pub use peers::{BTree, Blart, OrderedMap, SkipList, TriePeer};
+pub use wire::WireClient;
