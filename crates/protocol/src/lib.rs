@@ -41,7 +41,8 @@ pub use request::{
     Startup, Values,
 };
 pub use response::{
-    ColumnSpec, ErrorKind, ErrorResponse, Event, PreparedMetadata, ResultMetadata, RowsWriter, SchemaChange, WriteType,
+    ColumnSpec, ErrorKind, ErrorResponse, Event, PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter,
+    SchemaChange, WriteType,
 };
 pub use version::{SUPPORTED_VERSIONS, Version};
 

@@ -8,7 +8,7 @@ mod type_option;
 
 pub use error::{ErrorKind, ErrorResponse, FailureReason, WriteType};
 pub use event::{ChangeKind, Event, SchemaChange, SchemaTarget};
-pub use metadata::{ColumnSpec, PreparedMetadata, ResultMetadata};
+pub use metadata::{ColumnSpec, PreparedMetadata, ResultColumns, ResultMetadata};
 pub use result::{RowsWriter, write_prepared, write_schema_change, write_set_keyspace, write_void};
 
 use crate::compression::Compression;

@@ -18,6 +18,14 @@ pub enum Version {
 pub const SUPPORTED_VERSIONS: [&str; 4] = ["3/v3", "4/v4", "5/v5", "6/v6-beta"];
 
 impl Version {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
+
+    /// Its place among all, from 0.
+    pub(crate) fn place(self) -> usize {
+        self as usize - Version::V3 as usize
+    }
+
     /// The version of this number, if this crate speaks it.
     pub fn from_number(number: u8) -> Option<Version> {
         match number {

@@ -3,7 +3,8 @@
 use protocol::response::{ChangeKind, FailureReason, SchemaTarget, write_prepared, write_supported};
 use protocol::{
     BatchKind, BatchStatement, BindValue, Body, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event, EventType,
-    Header, Opcode, PreparedMetadata, Request, ResultMetadata, RowsWriter, SchemaChange, Version, WriteType, flags,
+    Header, Opcode, PreparedMetadata, Request, ResultColumns, ResultMetadata, RowsWriter, SchemaChange, Version,
+    WriteType, flags,
 };
 use types::CqlType;
 
@@ -208,7 +209,7 @@ fn columns() -> Vec<ColumnSpec> {
 fn rows_are_cassandras_bytes() {
     let hex = "000000020000000100000002000673797374656d00056c6f63616c00036b6579000d000b63716c5f76657273696f6e000d000000010000\
                00056c6f63616c00000005332e342e37";
-    let columns = columns();
+    let columns = ResultColumns::new(columns());
     let metadata = ResultMetadata { columns: &columns, ..ResultMetadata::default() };
     let mut out = Vec::new();
     let mut rows = RowsWriter::new(&mut out, Version::V5, &metadata);
@@ -221,12 +222,12 @@ fn rows_are_cassandras_bytes() {
 
 #[test]
 fn metadata_flags_say_what_follows() {
-    let columns = columns();
+    let columns = ResultColumns::new(columns());
     let skipped = ResultMetadata { columns: &columns, paging_state: Some(&[7]), skip: true, changed_id: None };
     let mut out = Vec::new();
     RowsWriter::new(&mut out, Version::V4, &skipped).finish();
     assert_eq!(out, [0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 1, 7, 0, 0, 0, 0]);
-    let changed = ResultMetadata { columns: &[], paging_state: None, skip: false, changed_id: Some(&[1, 2]) };
+    let changed = ResultMetadata { changed_id: Some(&[1, 2]), ..ResultMetadata::default() };
     let mut out = Vec::new();
     RowsWriter::new(&mut out, Version::V5, &changed).finish();
     assert_eq!(out, [0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0, 0, 2, 1, 2, 0, 0, 0, 0]);

@@ -1,8 +1,9 @@
 //! The cache of prepared statements: ids, bounds, and what a change of the schema does to it.
 
 use crate::handler::QueryHandler;
-use crate::reply::to_protocol;
+use crate::reply::{to_columns, to_protocol};
 use md5::{Digest, Md5};
+use protocol::ResultColumns;
 use query::{ColumnSpec, QueryError};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -21,7 +22,7 @@ pub(crate) struct Prepared<H: QueryHandler> {
     /// The markers and columns that PREPARE answers.
     pub(crate) markers: Vec<protocol::ColumnSpec>,
     pub(crate) partition_key: Vec<u16>,
-    pub(crate) result: Option<Vec<protocol::ColumnSpec>>,
+    pub(crate) result: Option<ResultColumns>,
     pub(crate) warnings: Vec<String>,
     pub(crate) is_modification: bool,
     text: Arc<str>,
@@ -106,7 +107,7 @@ impl<H: QueryHandler> Prepared<H> {
             result_id: result_id(info.result.map_or(&[][..], |metadata| &metadata.columns)),
             markers: info.markers.iter().map(to_protocol).collect(),
             partition_key: info.partition_key.to_vec(),
-            result: info.result.map(|metadata| metadata.columns.iter().map(to_protocol).collect()),
+            result: info.result.map(|metadata| to_columns(&metadata.columns)),
             warnings: info.warnings.to_vec(),
             is_modification: info.is_modification,
             keyspace,

@@ -6,8 +6,8 @@ use protocol::response::{
     ChangeKind, FailureReason, SchemaTarget, write_prepared, write_schema_change, write_set_keyspace, write_void,
 };
 use protocol::{
-    Encoder, ErrorKind, ErrorResponse, Opcode, PreparedMetadata, ResponseHead, ResultMetadata, RowsWriter,
-    SchemaChange, WriteType,
+    Encoder, ErrorKind, ErrorResponse, Opcode, PreparedMetadata, ResponseHead, ResultColumns, ResultMetadata,
+    RowsWriter, SchemaChange, WriteType,
 };
 use query::{ChangeTarget, ChangeType, QueryError, Response, ResponseBody};
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,15 +29,21 @@ pub(crate) enum Answer<H: QueryHandler> {
     Prepared(Arc<Prepared<H>>),
 }
 
-/// How much of the column metadata goes with rows.
-pub(crate) enum MetadataForm<H: QueryHandler> {
-    Full,
-    /// The client wants none.
-    Skipped,
-    /// The client has it since it prepared this.
-    Known(Arc<Prepared<H>>),
+/// How the column metadata goes with rows.
+pub(crate) struct MetadataForm<H: QueryHandler> {
+    /// The statement whose columns the rows have.
+    pub(crate) known: Option<Arc<Prepared<H>>>,
+    /// The client has it, or wants none.
+    pub(crate) skip: bool,
     /// The client has another; this is the id of the new one (v5).
-    Changed(Md5Id),
+    pub(crate) changed_id: Option<Md5Id>,
+}
+
+impl<H: QueryHandler> MetadataForm<H> {
+    /// All of it, as the rows have it, or none.
+    pub(crate) fn of_rows(skip: bool) -> MetadataForm<H> {
+        MetadataForm { known: None, skip, changed_id: None }
+    }
 }
 
 impl<H: QueryHandler> Reply<H> {
@@ -68,22 +74,19 @@ impl<H: QueryHandler> Reply<H> {
                 ResponseBody::SetKeyspace(keyspace) => write_set_keyspace(out, keyspace),
                 ResponseBody::SchemaChange(change) => write_schema_change(out, &schema_change(change), version),
                 ResponseBody::Rows(rows) => {
-                    let converted: Vec<_>;
-                    let columns = match metadata {
-                        MetadataForm::Known(prepared) => prepared.result.as_deref().unwrap_or_default(),
-                        _ => {
-                            converted = rows.metadata.columns.iter().map(to_protocol).collect();
+                    let converted;
+                    let columns = match metadata.known.as_ref().and_then(|prepared| prepared.result.as_ref()) {
+                        Some(columns) => columns,
+                        None => {
+                            converted = to_columns(&rows.metadata.columns);
                             &converted
                         }
                     };
                     let metadata = ResultMetadata {
                         columns,
                         paging_state: rows.paging_state.as_deref(),
-                        skip: matches!(metadata, MetadataForm::Skipped | MetadataForm::Known(_)),
-                        changed_id: match metadata {
-                            MetadataForm::Changed(id) => Some(&id[..]),
-                            _ => None,
-                        },
+                        skip: metadata.skip,
+                        changed_id: metadata.changed_id.as_ref().map(|id| &id[..]),
                     };
                     let mut writer = RowsWriter::new(out, version, &metadata);
                     writer.encoded_rows(rows.row_count, &rows.cells);
@@ -102,6 +105,11 @@ pub(crate) fn to_protocol(column: &query::ColumnSpec) -> protocol::ColumnSpec {
         name: column.name.clone(),
         ty: column.ty.clone(),
     }
+}
+
+/// The columns of a result in the protocol's terms.
+pub(crate) fn to_columns(columns: &[query::ColumnSpec]) -> ResultColumns {
+    ResultColumns::new(columns.iter().map(to_protocol).collect())
 }
 
 /// A change of the schema in the protocol's terms.

@@ -196,14 +196,14 @@ impl<H: QueryHandler> Task<H> {
                 let query_options = query_options(&options, &bound, self.header.version);
                 let response = handler.query(query, &self.client, &query_options).await;
                 let skip = options.skip_metadata;
-                answer(response, warned, |_| if skip { MetadataForm::Skipped } else { MetadataForm::Full })
+                answer(response, warned, |_| MetadataForm::of_rows(skip))
             }
             (Request::Execute { result_metadata_id, options, .. }, Work::Execute(prepared)) => {
                 let bound = Bound::new(&options.values);
                 let query_options = query_options(&options, &bound, self.header.version);
                 let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
                 answer(response, warned, |response| {
-                    metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
+                    metadata_form(handler, prepared, result_metadata_id, options.skip_metadata, response)
                 })
             }
             (Request::Batch(batch), Work::Batch(prepared)) => {
@@ -211,7 +211,7 @@ impl<H: QueryHandler> Task<H> {
                 let bound = Bound::Positional(Vec::new());
                 let options = query_options(&batch.options, &bound, self.header.version);
                 let response = handler.batch(batch.kind, &entries, &self.client, &options).await;
-                answer(response, warned, |_| MetadataForm::Full)
+                answer(response, warned, |_| MetadataForm::of_rows(false))
             }
             (request, _) => Err(ProtocolError::new(format!("Unexpected request {request:?}")).into()),
         }
@@ -233,27 +233,29 @@ fn answer<H: QueryHandler>(
 
 /// v5 clients say which metadata they have; older ones are believed when the statement has always had the same.
 fn metadata_form<H: QueryHandler>(
+    handler: &H,
     prepared: &Arc<Prepared<H>>,
     client_id: Option<&[u8]>,
     skip: bool,
     response: &Response,
 ) -> MetadataForm<H> {
-    let ResponseBody::Rows(rows) = &response.body else { return MetadataForm::Full };
+    let ResponseBody::Rows(rows) = &response.body else { return MetadataForm::of_rows(false) };
     if prepared.is_modification {
         // The answer to a condition: its columns depend on the outcome.
-        return MetadataForm::Full;
+        return MetadataForm::of_rows(false);
     }
     let id = match prepared.result {
         Some(_) => prepared.result_id,
         // Rows that PREPARE could not foresee.
         None => result_id(&rows.metadata.columns),
     };
+    let foreseen = handler.describe(&prepared.statement).result;
+    let is_known = foreseen.is_some_and(|foreseen| std::ptr::eq(foreseen, &*rows.metadata));
+    let known = is_known.then(|| prepared.clone());
     match client_id {
-        Some(client_id) if client_id != id => MetadataForm::Changed(id),
-        None if prepared.result.is_none() => MetadataForm::Full,
-        _ if skip && prepared.result.is_some() => MetadataForm::Known(prepared.clone()),
-        _ if skip => MetadataForm::Skipped,
-        _ => MetadataForm::Full,
+        Some(client_id) if client_id != id => MetadataForm { known, skip: false, changed_id: Some(id) },
+        None if prepared.result.is_none() => MetadataForm::of_rows(false),
+        _ => MetadataForm { known, skip, changed_id: None },
     }
 }
 

@@ -3,7 +3,7 @@
 use super::type_option::put_type;
 use crate::Version;
 use crate::writer::{put_bytes, put_int, put_short, put_short_bytes, put_string};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use types::CqlType;
 
 /// One column of a result, or one bind marker.
@@ -19,11 +19,52 @@ pub struct ColumnSpec {
     pub ty: CqlType,
 }
 
+/// The columns of a result. Those of a statement that is carried out many times are encoded once for each version.
+#[derive(Debug)]
+pub struct ResultColumns {
+    specs: Vec<ColumnSpec>,
+    encoded: [OnceLock<EncodedColumns>; Version::COUNT],
+}
+
+#[derive(Debug)]
+struct EncodedColumns {
+    /// Whether the keyspace and table stand once before all columns.
+    has_global_table: bool,
+    bytes: Vec<u8>,
+}
+
+static NO_COLUMNS: ResultColumns = ResultColumns::none();
+
+impl ResultColumns {
+    /// These columns in this order.
+    pub fn new(specs: Vec<ColumnSpec>) -> ResultColumns {
+        ResultColumns { specs, ..ResultColumns::none() }
+    }
+
+    const fn none() -> ResultColumns {
+        ResultColumns { specs: Vec::new(), encoded: [const { OnceLock::new() }; Version::COUNT] }
+    }
+
+    /// The columns.
+    pub fn specs(&self) -> &[ColumnSpec] {
+        &self.specs
+    }
+
+    fn encoded(&self, version: Version) -> &EncodedColumns {
+        self.encoded[version.place()].get_or_init(|| {
+            let global = one_table(&self.specs);
+            let mut bytes = Vec::new();
+            put_columns(&mut bytes, &self.specs, global, version);
+            EncodedColumns { has_global_table: global.is_some(), bytes }
+        })
+    }
+}
+
 /// The metadata in front of rows.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ResultMetadata<'a> {
     /// The columns.
-    pub columns: &'a [ColumnSpec],
+    pub columns: &'a ResultColumns,
     /// Present when there are more pages.
     pub paging_state: Option<&'a [u8]>,
     /// Leaves names and types away. Only when the client has them.
@@ -37,12 +78,18 @@ const HAS_MORE_PAGES: i32 = 0x02;
 const NO_METADATA: i32 = 0x04;
 const METADATA_CHANGED: i32 = 0x08;
 
+impl Default for ResultMetadata<'_> {
+    fn default() -> Self {
+        ResultMetadata { columns: &NO_COLUMNS, paging_state: None, skip: false, changed_id: None }
+    }
+}
+
 impl ResultMetadata<'_> {
     pub(crate) fn write(&self, out: &mut Vec<u8>, version: Version) {
         let changed_id = self.changed_id.filter(|_| version >= Version::V5);
-        let global = one_table(self.columns);
+        let columns = self.columns.encoded(version);
         let mut flags = 0;
-        if global.is_some() {
+        if columns.has_global_table {
             flags |= GLOBAL_TABLES_SPEC;
         }
         if self.paging_state.is_some() {
@@ -55,7 +102,7 @@ impl ResultMetadata<'_> {
             flags |= METADATA_CHANGED;
         }
         put_int(out, flags);
-        put_int(out, self.columns.len() as i32);
+        put_int(out, self.columns.specs.len() as i32);
         if let Some(state) = self.paging_state {
             put_bytes(out, state);
         }
@@ -63,7 +110,7 @@ impl ResultMetadata<'_> {
             put_short_bytes(out, id);
         }
         if !self.skip {
-            put_columns(out, self.columns, global, version);
+            out.extend_from_slice(&columns.bytes);
         }
     }
 }

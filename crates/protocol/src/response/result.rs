@@ -66,7 +66,7 @@ impl<'o> RowsWriter<'o> {
         metadata.write(out, version);
         let count_at = out.len();
         put_int(out, 0);
-        RowsWriter { out, count_at, columns: metadata.columns.len(), cells: 0 }
+        RowsWriter { out, count_at, columns: metadata.columns.specs().len(), cells: 0 }
     }
 
     /// One cell; `None` is null.
