@@ -39,7 +39,12 @@ impl Bounds {
             let Liveness { timestamp, ttl, expiration } = liveness;
             self.cover(timestamp, ttl, expiration);
         }
-        for (_, data) in row.columns(table) {
+        let shared = row.shared_times();
+        if let Some(Liveness { timestamp, ttl, expiration }) = shared {
+            self.cover(timestamp, ttl, expiration);
+        }
+        let cells = if shared.is_some() { row.columns(table).complex() } else { row.columns(table) };
+        for (_, data) in cells {
             match data {
                 ColumnData::Simple(cell) => self.cover_cell(&cell),
                 ColumnData::Complex(cells) => {

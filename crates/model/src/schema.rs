@@ -136,10 +136,15 @@ impl ColumnSets {
 
     /// Where the columns of set `version` are now; `None` says that nothing has changed since.
     pub(crate) fn places(&self, version: u32) -> Option<&[ColumnPlace]> {
-        if self.unchanged && version as usize + 1 == self.sets.len() {
+        if self.is_current(version) {
             return None;
         }
         self.places.get(version as usize).map(Vec::as_slice)
+    }
+
+    /// Whether rows of set `version` are of the current columns, and hold nothing that was dropped.
+    pub(crate) fn is_current(&self, version: u32) -> bool {
+        self.unchanged && version as usize + 1 == self.sets.len()
     }
 
     /// The set of that version.

@@ -80,6 +80,7 @@ impl<'a> Input<'a> {
         self.array::<1>(what).map(|[byte]| byte)
     }
 
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -138,12 +139,16 @@ impl<'a> Input<'a> {
     }
 
     /// A uvint that must fit memory: lengths and counts.
+    #[inline]
     pub fn length(&mut self, what: &'static str) -> Decoded<usize> {
-        let start = self.clone();
+        let start = self.at;
         let raw = self.uvint(what)?;
         match usize::try_from(raw) {
             Ok(length) if raw <= u64::from(u32::MAX) >> 1 => Ok(length),
-            _ => Err(start.damaged(what, format!("length {raw}"))),
+            _ => {
+                self.at = start;
+                Err(self.damaged(what, format!("length {raw}")))
+            }
         }
     }
 

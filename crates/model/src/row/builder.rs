@@ -17,9 +17,20 @@ pub struct RowBuilder {
     slots: usize,
     liveness: Liveness,
     deletion: DeletionTime,
+    /// Simple columns whose cells are all as `plain` says; once one is not, they are in `columns`.
+    runs: Vec<Run>,
+    plain: Shared,
     columns: Vec<ColumnEntry>,
     cells: Vec<CellEntry>,
     bytes: Vec<u8>,
+}
+
+/// Columns side by side whose slots stand in `bytes` as the blob has them.
+#[derive(Debug)]
+struct Run {
+    index: usize,
+    count: usize,
+    slots: Range<usize>,
 }
 
 #[derive(Debug)]
@@ -40,6 +51,7 @@ struct CellEntry {
 }
 
 /// What cells share unless they say otherwise.
+#[derive(Clone, Copy, Debug)]
 struct Shared {
     timestamp: Option<i64>,
     ttl: i32,
@@ -47,8 +59,24 @@ struct Shared {
 }
 
 impl Shared {
-    fn covers(&self, cell: &CellEntry) -> bool {
-        self.timestamp == Some(cell.timestamp) && self.ttl == cell.ttl && self.expiration == cell.local_deletion_time
+    const NOTHING: Shared = Shared { timestamp: None, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
+
+    /// What a row without liveness says for its cells, by the first of them.
+    fn of_first(timestamp: i64, ttl: i32, local_deletion_time: u32) -> Shared {
+        let expiration = if ttl == TTL_NONE { NO_DELETION_TIME } else { local_deletion_time };
+        Shared { timestamp: Some(timestamp), ttl, expiration }
+    }
+
+    fn of_liveness(liveness: &Liveness) -> Shared {
+        Shared { timestamp: Some(liveness.timestamp), ttl: liveness.ttl, expiration: liveness.expiration }
+    }
+
+    fn covers(&self, timestamp: i64, ttl: i32, local_deletion_time: u32) -> bool {
+        self.timestamp == Some(timestamp) && self.ttl == ttl && self.expiration == local_deletion_time
+    }
+
+    fn covers_entry(&self, cell: &CellEntry) -> bool {
+        self.covers(cell.timestamp, cell.ttl, cell.local_deletion_time)
     }
 }
 
@@ -60,6 +88,8 @@ impl Default for RowBuilder {
             slots: 0,
             liveness: Liveness::EMPTY,
             deletion: DeletionTime::LIVE,
+            runs: Vec::new(),
+            plain: Shared::NOTHING,
             columns: Vec::new(),
             cells: Vec::new(),
             bytes: Vec::new(),
@@ -75,6 +105,8 @@ impl RowBuilder {
         self.slots = set.columns.len();
         self.liveness = Liveness::EMPTY;
         self.deletion = DeletionTime::LIVE;
+        self.runs.clear();
+        self.plain = Shared::NOTHING;
         self.columns.clear();
         self.cells.clear();
         self.bytes.clear();
@@ -82,7 +114,9 @@ impl RowBuilder {
 
     /// Sets the primary-key liveness.
     pub fn liveness(&mut self, liveness: Liveness) {
+        self.itemize();
         self.liveness = liveness;
+        self.plain = if liveness.is_empty() { Shared::NOTHING } else { Shared::of_liveness(&liveness) };
     }
 
     /// Sets the deletion of the whole row.
@@ -92,8 +126,65 @@ impl RowBuilder {
 
     /// Adds the cell of the simple column at `index` of the set. Indexes must ascend.
     pub fn cell(&mut self, index: usize, cell: &Cell<'_>) {
+        let Cell { timestamp, ttl, local_deletion_time, value, .. } = *cell;
+        if self.plain.timestamp.is_none() {
+            self.plain = Shared::of_first(timestamp, ttl, local_deletion_time);
+        }
+        if self.columns.is_empty() && self.plain.covers(timestamp, ttl, local_deletion_time) {
+            return self.push_slot(index, value);
+        }
+        self.itemize();
         self.push_column(index, None);
         self.push_cell(cell);
+    }
+
+    /// Adds the cell of the simple column at `index` of the set, with the times of the row's liveness. Indexes must ascend.
+    pub fn cell_of_row(&mut self, index: usize, value: &[u8]) {
+        if self.columns.is_empty() && !self.liveness.is_empty() {
+            return self.push_slot(index, value);
+        }
+        let Liveness { timestamp, ttl, expiration } = self.liveness;
+        self.cell(index, &Cell::expiring(timestamp, ttl, expiration, value));
+    }
+
+    /// Adds a cell that is as the row says.
+    fn push_slot(&mut self, index: usize, value: &[u8]) {
+        debug_assert!(index < self.slots, "column {index} of {}", self.slots);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&(value.len() as i32).to_be_bytes());
+        self.bytes.extend_from_slice(value);
+        let end = self.bytes.len();
+        match self.runs.last_mut() {
+            Some(run) if run.index + run.count == index => {
+                run.count += 1;
+                run.slots.end = end;
+            }
+            last => {
+                debug_assert!(last.is_none_or(|run| run.index + run.count < index), "columns ascend");
+                self.runs.push(Run { index, count: 1, slots: start..end });
+            }
+        }
+    }
+
+    /// Makes of the runs a cell each: not all cells are as the row says.
+    fn itemize(&mut self) {
+        let Shared { timestamp, ttl, expiration } = self.plain;
+        for run in &self.runs {
+            let mut at = run.slots.start;
+            for index in run.index..run.index + run.count {
+                let value = slot_value(&self.bytes, at);
+                at = value.end;
+                self.columns.push(ColumnEntry { index, complex: None, first_cell: self.cells.len() });
+                self.cells.push(CellEntry {
+                    timestamp: timestamp.unwrap_or(i64::MIN),
+                    ttl,
+                    local_deletion_time: expiration,
+                    path: 0..0,
+                    value,
+                });
+            }
+        }
+        self.runs.clear();
     }
 
     /// Begins the complex column at `index` of the set; its cells follow in path order. Indexes must ascend.
@@ -144,22 +235,22 @@ impl RowBuilder {
     /// Whether nothing was added: such a row is not to be written.
     pub fn is_empty(&mut self) -> bool {
         self.drop_empty_complex();
-        self.liveness.is_empty() && self.deletion.is_live() && self.columns.is_empty()
+        self.liveness.is_empty() && self.deletion.is_live() && self.columns.is_empty() && self.runs.is_empty()
     }
 
     /// Appends the blob to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.drop_empty_complex();
         let shared = self.shared();
-        let has_cell_meta = self.simple_cells().any(|cell| !shared.covers(cell));
-        let absent = self.slots - self.columns.len();
-        let index_size: usize = self.columns.iter().map(|column| vint::uvint_size(column.index as u64)).sum();
-        let sparse = 4 * absent > index_size + vint::uvint_size(self.columns.len() as u64);
+        let has_cell_meta = self.simple_cells().any(|cell| !shared.covers_entry(cell));
+        let count = self.columns.len() + self.runs.iter().map(|run| run.count).sum::<usize>();
+        let absent = self.slots - count;
+        let sparse = absent > 0 && 4 * absent > self.index_size() + vint::uvint_size(count as u64);
         self.write_header(&shared, has_cell_meta, sparse, out);
         if sparse {
-            vint::write_uvint(self.columns.len() as u64, out);
+            vint::write_uvint(count as u64, out);
         }
-        let mut next_slot = 0;
+        let mut next_slot = self.write_runs(sparse, out);
         for (place, column) in self.columns.iter().enumerate() {
             if sparse {
                 vint::write_uvint(column.index as u64, out);
@@ -179,6 +270,34 @@ impl RowBuilder {
         }
     }
 
+    /// What the indexes of a sparse row take, bytes.
+    fn index_size(&self) -> usize {
+        let of_runs = self.runs.iter().flat_map(|run| run.index..run.index + run.count);
+        let indexes = of_runs.chain(self.columns.iter().map(|column| column.index));
+        indexes.map(|index| vint::uvint_size(index as u64)).sum()
+    }
+
+    /// Writes the runs and, if the row is dense, what is absent before and between them. Returns the index behind them.
+    fn write_runs(&self, sparse: bool, out: &mut Vec<u8>) -> usize {
+        let mut next_slot = 0;
+        for run in &self.runs {
+            if sparse {
+                let mut at = run.slots.start;
+                for index in run.index..run.index + run.count {
+                    let end = slot_value(&self.bytes, at).end;
+                    vint::write_uvint(index as u64, out);
+                    out.extend_from_slice(&self.bytes[at..end]);
+                    at = end;
+                }
+            } else {
+                write_absent(run.index - next_slot, out);
+                out.extend_from_slice(&self.bytes[run.slots.clone()]);
+            }
+            next_slot = run.index + run.count;
+        }
+        next_slot
+    }
+
     fn simple_cells(&self) -> impl Iterator<Item = &CellEntry> {
         self.columns
             .iter()
@@ -188,18 +307,11 @@ impl RowBuilder {
 
     /// What the row says for its cells: the liveness if there is one, else what the first cell has.
     fn shared(&self) -> Shared {
-        if !self.liveness.is_empty() {
-            let Liveness { timestamp, ttl, expiration } = self.liveness;
-            return Shared { timestamp: Some(timestamp), ttl, expiration };
+        if self.plain.timestamp.is_some() {
+            return self.plain;
         }
-        let mut shared = Shared { timestamp: None, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
-        if let Some(first) = self.simple_cells().next().or(self.cells.first()) {
-            shared.timestamp = Some(first.timestamp);
-            if first.ttl != TTL_NONE {
-                (shared.ttl, shared.expiration) = (first.ttl, first.local_deletion_time);
-            }
-        }
-        shared
+        let of = |first: &CellEntry| Shared::of_first(first.timestamp, first.ttl, first.local_deletion_time);
+        self.cells.first().map_or(Shared::NOTHING, of)
     }
 
     fn write_header(&self, shared: &Shared, has_cell_meta: bool, sparse: bool, out: &mut Vec<u8>) {
@@ -271,6 +383,12 @@ impl RowBuilder {
         }
         out.extend_from_slice(&self.bytes[cell.value.clone()]);
     }
+}
+
+/// Where the value of the slot at `at` lies; slots of runs have values.
+fn slot_value(bytes: &[u8], at: usize) -> Range<usize> {
+    let length = bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |length| i32::from_be_bytes(*length));
+    at + 4..at + 4 + length as usize
 }
 
 fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {

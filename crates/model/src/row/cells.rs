@@ -1,5 +1,7 @@
 //! Reading the cells of a row in place.
 
+use std::ops::Range;
+
 use super::{Header, Reader, Row, TTL_NONE, cell_flag, flag};
 use crate::schema::ColumnPlace;
 use crate::{DeletionTime, NO_DELETION_TIME, Table};
@@ -84,6 +86,11 @@ struct RowDefaults {
 }
 
 impl RowDefaults {
+    /// Whether a cell that says nothing else is live.
+    fn cell_is_live(&self, now_seconds: u32) -> bool {
+        self.ttl == TTL_NONE || now_seconds < self.expiration
+    }
+
     fn cell<'a>(&self, bytes: &'a [u8], path: &'a [u8]) -> Cell<'a> {
         let mut reader = Reader { bytes };
         let flags = reader.u8();
@@ -141,6 +148,8 @@ impl<'a> Iterator for ComplexCells<'a> {
 /// Iterates over the columns a row has data for, as (index in the table's current set, data).
 #[derive(Clone, Debug)]
 pub struct Cells<'a, 't> {
+    /// Of the whole row, bytes.
+    length: usize,
     reader: Reader<'a>,
     row: RowDefaults,
     has_cell_meta: bool,
@@ -150,6 +159,7 @@ pub struct Cells<'a, 't> {
     next_index: usize,
     /// The first complex column of the set the row was written under.
     first_complex: usize,
+    has_complex: bool,
     places: Option<&'t [ColumnPlace]>,
 }
 
@@ -164,6 +174,7 @@ impl<'a, 't> Cells<'a, 't> {
             sets.get(header.version).map_or((0, 0), |set| (set.columns.len(), set.first_complex()));
         let remaining = if sparse { (reader.uvint() as usize).min(slots) } else { slots };
         Cells {
+            length: row.as_bytes().len(),
             reader,
             row: Self::defaults(&header),
             has_cell_meta: header.flags & flag::CELL_META != 0,
@@ -171,12 +182,24 @@ impl<'a, 't> Cells<'a, 't> {
             sparse,
             next_index: 0,
             first_complex,
+            has_complex: first_complex < slots,
             places: sets.places(header.version),
         }
     }
 
     fn defaults(header: &Header) -> RowDefaults {
         RowDefaults { timestamp: header.timestamp, ttl: header.ttl, expiration: header.expiration }
+    }
+
+    /// The index in the current set of the column at `index` of the row's set, and until when its cells were dropped.
+    fn place(&self, index: usize) -> (Option<usize>, i64) {
+        match self.places {
+            None => (Some(index), i64::MIN),
+            Some(places) => match places.get(index) {
+                Some(place) => (place.index.map(|index| index as usize), place.dropped_time_micros),
+                None => (None, i64::MIN),
+            },
+        }
     }
 
     fn data(&self, index: usize, payload: &'a [u8], dropped_time_micros: i64) -> Option<ColumnData<'a>> {
@@ -208,13 +231,7 @@ impl<'a> Iterator for Cells<'a, '_> {
                 continue;
             }
             let payload = self.reader.take(length as usize);
-            let (place, dropped_time_micros) = match self.places {
-                None => (Some(index), i64::MIN),
-                Some(places) => match places.get(index) {
-                    Some(place) => (place.index.map(|index| index as usize), place.dropped_time_micros),
-                    None => (None, i64::MIN),
-                },
-            };
+            let (place, dropped_time_micros) = self.place(index);
             if let Some(place) = place
                 && let Some(data) = self.data(index, payload, dropped_time_micros)
             {
@@ -222,5 +239,53 @@ impl<'a> Iterator for Cells<'a, '_> {
             }
         }
         None
+    }
+}
+
+impl Cells<'_, '_> {
+    /// Those of complex columns only.
+    pub fn complex(mut self) -> Self {
+        if self.has_complex {
+            self.pass_simple(0, |_, _| {});
+        } else {
+            self.remaining = 0;
+        }
+        self
+    }
+
+    /// Goes past the simple columns, telling of each where in the row its value lies, or `None` where the cell is dead at
+    /// `now_seconds`.
+    pub(super) fn pass_simple(&mut self, now_seconds: u32, mut found: impl FnMut(usize, Option<Range<usize>>)) {
+        let row_is_live = self.row.cell_is_live(now_seconds);
+        while self.remaining > 0 {
+            let before = self.reader;
+            let index = if self.sparse { self.reader.uvint() as usize } else { self.next_index };
+            if index >= self.first_complex {
+                self.reader = before;
+                return;
+            }
+            self.remaining -= 1;
+            self.next_index = index + 1;
+            let length = self.reader.i32();
+            if length < 0 {
+                continue;
+            }
+            let start = self.length - self.reader.bytes.len();
+            let payload = self.reader.take(length as usize);
+            let (place, dropped_time_micros) = self.place(index);
+            let Some(place) = place else { continue };
+            let (timestamp, is_live, value_length) = match payload.first() {
+                _ if !self.has_cell_meta => (self.row.timestamp, row_is_live, payload.len()),
+                Some(0) => (self.row.timestamp, row_is_live, payload.len() - 1),
+                _ => {
+                    let cell = self.row.cell(payload, &[]);
+                    (cell.timestamp, cell.is_live(now_seconds), cell.value.len())
+                }
+            };
+            if dropped_time_micros == i64::MIN || timestamp > dropped_time_micros {
+                let end = start + payload.len();
+                found(place, is_live.then_some(end - value_length..end));
+            }
+        }
     }
 }

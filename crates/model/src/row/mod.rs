@@ -3,10 +3,12 @@
 mod builder;
 mod cells;
 mod merge;
+mod places;
 
 pub use builder::RowBuilder;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};
+pub use places::ValuePlaces;
 
 use types::vint;
 
@@ -177,6 +179,14 @@ impl<'a> Row<'a> {
     /// Cells of dropped columns do not appear.
     pub fn columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
         Cells::new(*self, table)
+    }
+
+    /// The times of all cells of simple columns, if they share them; `None` where some have times of their own, or there
+    /// is nothing that has times.
+    pub fn shared_times(&self) -> Option<Liveness> {
+        let Header { flags, timestamp, ttl, expiration, .. } = self.header();
+        let shares = flags & (flag::TIMESTAMP | flag::CELL_META) == flag::TIMESTAMP;
+        shares.then_some(Liveness { timestamp, ttl, expiration })
     }
 
     /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.

@@ -1,11 +1,12 @@
 //! Rows against a map of cells: whatever is written is read, and merging is reconciling cell by cell.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::{
     Cell, ColumnData, DeletionTime, Liveness, NO_DELETION_TIME, Row, RowBuilder, RowMerger, Table, TableBuilder,
-    TableId, reconcile_cells,
+    TableId, ValuePlaces, reconcile_cells,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -227,6 +228,57 @@ fn what_is_written_is_read_and_versions_merge_cell_by_cell() {
     }
 }
 
+/// What a client gets of columns of a row: lengths and values, -1 for none; and how many cells were dead.
+fn sent(row: &ModelRow, columns: Range<usize>, now_seconds: u32) -> (Vec<u8>, u64) {
+    let (mut bytes, mut dead) = (Vec::new(), 0);
+    for column in columns {
+        match row.cells.get(&(column, Vec::new())) {
+            Some((_, ttl, ends, value)) if *ends == NO_DELETION_TIME || (*ttl != 0 && now_seconds < *ends) => {
+                bytes.extend_from_slice(&(value.len() as i32).to_be_bytes());
+                bytes.extend_from_slice(value);
+            }
+            cell => {
+                dead += u64::from(cell.is_some());
+                bytes.extend_from_slice(&(-1i32).to_be_bytes());
+            }
+        }
+    }
+    (bytes, dead)
+}
+
+#[test]
+fn values_are_copied_as_a_client_sees_them() {
+    let table = table();
+    let mut places = ValuePlaces::default();
+    let mut whole_rows = 0;
+    for seed in 0..4000 {
+        let mut random = Random::new(seed);
+        let model = random_row(&mut random);
+        let Some(blob) = write(&model, &table) else { continue };
+        let (row, now_seconds) = (Row::new(&blob), 19 + random.below(4) as u32);
+        let count = random.below(SIMPLE as u64 + 1) as usize;
+        places.locate(row, &table, now_seconds, count);
+        let start = random.below(count as u64 + 1) as usize;
+        let columns = start..start + random.below((count - start) as u64 + 1) as usize;
+        let mut copied = Vec::new();
+        let dead = places.copy(row, columns.clone(), &mut copied);
+        assert_eq!((copied, dead), sent(&model, columns, now_seconds), "seed {seed}");
+        if let Some(slots) = row.slots(&table, now_seconds) {
+            whole_rows += 1;
+            assert!(slots.starts_with(&sent(&model, 0..SIMPLE, now_seconds).0), "seed {seed}");
+        }
+        let complex = |(index, data): (usize, ColumnData<'_>)| format!("{index} {data:?}");
+        let all = row.columns(&table).filter(|(index, _)| *index >= SIMPLE).map(complex);
+        assert!(row.columns(&table).complex().map(complex).eq(all), "seed {seed}");
+        if let Some(shared) = row.shared_times() {
+            let times = (shared.timestamp, shared.ttl, shared.expiration);
+            let mut simple = model.cells.iter().filter(|((column, _), _)| *column < SIMPLE);
+            assert!(simple.all(|(_, cell)| (cell.0, cell.1, cell.2) == times), "seed {seed}");
+        }
+    }
+    assert!(whole_rows > 40, "{whole_rows}");
+}
+
 #[test]
 fn garbage_is_refused_or_read_without_panic() {
     let table = table();
@@ -249,5 +301,8 @@ fn garbage_is_refused_or_read_without_panic() {
                 cells.take(100).for_each(drop);
             }
         });
+        let mut places = ValuePlaces::default();
+        places.locate(row, &table, 20, SIMPLE);
+        places.copy(row, 0..SIMPLE, &mut Vec::new());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use model::{Cell, ColumnData, Liveness, Row, RowBuilder, RowMerger, Table, TableBuilder, TableId};
-use types::CqlType;
+use model::{Cell, ColumnData, Liveness, Row, RowBuilder, RowMerger, Table, TableBuilder, TableId, ValuePlaces};
+use types::{CqlType, collection};
 use uuid::Uuid;
 
 fn row_of_all(table: &Table, timestamp: i64) -> Vec<u8> {
@@ -23,8 +23,27 @@ fn read(blob: &[u8], table: &Table) -> Vec<(String, String)> {
         ColumnData::Simple(cell) => String::from_utf8(Cell::value_of(&cell)).unwrap(),
         ColumnData::Complex(_) => unreachable!(),
     };
-    let columns = Row::new(blob).columns(table);
-    columns.map(|(index, data)| (table.regulars().columns[index].name.to_string(), value(data))).collect()
+    let row = Row::new(blob);
+    let name = |index: usize| table.regulars().columns[index].name.to_string();
+    let read: Vec<_> = row.columns(table).map(|(index, data)| (name(index), value(data))).collect();
+    assert_eq!(copied(row, table), read);
+    read
+}
+
+/// As `read`, but copied without decoding.
+fn copied(row: Row<'_>, table: &Table) -> Vec<(String, String)> {
+    let columns = &table.regulars().columns;
+    let mut places = ValuePlaces::default();
+    places.locate(row, table, 0, columns.len());
+    let mut values = Vec::new();
+    for (index, column) in columns.iter().enumerate() {
+        let mut slot = Vec::new();
+        places.copy(row, index..index + 1, &mut slot);
+        if let Some(value) = collection::read_part(&mut slot.as_slice()).unwrap() {
+            values.push((column.name.to_string(), String::from_utf8(value.to_vec()).unwrap()));
+        }
+    }
+    values
 }
 
 trait ValueOf {

@@ -77,7 +77,8 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     };
     let per_partition_limit = limit(&select.per_partition_limit, "[per_partition_limit]")?;
     let limit = limit(&select.limit, "[limit]")?;
-    let plain = (selection.is_plain() && grouping.is_none()).then(|| PlainWriter::new(&selection));
+    let is_plain = selection.is_plain() && grouping.is_none();
+    let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     Ok(SelectPlan {
         table,
         selection,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::{
     BoxCursor, Clusterings, ColumnData, KeyRange, PartitionKey, ReadRange, Row, Table, Unfiltered, UnfilteredCursor,
+    ValuePlaces,
 };
 
 use super::SelectPlan;
@@ -80,6 +81,7 @@ struct Scratch {
     clustering: Vec<Option<&'static [u8]>>,
     regulars: Vec<Option<ColumnData<'static>>>,
     key: Vec<u8>,
+    places: ValuePlaces,
 }
 
 /// An empty vector of another lifetime in the same memory.
@@ -245,9 +247,10 @@ impl<'p> Page<'p> {
         clustering.extend(Clusterings(found.clustering));
         let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
         let taken = match &self.plan.plain {
-            Some(plain) if plain.streams() && self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
+            Some(plain) if self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
                 let now = self.execution.now_seconds;
-                let tombstones = plain.write(&self.plan.table, &position, found.row, now, &mut self.cells);
+                let places = &mut self.scratch.places;
+                let tombstones = plain.write(&self.plan.table, &position, found.row, now, places, &mut self.cells);
                 self.count_tombstones(tombstones)?;
                 (true, self.count_row(found))
             }

@@ -1,6 +1,8 @@
 //! Result rows of plain columns, copied straight from stored rows.
 
-use model::{Cells, ColumnData, Row, Table};
+use std::ops::Range;
+
+use model::{ColumnData, Row, Table, ValuePlaces};
 use types::{CqlType, collection};
 
 use super::read::Position;
@@ -10,56 +12,102 @@ use crate::selection::{Selection, Selector};
 /// Writes rows whose columns are selected as they are.
 #[derive(Debug)]
 pub(super) struct PlainWriter {
-    columns: Vec<(Source, CqlType)>,
-    /// Whether regular columns are wanted in the order in which rows hold them.
-    regulars_ascend: bool,
+    pieces: Vec<Piece>,
+    /// How many of the first regular columns, all simple, are looked up in a row.
+    looked_up: usize,
+    /// Whether all regular columns are wanted side by side, and all are simple.
+    takes_whole_rows: bool,
+    /// Regular columns that are wanted whose values do not stand in rows as they are sent.
+    made: Vec<usize>,
+    /// Whether those are all complex.
+    made_are_complex: bool,
+}
+
+/// Columns side by side in the result that come from one place.
+#[derive(Debug)]
+enum Piece {
+    PartitionKey(usize),
+    Clustering(usize),
+    Static {
+        index: usize,
+        ty: CqlType,
+    },
+    /// Regular columns that are side by side in rows, too.
+    Copied(Range<usize>),
+    /// A regular column whose value is made of what rows hold.
+    Made {
+        index: usize,
+        ty: CqlType,
+    },
 }
 
 impl PlainWriter {
-    pub fn new(selection: &Selection) -> Self {
-        let column = |selector: &Selector| match selector {
-            Selector::Column { source, ty, .. } => Some((*source, ty.clone())),
-            _ => None,
-        };
-        let columns: Vec<(Source, CqlType)> = selection.selectors().iter().filter_map(column).collect();
-        let regular = |(source, _): &(Source, CqlType)| match source {
-            Source::Regular(index) => Some(*index),
-            _ => None,
-        };
-        let regulars: Vec<usize> = columns.iter().filter_map(regular).collect();
-        let regulars_ascend = regulars.windows(2).all(|pair| pair[0] < pair[1]);
-        PlainWriter { columns, regulars_ascend }
+    /// `None` unless all selectors are columns.
+    pub fn new(selection: &Selection, table: &Table) -> Option<Self> {
+        let regulars = table.regulars();
+        let first_complex = regulars.first_complex();
+        let mut pieces = Vec::new();
+        for selector in selection.selectors() {
+            let Selector::Column { source, ty, .. } = selector else { return None };
+            match (pieces.last_mut(), *source) {
+                (_, Source::PartitionKey(place)) => pieces.push(Piece::PartitionKey(place)),
+                (_, Source::Clustering(place)) => pieces.push(Piece::Clustering(place)),
+                (_, Source::Static(index)) => pieces.push(Piece::Static { index, ty: ty.clone() }),
+                (_, Source::Regular(index)) if index >= first_complex || *ty == CqlType::Counter => {
+                    pieces.push(Piece::Made { index, ty: ty.clone() });
+                }
+                (Some(Piece::Copied(run)), Source::Regular(index)) if run.end == index => run.end += 1,
+                (_, Source::Regular(index)) => pieces.push(Piece::Copied(index..index + 1)),
+            }
+        }
+        let made_index = |piece: &Piece| if let Piece::Made { index, .. } = piece { Some(*index) } else { None };
+        let made: Vec<usize> = pieces.iter().filter_map(made_index).collect();
+        let end = |piece: &Piece| if let Piece::Copied(run) = piece { run.end } else { 0 };
+        let everything = 0..regulars.columns.len();
+        let is_everything = |piece: &Piece| !matches!(piece, Piece::Copied(run) if *run != everything);
+        Some(PlainWriter {
+            looked_up: pieces.iter().map(end).max().unwrap_or(0),
+            takes_whole_rows: pieces.iter().all(is_everything),
+            made_are_complex: made.iter().all(|index| *index >= first_complex),
+            made,
+            pieces,
+        })
     }
 
-    /// Whether rows can be written from their stored form alone.
-    pub fn streams(&self) -> bool {
-        self.regulars_ascend
-    }
-
-    /// Appends a row. Returns how many deleted or expired cells it met.
+    /// Appends a row. Returns how many deleted or expired cells it met. `places` keeps its memory from row to row.
     pub fn write(
         &self,
         table: &Table,
         position: &Position<'_>,
         row: Option<Row<'_>>,
         now_seconds: u32,
+        places: &mut ValuePlaces,
         out: &mut Vec<u8>,
     ) -> u64 {
-        let mut regulars = row.map(|row| Regulars { cells: row.columns(table), next: None });
+        let whole = row.filter(|_| self.takes_whole_rows).and_then(|row| row.slots(table, now_seconds));
+        if let (Some(row), None) = (row, whole) {
+            places.locate(row, table, now_seconds, self.looked_up);
+        }
+        let made = row.filter(|_| !self.made.is_empty()).map_or_else(Vec::new, |row| self.made_from(row, table));
         let mut tombstones = 0;
-        for (source, ty) in &self.columns {
-            match source {
-                Source::PartitionKey(place) => collection::write_part(position.key.get(*place).copied(), out),
-                Source::Clustering(place) => {
+        for piece in &self.pieces {
+            match piece {
+                Piece::PartitionKey(place) => collection::write_part(position.key.get(*place).copied(), out),
+                Piece::Clustering(place) => {
                     let value = position.clustering.get(*place).copied().flatten();
                     collection::write_part(value, out);
                 }
-                Source::Static(index) => {
+                Piece::Static { index, ty } => {
                     let data = position.statics.get(*index).copied().flatten();
                     tombstones += write_data(ty, data, now_seconds, out);
                 }
-                Source::Regular(index) => {
-                    let data = regulars.as_mut().and_then(|regulars| regulars.take(*index));
+                Piece::Copied(run) => match (row, whole) {
+                    (_, Some(slots)) => out.extend_from_slice(slots),
+                    (Some(row), None) => tombstones += places.copy(row, run.clone(), out),
+                    (None, None) => run.clone().for_each(|_| collection::write_part(None, out)),
+                },
+                Piece::Made { index, ty } => {
+                    let data = made.iter().find(|(found, _)| found == index).map(|(_, data)| *data);
                     tombstones += write_data(ty, data, now_seconds, out);
                 }
             }
@@ -67,25 +115,10 @@ impl PlainWriter {
         tombstones
     }
 }
-
-/// The columns of a row, taken in ascending order.
-struct Regulars<'r, 't> {
-    cells: Cells<'r, 't>,
-    next: Option<(usize, ColumnData<'r>)>,
-}
-
-impl<'r> Regulars<'r, '_> {
-    fn take(&mut self, index: usize) -> Option<ColumnData<'r>> {
-        loop {
-            let (found, data) = self.next.take().or_else(|| self.cells.next())?;
-            if found == index {
-                return Some(data);
-            }
-            if found > index {
-                self.next = Some((found, data));
-                return None;
-            }
-        }
+impl PlainWriter {
+    fn made_from<'r>(&self, row: Row<'r>, table: &Table) -> Vec<(usize, ColumnData<'r>)> {
+        let cells = if self.made_are_complex { row.columns(table).complex() } else { row.columns(table) };
+        cells.filter(|(index, _)| self.made.contains(index)).collect()
     }
 }
 

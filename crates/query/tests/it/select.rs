@@ -182,3 +182,36 @@ fn names_are_looked_up_before_restrictions_only_where_statics_may_be_all_that_is
     let undefined = "Undefined column name nosuch in table ks.statics";
     assert_eq!(node.failure("SELECT s, nosuch, v FROM statics WHERE p = 1 AND p > 1"), undefined);
 }
+
+#[test]
+fn columns_in_any_order_are_what_an_expression_beside_them_sees() {
+    let node = TestNode::with(&[
+        "CREATE TABLE t (k int, c int, s text static, a text, b int, d text, e blob, m map<text, int>, z set<int>, PRIMARY KEY (k, c))",
+        "INSERT INTO t (k, c, s, a, b, d, e, m, z) VALUES (1, 1, 's', 'a', 1, 'd', 0x01, {'x': 1}, {1, 2})",
+        "INSERT INTO t (k, c, a, b, d, e) VALUES (1, 2, 'a', 2, '', 0x)",
+        "INSERT INTO t (k, c, d) VALUES (1, 3, 'd')",
+        "INSERT INTO t (k, c, a, b, d, e) VALUES (2, 1, 'a', 3, 'd', 0x02)",
+        "UPDATE t SET b = 4 WHERE k = 2 AND c = 1",
+        "DELETE d, m FROM t WHERE k = 2 AND c = 1",
+        "UPDATE t USING TTL 1000 SET e = 0x03, z = {3} WHERE k = 2 AND c = 2",
+        "INSERT INTO t (k, c, a, b, d, e) VALUES (2, 3, 'a', 3, 'd', 0x02) USING TTL 1000",
+        "INSERT INTO t (k, s) VALUES (3, 'only')",
+        "ALTER TABLE t ADD (aa text, y text)",
+        "INSERT INTO t (k, c, aa, b, y) VALUES (4, 1, 'aa', 5, 'y')",
+    ]);
+    let check = |columns: &[&str]| {
+        for seed in 0..60_usize {
+            let list: Vec<&str> = (0..=seed % 5).map(|place| columns[seed * (7 + place) % columns.len()]).collect();
+            let list = list.join(", ");
+            let plain = node.rows(&format!("SELECT {list} FROM t"));
+            let beside = node.rows(&format!("SELECT {list}, to_json(k) FROM t"));
+            let beside: Vec<&str> = beside.iter().filter_map(|row| Some(row.rsplit_once(' ')?.0)).collect();
+            assert_eq!(plain, beside, "{list}");
+        }
+        let all = node.rows("SELECT * FROM t");
+        assert_eq!(all, node.rows(&format!("SELECT {} FROM t", columns.join(", "))));
+    };
+    check(&["k", "c", "s", "a", "aa", "b", "d", "e", "m", "y", "z"]);
+    node.run("ALTER TABLE t DROP b");
+    check(&["k", "c", "s", "a", "aa", "d", "e", "m", "y", "z"]);
+}

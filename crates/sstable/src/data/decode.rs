@@ -226,6 +226,14 @@ impl Decoder<'_> {
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
         if !column.complex {
+            if let (Some(target), Some(cell_flag::USE_ROW_TIMESTAMP)) = (column.target, body.peek())
+                && !liveness.is_expiring()
+                && !is_dropped(column, liveness.timestamp)
+            {
+                body.u8("cell flags")?;
+                builder.cell_of_row(target, read_value(column.fixed_length, body)?);
+                return Ok(());
+            }
             let cell = self.cell(column, liveness, body)?;
             if let Some(target) = column.target
                 && !is_dropped(column, cell.timestamp)
