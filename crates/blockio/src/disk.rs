@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
-use crate::{AlignedSlice, DiskError, DiskErrorKind};
+use crate::{AlignedSlice, BlockQueue, DiskError, DiskErrorKind};
 
 /// A place that holds files.
 ///
@@ -79,6 +79,9 @@ pub trait File: Send + Sync + fmt::Debug {
     /// file was opened with [`OpenOptions::blocks`] and the system allows. With [`Durability::Durable`] they are on the device
     /// when it returns.
     fn write_blocks(&self, blocks: AlignedSlice<'_>, offset: u64, durability: Durability) -> Result<(), DiskError>;
+
+    /// A queue for block writes of which several are under way. It belongs to the calling thread, and may outlive this handle.
+    fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError>;
 
     /// How `write_blocks` reaches the device, for one line in the caller's log. It may change after the first write.
     fn block_writes(&self) -> BlockWrites;

@@ -10,6 +10,7 @@
 mod aligned;
 mod disk;
 mod error;
+mod queue;
 mod ring;
 mod simulated;
 mod system;
@@ -17,6 +18,7 @@ mod system;
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
-pub use ring::{BlockRing, FilledBatch, Reservation, ReserveError, Seal, SealedBatch};
+pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 pub use simulated::{Fault, Operation, SimulatedDisk};
 pub use system::SystemDisk;

@@ -11,20 +11,21 @@
 //! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done when the
 //! reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes done in it.
 //! [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch. [`take_sealed`](BlockRing::take_sealed)
-//! hands sealed batches out in order; once the count reaches what was reserved the batch is its taker's alone: to finish, write
-//! out, and release.
+//! hands sealed batches out in order; once the count reaches what was reserved the batch is its taker's alone: to finish, to share
+//! as [frames](Frame) that are written out, and to release by dropping the last of them.
 //!
 //! Invariants, on which the unsafe code rests:
 //! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
 //! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
 //! - nobody holds memory below `released`, and nothing is reserved beyond `released + capacity`;
-//! - a batch's counter is used for another batch only after its release.
+//! - a batch's counter is used for another batch only after its release;
+//! - a batch is finished (`&mut`) before it is shared as frames, and only read from then on; the ring lives as long as any frame.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
@@ -167,11 +168,11 @@ impl BlockRing {
     }
 
     /// The oldest sealed batch that nobody took.
-    pub fn take_sealed(&self) -> Option<SealedBatch<'_>> {
+    pub fn take_sealed(self: &Arc<Self>) -> Option<SealedBatch> {
         let mut sealed = self.lock();
         let batch = sealed.outstanding.iter_mut().find(|batch| !batch.taken)?;
         batch.taken = true;
-        Some(SealedBatch { ring: self, number: batch.number, start: batch.start, filled: batch.filled })
+        Some(SealedBatch { ring: Arc::clone(self), number: batch.number, start: batch.start, filled: batch.filled })
     }
 
     /// Whether something was reserved that is not in a taken batch.
@@ -256,18 +257,18 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// A batch that takes no more reservations; some may still be being filled. Dropped without release it keeps its memory.
+/// A batch that takes no more reservations; some may still be being filled. Dropped in this state it keeps its memory.
 #[derive(Debug)]
-pub struct SealedBatch<'a> {
-    ring: &'a BlockRing,
+pub struct SealedBatch {
+    ring: Arc<BlockRing>,
     number: u64,
     start: u64,
     filled: u64,
 }
 
-impl<'a> SealedBatch<'a> {
+impl SealedBatch {
     /// The batch itself, once all that was reserved in it is filled.
-    pub fn filled(self) -> Result<FilledBatch<'a>, SealedBatch<'a>> {
+    pub fn filled(self) -> Result<FilledBatch, SealedBatch> {
         let done = self.ring.done_of(self.number).load(Ordering::Acquire);
         if done == self.filled - self.start { Ok(FilledBatch { batch: self }) } else { Err(self) }
     }
@@ -278,13 +279,14 @@ impl<'a> SealedBatch<'a> {
     }
 }
 
-/// A filled batch: whole blocks that belong to the holder until it releases them.
+/// A filled batch: whole blocks that belong to the holder. Dropping it gives the memory back, once all batches before it are
+/// dropped too.
 #[derive(Debug)]
-pub struct FilledBatch<'a> {
-    batch: SealedBatch<'a>,
+pub struct FilledBatch {
+    batch: SealedBatch,
 }
 
-impl FilledBatch<'_> {
+impl FilledBatch {
     /// Where its first block begins.
     pub fn start(&self) -> u64 {
         self.batch.start
@@ -317,26 +319,55 @@ impl FilledBatch<'_> {
         unsafe { std::slice::from_raw_parts_mut(start, length) }
     }
 
-    /// Whole blocks of the batch, to write out.
+    /// Whole blocks of the batch.
     ///
     /// # Panics
     /// If `part` is not whole blocks inside the batch, or crosses the end of the ring.
     pub fn blocks(&self, part: Range<u64>) -> AlignedSlice<'_> {
         let (start, length) = self.part(&part);
         // SAFETY: inside the ring's memory; every reservation in the batch is dropped (its counter says so, with acquire),
-        // later ones lie in other blocks, and the blocks stay ours until `release`.
+        // later ones lie in other blocks, and the blocks stay ours until we are dropped.
         let bytes = unsafe { std::slice::from_raw_parts(start, length) };
         AlignedSlice::new(bytes).expect("whole blocks")
+    }
+
+    /// A part of the batch to be written out by itself; the batch's memory is kept while it lives.
+    ///
+    /// # Panics
+    /// As [`blocks`](Self::blocks).
+    pub fn frame(self: &Arc<Self>, part: Range<u64>) -> Frame {
+        let _whole_blocks = self.blocks(part.clone());
+        Frame { batch: Arc::clone(self), range: part }
     }
 
     fn part(&self, part: &Range<u64>) -> (*mut u8, usize) {
         assert!(self.start() <= part.start && part.start <= part.end && part.end <= self.end(), "inside the batch");
         self.batch.ring.memory_of(part)
     }
+}
 
-    /// Gives the memory back, once all batches before it are released too.
-    pub fn release(self) {
+impl Drop for FilledBatch {
+    fn drop(&mut self) {
         self.batch.ring.release(self.batch.number);
+    }
+}
+
+/// Whole blocks of a filled batch, which neither move nor change while it lives.
+#[derive(Debug)]
+pub struct Frame {
+    batch: Arc<FilledBatch>,
+    range: Range<u64>,
+}
+
+impl Frame {
+    /// Its positions.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Its memory.
+    pub fn blocks(&self) -> AlignedSlice<'_> {
+        self.batch.blocks(self.range())
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod faults;
 mod names;
+mod queue;
 mod storage;
 
 use std::path::{Path, PathBuf};
@@ -17,11 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use faults::{Fault, Operation};
 use faults::{Faults, Verb};
 use names::{Names, Node};
+use queue::SimulatedQueue;
 use storage::Inode;
 
 use crate::{
-    AlignedSlice, BLOCK_SIZE, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind, Durability,
-    File, OpenMode, OpenOptions, Space,
+    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
+    Durability, File, OpenMode, OpenOptions, Space,
 };
 
 /// A disk in memory. Clones are the same disk.
@@ -389,6 +391,10 @@ impl File for SimulatedFile {
             return self.error("write blocks", Some(offset), std::io::ErrorKind::InvalidInput);
         }
         self.write(&blocks, offset, durability)
+    }
+
+    fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
+        Ok(Box::new(SimulatedQueue::new(self.disk.clone(), self.inode, self.path.clone())))
     }
 
     fn block_writes(&self) -> BlockWrites {

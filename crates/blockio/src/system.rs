@@ -1,18 +1,23 @@
-//! The real disk, by plain system calls.
+//! The real disk: plain system calls, and a ring for block writes under way.
+
+mod ring_queue;
 
 use std::fs;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use ring_queue::RingQueue;
+
+use crate::queue::PlainQueue;
 use crate::{
-    AlignedSlice, BLOCK_SIZE, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind, Durability,
-    File, OpenMode, OpenOptions, Space,
+    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
+    Durability, File, OpenMode, OpenOptions, Space,
 };
 
 /// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
@@ -20,12 +25,19 @@ const LOCK_FILE: &str = "espalier.lock";
 
 /// The file systems of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemDisk;
+pub struct SystemDisk {
+    without_ring: bool,
+}
 
 impl SystemDisk {
     /// The file systems of this machine.
     pub fn new() -> SystemDisk {
-        SystemDisk
+        SystemDisk::default()
+    }
+
+    /// The same by plain system calls only, as where io_uring is forbidden.
+    pub fn without_ring() -> SystemDisk {
+        SystemDisk { without_ring: true }
     }
 }
 
@@ -33,7 +45,7 @@ impl Disk for SystemDisk {
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
         let file = std_options(options.mode).open(path).map_err(|e| DiskError::new("open", path, None, e))?;
         let blocks = if options.blocks { open_direct(path)? } else { Blocks::buffered("not opened for block writes") };
-        Ok(Box::new(SystemFile { path: path.to_path_buf(), file, blocks }))
+        Ok(Box::new(SystemFile { path: path.to_path_buf(), file, blocks, without_ring: self.without_ring }))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
@@ -140,25 +152,26 @@ struct SystemFile {
     path: PathBuf,
     file: fs::File,
     blocks: Blocks,
+    without_ring: bool,
 }
 
 /// The way past the page cache, and why it is not taken (which may turn out at the first write only).
 #[derive(Debug)]
 struct Blocks {
     direct: Option<fs::File>,
-    refused: OnceLock<String>,
+    refused: Arc<OnceLock<String>>,
 }
 
 impl Blocks {
     fn buffered(reason: &str) -> Blocks {
-        Blocks { direct: None, refused: OnceLock::from(reason.to_owned()) }
+        Blocks { direct: None, refused: Arc::new(OnceLock::from(reason.to_owned())) }
     }
 }
 
 fn open_direct(path: &Path) -> Result<Blocks, DiskError> {
     let direct = fs::OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
     match direct {
-        Ok(file) => Ok(Blocks { direct: Some(file), refused: OnceLock::new() }),
+        Ok(file) => Ok(Blocks { direct: Some(file), refused: Arc::default() }),
         Err(e) if is_refusal(&e) => Ok(Blocks::buffered(&format!("O_DIRECT is refused here: {e}"))),
         Err(e) => Err(DiskError::new("open", path, None, e)),
     }
@@ -173,6 +186,29 @@ fn is_refusal(error: &io::Error) -> bool {
 impl SystemFile {
     fn error(&self, operation: &'static str, offset: Option<u64>, error: io::Error) -> DiskError {
         DiskError::new(operation, &self.path, offset, error)
+    }
+
+    /// Where direct writes go, unless they are refused.
+    fn direct(&self) -> Option<&fs::File> {
+        self.blocks.direct.as_ref().filter(|_| self.writes_direct())
+    }
+
+    fn writes_direct(&self) -> bool {
+        self.blocks.refused.get().is_none()
+    }
+
+    /// Another handle on the same open file.
+    fn try_clone(&self) -> Result<SystemFile, DiskError> {
+        let clone = |file: &fs::File| file.try_clone().map_err(|e| self.error("open", None, e));
+        Ok(SystemFile {
+            path: self.path.clone(),
+            file: clone(&self.file)?,
+            blocks: Blocks {
+                direct: self.blocks.direct.as_ref().map(clone).transpose()?,
+                refused: Arc::clone(&self.blocks.refused),
+            },
+            without_ring: self.without_ring,
+        })
     }
 
     fn write_direct(&self, direct: &fs::File, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> io::Result<()> {
@@ -237,7 +273,7 @@ impl File for SystemFile {
         if !offset.is_multiple_of(BLOCK_SIZE as u64) {
             return Err(self.error("write blocks", Some(offset), io::ErrorKind::InvalidInput.into()));
         }
-        if let (Some(direct), None) = (&self.blocks.direct, self.blocks.refused.get()) {
+        if let Some(direct) = self.direct() {
             let flags = match durability {
                 Durability::Durable => ReadWriteFlags::DSYNC,
                 Durability::AtNextSync => ReadWriteFlags::empty(),
@@ -255,6 +291,18 @@ impl File for SystemFile {
         match durability {
             Durability::Durable => self.sync_data(),
             Durability::AtNextSync => Ok(()),
+        }
+    }
+
+    fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
+        let file = self.try_clone()?;
+        let plain = |file, reason| Box::new(PlainQueue::new(Box::new(file), reason));
+        if self.without_ring {
+            return Ok(plain(file, "as asked for".into()));
+        }
+        match RingQueue::new(file) {
+            Ok(queue) => Ok(Box::new(queue)),
+            Err((file, reason)) => Ok(plain(file, reason)),
         }
     }
 

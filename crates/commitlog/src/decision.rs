@@ -38,6 +38,15 @@ pub enum Place {
     AboveHorizon,
 }
 
+/// In what order the blocks of a segment were acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Gapless, from the first (`periodic`, `batch`, `group`).
+    Ordered,
+    /// Each frame by itself (`each`).
+    Unordered,
+}
+
 /// What recovery does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -45,28 +54,40 @@ pub enum Decision {
     Take,
     /// The segment ends before it: it and all behind it was never acknowledged.
     End,
+    /// It was never acknowledged; what is behind it counts.
+    Skip,
     /// Damage: refuse to start, or report the gap and go on behind it (salvage).
     Damage,
 }
 
-/// The table. Every pair of kind and place has one row.
-pub const DECISIONS: [(BlockKind, Place, Decision); 10] = [
-    (BlockKind::Live, Place::BelowHorizon, Decision::Take),
-    (BlockKind::Live, Place::AboveHorizon, Decision::Take),
-    (BlockKind::Blank, Place::BelowHorizon, Decision::Damage),
-    (BlockKind::Blank, Place::AboveHorizon, Decision::End),
-    (BlockKind::Stale, Place::BelowHorizon, Decision::Damage),
-    (BlockKind::Stale, Place::AboveHorizon, Decision::End),
-    (BlockKind::Torn, Place::BelowHorizon, Decision::Damage),
-    (BlockKind::Torn, Place::AboveHorizon, Decision::End),
-    (BlockKind::Misplaced, Place::BelowHorizon, Decision::Damage),
-    (BlockKind::Misplaced, Place::AboveHorizon, Decision::Damage),
+/// The table. Every kind, place and order has one row.
+pub const DECISIONS: [(BlockKind, Place, Order, Decision); 20] = [
+    (BlockKind::Live, Place::BelowHorizon, Order::Ordered, Decision::Take),
+    (BlockKind::Live, Place::AboveHorizon, Order::Ordered, Decision::Take),
+    (BlockKind::Live, Place::BelowHorizon, Order::Unordered, Decision::Take),
+    (BlockKind::Live, Place::AboveHorizon, Order::Unordered, Decision::Take),
+    (BlockKind::Blank, Place::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Blank, Place::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Blank, Place::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Blank, Place::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Stale, Place::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Stale, Place::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Stale, Place::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Stale, Place::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Torn, Place::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Torn, Place::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Torn, Place::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Torn, Place::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Misplaced, Place::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Misplaced, Place::AboveHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Misplaced, Place::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Misplaced, Place::AboveHorizon, Order::Unordered, Decision::Damage),
 ];
 
 /// Looks the table up.
-pub fn decide(kind: BlockKind, place: Place) -> Decision {
-    let row = DECISIONS.iter().find(|(k, p, _)| (*k, *p) == (kind, place));
-    row.map_or(Decision::Damage, |(_, _, decision)| *decision)
+pub fn decide(kind: BlockKind, place: Place, order: Order) -> Decision {
+    let row = DECISIONS.iter().find(|(k, p, o, _)| (*k, *p, *o) == (kind, place, order));
+    row.map_or(Decision::Damage, |(.., decision)| *decision)
 }
 
 #[cfg(test)]
@@ -78,11 +99,14 @@ mod tests {
         let kinds = [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
         let word = |case: &dyn std::fmt::Debug| format!("{case:?}").to_lowercase();
         for kind in kinds {
+            let mut row = format!("| {} |", word(&kind));
             for place in [Place::BelowHorizon, Place::AboveHorizon] {
-                assert_eq!(DECISIONS.iter().filter(|(k, p, _)| (*k, *p) == (kind, place)).count(), 1);
+                for order in [Order::Ordered, Order::Unordered] {
+                    let rows = DECISIONS.iter().filter(|(k, p, o, _)| (*k, *p, *o) == (kind, place, order));
+                    assert_eq!(rows.count(), 1);
+                    row += &format!(" {} |", word(&decide(kind, place, order)));
+                }
             }
-            let [below, above] = [Place::BelowHorizon, Place::AboveHorizon].map(|place| word(&decide(kind, place)));
-            let row = format!("| {} | {below} | {above} |", word(&kind));
             assert!(include_str!("../FORMAT.md").contains(&row), "{row}");
         }
     }

@@ -7,7 +7,8 @@ use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskErrorKind, Durab
 use uuid::Uuid;
 
 use crate::format::{
-    BookkeepingEntry, EntryFault, FORMAT_VERSION, Geometry, SegmentState, Superblock, SuperblockFault,
+    BookkeepingEntry, EntryFault, FORMAT_VERSION, FORMAT_VERSION_MIN, Geometry, SegmentState, Superblock,
+    SuperblockFault,
 };
 use crate::scan::SegmentImage;
 use crate::{Corruption, LogError};
@@ -26,6 +27,8 @@ pub(crate) struct LogFile {
     pub superblock: Superblock,
     /// Of the checksums of bookkeeping and blocks: the checksum of the log's id.
     pub seed: u32,
+    /// A superblock copy was of an older version; likewise.
+    pub is_old: bool,
     /// The superblock copy that was found damaged; the one who opens the log for writing writes it anew.
     pub damaged_superblock: Option<Corruption>,
     /// One block, for bookkeeping entries.
@@ -46,8 +49,8 @@ impl LogFile {
             Err(e) if e.kind() == DiskErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let (superblock, damaged) = read_superblocks(&*file)?;
-        let log = LogFile::with(file, superblock, damaged);
+        let found = read_superblocks(&*file)?;
+        let log = LogFile::with(file, found);
         log.repair_superblock()?;
         Ok(Some(log))
     }
@@ -55,15 +58,16 @@ impl LogFile {
     /// Opens the log for reading only: nothing is locked or repaired.
     pub fn open_to_read(disk: &dyn Disk, directory: &Path) -> Result<LogFile, LogError> {
         let file = disk.open(&directory.join(FILE_NAME), OpenOptions::read())?;
-        let (superblock, damaged) = read_superblocks(&*file)?;
-        Ok(LogFile::with(file, superblock, damaged))
+        let found = read_superblocks(&*file)?;
+        Ok(LogFile::with(file, found))
     }
 
     /// Makes a new log, in place of the one that is there if any, and opens it.
     pub fn create(disk: &dyn Disk, directory: &Path, superblock: Superblock) -> Result<LogFile, LogError> {
         let new = directory.join(NEW_FILE_NAME);
         let file = disk.open(&new, OpenOptions::create().blocks())?;
-        let log = LogFile::with(file, superblock, None);
+        let made = FoundSuperblock { superblock, damaged: None, is_old: false };
+        let log = LogFile::with(file, made.clone());
         log.write_superblock(0)?;
         log.write_superblock(1)?;
         log.write_all_free()?;
@@ -72,12 +76,13 @@ impl LogFile {
         let path = directory.join(FILE_NAME);
         disk.rename(&new, &path)?;
         disk.sync_dir(directory)?;
-        Ok(LogFile::with(disk.open(&path, OpenOptions::write().blocks())?, superblock, None))
+        Ok(LogFile::with(disk.open(&path, OpenOptions::write().blocks())?, made))
     }
 
-    fn with(file: Box<dyn File>, superblock: Superblock, damaged_superblock: Option<Corruption>) -> LogFile {
+    fn with(file: Box<dyn File>, found: FoundSuperblock) -> LogFile {
         let entry = Mutex::new(AlignedBuffer::new(BLOCK_SIZE));
-        LogFile { file, superblock, seed: seed_of(superblock.log_id), damaged_superblock, entry }
+        let FoundSuperblock { superblock, damaged, is_old } = found;
+        LogFile { file, superblock, seed: seed_of(superblock.log_id), is_old, damaged_superblock: damaged, entry }
     }
 
     pub fn file(&self) -> &dyn File {
@@ -108,6 +113,15 @@ impl LogFile {
             Some(damaged) => self.write_superblock(damaged.offset / BLOCK_SIZE as u64),
             None => Ok(()),
         }
+    }
+
+    /// Makes a log of an older version one of this version, which only adds to it.
+    pub fn renew(&self) -> Result<(), LogError> {
+        if self.is_old {
+            self.write_superblock(0)?;
+            self.write_superblock(1)?;
+        }
+        Ok(())
     }
 
     /// Says that every segment is free; for a new log.
@@ -174,17 +188,30 @@ impl LogFile {
     }
 }
 
+/// What the two copies say.
+#[derive(Clone, Debug)]
+struct FoundSuperblock {
+    superblock: Superblock,
+    damaged: Option<Corruption>,
+    is_old: bool,
+}
+
 /// Reads both copies; one sound copy is enough.
-fn read_superblocks(file: &dyn File) -> Result<(Superblock, Option<Corruption>), LogError> {
+fn read_superblocks(file: &dyn File) -> Result<FoundSuperblock, LogError> {
+    let mut is_old = false;
     let mut block = vec![0; BLOCK_SIZE];
     let mut read = |copy| -> Result<Result<Superblock, SuperblockFault>, LogError> {
         let got = file.read_at(&mut block, Geometry::superblock_offset(copy))?;
-        Ok(Superblock::decode(block.get(..got).unwrap_or_default()))
+        let decoded = Superblock::decode(block.get(..got).unwrap_or_default());
+        is_old |= decoded.is_ok() && Superblock::is_old(&block);
+        Ok(decoded)
     };
     let (first, second) = (read(0)?, read(1)?);
     for copy in [&first, &second] {
         if let Err(SuperblockFault::Version(version)) = copy {
-            let reason = format!("it has format version {version}; this build reads version {FORMAT_VERSION}");
+            let reason = format!(
+                "it has format version {version}; this build reads versions {FORMAT_VERSION_MIN} to {FORMAT_VERSION}"
+            );
             return Err(LogError::Refused { path: file.path().to_path_buf(), reason });
         }
     }
@@ -194,16 +221,17 @@ fn read_superblocks(file: &dyn File) -> Result<(Superblock, Option<Corruption>),
         expected: "a superblock".into(),
         got: fault.to_string(),
     };
+    let found = |superblock, damaged| Ok(FoundSuperblock { superblock, damaged, is_old });
     match (first, second) {
-        (Ok(first), Ok(second)) if first == second => Ok((first, None)),
+        (Ok(first), Ok(second)) if first == second => found(first, None),
         (Ok(first), Ok(second)) => Err(LogError::Corrupt(Box::new(Corruption {
             path: file.path().to_path_buf(),
             offset: Geometry::superblock_offset(1),
             expected: format!("the superblock of log {}", first.log_id),
             got: format!("that of log {}", second.log_id),
         }))),
-        (Ok(sound), Err(fault)) => Ok((sound, Some(damage(1, &fault)))),
-        (Err(fault), Ok(sound)) => Ok((sound, Some(damage(0, &fault)))),
+        (Ok(sound), Err(fault)) => found(sound, Some(damage(1, &fault))),
+        (Err(fault), Ok(sound)) => found(sound, Some(damage(0, &fault))),
         (Err(fault), Err(_)) => Err(LogError::Corrupt(Box::new(damage(0, &fault)))),
     }
 }

@@ -13,7 +13,7 @@ pub use block::{
 pub use bookkeeping::{BookkeepingEntry, EntryFault, SegmentState};
 pub use geometry::{Geometry, advance, record_start};
 pub use record::{RECORD_OVERHEAD, RecordFault, RecordHead, TABLE_ID_SIZE, body_crc};
-pub use superblock::{FORMAT_VERSION, Superblock, SuperblockFault};
+pub use superblock::{FORMAT_VERSION, FORMAT_VERSION_MIN, Superblock, SuperblockFault};
 
 /// `N` bytes of a larger piece, or zeros where it ends early: decoders check lengths before.
 fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {

@@ -16,21 +16,24 @@ mod decision;
 mod error;
 mod file;
 mod format;
+mod frame;
 mod inspect;
 mod log;
 mod metrics;
 mod options;
 mod position;
+mod prewrite;
 mod recovery;
 mod replay;
 mod scan;
 mod segment;
 mod segments;
 mod shared;
+mod signals;
 mod waiters;
 mod writer;
 
-pub use decision::{BlockKind, DECISIONS, Decision, Place, decide};
+pub use decision::{BlockKind, DECISIONS, Decision, Order, Place, decide};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};
 pub use format::{

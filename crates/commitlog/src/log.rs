@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use blockio::{BLOCK_SIZE, BlockWrites, DirectoryLock, Disk, Reservation, ReserveError};
+use blockio::{BLOCK_SIZE, BlockWrites, DirectoryLock, Disk, QueueMeans, Reservation, ReserveError};
 use uuid::Uuid;
 
 use crate::format::{Geometry, RECORD_OVERHEAD, RecordHead, Superblock, TABLE_ID_SIZE, body_crc, record_start};
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::shared::Shared;
-use crate::writer::Writer;
+use crate::writer;
 use crate::{
     Durable, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay, RoomChange, SyncMode,
     recovery,
@@ -28,6 +28,7 @@ pub struct CommitLog {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
     append_timeout: Duration,
+    queue: QueueMeans,
     _lock: DirectoryLock,
 }
 
@@ -55,16 +56,12 @@ impl CommitLog {
             found.live.clone(),
         );
         let shared = Arc::new(Shared::new(found.file, segments, &options));
-        let writer = Writer::new(Arc::clone(&shared))?;
-        let thread = thread::Builder::new().name("CommitLogWriter".into()).spawn(move || writer.run());
-        let thread =
-            thread.map_err(|e| LogError::Closed(format!("no thread for the commit log's writer: {e}").into()))?;
-        // Nothing has been appended, so that the writer cannot have needed waking before.
-        shared.signals.woken_by(thread.thread().clone());
+        let (thread, queue) = start_writer(&shared)?;
         let log = CommitLog {
             shared: Arc::clone(&shared),
             writer: Mutex::new(Some(thread)),
             append_timeout: options.append_timeout,
+            queue,
             _lock: lock,
         };
         match shared.next_segment(0) {
@@ -118,7 +115,7 @@ impl CommitLog {
         drop(recent);
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        shared.signals.appended();
+        shared.signals.appended(end);
         Ok(appended)
     }
 
@@ -164,7 +161,7 @@ impl CommitLog {
     pub fn durable(&self, position: LogPosition) -> Durable {
         let target = match self.shared.sync {
             SyncMode::Periodic { .. } => 0,
-            SyncMode::Batch | SyncMode::Group { .. } => self.shared.ring_position(position),
+            SyncMode::Batch | SyncMode::Group { .. } | SyncMode::Each => self.shared.ring_position(position),
         };
         Durable::new(Arc::clone(&self.shared), target)
     }
@@ -258,6 +255,11 @@ impl CommitLog {
         self.shared.file.block_writes()
     }
 
+    /// How its writes are kept under way; worth a line in the node's log.
+    pub fn queue_means(&self) -> &QueueMeans {
+        &self.queue
+    }
+
     /// Why it takes no more records, if so.
     pub fn closed(&self) -> Option<LogError> {
         self.shared.closed()
@@ -278,6 +280,18 @@ impl Drop for CommitLog {
             self.stop(writer);
         }
     }
+}
+
+/// Starts the writer and waits until it can be woken.
+fn start_writer(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, QueueMeans), LogError> {
+    let closed = |reason: String| LogError::Closed(reason.into());
+    let (started, answer) = mpsc::sync_channel(1);
+    let writer = Arc::clone(shared);
+    let thread = thread::Builder::new().name("CommitLogWriter".into()).spawn(move || writer::run(writer, started));
+    let thread = thread.map_err(|e| closed(format!("no thread for the commit log's writer: {e}")))?;
+    let (waker, means) = answer.recv().unwrap_or_else(|_| Err(closed("its writer failed".into())))?;
+    shared.signals.woken_by(waker);
+    Ok((thread, means))
 }
 
 /// Copies a record into its place, stepping over the headers of blocks.

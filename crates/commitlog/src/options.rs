@@ -26,6 +26,8 @@ pub enum SyncMode {
         /// `commitlog_sync_group_window`.
         window: Duration,
     },
+    /// Before it is acknowledged, each record by itself: in blocks of its own, written on its own, many under way, in any order.
+    Each,
 }
 
 impl SyncMode {
@@ -35,6 +37,7 @@ impl SyncMode {
             SyncMode::Periodic { .. } => 0,
             SyncMode::Batch => 1,
             SyncMode::Group { .. } => 2,
+            SyncMode::Each => 3,
         }
     }
 }

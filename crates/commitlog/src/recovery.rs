@@ -39,6 +39,7 @@ pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions, wanted: Geom
         Err(error) => return Err(error),
     };
     check_host(&file, options)?;
+    file.renew()?;
     let opened = read_bookkeeping(file, options)?;
     if opened.live.is_empty() && opened.gaps.is_empty() && *opened.file.geometry() != wanted {
         let host_id = opened.file.superblock.host_id;

@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use crate::{BookkeepingEntry, Superblock};
 
-use crate::decision::{BlockKind, Decision, Place, decide};
+use crate::decision::{BlockKind, Decision, Order, Place, decide};
 use crate::file::seed_of;
 use crate::format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, RecordFault, RecordHead,
     TABLE_ID_SIZE, classify_block,
 };
 
-/// The greatest code of a sync mode that this build writes; each means that blocks were written in order.
-const ORDERED_MODE_MAX: u8 = 2;
+/// The code of the sync mode whose frames count each by itself; those of lesser modes were acknowledged in order.
+const UNORDERED_MODE: u8 = 3;
 
 /// A segment as found: its bytes and what each block is.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Verdict {
 pub struct Run {
     /// Their indices.
     pub blocks: Range<u32>,
-    /// A record may begin before the run; its rest is skipped.
+    /// A record may begin before the run, in what is damaged or was never acknowledged; its rest is skipped.
     pub after_damage: bool,
     /// A record may be cut at the run's end: it was never acknowledged, or the damage behind the run has the rest.
     pub may_be_cut: bool,
@@ -95,7 +95,13 @@ impl SegmentImage {
 
     /// The first sound block of a sync mode that this build does not know.
     pub fn unknown_mode(&self) -> Option<u8> {
-        self.live().map(|header| header.mode).find(|mode| *mode > ORDERED_MODE_MAX)
+        self.live().map(|header| header.mode).find(|mode| *mode > UNORDERED_MODE)
+    }
+
+    /// In what order its blocks were acknowledged; a segment is written in one mode.
+    pub fn order(&self) -> Order {
+        let unordered = self.live().any(|header| header.mode == UNORDERED_MODE);
+        if unordered { Order::Unordered } else { Order::Ordered }
     }
 
     fn live(&self) -> impl Iterator<Item = &BlockHeader> {
@@ -108,11 +114,12 @@ impl SegmentImage {
     /// Applies the decision table from the first block on. `horizon_blocks` are known to have been durable, from this segment or
     /// another. After damage it goes on as far as the horizon reaches; a caller that does not salvage stops at any.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
+        let order = self.order();
         let mut verdict = Verdict::default();
         let mut after_damage = false;
         let mut start = 0;
         for block in 0..=self.blocks {
-            let decision = if block == self.blocks { Decision::End } else { self.decide(block, horizon_blocks) };
+            let decision = if block == self.blocks { Decision::End } else { self.decide(block, horizon_blocks, order) };
             if decision == Decision::Take {
                 continue;
             }
@@ -124,6 +131,7 @@ impl SegmentImage {
                 break;
             }
             match verdict.damaged.last_mut() {
+                _ if decision == Decision::Skip => {}
                 Some(range) if range.end == block => range.end += 1,
                 _ => verdict.damaged.push(block..block + 1),
             }
@@ -133,9 +141,9 @@ impl SegmentImage {
         verdict
     }
 
-    fn decide(&self, block: u32, horizon_blocks: u32) -> Decision {
+    fn decide(&self, block: u32, horizon_blocks: u32, order: Order) -> Decision {
         let place = if block < horizon_blocks { Place::BelowHorizon } else { Place::AboveHorizon };
-        decide(BlockKind::from(&self.state(block)), place)
+        decide(BlockKind::from(&self.state(block)), place, order)
     }
 
     fn header(&self, block: u32) -> Option<&BlockHeader> {

@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::thread::Thread;
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
 
@@ -13,6 +12,7 @@ use crate::format::{advance, record_start};
 use crate::metrics::Counters;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
+use crate::signals::Signals;
 use crate::waiters::{Room, Waiters};
 use crate::{LogError, LogOptions, LogPosition, SyncMode};
 
@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub file: LogFile,
     pub sync: SyncMode,
     /// Records between reservation and device. Segment `n` of this run lies at ring positions from `n * segment size` on.
-    pub ring: BlockRing,
+    pub ring: Arc<BlockRing>,
     pub waiters: Waiters,
     pub room: Room,
     pub counters: Counters,
@@ -51,58 +51,16 @@ impl fmt::Debug for PressureHook {
     }
 }
 
-/// How the writer thread is told things.
-#[derive(Debug, Default)]
-pub(crate) struct Signals {
-    /// It sleeps until something is appended.
-    pub idle: AtomicBool,
-    /// Somebody waits for room in the ring: do not wait for company.
-    pub urgent: AtomicBool,
-    /// No more appends; write what there is and exit.
-    pub stopping: AtomicBool,
-    /// A ring position that somebody wants durable now, whatever the mode.
-    pub sync_wanted: AtomicU64,
-    thread: OnceLock<Thread>,
-}
-
-impl Signals {
-    /// Who is woken; set once, before anything is appended.
-    pub fn woken_by(&self, thread: Thread) {
-        let _ = self.thread.set(thread);
-    }
-
-    pub fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-
-    /// After an append: wakes the writer if it sleeps for one. One of those who find it asleep pays for waking it.
-    pub fn appended(&self) {
-        // Pairs with the fence in the writer's `sleep`: either it sees our reservation, or we see it idle.
-        fence(Ordering::SeqCst);
-        if self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed) {
-            self.wake();
-        }
-    }
-
-    /// Somebody waits for room in memory.
-    pub fn hurry(&self) {
-        self.urgent.store(true, Ordering::Release);
-        self.wake();
-    }
-}
-
 impl Shared {
     pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
         Shared {
-            ring: BlockRing::new(file.geometry().segment_size_bytes as usize),
+            ring: Arc::new(BlockRing::new(file.geometry().segment_size_bytes as usize)),
             file,
             sync: options.sync,
             waiters: Waiters::default(),
             room: Room::default(),
             counters: Counters::default(),
-            signals: Signals::default(),
+            signals: Signals::new(),
             activated: AtomicU64::new(0),
             recent: Default::default(),
             segments: Mutex::new(segments),
@@ -159,6 +117,7 @@ impl Shared {
 
     /// Where a record of `size` bytes goes that is reserved at `tail`; `None` if the segment has no room for it.
     pub fn place(&self, tail: u64, size: u64) -> Option<Range<u64>> {
+        let tail = if self.sync == SyncMode::Each { tail.next_multiple_of(BLOCK) } else { tail };
         let number = tail / self.segment_size();
         let start = record_start(tail);
         let end = advance(start, size);

@@ -1,6 +1,7 @@
 //! Those who wait: for the device, or for room.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ pub(crate) struct Waiters {
 struct List {
     next_key: u64,
     waiting: Vec<Waiting>,
+    /// What is written behind the horizon, where records are acknowledged by themselves.
+    written: Vec<Range<u64>>,
 }
 
 #[derive(Debug)]
@@ -45,35 +48,34 @@ impl Waiters {
     /// Moves the horizon and wakes those it passes. `ready` is scratch space, left empty.
     pub fn advance(&self, horizon: u64, ready: &mut Vec<Waker>) {
         self.horizon.store(horizon, Ordering::Release);
-        self.wake_up_to(horizon, ready);
+        let mut list = self.lock();
+        list.written.retain(|range| range.end > horizon);
+        list.take(0..horizon, ready);
+        drop(list);
+        wake(ready);
+    }
+
+    /// Those who wait for a position in the range have it, wherever the horizon is.
+    pub fn written(&self, range: Range<u64>, ready: &mut Vec<Waker>) {
+        let mut list = self.lock();
+        list.take(range.clone(), ready);
+        list.written.push(range);
+        drop(list);
+        wake(ready);
     }
 
     /// Wakes everyone, to look again (the log has failed).
     pub fn wake_all(&self) {
-        self.wake_up_to(u64::MAX, &mut Vec::new());
-    }
-
-    fn wake_up_to(&self, horizon: u64, ready: &mut Vec<Waker>) {
-        let mut list = self.lock();
-        let mut at = 0;
-        while let Some(waiting) = list.waiting.get(at) {
-            if waiting.position <= horizon {
-                ready.push(list.waiting.swap_remove(at).waker);
-            } else {
-                at += 1;
-            }
-        }
-        drop(list);
-        for waker in ready.drain(..) {
-            waker.wake();
-        }
+        let mut ready = Vec::new();
+        self.lock().take(0..u64::MAX, &mut ready);
+        wake(&mut ready);
     }
 
     /// Registers a waker, or renews it under its key. `false` if the horizon has passed meanwhile.
     fn register(&self, position: u64, key: &mut Option<u64>, waker: &Waker) -> bool {
         let mut list = self.lock();
         // Looked at under the lock: the writer moves the horizon first and takes the lock then.
-        if self.horizon() >= position {
+        if self.horizon() >= position || list.written.iter().any(|range| ends_in(range, position)) {
             return false;
         }
         let known = key.and_then(|key| list.waiting.iter().position(|waiting| waiting.key == key));
@@ -91,6 +93,32 @@ impl Waiters {
 
     fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl List {
+    /// Moves the wakers of those who wait for a position in the range.
+    fn take(&mut self, range: Range<u64>, ready: &mut Vec<Waker>) {
+        let mut at = 0;
+        while let Some(waiting) = self.waiting.get(at) {
+            if ends_in(&range, waiting.position) {
+                ready.push(self.waiting.swap_remove(at).waker);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Whether a record that ends at the position lies in the range.
+fn ends_in(range: &Range<u64>, position: u64) -> bool {
+    range.start < position && position <= range.end
+}
+
+/// Wakes them all; with no lock held, because it may take long.
+fn wake(ready: &mut Vec<Waker>) {
+    for waker in ready.drain(..) {
+        waker.wake();
     }
 }
 

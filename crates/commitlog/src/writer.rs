@@ -1,52 +1,74 @@
-//! The writer thread: seals what was appended, finishes its blocks, writes them, and tells those who wait.
+//! The writer thread: seals what was appended, finishes its blocks, hands them to the device as frames, and tells those who wait.
 //!
-//! It is the only one to write blocks of segments, one frame at a time and in order, so that everything below the durable
-//! horizon is gapless. The first frame of a segment is issued only when the segment before it is durable to its end, and says so:
-//! therefore recovery can judge each segment by the horizons that name it.
+//! It is the only one to write blocks of segments. Whoever finds the device idle wakes it, and its record goes at once; while
+//! frames are under way what comes meanwhile collects, and goes when the device is idle again, or before that if it is worth a
+//! frame by itself. Frames end in any order. In the ordered modes what is acknowledged is the gapless part; in `each` every
+//! record is a frame and acknowledged as it ends.
+//!
+//! The first frame of a segment is issued only when the segment before it is durable to its end, and says so: therefore recovery
+//! can judge each segment by the horizons that name it.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blockio::{AlignedBuffer, BLOCK_SIZE, Durability, FilledBatch, SealedBatch};
+use blockio::{BLOCK_SIZE, BlockQueue, Durability, FilledBatch, QueueMeans, QueueWaker, SealedBatch, Written};
 
-use crate::file::CHUNK_SIZE;
-use crate::format::{
-    BLOCK_HEADER_SIZE, BlockHeader, NO_RECORD_STARTS, RecordHead, advance, record_start, write_block_header,
-};
-use crate::segment::SegmentUse;
+use crate::frame::{FrameHead, find_records};
+use crate::prewrite::Prewriting;
 use crate::shared::Shared;
 use crate::{LogError, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// The longest device write.
+/// The longest device write, but for a single record in `each`.
 const FRAME_SIZE_MAX: u64 = 1 << 20;
+/// While a frame is under way, so much makes another one worth its costs.
+const OVERLAP_SIZE: u64 = 32 << 10;
+/// Frames under way in the ordered modes: more only make them smaller.
+const FRAMES_MAX: usize = 8;
+/// Frames under way in `each`.
+const FRAMES_MAX_EACH: usize = 32;
 /// In `periodic` mode: how long a record may stay in our memory before the operating system has it.
 const PERIODIC_DELAY: Duration = Duration::from_millis(10);
 
 /// The thread's own state.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
+    queue: Box<dyn BlockQueue>,
+    /// Frames that were issued, without the gapless part that is written. In order.
+    issued: VecDeque<Issued>,
     /// Since when the oldest record waits that is in no batch.
     open_since: Option<Instant>,
     /// When the file was last synced (`periodic`).
     synced_at: Instant,
-    /// The ring position up to which blocks were handed to the disk.
+    /// The ring position where the last batch that was taken ends.
+    taken: u64,
+    /// The ring position up to which blocks are written, gapless.
     written: u64,
-    /// The place of the durable horizon, as blocks of a segment; (0, 0) at first.
-    horizon: (i64, u32),
-    /// The same of what is written.
+    /// The same as blocks of a segment; (0, 0) at first.
     written_place: (i64, u32),
-    /// The length of the file: all before it is prewritten.
-    prewritten: u64,
-    zeros: AlignedBuffer,
+    /// The place of the durable horizon.
+    horizon: (i64, u32),
+    prewriting: Prewriting,
     /// Scratch: who is woken after a frame.
     ready: Vec<Waker>,
-    /// Scratch: where records start.
-    starts: Vec<u64>,
+    /// Scratch: where records are.
+    records: Vec<Range<u64>>,
+}
+
+/// A frame under way, or done behind one that is.
+#[derive(Debug)]
+struct Issued {
+    run: Range<u64>,
+    offset: u64,
+    /// Its end as blocks of a segment.
+    place: (i64, u32),
+    done: bool,
 }
 
 /// Nobody may wait for a thread that is gone.
@@ -64,158 +86,231 @@ impl Drop for FailOnPanic {
 enum Step {
     Issue,
     Sync,
-    /// Sleep; `for_append`: an append must wake us.
+    /// Sleep until a frame is done, the time, or an append that reaches `wake_at`.
     Sleep {
         until: Option<Instant>,
-        for_append: bool,
+        wake_at: u64,
     },
     Exit,
 }
 
+/// What the thread tells whoever started it.
+pub(crate) type Started = Result<(QueueWaker, QueueMeans), LogError>;
+
+/// Runs the writer until the log is closed.
+pub(crate) fn run(shared: Arc<Shared>, started: SyncSender<Started>) {
+    let _guard = FailOnPanic(Arc::clone(&shared));
+    match Writer::new(shared) {
+        Ok(writer) => {
+            // Whoever started us waits for this.
+            let _ = started.send(Ok((writer.queue.waker(), writer.queue.means())));
+            drop(started);
+            writer.run();
+        }
+        Err(error) => drop(started.send(Err(error))),
+    }
+}
+
 impl Writer {
-    pub fn new(shared: Arc<Shared>) -> Result<Writer, LogError> {
-        let prewritten = shared.file.file().len()? / BLOCK * BLOCK;
+    fn new(shared: Arc<Shared>) -> Result<Writer, LogError> {
+        let queue = shared.file.file().block_queue()?;
+        let prewriting = Prewriting::new(shared.file.file().len()?);
         Ok(Writer {
             shared,
+            queue,
+            issued: VecDeque::new(),
             open_since: None,
             synced_at: Instant::now(),
+            taken: 0,
             written: 0,
-            horizon: (0, 0),
             written_place: (0, 0),
-            prewritten,
-            zeros: AlignedBuffer::new(CHUNK_SIZE),
+            horizon: (0, 0),
+            prewriting,
             ready: Vec::new(),
-            starts: Vec::new(),
+            records: Vec::new(),
         })
     }
 
-    /// Runs until the log is closed.
-    pub fn run(mut self) {
-        let _guard = FailOnPanic(Arc::clone(&self.shared));
+    fn run(mut self) {
         loop {
-            let result = match self.next_step() {
-                Step::Issue => self.issue(),
-                Step::Sync => self.sync(),
-                Step::Sleep { until, for_append } => {
-                    self.sleep(until, for_append);
-                    Ok(())
+            let result = self.collect().and_then(|()| match self.next_step() {
+                Step::Issue => self.issue().map(|()| true),
+                Step::Sync => self.sync().map(|()| true),
+                Step::Sleep { until, wake_at } => {
+                    self.sleep(until, wake_at);
+                    Ok(true)
                 }
-                Step::Exit => return,
-            };
-            if let Err(error) = result {
-                self.shared.fail(&error.to_string());
-                return;
+                Step::Exit => Ok(false),
+            });
+            match result {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return self.shared.fail(&error.to_string()),
             }
         }
     }
 
     fn next_step(&mut self) -> Step {
-        let signals = &self.shared.signals;
+        let shared = &*self.shared;
+        let signals = &shared.signals;
         let urgent = signals.urgent.swap(false, Ordering::AcqRel);
         let stopping = signals.stopping.load(Ordering::Acquire);
         let now = Instant::now();
-        let unsynced = self.written > self.shared.waiters.horizon();
-        let sync_due = match self.shared.sync {
+        let idle = self.issued.is_empty();
+        let unsynced = self.written > shared.waiters.horizon();
+        let sync_due = match shared.sync {
             SyncMode::Periodic { period } if unsynced => Some(self.synced_at + period),
             _ => None,
         };
-        let sync_wanted = signals.sync_wanted.load(Ordering::Acquire) > self.shared.waiters.horizon();
-        if unsynced && (sync_due.is_some_and(|due| due <= now) || sync_wanted && !self.shared.ring.has_untaken()) {
+        let sync_wanted = signals.sync_wanted.load(Ordering::Acquire) > shared.waiters.horizon();
+        let has_untaken = shared.ring.has_untaken();
+        if idle && unsynced && (sync_due.is_some_and(|due| due <= now) || sync_wanted && !has_untaken) {
             return Step::Sync;
         }
-        if self.shared.ring.has_untaken() {
-            let delay = match self.shared.sync {
-                SyncMode::Batch => Duration::ZERO,
-                SyncMode::Group { window } => window,
-                SyncMode::Periodic { period } => PERIODIC_DELAY.min(period),
-            };
-            let due = *self.open_since.get_or_insert(now) + delay;
-            if due <= now || urgent || stopping || sync_wanted {
+        if has_untaken {
+            let due = *self.open_since.get_or_insert(now) + delay(shared.sync);
+            let in_a_hurry = urgent || stopping || sync_wanted;
+            if due > now && !in_a_hurry {
+                let until = sync_due.map_or(due, |sync| sync.min(due));
+                return Step::Sleep { until: Some(until), wake_at: u64::MAX };
+            }
+            let wake_at = self.wake_at();
+            if shared.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < FRAMES_MAX {
                 return Step::Issue;
             }
-            return Step::Sleep { until: Some(sync_due.map_or(due, |sync| sync.min(due))), for_append: false };
+            return Step::Sleep { until: None, wake_at };
         }
-        if stopping {
+        if stopping && idle {
             return if unsynced { Step::Sync } else { Step::Exit };
         }
-        Step::Sleep { until: sync_due, for_append: true }
+        Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at() }
     }
 
-    /// Sleeps until unparked or the time has come. With `for_append`, appends see the flag and unpark us; one that came before
-    /// the flag is seen here.
-    fn sleep(&self, until: Option<Instant>, for_append: bool) {
-        let signals = &self.shared.signals;
-        if for_append {
-            signals.idle.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-            if self.shared.ring.has_untaken() || signals.stopping.load(Ordering::Relaxed) {
-                signals.idle.store(false, Ordering::Relaxed);
-                return;
-            }
+    /// An append that reaches this ring position makes a frame to be issued at once.
+    fn wake_at(&self) -> u64 {
+        let each = self.shared.sync == SyncMode::Each;
+        let frames_max = if each { FRAMES_MAX_EACH } else { FRAMES_MAX };
+        match self.issued.len() {
+            0 => 0,
+            frames if frames >= frames_max => u64::MAX,
+            _ if each => 0,
+            _ => self.taken + OVERLAP_SIZE,
         }
-        if !signals.urgent.load(Ordering::Acquire) {
-            match until {
-                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-                None => thread::park(),
-            }
-        }
-        signals.idle.store(false, Ordering::Relaxed);
     }
 
-    /// Seals the open batch and writes out all that are sealed.
+    /// Sleeps until woken, a frame is done or the time has come.
+    fn sleep(&mut self, until: Option<Instant>, wake_at: u64) {
+        let shared = &*self.shared;
+        let ready = || shared.ring.tail() >= wake_at && shared.ring.has_untaken();
+        if shared.signals.fall_asleep(wake_at, ready) {
+            self.queue.wait(until);
+        }
+        shared.signals.awake();
+    }
+
+    /// Seals the open batch and issues all that are sealed.
     fn issue(&mut self) -> Result<(), LogError> {
         self.open_since = None;
         let shared = Arc::clone(&self.shared);
         shared.ring.seal(|tail| tail.next_multiple_of(BLOCK));
         while let Some(batch) = shared.ring.take_sealed() {
-            self.write_batch(wait_filled(batch))?;
+            self.issue_batch(wait_filled(batch))?;
         }
         Ok(())
     }
 
-    fn write_batch(&mut self, mut batch: FilledBatch<'_>) -> Result<(), LogError> {
+    fn issue_batch(&mut self, mut batch: FilledBatch) -> Result<(), LogError> {
         let number = batch.start() / self.shared.segment_size();
-        let segment = self.shared.recent_segment(number).ok_or_else(|| closed("a segment was lost from memory"))?;
+        let segment = self.shared.recent_segment(number);
+        let segment = segment.ok_or_else(|| LogError::Closed("a segment was lost from memory".into()))?;
         let base = number * self.shared.segment_size();
-        if batch.start() == base && self.written > self.shared.waiters.horizon() {
-            self.sync()?;
+        self.taken = batch.end();
+        if batch.start() == base {
+            self.complete()?;
         }
-        let block_of = |position: u64| (position - base) / BLOCK;
-        let mut starts = std::mem::take(&mut self.starts);
-        find_record_starts(&batch, &mut starts)?;
-        pad(&mut batch);
+        let apart = self.shared.sync == SyncMode::Each;
+        let mut records = std::mem::take(&mut self.records);
+        find_records(&batch, apart, &mut records)?;
+        let mut head = FrameHead {
+            seed: self.shared.file.seed,
+            mode: self.shared.sync.code(),
+            segment_id: segment.id,
+            base,
+            run: 0..0,
+            filled: 0,
+            horizon: self.horizon,
+        };
+        let frames = if apart { records.clone() } else { ordered_frames(&batch) };
+        let runs = frames.into_iter().map(|data| {
+            head.run = data.start / BLOCK * BLOCK..data.end.next_multiple_of(BLOCK);
+            head.filled = data.end;
+            head.finish(&mut batch, &records);
+            (head.run.clone(), data.end)
+        });
+        let runs: Vec<_> = runs.collect();
+        self.records = records;
+        let batch = Arc::new(batch);
         let file_start = self.shared.file.geometry().segment_offset(segment.slot);
-        self.prewrite(file_start + (batch.end() - base), segment.slot)?;
-        let mut at = batch.start();
-        while at < batch.end() {
-            let run = batch.run(at, FRAME_SIZE_MAX);
-            let frame = Frame {
-                seed: self.shared.file.seed,
-                mode: self.shared.sync.code(),
-                segment: &segment,
-                horizon: self.horizon,
-            };
-            frame.finish(&mut batch, run.clone(), base, &starts);
-            let durability = self.durability();
-            self.shared.file.file().write_blocks(batch.blocks(run.clone()), file_start + (at - base), durability)?;
-            self.written = run.end;
-            self.written_place = (segment.id, u32::try_from(block_of(run.end)).unwrap_or(u32::MAX));
-            self.count(&run, batch.filled());
-            if durability == Durability::Durable {
-                self.advance_horizon();
-            }
-            at = run.end;
+        for (run, filled) in runs {
+            let offset = file_start + (run.start - base);
+            let blocks = u32::try_from((run.end - base) / BLOCK).unwrap_or(u32::MAX);
+            self.prewrite(offset + (run.end - run.start), segment.slot)?;
+            self.count(&run, filled);
+            self.issued.push_back(Issued { run: run.clone(), offset, place: (segment.id, blocks), done: false });
+            self.queue.submit(batch.frame(run), offset, self.durability());
         }
-        self.starts = starts;
-        batch.release();
-        self.shared.room.announce();
         Ok(())
+    }
+
+    /// Takes in what is done.
+    fn collect(&mut self) -> Result<(), LogError> {
+        let mut any = false;
+        while let Some(Written { frame, offset, result }) = self.queue.next_written() {
+            result?;
+            let run = frame.range();
+            drop(frame);
+            if self.prewriting.is_done(offset) {
+                continue;
+            }
+            any = true;
+            if let Some(issued) = self.issued.iter_mut().find(|issued| issued.offset == offset) {
+                issued.done = true;
+            }
+            if self.shared.sync == SyncMode::Each {
+                self.shared.waiters.written(run, &mut self.ready);
+            }
+        }
+        if any {
+            self.advance();
+        }
+        Ok(())
+    }
+
+    /// Takes in the gapless part of what is done.
+    fn advance(&mut self) {
+        while let Some(issued) = self.issued.pop_front_if(|issued| issued.done) {
+            self.written = issued.run.end;
+            self.written_place = issued.place;
+        }
+        if self.durability() == Durability::Durable && self.written > self.shared.waiters.horizon() {
+            self.advance_horizon();
+        }
+        self.shared.room.announce();
+    }
+
+    /// Waits until everything issued is durable.
+    fn complete(&mut self) -> Result<(), LogError> {
+        while !self.issued.is_empty() {
+            self.queue.wait(None);
+            self.collect()?;
+        }
+        if self.written > self.shared.waiters.horizon() { self.sync() } else { Ok(()) }
     }
 
     fn durability(&self) -> Durability {
         match self.shared.sync {
             SyncMode::Periodic { .. } => Durability::AtNextSync,
-            SyncMode::Batch | SyncMode::Group { .. } => Durability::Durable,
+            SyncMode::Batch | SyncMode::Group { .. } | SyncMode::Each => Durability::Durable,
         }
     }
 
@@ -242,29 +337,42 @@ impl Writer {
     }
 
     /// Makes sure that the file reaches to `end` with blocks that were written before: overwriting them later changes no
-    /// metadata, so a durable write is one device write. Done in steps at a segment's first use, a step being about 1 ms.
+    /// metadata, so a durable write is one device write.
     fn prewrite(&mut self, end: u64, slot: u32) -> Result<(), LogError> {
-        if end <= self.prewritten {
-            return Ok(());
-        }
         let segment_end = self.shared.file.geometry().segment_offset(slot + 1);
-        let target = (end + CHUNK_SIZE as u64 - BLOCK).min(segment_end);
-        while self.prewritten < target {
-            let length = (target - self.prewritten).min(CHUNK_SIZE as u64);
-            let blocks = self.zeros.blocks(0..length as usize);
-            self.shared.file.file().write_blocks(blocks, self.prewritten, Durability::AtNextSync)?;
-            self.prewritten += length;
+        self.prewriting.go_on(end, segment_end, &mut *self.queue);
+        while !self.prewriting.reaches(end) {
+            self.queue.wait(None);
+            self.collect()?;
+            self.prewriting.go_on(end, segment_end, &mut *self.queue);
         }
-        Ok(self.shared.file.file().sync_data()?)
+        Ok(())
     }
 }
 
-fn closed(reason: &str) -> LogError {
-    LogError::Closed(reason.into())
+/// How long the first record of a frame waits for company when nothing is under way.
+fn delay(sync: SyncMode) -> Duration {
+    match sync {
+        SyncMode::Batch | SyncMode::Each => Duration::ZERO,
+        SyncMode::Group { window } => window,
+        SyncMode::Periodic { period } => PERIODIC_DELAY.min(period),
+    }
+}
+
+/// A batch in pieces that lie in one piece of memory and are not too long, as the data in them.
+fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
+    let mut frames = Vec::with_capacity(1);
+    let mut at = batch.start();
+    while at < batch.end() {
+        let run = batch.run(at, FRAME_SIZE_MAX);
+        at = run.end;
+        frames.push(run.start..run.end.min(batch.filled()));
+    }
+    frames
 }
 
 /// Waits for the last copies into a sealed batch: each takes no longer than a memcpy, unless its thread lost the processor.
-fn wait_filled(mut batch: SealedBatch<'_>) -> FilledBatch<'_> {
+fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
     let mut tries = 0u32;
     loop {
         match batch.filled() {
@@ -273,83 +381,5 @@ fn wait_filled(mut batch: SealedBatch<'_>) -> FilledBatch<'_> {
         }
         tries += 1;
         if tries < 100 { std::hint::spin_loop() } else { thread::yield_now() }
-    }
-}
-
-/// The ring positions of a batch's first records in each block that has one, in order.
-fn find_record_starts(batch: &FilledBatch<'_>, starts: &mut Vec<u64>) -> Result<(), LogError> {
-    starts.clear();
-    let mut last_block = u64::MAX;
-    let mut at = batch.start();
-    while at < batch.filled() {
-        let start = record_start(at);
-        if start / BLOCK != last_block {
-            last_block = start / BLOCK;
-            starts.push(start);
-        }
-        let head = RecordHead::decode(&head_at(batch, start));
-        let head = head.map_err(|fault| closed(&format!("a record was damaged in memory: {fault}")))?;
-        at = advance(start, head.record_size());
-    }
-    Ok(())
-}
-
-/// The bytes of a head, which may lie across two blocks.
-fn head_at(batch: &FilledBatch<'_>, start: u64) -> [u8; RecordHead::SIZE] {
-    let mut head = [0; RecordHead::SIZE];
-    let block = start / BLOCK * BLOCK;
-    let bytes = batch.blocks(block..block + BLOCK).bytes();
-    let in_first = bytes.get((start - block) as usize..).unwrap_or_default();
-    let n = in_first.len().min(head.len());
-    head[..n].copy_from_slice(&in_first[..n]);
-    if n < head.len() {
-        let bytes = batch.blocks(block + BLOCK..block + 2 * BLOCK).bytes();
-        let rest = RecordHead::SIZE - n;
-        head[n..].copy_from_slice(&bytes[BLOCK_HEADER_SIZE..BLOCK_HEADER_SIZE + rest]);
-    }
-    head
-}
-
-fn pad(batch: &mut FilledBatch<'_>) {
-    let padding = batch.filled()..batch.end();
-    if !padding.is_empty() {
-        batch.bytes_mut(padding).fill(0);
-    }
-}
-
-/// What the blocks of one device write have in common.
-struct Frame<'a> {
-    seed: u32,
-    mode: u8,
-    segment: &'a SegmentUse,
-    horizon: (i64, u32),
-}
-
-impl Frame<'_> {
-    /// Writes the headers of the blocks of `run`.
-    fn finish(&self, batch: &mut FilledBatch<'_>, run: Range<u64>, base: u64, starts: &[u64]) {
-        let blocks = (run.end - run.start) / BLOCK;
-        let filled = batch.filled();
-        let mut starts =
-            starts.get(starts.partition_point(|start| *start < run.start)..).unwrap_or_default().iter().peekable();
-        for place in 0..blocks {
-            let block = run.start + place * BLOCK;
-            let payload = block + BLOCK_HEADER_SIZE as u64;
-            let first_record = starts
-                .next_if(|start| **start < block + BLOCK)
-                .map_or(NO_RECORD_STARTS, |start| (start - payload) as u16);
-            let header = BlockHeader {
-                mode: self.mode,
-                used: (filled.min(block + BLOCK) - payload) as u16,
-                segment_id: self.segment.id,
-                index: ((block - base) / BLOCK) as u32,
-                frame_index: place as u16,
-                frame_blocks: blocks as u16,
-                horizon_segment: self.horizon.0,
-                horizon_blocks: self.horizon.1,
-                first_record,
-            };
-            write_block_header(&header, self.seed, batch.bytes_mut(block..block + BLOCK));
-        }
     }
 }

@@ -31,6 +31,7 @@ fn appends_and_flushes_keep_out_of_each_others_way() {
         SyncMode::Batch,
         SyncMode::Periodic { period: Duration::from_millis(1) },
         SyncMode::Group { window: Duration::ZERO },
+        SyncMode::Each,
     ] {
         let disk = SimulatedDisk::new();
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();

@@ -62,9 +62,10 @@ fn data_of(number: usize, length: usize) -> Vec<u8> {
 impl Node {
     fn new(seed: u64) -> Node {
         let mut choices = Choices(seed);
-        let sync = match choices.below(4) {
+        let sync = match choices.below(6) {
             0 => SyncMode::Periodic { period: Duration::from_micros(300) },
             1 => SyncMode::Group { window: Duration::from_micros(50) },
+            2 | 3 => SyncMode::Each,
             _ => SyncMode::Batch,
         };
         let clock = Arc::new(AtomicI64::new(1000));
@@ -179,8 +180,12 @@ impl Node {
                 } else {
                     log.durable(upto).wait()?;
                 }
-                for sent in self.sent.iter_mut().filter(|sent| sent.position.is_some_and(|position| position <= upto)) {
-                    sent.acknowledged = true;
+                let each = self.sync == SyncMode::Each;
+                for sent in &mut self.sent {
+                    sent.acknowledged |= match sent.position {
+                        Some(position) => position == upto || position < upto && !each,
+                        None => false,
+                    };
                 }
             }
             if self.choices.below(12) == 0 {

@@ -192,15 +192,38 @@ fn another_format_version_is_refused_by_name() {
     let file = disk.open(&path(), OpenOptions::write()).unwrap();
     let mut superblock = [0; 64];
     file.read_exact_at(&mut superblock, 0).unwrap();
-    superblock[11] = 2;
+    superblock[11] = 3;
     let crc = crc32fast::hash(&superblock[..60]);
     superblock[60..].copy_from_slice(&crc.to_be_bytes());
     file.write_at(&superblock, 0).unwrap();
     match replay(&disk, false) {
         Err(LogError::Refused { reason, .. }) => {
-            assert_eq!(reason, "it has format version 2; this build reads version 1")
+            assert_eq!(reason, "it has format version 3; this build reads versions 1 to 2")
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// Version 1 had all of this format but the mode `each`.
+#[test]
+fn a_log_of_version_1_is_read_and_made_one_of_this_version() {
+    let (disk, records) = log_of(3, 600);
+    let file = disk.open(&path(), OpenOptions::write()).unwrap();
+    let mut superblock = [0; 64];
+    file.read_exact_at(&mut superblock, 0).unwrap();
+    superblock[11] = 1;
+    let crc = crc32fast::hash(&superblock[..60]);
+    superblock[60..].copy_from_slice(&crc.to_be_bytes());
+    for copies in [&[0][..], &[1], &[0, 1]] {
+        for copy in copies {
+            file.write_at(&superblock, copy * BLOCK).unwrap();
+        }
+        assert_eq!(replay(&disk, false).unwrap().0, records);
+        for copy in 0..2 {
+            let mut version = [0; 4];
+            file.read_exact_at(&mut version, copy * BLOCK + 8).unwrap();
+            assert_eq!(version, [0, 0, 0, 2]);
+        }
     }
 }
 

@@ -47,8 +47,9 @@ fn replayed(mut replay: Replay) -> BTreeMap<LogPosition, (Vec<Uuid>, Vec<u8>)> {
     records
 }
 
-const MODES: [SyncMode; 3] = [
+const MODES: [SyncMode; 4] = [
     SyncMode::Batch,
+    SyncMode::Each,
     SyncMode::Group { window: Duration::from_millis(2) },
     SyncMode::Periodic { period: Duration::from_millis(20) },
 ];

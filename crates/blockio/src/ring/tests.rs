@@ -21,7 +21,7 @@ fn fill(ring: &BlockRing, length: u64, byte: u8) -> Result<(), ReserveError> {
 
 #[test]
 fn a_batch_is_handed_over_when_its_last_reservation_drops() {
-    let ring = BlockRing::new(4 * BLOCK_SIZE);
+    let ring = Arc::new(BlockRing::new(4 * BLOCK_SIZE));
     assert_eq!(ring.seal(up), Seal::Empty);
     let first = ring.reserve(|at| Some(at..at + 10)).unwrap();
     let second = ring.reserve(|at| Some(at + 5..at + 20)).unwrap();
@@ -37,13 +37,13 @@ fn a_batch_is_handed_over_when_its_last_reservation_drops() {
     let batch = sealed.filled().unwrap();
     assert_eq!((batch.start(), batch.filled(), batch.end()), (0, 30, BLOCK));
     assert_eq!(batch.blocks(0..BLOCK).len(), BLOCK_SIZE);
-    batch.release();
+    drop(batch);
     assert_eq!(ring.released(), BLOCK);
 }
 
 #[test]
 fn memory_comes_back_in_order_only() {
-    let ring = BlockRing::new(3 * BLOCK_SIZE);
+    let ring = Arc::new(BlockRing::new(3 * BLOCK_SIZE));
     let mut batches = Vec::new();
     for byte in 0..3 {
         fill(&ring, 100, byte).unwrap();
@@ -51,20 +51,34 @@ fn memory_comes_back_in_order_only() {
         batches.push(ring.take_sealed().unwrap().filled().unwrap());
     }
     assert_eq!(fill(&ring, 1, 9), Err(ReserveError::Full));
-    batches.pop().unwrap().release();
-    batches.remove(0).release();
+    drop(batches.pop().unwrap());
+    drop(batches.remove(0));
     assert_eq!(ring.released(), BLOCK);
     fill(&ring, BLOCK, 9).unwrap();
     assert_eq!(fill(&ring, 1, 9), Err(ReserveError::Full));
     let kept = batches.pop().unwrap();
     assert_eq!(kept.blocks(BLOCK..2 * BLOCK)[..100], [1; 100]);
-    kept.release();
+    drop(kept);
     assert_eq!(ring.released(), 3 * BLOCK);
 }
 
 #[test]
+fn a_batch_lives_as_long_as_any_of_its_frames() {
+    let ring = Arc::new(BlockRing::new(3 * BLOCK_SIZE));
+    fill(&ring, 2 * BLOCK, 7).unwrap();
+    ring.seal(up);
+    let batch = Arc::new(ring.take_sealed().unwrap().filled().unwrap());
+    let (first, second) = (batch.frame(0..BLOCK), batch.frame(BLOCK..2 * BLOCK));
+    drop(batch);
+    drop(first);
+    assert_eq!(ring.released(), 0);
+    drop(ring);
+    assert_eq!((second.range(), &second.blocks()[..]), (BLOCK..2 * BLOCK, &[7; BLOCK_SIZE][..]));
+}
+
+#[test]
 fn an_empty_batch_only_moves_the_tail() {
-    let ring = BlockRing::new(4 * BLOCK_SIZE);
+    let ring = Arc::new(BlockRing::new(4 * BLOCK_SIZE));
     assert_eq!(ring.seal(|_| 2 * BLOCK), Seal::Empty);
     assert_eq!((ring.tail(), ring.released()), (2 * BLOCK, 2 * BLOCK));
     fill(&ring, 3 * BLOCK, 1).unwrap();
@@ -73,7 +87,7 @@ fn an_empty_batch_only_moves_the_tail() {
     assert_eq!(batch.run(2 * BLOCK, u64::MAX), 2 * BLOCK..4 * BLOCK);
     assert_eq!(batch.run(4 * BLOCK, u64::MAX), 4 * BLOCK..5 * BLOCK);
     assert_eq!(ring.seal(|at| at + 7 * BLOCK), Seal::Empty);
-    batch.release();
+    drop(batch);
     assert_eq!(ring.released(), 12 * BLOCK);
     assert!(matches!(ring.reserve(|_| None), Err(ReserveError::Refused)));
 }
@@ -82,7 +96,7 @@ fn an_empty_batch_only_moves_the_tail() {
 #[test]
 fn many_threads_fill_and_nothing_is_torn() {
     const RECORDS: u64 = 20_000;
-    let ring = BlockRing::new(8 * BLOCK_SIZE);
+    let ring = Arc::new(BlockRing::new(8 * BLOCK_SIZE));
     let finished = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4u64)
@@ -150,7 +164,7 @@ fn many_threads_fill_and_nothing_is_torn() {
                     bytes.fill(0);
                     block += BLOCK;
                 }
-                batch.release();
+                drop(batch);
             }
         });
         for writer in writers {

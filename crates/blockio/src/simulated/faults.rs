@@ -66,6 +66,11 @@ impl Faults {
         &self.trace
     }
 
+    /// Whether the power was cut.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
     /// Notes an operation and answers the fault that hits it.
     pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
         let mut fault = self.dead.then_some(Fault::Fail);

@@ -66,6 +66,29 @@ impl Inode {
         }
     }
 
+    /// What was written to the range so far is on the device.
+    pub fn settle(&mut self, offset: u64, length: usize) {
+        let start = offset as usize;
+        let range = start / SECTOR..(start + length).div_ceil(SECTOR);
+        let durable = &mut self.durable;
+        self.pending.retain_mut(|pending| match pending {
+            Pending::Write(sectors) => {
+                sectors.retain(|sector| {
+                    let settled = range.contains(&sector.index);
+                    if settled {
+                        put(durable, &sector.bytes, sector.index * SECTOR);
+                    }
+                    !settled
+                });
+                !sectors.is_empty()
+            }
+            Pending::SetLength(length) => {
+                durable.resize(*length, 0);
+                false
+            }
+        });
+    }
+
     fn sector(&self, index: usize) -> Sector {
         let end = self.now.len().min((index + 1) * SECTOR);
         Sector { index, bytes: self.now.get(index * SECTOR..end).unwrap_or_default().to_vec() }

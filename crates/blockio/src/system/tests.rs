@@ -1,5 +1,7 @@
+use std::time::{Duration, Instant};
+
 use super::*;
-use crate::AlignedBuffer;
+use crate::{AlignedBuffer, BlockRing, Frame, QueueMeans, Written};
 
 /// A directory of its own, removed at the end.
 struct Scratch(PathBuf);
@@ -8,7 +10,7 @@ impl Scratch {
     fn new(name: &str) -> Scratch {
         let path = std::env::temp_dir().join(format!("espalier-blockio-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        SystemDisk.create_dir_all(&path).unwrap();
+        SystemDisk::new().create_dir_all(&path).unwrap();
         Scratch(path)
     }
 }
@@ -23,58 +25,58 @@ impl Drop for Scratch {
 fn open_modes_keep_their_word() {
     let dir = Scratch::new("modes");
     let path = dir.0.join("f");
-    let kind = |options| SystemDisk.open(&path, options).map(|_| ()).map_err(|e| e.kind());
+    let kind = |options| SystemDisk::new().open(&path, options).map(|_| ()).map_err(|e| e.kind());
     assert_eq!(kind(OpenOptions::read()), Err(DiskErrorKind::NotFound));
     assert_eq!(kind(OpenOptions::write()), Err(DiskErrorKind::NotFound));
     assert_eq!(kind(OpenOptions::create_new()), Ok(()));
     assert_eq!(kind(OpenOptions::create_new()), Err(DiskErrorKind::AlreadyExists));
-    let file = SystemDisk.open(&path, OpenOptions::write_or_create()).unwrap();
+    let file = SystemDisk::new().open(&path, OpenOptions::write_or_create()).unwrap();
     file.write_at(b"hello", 3).unwrap();
     assert_eq!(file.len().unwrap(), 8);
     let mut buffer = [9; 6];
     assert_eq!(file.read_at(&mut buffer, 2).unwrap(), 6);
     assert_eq!(&buffer, b"\0hello");
     assert_eq!(file.read_exact_at(&mut buffer, 4).unwrap_err().kind(), DiskErrorKind::UnexpectedEnd);
-    assert_eq!(SystemDisk.open(&path, OpenOptions::write()).unwrap().len().unwrap(), 8);
-    assert!(SystemDisk.open(&path, OpenOptions::create()).unwrap().is_empty().unwrap());
+    assert_eq!(SystemDisk::new().open(&path, OpenOptions::write()).unwrap().len().unwrap(), 8);
+    assert!(SystemDisk::new().open(&path, OpenOptions::create()).unwrap().is_empty().unwrap());
 }
 
 #[test]
 fn names_are_listed_linked_renamed_and_removed() {
     let dir = Scratch::new("names");
     let at = |name: &str| dir.0.join(name);
-    SystemDisk.create_dir_all(&at("b/c")).unwrap();
-    SystemDisk.open(&at("a"), OpenOptions::create_new()).unwrap();
-    SystemDisk.hard_link(&at("a"), &at("d")).unwrap();
-    assert_eq!(SystemDisk.hard_link(&at("a"), &at("d")).unwrap_err().kind(), DiskErrorKind::AlreadyExists);
-    SystemDisk.rename(&at("a"), &at("e")).unwrap();
-    SystemDisk.sync_dir(&dir.0).unwrap();
+    SystemDisk::new().create_dir_all(&at("b/c")).unwrap();
+    SystemDisk::new().open(&at("a"), OpenOptions::create_new()).unwrap();
+    SystemDisk::new().hard_link(&at("a"), &at("d")).unwrap();
+    assert_eq!(SystemDisk::new().hard_link(&at("a"), &at("d")).unwrap_err().kind(), DiskErrorKind::AlreadyExists);
+    SystemDisk::new().rename(&at("a"), &at("e")).unwrap();
+    SystemDisk::new().sync_dir(&dir.0).unwrap();
     let names =
         |disk: &SystemDisk| disk.list(&dir.0).unwrap().into_iter().map(|e| (e.name, e.is_dir)).collect::<Vec<_>>();
-    assert_eq!(names(&SystemDisk), [("b".into(), true), ("d".into(), false), ("e".into(), false)]);
-    SystemDisk.remove_file(&at("d")).unwrap();
-    SystemDisk.remove_dir_all(&at("b")).unwrap();
-    assert_eq!(names(&SystemDisk), [("e".into(), false)]);
-    assert!(SystemDisk.exists(&at("e")).unwrap() && !SystemDisk.exists(&at("b")).unwrap());
-    assert!(SystemDisk.space(&dir.0).unwrap().free_bytes > 0);
+    assert_eq!(names(&SystemDisk::new()), [("b".into(), true), ("d".into(), false), ("e".into(), false)]);
+    SystemDisk::new().remove_file(&at("d")).unwrap();
+    SystemDisk::new().remove_dir_all(&at("b")).unwrap();
+    assert_eq!(names(&SystemDisk::new()), [("e".into(), false)]);
+    assert!(SystemDisk::new().exists(&at("e")).unwrap() && !SystemDisk::new().exists(&at("b")).unwrap());
+    assert!(SystemDisk::new().space(&dir.0).unwrap().free_bytes > 0);
 }
 
 #[test]
 fn a_held_directory_is_refused_and_names_its_holder() {
     let dir = Scratch::new("lock");
-    let lock = SystemDisk.lock_dir(&dir.0).unwrap();
-    let refused = SystemDisk.lock_dir(&dir.0).unwrap_err();
+    let lock = SystemDisk::new().lock_dir(&dir.0).unwrap();
+    let refused = SystemDisk::new().lock_dir(&dir.0).unwrap_err();
     assert_eq!(refused.kind(), DiskErrorKind::Locked);
     assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
     drop(lock);
-    SystemDisk.lock_dir(&dir.0).unwrap();
+    SystemDisk::new().lock_dir(&dir.0).unwrap();
 }
 
 #[test]
 fn block_writes_are_read_back_whichever_way_they_went() {
     let dir = Scratch::new("blocks");
     for (name, options) in [("direct", OpenOptions::create_new().blocks()), ("plain", OpenOptions::create_new())] {
-        let file = SystemDisk.open(&dir.0.join(name), options).unwrap();
+        let file = SystemDisk::new().open(&dir.0.join(name), options).unwrap();
         let mut buffer = AlignedBuffer::new(3 * BLOCK_SIZE);
         for (i, byte) in buffer.iter_mut().enumerate() {
             *byte = (i / 7) as u8;
@@ -89,4 +91,89 @@ fn block_writes_are_read_back_whichever_way_they_went() {
         assert!(file.write_blocks(buffer.all_blocks(), 100, Durability::Durable).is_err());
         file.sync_data().unwrap();
     }
+}
+
+/// Blocks of a ring, each filled with its number.
+fn frames(count: u64) -> Vec<Frame> {
+    let ring = Arc::new(BlockRing::new(count as usize * BLOCK_SIZE));
+    let block = BLOCK_SIZE as u64;
+    for number in 0..count {
+        let mut reservation = ring.reserve(|at| Some(at..at + block)).unwrap();
+        let range = reservation.range();
+        reservation.bytes(range).fill(number as u8);
+    }
+    ring.seal(|at| at);
+    let batch = Arc::new(ring.take_sealed().unwrap().filled().unwrap());
+    (0..count).map(|number| batch.frame(number * block..(number + 1) * block)).collect()
+}
+
+#[test]
+fn queued_writes_are_all_done_with_and_without_a_ring() {
+    let dir = Scratch::new("queue");
+    let block = BLOCK_SIZE as u64;
+    for (name, disk) in [("ring", SystemDisk::new()), ("plain", SystemDisk::without_ring())] {
+        for (kind, options) in [("direct", OpenOptions::create_new().blocks()), ("buffered", OpenOptions::create_new())]
+        {
+            let file = disk.open(&dir.0.join(format!("{name}-{kind}")), options).unwrap();
+            let mut queue = file.block_queue().unwrap();
+            if (name, kind) != ("ring", "direct") {
+                assert!(matches!(queue.means(), QueueMeans::Plain { .. }));
+            }
+            let mut written = Vec::new();
+            // More than the kernel takes at once.
+            for (number, frame) in frames(200).into_iter().enumerate() {
+                let durability = if number % 2 == 0 { Durability::Durable } else { Durability::AtNextSync };
+                queue.submit(frame, number as u64 * block, durability);
+            }
+            while queue.in_flight() > 0 {
+                match queue.next_written() {
+                    Some(Written { frame, result, .. }) => {
+                        result.unwrap();
+                        written.push(frame.range().start / block);
+                    }
+                    None => queue.wait(None),
+                }
+            }
+            written.sort();
+            assert_eq!(written, (0..200).collect::<Vec<_>>());
+            let mut back = vec![0; 200 * BLOCK_SIZE];
+            file.read_exact_at(&mut back, 0).unwrap();
+            assert!(back.chunks(BLOCK_SIZE).zip(0u8..).all(|(bytes, number)| bytes.iter().all(|byte| *byte == number)));
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_woken_by_another_thread_once_per_wake_up() {
+    let dir = Scratch::new("wake");
+    for (name, disk) in [("ring", SystemDisk::new()), ("plain", SystemDisk::without_ring())] {
+        let file = disk.open(&dir.0.join(name), OpenOptions::create_new().blocks()).unwrap();
+        let mut queue = file.block_queue().unwrap();
+        for _ in 0..100 {
+            let waker = queue.waker();
+            let waking = std::thread::spawn(move || waker.wake());
+            queue.wait(None);
+            waking.join().unwrap();
+        }
+        queue.wait(Some(Instant::now() + Duration::from_millis(1)));
+    }
+}
+
+#[test]
+fn a_queue_that_is_dropped_finishes_what_it_began_and_names_what_failed() {
+    let dir = Scratch::new("drop");
+    let file = SystemDisk::new().open(&dir.0.join("f"), OpenOptions::create_new().blocks()).unwrap();
+    let mut queue = file.block_queue().unwrap();
+    for frame in frames(20) {
+        let offset = frame.range().start;
+        queue.submit(frame, offset, Durability::Durable);
+    }
+    queue.wait(Some(Instant::now()));
+    drop(queue);
+    assert_eq!(file.len().unwrap(), 20 * BLOCK_SIZE as u64);
+    let read_only = SystemDisk::new().open(Path::new("/dev/full"), OpenOptions::write()).unwrap();
+    let mut queue = read_only.block_queue().unwrap();
+    queue.submit(frames(1).remove(0), 0, Durability::Durable);
+    let failed = queue.next_written().unwrap().result.unwrap_err();
+    assert_eq!((failed.kind(), failed.offset()), (DiskErrorKind::Full, Some(0)));
 }

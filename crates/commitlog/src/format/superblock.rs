@@ -6,7 +6,9 @@ use uuid::Uuid;
 use super::{Geometry, array, put};
 
 /// The version of this format.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read; a log of it is made one of this version when it is opened.
+pub const FORMAT_VERSION_MIN: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"ESPALLOG";
 const SIZE: usize = 64;
@@ -55,6 +57,11 @@ impl Superblock {
         put(block, SIZE - 4, &crc.to_be_bytes());
     }
 
+    /// Whether a sound copy is of an older version.
+    pub fn is_old(block: &[u8]) -> bool {
+        u32::from_be_bytes(array(block, 8)) < FORMAT_VERSION
+    }
+
     /// Reads one copy.
     pub fn decode(block: &[u8]) -> Result<Superblock, SuperblockFault> {
         let magic = array(block, 0);
@@ -67,7 +74,7 @@ impl Superblock {
             return Err(SuperblockFault::Checksum { expected, got });
         }
         let version = u32::from_be_bytes(array(block, 8));
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
             return Err(SuperblockFault::Version(version));
         }
         let block_size = u32::from_be_bytes(array(block, 12));

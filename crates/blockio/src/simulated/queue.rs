@@ -1,0 +1,84 @@
+//! Block writes under way: the device finishes them in whatever order the seed says, and a power cut finds them anywhere.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::{Choices, SimulatedDisk};
+use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written, park};
+use crate::{BLOCK_SIZE, DiskError, Durability, Frame};
+
+#[derive(Debug)]
+pub(super) struct SimulatedQueue {
+    disk: SimulatedDisk,
+    inode: usize,
+    path: PathBuf,
+    under_way: Vec<UnderWay>,
+    done: Vec<Written>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    frame: Frame,
+    offset: u64,
+    durability: Durability,
+    result: Result<(), DiskError>,
+}
+
+impl SimulatedQueue {
+    pub fn new(disk: SimulatedDisk, inode: usize, path: PathBuf) -> SimulatedQueue {
+        SimulatedQueue { disk, inode, path, under_way: Vec::new(), done: Vec::new() }
+    }
+
+    /// One write reaches the device.
+    fn finish_one(&mut self) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let mut state = self.disk.lock();
+        let at =
+            Choices(state.faults.trace().len() as u64 ^ self.under_way.len() as u64).below(self.under_way.len() as u64);
+        let UnderWay { frame, offset, durability, mut result } = self.under_way.swap_remove(at as usize);
+        if state.faults.is_dead() {
+            result =
+                result.and(Err(DiskError::new("write", &self.path, Some(offset), std::io::ErrorKind::Other.into())));
+        } else if result.is_ok() && durability == Durability::Durable {
+            state.inodes[self.inode].settle(offset, frame.blocks().len());
+        }
+        self.done.push(Written { frame, offset, result });
+    }
+}
+
+impl BlockQueue for SimulatedQueue {
+    fn submit(&mut self, frame: Frame, offset: u64, durability: Durability) {
+        // Until it is done it may be there, or not, or in part.
+        let result = if offset.is_multiple_of(BLOCK_SIZE as u64) {
+            self.disk.lock().write(self.inode, &self.path, &frame.blocks(), offset, Durability::AtNextSync)
+        } else {
+            Err(DiskError::new("write blocks", &self.path, Some(offset), std::io::ErrorKind::InvalidInput.into()))
+        };
+        self.under_way.push(UnderWay { frame, offset, durability, result });
+    }
+
+    fn in_flight(&self) -> usize {
+        self.under_way.len() + self.done.len()
+    }
+
+    fn next_written(&mut self) -> Option<Written> {
+        self.done.pop()
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        if self.under_way.is_empty() && self.done.is_empty() {
+            return park(until);
+        }
+        self.finish_one();
+    }
+
+    fn waker(&self) -> QueueWaker {
+        QueueWaker::current_thread()
+    }
+
+    fn means(&self) -> QueueMeans {
+        QueueMeans::Simulated
+    }
+}

@@ -1,0 +1,248 @@
+//! Block writes by io_uring.
+//!
+//! Invariants, on which the unsafe code rests:
+//! 1. The memory of a write that the kernel has is a [`Frame`] kept in `writes` under the number that the kernel was given; it
+//!    is taken out only when the kernel has answered that number. Nobody changes a frame's memory, and it does not move.
+//! 2. `counter` is boxed, so that it does not move with the queue; the kernel has its address while `listening`.
+//! 3. Dropping the queue waits until the kernel has answered everything; if that cannot be, the memory is leaked.
+//! 4. File descriptors given to the kernel are open as long as the queue.
+
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::SystemFile;
+use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+use crate::{AlignedSlice, BLOCK_SIZE, Durability, File, Frame};
+
+/// Writes that the kernel is given at a time, at most; further ones wait their turn in `submit`.
+const DEPTH: u32 = 64;
+/// The number under which the wake-up counter is read.
+const WAKE_UP: u64 = u64::MAX;
+
+/// See the module's text.
+pub(super) struct RingQueue {
+    ring: IoUring,
+    file: SystemFile,
+    direct: OwnedFd,
+    writes: Vec<Option<Write>>,
+    in_flight: usize,
+    done: Vec<Written>,
+    event: Arc<OwnedFd>,
+    counter: Box<[u8; 8]>,
+    listening: bool,
+    /// A wake-up was met that no wait has answered.
+    woken: bool,
+}
+
+#[derive(Debug)]
+struct Write {
+    frame: Frame,
+    offset: u64,
+    durability: Durability,
+}
+
+impl RingQueue {
+    /// A queue on `file`; the error says why there can be none.
+    pub fn new(file: SystemFile) -> Result<RingQueue, (SystemFile, String)> {
+        let Some(direct) = file.direct() else { return Err((file, "writes go through the page cache".into())) };
+        let direct = match direct.try_clone() {
+            Ok(direct) => OwnedFd::from(direct),
+            Err(error) => return Err((file, error.to_string())),
+        };
+        let made = ring().and_then(|ring| Ok((ring, rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?)));
+        match made {
+            Ok((ring, event)) => Ok(RingQueue {
+                ring,
+                file,
+                direct,
+                writes: (0..DEPTH).map(|_| None).collect(),
+                in_flight: 0,
+                done: Vec::new(),
+                event: Arc::new(event),
+                counter: Box::new([0; 8]),
+                listening: false,
+                woken: false,
+            }),
+            Err(error) => Err((file, format!("io_uring is refused here: {error}"))),
+        }
+    }
+
+    /// Takes the kernel's answers, without a system call.
+    fn reap(&mut self) {
+        loop {
+            let entry = self.ring.completion().next();
+            let Some(entry) = entry else { return };
+            if entry.user_data() == WAKE_UP {
+                self.listening = false;
+                self.woken = true;
+                continue;
+            }
+            let number = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
+            if let Some(write) = self.writes.get_mut(number).and_then(Option::take) {
+                let result = self.settle(&write, entry.result());
+                self.done.push(Written { frame: write.frame, offset: write.offset, result });
+            }
+        }
+    }
+
+    /// What a write's answer means. What the kernel refused or cut short is written again the plain way, which knows what to do.
+    fn settle(&self, write: &Write, answer: i32) -> Result<(), crate::DiskError> {
+        let blocks = write.frame.blocks();
+        let written = match usize::try_from(answer) {
+            Ok(written) if written == blocks.len() => return Ok(()),
+            Ok(written) => written / BLOCK_SIZE * BLOCK_SIZE,
+            Err(_) => match Errno::from_raw_os_error(answer.saturating_neg()) {
+                Errno::INVAL | Errno::OPNOTSUPP | Errno::INTR | Errno::AGAIN => 0,
+                errno => return Err(self.file.error("write blocks", Some(write.offset), errno.into())),
+            },
+        };
+        let rest = blocks.bytes().get(written..).and_then(AlignedSlice::new).unwrap_or(blocks);
+        self.file.write_blocks(rest, write.offset + (blocks.len() - rest.len()) as u64, write.durability)
+    }
+
+    /// Puts an entry into the kernel's queue, making room if there is none.
+    fn push(&mut self, entry: &squeue::Entry) -> Result<(), std::io::Error> {
+        loop {
+            // SAFETY: the memory and descriptors that `entry` names stay as they are until it is answered: by 1 and 4 for
+            // writes, by 2 and 4 for the counter.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            self.ring.submit()?;
+        }
+    }
+
+    fn listen(&mut self) {
+        if self.listening {
+            return;
+        }
+        let read = opcode::Read::new(Fd(self.event.as_raw_fd()), self.counter.as_mut_ptr(), 8);
+        self.listening = self.push(&read.build().user_data(WAKE_UP)).is_ok();
+    }
+
+    /// Waits for one answer at least.
+    fn enter(&mut self, until: Option<Instant>) -> Result<(), std::io::Error> {
+        let submitter = self.ring.submitter();
+        let entered = match until {
+            None => submitter.submit_and_wait(1),
+            Some(until) => {
+                let time = Timespec::from(until.saturating_duration_since(Instant::now()));
+                submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Writes without the ring.
+    fn write_now(&mut self, write: Write) {
+        let result = self.file.write_blocks(write.frame.blocks(), write.offset, write.durability);
+        self.done.push(Written { frame: write.frame, offset: write.offset, result });
+    }
+}
+
+/// A ring for this thread alone; older kernels have only the ordinary kind.
+fn ring() -> std::io::Result<IoUring> {
+    let own = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(DEPTH + 1);
+    own.or_else(|_| IoUring::new(DEPTH + 1))
+}
+
+impl BlockQueue for RingQueue {
+    fn submit(&mut self, frame: Frame, offset: u64, durability: Durability) {
+        let write = Write { frame, offset, durability };
+        self.in_flight += 1;
+        let length = u32::try_from(write.frame.blocks().len());
+        let (Ok(length), true) = (length, offset.is_multiple_of(BLOCK_SIZE as u64) && self.file.writes_direct()) else {
+            return self.write_now(write);
+        };
+        while self.writes.iter().all(Option::is_some) && self.enter(None).is_ok() {
+            self.reap();
+        }
+        let Some(number) = self.writes.iter().position(Option::is_none) else { return self.write_now(write) };
+        let flags = match durability {
+            Durability::Durable => ReadWriteFlags::DSYNC.bits() as i32,
+            Durability::AtNextSync => 0,
+        };
+        let entry = opcode::Write::new(Fd(self.direct.as_raw_fd()), write.frame.blocks().bytes().as_ptr(), length);
+        let entry = entry.offset(offset).rw_flags(flags).build().user_data(number as u64);
+        if let Some(slot) = self.writes.get_mut(number) {
+            *slot = Some(write);
+        }
+        if self.push(&entry).is_err() {
+            // The kernel never saw it.
+            if let Some(write) = self.writes.get_mut(number).and_then(Option::take) {
+                self.write_now(write);
+            }
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn next_written(&mut self) -> Option<Written> {
+        self.reap();
+        let written = self.done.pop()?;
+        self.in_flight -= 1;
+        Some(written)
+    }
+
+    fn wait(&mut self, until: Option<Instant>) {
+        self.reap();
+        if std::mem::take(&mut self.woken) || !self.done.is_empty() {
+            // What was submitted must not wait for the next round.
+            if !self.ring.submission().is_empty() {
+                let _ = self.ring.submit();
+            }
+            return;
+        }
+        self.listen();
+        if self.enter(until).is_err() {
+            // Nothing is known of the ring any more: do not spin on it.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        self.reap();
+        self.woken = false;
+    }
+
+    fn waker(&self) -> QueueWaker {
+        QueueWaker::event(Arc::clone(&self.event))
+    }
+
+    fn means(&self) -> QueueMeans {
+        QueueMeans::Ring
+    }
+}
+
+impl Drop for RingQueue {
+    fn drop(&mut self) {
+        QueueWaker::event(Arc::clone(&self.event)).wake();
+        while self.listening || self.writes.iter().any(Option::is_some) {
+            if self.enter(None).is_err() {
+                // The kernel may still read this memory, or write to it.
+                mem::forget(mem::take(&mut self.writes));
+                mem::forget(mem::take(&mut self.counter));
+                return;
+            }
+            self.reap();
+        }
+    }
+}
+
+impl std::fmt::Debug for RingQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RingQueue({} under way on {:?})", self.in_flight, self.file.path())
+    }
+}

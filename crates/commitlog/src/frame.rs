@@ -1,0 +1,97 @@
+//! Finishing what one or several device writes carry: padding, and the headers of blocks.
+
+use std::ops::Range;
+
+use blockio::{BLOCK_SIZE, FilledBatch};
+
+use crate::LogError;
+use crate::format::{
+    BLOCK_HEADER_SIZE, BlockHeader, NO_RECORD_STARTS, RecordHead, advance, record_start, write_block_header,
+};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// The ring positions of the records of a batch that are the first to start in their block, in order. With `apart` each record
+/// begins a block, so that these are all.
+pub(crate) fn find_records(batch: &FilledBatch, apart: bool, records: &mut Vec<Range<u64>>) -> Result<(), LogError> {
+    records.clear();
+    let mut last_block = u64::MAX;
+    let mut at = batch.start();
+    while at < batch.filled() {
+        let start = record_start(if apart { at.next_multiple_of(BLOCK) } else { at });
+        let head = RecordHead::decode(&head_at(batch, start));
+        let head = head.map_err(|fault| LogError::Closed(format!("a record was damaged in memory: {fault}").into()))?;
+        at = advance(start, head.record_size());
+        if start / BLOCK != last_block {
+            last_block = start / BLOCK;
+            records.push(start..at);
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a head, which may lie across two blocks.
+fn head_at(batch: &FilledBatch, start: u64) -> [u8; RecordHead::SIZE] {
+    let mut head = [0; RecordHead::SIZE];
+    let block = start / BLOCK * BLOCK;
+    let bytes = batch.blocks(block..block + BLOCK);
+    let in_first = bytes.get((start - block) as usize..).unwrap_or_default();
+    let n = in_first.len().min(head.len());
+    head[..n].copy_from_slice(&in_first[..n]);
+    if n < head.len() {
+        let bytes = batch.blocks(block + BLOCK..block + 2 * BLOCK);
+        let rest = RecordHead::SIZE - n;
+        head[n..].copy_from_slice(&bytes[BLOCK_HEADER_SIZE..BLOCK_HEADER_SIZE + rest]);
+    }
+    head
+}
+
+/// What one device write carries, and what its blocks say in common.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameHead {
+    /// Of the log's checksums.
+    pub seed: u32,
+    /// Code of the sync mode.
+    pub mode: u8,
+    /// Id of the segment's use.
+    pub segment_id: i64,
+    /// The ring position where the segment begins.
+    pub base: u64,
+    /// Its blocks, as ring positions.
+    pub run: Range<u64>,
+    /// The ring position behind its last record, or the run's end if that lies further on.
+    pub filled: u64,
+    /// What was durable when it was issued, as blocks of a segment; (0, 0) for nothing.
+    pub horizon: (i64, u32),
+}
+
+impl FrameHead {
+    /// Pads the last block and writes the headers of all. `records` as [`find_records`] found them.
+    pub fn finish(&self, batch: &mut FilledBatch, records: &[Range<u64>]) {
+        if self.filled < self.run.end {
+            batch.bytes_mut(self.filled..self.run.end).fill(0);
+        }
+        let blocks = (self.run.end - self.run.start) / BLOCK;
+        let first = records.partition_point(|record| record.start < self.run.start);
+        let mut records = records.get(first..).unwrap_or_default().iter().peekable();
+        for place in 0..blocks {
+            let block = self.run.start + place * BLOCK;
+            let payload = block + BLOCK_HEADER_SIZE as u64;
+            let first_record = records
+                .next_if(|record| record.start < block + BLOCK)
+                .map_or(NO_RECORD_STARTS, |record| (record.start - payload) as u16);
+            let header = BlockHeader {
+                mode: self.mode,
+                used: (self.filled.min(block + BLOCK) - payload) as u16,
+                segment_id: self.segment_id,
+                index: ((block - self.base) / BLOCK) as u32,
+                frame_index: place as u16,
+                frame_blocks: blocks as u16,
+                horizon_segment: self.horizon.0,
+                horizon_blocks: self.horizon.1,
+                first_record,
+            };
+            write_block_header(&header, self.seed, batch.bytes_mut(block..block + BLOCK));
+        }
+    }
+}
