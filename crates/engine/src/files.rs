@@ -6,7 +6,7 @@ use std::sync::Arc;
 use blockio::{Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
-use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
+use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
@@ -80,6 +80,9 @@ impl TableFiles {
         options.estimated_partitions = statistics.partition_count.max(1);
         options.base = encoding_base(&statistics);
         options.column_index_size_bytes = self.column_index_size_bytes;
+        let [regular_min, static_min] = statistics.column_set_min;
+        retain_written(table, true, static_min, &mut options.statics);
+        retain_written(table, false, regular_min, &mut options.regulars);
         let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
         options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
         options.originating_host_id = Some(self.host_id);
@@ -210,6 +213,17 @@ pub(crate) fn open_cursor(
         false => sstable.with_table(table)?.cursor(range)?,
     };
     Ok(Some(Box::new(cursor)))
+}
+
+/// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows them.
+fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
+    let sets = table.column_sets(is_static);
+    let written_under = sets.all().iter().filter(|set| set.version >= oldest);
+    let shows = |set: &ColumnSet, name: &str| set.shown().any(|column| &*column.name == name);
+    columns.retain(|index| {
+        let column = &sets.current().columns[*index];
+        !column.is_dropped || written_under.clone().any(|set| shows(set, &column.name))
+    });
 }
 
 fn encoding_base(statistics: &MemtableStatistics) -> EncodingBase {
