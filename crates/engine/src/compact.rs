@@ -31,9 +31,9 @@ impl Compactor {
     }
 
     /// Starts the thread; it ends with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) {
+    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
         let requests = self.requests.clone();
-        self.worker.start("compactor", engine, move |engine| run(&engine, &requests));
+        self.worker.start("compactor", engine, move |engine| run(&engine, &requests))
     }
 
     /// Ends the thread; a merge under way stops and leaves its inputs.

@@ -8,6 +8,7 @@
 mod admin;
 mod block_on;
 mod compact;
+mod drop_table;
 mod engine;
 mod error;
 mod files;

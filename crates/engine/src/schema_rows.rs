@@ -11,6 +11,12 @@
 //! ```
 //!
 //! Version 1, whose sets left dropped columns out and said nothing of them, is read too.
+//!
+//! A dropped table whose files are not deleted yet has there, so that a start can go on with it:
+//!
+//! ```text
+//! layout := u8 0  keyspace  name
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,6 +32,8 @@ use crate::system::{SystemRow, SystemWrite};
 const LAYOUT_VERSION: u8 = 2;
 /// Its columns do not say whether they are dropped.
 const LAYOUT_VERSION_OF_SHOWN: u8 = 1;
+/// In the place of the version, for a table that was dropped.
+const DROPPED: u8 = 0;
 
 /// The names of the tables of `system_schema` that keep what is loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -99,8 +107,28 @@ fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &
 
 fn drop_layout(schema: &Schema, table: &Table, timestamp: i64) -> PartitionUpdate {
     let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
+    let mut dropped = vec![DROPPED];
+    write_text(&table.keyspace, &mut dropped);
+    write_text(&table.name, &mut dropped);
+    write.row(&[], &[("layout", Some(dropped))]);
+    write.build()
+}
+
+/// The write that forgets a dropped table.
+pub(crate) fn forget_layout(schema: &Schema, id: TableId, timestamp: i64) -> PartitionUpdate {
+    let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), id.0.as_bytes(), timestamp);
     write.clear();
     write.build()
+}
+
+/// The tables whose drop is not finished: id, keyspace, name.
+pub(crate) fn dropped_tables(layouts: &[SystemRow]) -> Vec<(TableId, String, String)> {
+    let dropped = |row: &SystemRow| {
+        let bytes = row.get("layout")?.strip_prefix(&[DROPPED])?;
+        let mut names = LayoutReader { bytes, version: LAYOUT_VERSION, types: &BTreeMap::new() };
+        Some((TableId(row.uuid("table_id")?), names.text()?.to_owned(), names.text()?.to_owned()))
+    };
+    layouts.iter().filter_map(dropped).collect()
 }
 
 fn change_keyspace(

@@ -1,4 +1,4 @@
-//! Which files of a directory count: replacing tables by others in one step, and what a crash leaves behind.
+//! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves behind.
 //!
 //! See FORMAT.md for the protocol. A replacement is decided by one rename: before it nothing has happened, after it the
 //! rest is carried out, if need be at the next start.
@@ -143,6 +143,30 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
         disk.sync_dir(dir)?;
     }
     Ok(leftovers)
+}
+
+/// Removes all tables of a directory with everything that belongs to them, finished or not; other files and directories
+/// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every table is
+/// there or a leftover, and calling it again goes on.
+pub fn remove_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
+    let entries = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
+    let is_ours = |name: &String| {
+        let is_record = name.starts_with(RECORD_PREFIX);
+        Descriptor::parse_file_name(name).is_some()
+            || is_record && name.trim_end_matches(TEMPORARY).ends_with(RECORD_SUFFIX)
+    };
+    // A table without TOC.txt is a leftover: so is one that a replacement puts in place of others after this.
+    let is_toc = |name: &String| name.trim_end_matches(TEMPORARY).ends_with(Component::Toc.name());
+    let (tocs, others): (Vec<_>, Vec<_>) = entries.filter(is_ours).partition(is_toc);
+    for names in [tocs, others] {
+        for name in &names {
+            disk.remove_file(&dir.join(name))?;
+        }
+        if !names.is_empty() {
+            disk.sync_dir(dir)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,5 +3,6 @@
 
 mod fixture;
 mod pressure;
+mod promises;
 mod schema;
 mod torture;
