@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::graph::split_blocks;
-use crate::node::{CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix};
+use crate::paper::node::{
+    CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPARSE_WORD, SPLIT_WORDS_FROM, SparseWord, kind, prefix, split_blocks,
+    split_next,
+};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::trie::{Edit, Trie, TrieOptions};
+use crate::trie::{Edit, Layout, Trie, TrieOptions};
 
 /// What readers may look at: words by block and word; a sparse node's characters and order are word 6, of 8 bytes.
 type Words = BTreeMap<(u32, u32), u64>;
@@ -92,7 +94,7 @@ impl Reachable<'_> {
                 }
                 let mut from = Some(0);
                 while let Some((character, child)) =
-                    from.and_then(|from| crate::node::split_next(self.memory, ptr, from, false))
+                    from.and_then(|from| split_next(self.memory, ptr, from, false))
                 {
                     self.visit(child);
                     from = character.checked_add(1);
@@ -119,7 +121,7 @@ impl Reachable<'_> {
 }
 
 fn run(script: &str) -> String {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = Trie::new(TrieOptions { layout: Layout::Paper, ..TrieOptions::default() });
     let mut out = String::new();
     for line in script.lines().filter(|line| !line.starts_with(' ')) {
         let _ = writeln!(out, "{line}");
@@ -152,7 +154,7 @@ fn run(script: &str) -> String {
             .filter_map(|(&(block, word), &old)| {
                 let ptr = Ptr::for_block(block);
                 let is_wide = old > u64::from(u32::MAX);
-                let new = if is_wide { memory.load_wide(ptr) } else { u64::from(memory.load(ptr.slot(word)).bits()) };
+                let new = if is_wide { memory.load_wide(ptr.slot(SPARSE_WORD)) } else { u64::from(memory.load(ptr.slot(word)).bits()) };
                 (new != old).then_some((block, word, old, new, is_wide))
             })
             .collect();

@@ -5,14 +5,14 @@
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
+mod adaptive;
 mod cursor;
-mod edit;
 #[cfg(test)]
 mod format_test;
 mod graph;
 mod node;
 mod node_cursor;
-mod prune;
+mod paper;
 #[allow(unsafe_code)]
 mod raw;
 mod store;
@@ -24,7 +24,7 @@ mod verify;
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
 pub use tail::Tail;
-pub use trie::{Bounds, Direction, Edit, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
+pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
 
 /// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

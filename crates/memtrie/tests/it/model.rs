@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use memtrie::{Bounds, Direction, Trie};
+use memtrie::{Bounds, Direction, Trie, TrieOptions};
 pub use testkit::{Random, seeds};
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An empty trie of the layout under test.
+pub fn trie() -> Trie {
+    Trie::new(TrieOptions { layout: super::LAYOUT, ..TrieOptions::default() })
+}
 
 /// Entries of the trie in the given bounds and direction.
 pub fn entries(trie: &Trie, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
