@@ -59,9 +59,11 @@ fn absent_keys_are_absent_in_all() {
 
 #[test]
 fn an_emptied_trie_takes_the_same_keys_again() {
-    let (mut map, mut keys) = (filled::<TriePeer>(), Keys::default());
-    assert!(map.empty(&mut |index| (index < KEYS).then(|| keys.encoded(index).to_vec())));
-    assert_eq!(map.scan(false, &mut |_, _| ()), Some(0));
-    (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
-    assert_eq!(entries(&map, false), entries(&filled::<BTree>(), false));
+    for layout in [Layout::Adaptive, Layout::Paper] {
+        let (mut map, mut keys) = (trie(layout), Keys::default());
+        assert!(map.empty(&mut |index| (index < KEYS).then(|| keys.encoded(index).to_vec())));
+        assert_eq!(map.scan(false, &mut |_, _| ()), Some(0));
+        (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
+        assert_eq!(entries(&map, false), entries(&filled::<BTree>(), false));
+    }
 }

@@ -1,7 +1,8 @@
 //! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte strings
-//! to byte strings in 32-byte blocks, with one writer and any number of readers that take no lock.
+//! to byte strings, with one writer and any number of readers that take no lock.
 //!
-//! Start with [`Trie`]; the structure is in `node.rs`, changes to it in `edit.rs` and `prune.rs`, memory in `raw`.
+//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `adaptive`
+//! and `paper`; memory is in `raw`.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
@@ -18,6 +19,7 @@ mod raw;
 mod store;
 mod sync;
 mod tail;
+mod together;
 mod trie;
 mod verify;
 

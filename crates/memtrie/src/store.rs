@@ -13,7 +13,8 @@ use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 const BATCH_PIECES: usize = 512;
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Where nodes come from.
+/// Where nodes come from. (A store has one, and is on the heap.)
+#[allow(clippy::large_enum_variant)]
 enum Structure {
     Paper(Blocks),
     Adaptive(Arena),
@@ -124,12 +125,7 @@ impl Store {
 
     /// A leaf of the adaptive layout.
     #[inline]
-    pub(crate) fn allocate_leaf(
-        &mut self,
-        memory: Memory<'_>,
-        tail: &[u8],
-        content: &[u8],
-    ) -> Result<Ptr, TrieFull> {
+    pub(crate) fn allocate_leaf(&mut self, memory: Memory<'_>, tail: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
         content_length(content)?;
         let unit = self.blobs.allocate(leaf_units(tail.len(), content.len()))?;
         memory.write_leaf(unit, tail, content);

@@ -11,6 +11,7 @@ use crate::raw::memory::{Bases, Memory, Slot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tail::Tail;
+use crate::together::get_together;
 use crate::{TrieFull, node};
 
 /// How nodes are laid out; `FORMAT.md` describes both.
@@ -207,6 +208,15 @@ impl<'t> Pin<'t> {
         node::get(memory, Place::root(memory), key)
     }
 
+    /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found` gets the
+    /// index of a key and its content, once for each key, in any order.
+    pub fn get_many<'p>(&'p self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'p [u8]>)) {
+        match self.trie.bases.memory() {
+            Some(memory) => get_together(memory, keys, found),
+            None => (0..keys.len()).for_each(|index| found(index, None)),
+        }
+    }
+
     /// Goes through the keys within `bounds`.
     pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         self.tail(&[]).cursor(bounds, direction)
@@ -264,6 +274,13 @@ impl Writer<'_> {
     /// Goes through the nodes.
     pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
+    }
+
+    /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right after.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        if let Some(memory) = self.trie.bases.memory() {
+            get_together(memory, keys, |_, _| {});
+        }
     }
 
     /// Puts or replaces the content of one key.

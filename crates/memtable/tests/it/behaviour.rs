@@ -222,7 +222,7 @@ fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
 #[test]
 fn a_full_memtable_refuses_an_update_without_any_effect() {
     let table = table();
-    let limits = TrieOptions { blocks_bytes_max: 64 << 10, blobs_bytes_max: 256 << 10 };
+    let limits = TrieOptions { blocks_bytes_max: 128 << 10, blobs_bytes_max: 256 << 10, ..TrieOptions::default() };
     let memtable = Arc::new(TrieMemtable::with_options(&table, 1, limits));
     let all = ReadRange::all_rows(KeyRange::all());
     let mut written = 0;

@@ -16,7 +16,7 @@ pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
     }
     let mut bytes = piece_bytes(memory, ptr);
     match view(memory, ptr) {
-        View::Chain { steps, .. } if steps.is_empty() => return Err(format!("chain {:08x} is empty", ptr.bits())),
+        View::Chain { steps: [], .. } => return Err(format!("chain {:08x} is empty", ptr.bits())),
         View::Few => check_sparse(memory, ptr)?,
         View::Many => check_flat(memory, ptr)?,
         View::Prefix { .. } => {

@@ -422,7 +422,6 @@ impl<'o> Operation<'o, '_> {
         }
         children
     }
-
 }
 
 /// How many bytes two paths have in common at their starts.

@@ -92,6 +92,32 @@ impl Shape {
         node.node_slot(self.children + place)
     }
 
+    /// The words of characters and count: word, the bits that mean something while there are `count` children, and whether it is
+    /// wide.
+    #[cfg(test)]
+    pub(crate) fn meaning(&self, count: u32) -> Vec<(u32, u64, bool)> {
+        let of_places = |from: u32| {
+            (from..from + 8)
+                .filter(|&place| place < count)
+                .fold(0, |mask, place| mask | 0xFF_u64 << (8 * (place - from)))
+        };
+        if self.kind == SPARSE_3 {
+            return vec![(self.characters, of_places(0) | 0xFF << 24, false)];
+        }
+        (0..self.wides.max(self.count.0 + 1))
+            .map(|wide| {
+                let of_count = if wide == self.count.0 { 0xFF << self.count.1 } else { 0 };
+                let of_places = if wide < self.wides { of_places(8 * wide) } else { 0 };
+                (self.characters + 2 * wide, of_places | of_count, true)
+            })
+            .collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn child_word(&self, place: u32) -> u32 {
+        self.children + place
+    }
+
     /// The place of a child.
     #[inline]
     pub(crate) fn find(&self, memory: Memory<'_>, node: Ptr, character: u8) -> Option<u32> {
@@ -258,9 +284,7 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
                 Step::Absent
             }
         }
-        PREFIX if key.is_empty() => {
-            Step::Found(memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content)
-        }
+        PREFIX if key.is_empty() => Step::Found(memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content),
         PREFIX => Step::To(memory.load(ptr.node_slot(PREFIX_CHILD_WORD)), 0),
         _ => {
             let Some(&character) = key.first() else { return Step::Absent };
@@ -338,8 +362,12 @@ pub(crate) fn look_ahead_in_flat(memory: Memory<'_>, ptr: Ptr, character: u8, fr
         (!child.is_none()).then_some(child)
     };
     if from == first {
-        (0..NODES_AHEAD).filter_map(|ahead| at(first + step * ahead)).for_each(|child| crate::node::prefetch(memory, child));
-        (0..LEAVES_AHEAD).filter_map(|ahead| at(first + step * ahead)).for_each(|child| prefetch_children(memory, child));
+        (0..NODES_AHEAD)
+            .filter_map(|ahead| at(first + step * ahead))
+            .for_each(|child| crate::node::prefetch(memory, child));
+        (0..LEAVES_AHEAD)
+            .filter_map(|ahead| at(first + step * ahead))
+            .for_each(|child| prefetch_children(memory, child));
     }
     let mut passed = from;
     loop {

@@ -24,7 +24,10 @@ enum Found {
     /// The key ends at a node that has children.
     Inner,
     /// The key ends at a leaf, or (if only a path was asked for) anywhere.
-    Branch { joint: Option<Joint>, content: Ptr },
+    Branch {
+        joint: Option<Joint>,
+        content: Ptr,
+    },
 }
 
 /// Removes the content of `key` below `root`, if it is there.

@@ -53,9 +53,8 @@ fn check_sparse(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
 }
 
 fn check_split(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
-    let blocks_at = |block: Ptr, from: u32| {
-        (from..8).map(move |word| memory.load(block.slot(word))).filter(|next| !next.is_none())
-    };
+    let blocks_at =
+        |block: Ptr, from: u32| (from..8).map(move |word| memory.load(block.slot(word))).filter(|next| !next.is_none());
     let (mut blocks, mut children) = (1, 0);
     for middle in blocks_at(ptr, SPLIT_WORDS_FROM) {
         blocks += 1;

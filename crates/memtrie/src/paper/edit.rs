@@ -13,15 +13,15 @@
 //! - **W5** No node without content and without children is reachable, except no root at all.
 
 use super::node::{
-    CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, chain_steps, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE,
-    SPARSE_CHILDREN_MAX, SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, kind, matching, prefix, split_mid_slot,
+    CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE, SPARSE_CHILDREN_MAX,
+    SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, chain_steps, kind, matching, prefix, split_mid_slot,
     split_next, split_slot, split_tail_slot,
 };
+use super::prune;
+use crate::TrieFull;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::Edit;
-use super::prune;
-use crate::TrieFull;
 
 /// A split that has at most this many children after a removal becomes sparse again.
 pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;

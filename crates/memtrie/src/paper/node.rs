@@ -277,11 +277,7 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     match kind(ptr) {
         Kind::Chain => {
             let steps = chain_steps(memory, ptr);
-            if key.starts_with(steps) {
-                Step::To(memory.load(ptr.slot(CHILD_WORD)), steps.len())
-            } else {
-                Step::Absent
-            }
+            if key.starts_with(steps) { Step::To(memory.load(ptr.slot(CHILD_WORD)), steps.len()) } else { Step::Absent }
         }
         Kind::Sparse => {
             let place = key.first().and_then(|&character| SparseWord::load(memory, ptr).find(character));

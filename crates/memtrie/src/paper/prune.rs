@@ -1,11 +1,11 @@
 //! Removal: a key's content goes, and with it every ancestor that is left with nothing.
 
-use crate::TrieFull;
 use super::edit::{Operation, SPLIT_CHILDREN_MIN, Seen};
 use super::node::{
-    CHAIN_STEPS_MAX, CHILD_WORD, chain_steps, Kind, PREFIX, SparseWord, kind, prefix, split_mid_slot, split_slot,
+    CHAIN_STEPS_MAX, CHILD_WORD, Kind, PREFIX, SparseWord, chain_steps, kind, prefix, split_mid_slot, split_slot,
     split_tail_slot,
 };
+use crate::TrieFull;
 use crate::raw::memory::{Ptr, Slot};
 
 /// The deepest node on a key's way that has something besides the branch to the key: there the branch is cut off.

@@ -250,7 +250,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Asks for a blob to be brought near: it will be looked at soon.
+    /// Asks for a blob's start to be brought near: it will be looked at soon.
     #[inline]
     pub(crate) fn prefetch_blob(self, leaf: Ptr) {
         prefetch(self.blobs.wrapping_add(leaf.unit() as usize * 8));

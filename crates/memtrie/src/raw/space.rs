@@ -51,11 +51,8 @@ impl Space {
             return false;
         }
         // A huge page is used only where all of it is committed when it is first touched.
-        let upto = if upto > HUGE_PAGES_FROM_BYTES {
-            upto.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved)
-        } else {
-            upto
-        };
+        let upto =
+            if upto > HUGE_PAGES_FROM_BYTES { upto.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved) } else { upto };
         if upto <= self.committed {
             return true;
         }

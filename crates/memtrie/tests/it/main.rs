@@ -1,5 +1,8 @@
 //! Behaviour of the trie against a `BTreeMap`, in both layouts.
 
+// Every file is there twice: once for a layout.
+#![allow(clippy::duplicate_mod)]
+
 /// All tests, once for a layout.
 macro_rules! suite {
     ($name:ident, $layout:ident) => {

@@ -133,7 +133,7 @@ fn a_graph_names_every_kind_of_node() {
     }
     let graph = trie.pin().graph();
     let own: &[&str] = match super::LAYOUT {
-        memtrie::Layout::Paper => &["\"sparse @", "split", "embedded prefix"],
+        memtrie::Layout::Paper => &["\"sparse @", "split", "prefix"],
         memtrie::Layout::Adaptive => &["sparse of 3", "sparse of 12", "prefix", "leaf d: content"],
     };
     for part in ["digraph", "chain", "leaf content"].iter().chain(own) {
