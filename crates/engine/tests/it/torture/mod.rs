@@ -8,7 +8,6 @@
 mod choices;
 mod model;
 mod node;
-mod parallel;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
