@@ -48,9 +48,9 @@ flights: install build
 cassandra: install
 	@$(PYTHON) -m proof.oracle.cassandra
 
-# A test of the normal run with more cases; --release, because there are many.
+# Tests of the normal run with more cases, and with its debug checks.
 torture:
-	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test --release -p engine --test it torture -- --nocapture
+	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
 
 fuzz:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crossbeam_skiplist::SkipMap;
-use memtrie::{Bounds, Direction, Trie, TrieOptions};
+use memtrie::{Bounds, Direction, Layout, Trie, TrieOptions};
 
 /// From byte strings to numbers, in order. One writer is all that is asked for here.
 pub trait OrderedMap {
@@ -34,15 +34,19 @@ pub trait OrderedMap {
 #[derive(Debug)]
 pub struct TriePeer(Trie);
 
-impl Default for TriePeer {
-    fn default() -> Self {
-        Self(Trie::new(TrieOptions::default()))
+impl TriePeer {
+    /// Empty, in one of the two layouts.
+    pub fn new(layout: Layout) -> Self {
+        Self(Trie::new(TrieOptions { layout, ..TrieOptions::default() }))
     }
 }
 
 impl OrderedMap for TriePeer {
     fn name(&self) -> &'static str {
-        "memtrie"
+        match self.0.layout() {
+            Layout::Adaptive => "memtrie",
+            Layout::Paper => "memtrie, paper's layout",
+        }
     }
 
     fn insert(&mut self, key: &[u8], value: u64) {

@@ -1,11 +1,20 @@
 //! A benchmark of maps that answer differently compares nothing.
 
 use bench::{BTree, Blart, Keys, OrderedMap, SkipList, TriePeer};
+use memtrie::Layout;
 
 const KEYS: u64 = 2_000;
 
 fn filled<M: OrderedMap + Default>() -> M {
-    let (mut map, mut keys) = (M::default(), Keys::default());
+    fill(M::default())
+}
+
+fn trie(layout: Layout) -> TriePeer {
+    fill(TriePeer::new(layout))
+}
+
+fn fill<M: OrderedMap>(mut map: M) -> M {
+    let mut keys = Keys::default();
     (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
     map
 }
@@ -20,8 +29,12 @@ fn entries(map: &dyn OrderedMap, reverse: bool) -> Vec<(Vec<u8>, u64)> {
 fn peers_hold_the_same_entries_in_the_same_order() {
     let expected = entries(&filled::<BTree>(), false);
     let reversed: Vec<_> = expected.iter().rev().cloned().collect();
-    let peers: [Box<dyn OrderedMap>; 3] =
-        [Box::new(filled::<TriePeer>()), Box::new(filled::<SkipList>()), Box::new(filled::<Blart>())];
+    let peers: [Box<dyn OrderedMap>; 4] = [
+        Box::new(trie(Layout::Adaptive)),
+        Box::new(trie(Layout::Paper)),
+        Box::new(filled::<SkipList>()),
+        Box::new(filled::<Blart>()),
+    ];
     for peer in peers {
         assert_eq!(entries(peer.as_ref(), false), expected, "{}", peer.name());
         assert_eq!(entries(peer.as_ref(), true), reversed, "{} in reverse", peer.name());
@@ -31,8 +44,9 @@ fn peers_hold_the_same_entries_in_the_same_order() {
 #[test]
 fn absent_keys_are_absent_in_all() {
     let mut keys = Keys::default();
-    let peers: [Box<dyn OrderedMap>; 4] = [
-        Box::new(filled::<TriePeer>()),
+    let peers: [Box<dyn OrderedMap>; 5] = [
+        Box::new(trie(Layout::Adaptive)),
+        Box::new(trie(Layout::Paper)),
         Box::new(filled::<BTree>()),
         Box::new(filled::<SkipList>()),
         Box::new(filled::<Blart>()),
@@ -45,9 +59,11 @@ fn absent_keys_are_absent_in_all() {
 
 #[test]
 fn an_emptied_trie_takes_the_same_keys_again() {
-    let (mut map, mut keys) = (filled::<TriePeer>(), Keys::default());
-    assert!(map.empty(&mut |index| (index < KEYS).then(|| keys.encoded(index).to_vec())));
-    assert_eq!(map.scan(false, &mut |_, _| ()), Some(0));
-    (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
-    assert_eq!(entries(&map, false), entries(&filled::<BTree>(), false));
+    for layout in [Layout::Adaptive, Layout::Paper] {
+        let (mut map, mut keys) = (trie(layout), Keys::default());
+        assert!(map.empty(&mut |index| (index < KEYS).then(|| keys.encoded(index).to_vec())));
+        assert_eq!(map.scan(false, &mut |_, _| ()), Some(0));
+        (0..KEYS).for_each(|index| map.insert(keys.encoded(index), index));
+        assert_eq!(entries(&map, false), entries(&filled::<BTree>(), false));
+    }
 }

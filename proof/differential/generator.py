@@ -13,6 +13,7 @@ from proof.differential.writes import Clock, write
 CONNECTIONS = [(5, None), (4, None), (5, "lz4"), (4, "lz4"), (4, "snappy"), (3, None)]
 SYSTEM_READS = [
     "SELECT table_name, column_name, clustering_order, kind, position, type FROM system_schema.columns WHERE keyspace_name = '{}'",
+    "SELECT table_name, column_name, kind, type FROM system_schema.dropped_columns WHERE keyspace_name = '{}'",
     "SELECT type_name, field_names, field_types FROM system_schema.types WHERE keyspace_name = '{}'",
     "SELECT table_name, comment, compaction, compression, flags, gc_grace_seconds, caching FROM system_schema.tables WHERE keyspace_name = '{}'",
     "SELECT * FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
@@ -38,6 +39,7 @@ class Generator:
         self.tables = [random_table(rng, keyspace, f"t{n}", self.types) for n in range(rng.choice((1, 1, 2)))]
         self.clock = Clock(rng)
         self.prepared: list[Step] = []
+        self.alters_much = rng.random() < 0.3       # columns come and go, and come again
         # In v5 a statement can bring its own clock, so that expiry can be watched: a clock in the future, for what has
         # expired by the real one may be gone from the disk.
         self.now = FUTURE if version >= 5 and rng.random() < 0.5 else None
@@ -54,6 +56,8 @@ class Generator:
         rng = self.rng
         table = rng.choice(self.tables)
         now = self.next_now()
+        if self.alters_much and rng.random() < 0.15:
+            return self.add_column(table) if rng.random() < 0.55 else self.drop_column(table)
         roll = rng.random()
         if roll < 0.48:
             return write(rng, table, self.clock, now)
@@ -105,24 +109,45 @@ class Generator:
         free = [name for name in REGULAR_NAMES if name not in {c.name for c in table.columns}]
         if not free:
             return Step("flush")
-        name = rng.choice([n for n in free if n in table.dropped] or free)
-        kind = table.dropped.get(name) if rng.random() < 0.8 else None
-        kind = kind or random_type(rng, self.types)
-        static = bool(table.clustering) and name not in table.dropped and rng.random() < 0.2
+        gone = [name for name in table.dropped if name not in {c.name for c in table.columns}]
+        if rng.random() < 0.7 and gone:
+            return self.add_again(table, table.dropped[rng.choice(gone)])
+        name = rng.choice(free)
+        kind = random_type(rng, self.types)
+        static = bool(table.clustering) and rng.random() < 0.2
         dropped = table.dropped.get(name)
-        if dropped is None or dropped.name == kind.name:        # another type may be refused: then nothing changes
+        # Another type or kind may be refused: then nothing changes.
+        if dropped is None or (dropped.type.name, dropped.kind) == (kind.name, "static" if static else "regular"):
             table.columns.append(Column(name, kind, "static" if static else "regular"))
         return Step("cql", f"ALTER TABLE {table.full_name} ADD {name} {kind.name}{' static' if static else ''}")
 
+    def add_again(self, table: Table, column: Column) -> Step:
+        """As what it was; that is refused where user types are in it, which are recorded as tuples."""
+        if not any(kind.type_name in column.type.name for kind in self.types):
+            table.columns.append(column)
+        static = " static" if column.kind == "static" else ""
+        return Step("cql", f"ALTER TABLE {table.full_name} ADD {column.name} {column.type.name}{static}")
+
     def drop_column(self, table: Table) -> Step:
-        if not table.of_kind("regular"):
+        """At some time of the history, so that some cells are older and some newer.
+
+        A column's drops have rising times. Of an earlier one after a later one Cassandra shows what happens not to have been
+        flushed or compacted in between. Times are whole milliseconds, for a restart of Cassandra forgets the rest.
+        """
+        if not table.data_columns:
             return Step("flush")
-        column = self.rng.choice(table.of_kind("regular"))
+        column = self.rng.choice(table.data_columns)
+        drop = f"ALTER TABLE {table.full_name} DROP {column.name}"
+        if isinstance(column.type, UserType) and column.type.name == column.type.type_name:
+            return Step("cql", drop)            # refused
         table.columns.remove(column)
-        table.dropped[column.name] = column.type
-        # Not before what was written: cells that outlive their column are a difference (docs/differences.md).
-        at = f" USING TIMESTAMP {self.clock.newest}" if self.rng.random() < 0.7 else ""
-        return Step("cql", f"ALTER TABLE {table.full_name} DROP {column.name}{at}")
+        table.dropped[column.name] = column
+        if self.rng.random() < 0.2 or table.dropped_by_clock(column):
+            table.drop_times[column.name] = None
+            return Step("cql", drop)
+        at = max(self.clock.earlier(), table.drop_times.get(column.name, 0))
+        table.drop_times[column.name] = at
+        return Step("cql", f"{drop} USING TIMESTAMP {at}")
 
     def rename_column(self, table: Table) -> Step:
         column = self.rng.choice(table.partition_key + table.clustering)

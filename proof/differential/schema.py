@@ -23,7 +23,8 @@ class Table:
     name: str
     columns: list[Column]
     key_domains: dict[str, list[Value]]         # few values per key column, so that rows meet
-    dropped: dict[str, Type] = field(default_factory=dict)
+    dropped: dict[str, Column] = field(default_factory=dict)
+    drop_times: dict[str, int | None] = field(default_factory=dict)     # by name; None: by the server's clock
     alive: bool = True
 
     @property
@@ -44,6 +45,9 @@ class Table:
     @property
     def data_columns(self) -> list[Column]:
         return self.of_kind("static", "regular")
+
+    def dropped_by_clock(self, column: Column) -> bool:
+        return self.drop_times.get(column.name, 0) is None
 
     def key_value(self, rng: Random, column: Column) -> Value:
         return rng.choice(self.key_domains[column.name])

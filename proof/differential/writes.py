@@ -30,7 +30,7 @@ class Text:
 
 
 class Clock:
-    """Timestamps of a history: rising, or few and so often equal."""
+    """Timestamps of a history, whole milliseconds: rising, or few and so often equal."""
 
     def __init__(self, rng: Random):
         self.rng = rng
@@ -40,11 +40,17 @@ class Clock:
 
     def next(self) -> int:
         if self.ties:
-            self.last = BASE_TIMESTAMP + self.rng.randrange(12)
+            self.last = BASE_TIMESTAMP + 1000 * self.rng.randrange(12)
         else:
-            self.last += self.rng.choice((1, 1, 1, 10, -3))
+            self.last += 1000 * self.rng.choice((1, 1, 1, 10, -3))
         self.newest = max(self.newest, self.last)
         return self.last
+
+    def earlier(self) -> int:
+        """The time of a write, often of one of the last."""
+        written = (self.newest - BASE_TIMESTAMP) // 1000
+        back = self.rng.choice((0, self.rng.randrange(12), self.rng.randrange(written + 1)))
+        return BASE_TIMESTAMP + 1000 * max(written - back, 0)
 
 
 def write(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:

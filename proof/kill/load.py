@@ -130,7 +130,9 @@ class SchemaChanger:
         self.ddl = ddl
         self.tables = Schema("table")
         self.columns = Schema("column", {"k", "stays"})
-        self.values = Partition("changing.comes")           # column `comes` of table changing
+        self.values = Partition("changing.comes")           # column `comes` of table changing, hidden or not
+        self.dropped_at = 0                                 # what is not newer is gone
+        self.dropping_at: int | None = None                 # of a DROP without an answer
         self.truncated = Partition("truncated")
         self.truncating = False
         self.clock = FIRST_TIMESTAMP
@@ -181,13 +183,19 @@ class SchemaChanger:
     def add_or_drop_column(self, connection: Connection) -> None:
         self.columns.unanswered = "comes"
         if "comes" in self.columns.truth:
-            self.clock += 1
-            expect(connection.query(f"ALTER TABLE {KEYSPACE}.changing DROP comes USING TIMESTAMP {self.clock}"))
-            self.values.truth.clear()           # a column that is added again shows nothing from before
+            self.dropping_at = max(self.dropped_at, self.clock - self.rng.randrange(2 * ROWS))
+            expect(connection.query(f"ALTER TABLE {KEYSPACE}.changing DROP comes USING TIMESTAMP {self.dropping_at}"))
+            self.column_dropped()
         else:
             expect(connection.query(f"ALTER TABLE {KEYSPACE}.changing ADD comes int"))
         self.columns.truth ^= {"comes"}
         self.columns.unanswered = None
+
+    def column_dropped(self) -> None:
+        """A column that is added again shows what is newer than the drop."""
+        if self.dropping_at is not None:
+            self.dropped_at, self.dropping_at = self.dropping_at, None
+            self.values.forget_until(self.dropped_at)
 
     def check(self, connection: Connection) -> list[str]:
         made = expect(connection.query(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'"))
@@ -200,7 +208,8 @@ class SchemaChanger:
         if "comes" in self.columns.truth:
             wrong += self.values.check(self.ints(connection, "SELECT k, comes FROM {}.changing"))
         else:
-            self.values = Partition("changing.comes")
+            self.column_dropped()
+        self.dropping_at = None
         seen = self.ints(connection, "SELECT k, v FROM {}.truncated")
         if self.truncating and not seen:
             self.truncated, self.truncating = Partition("truncated"), False     # it was carried out, and not answered

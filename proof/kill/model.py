@@ -36,6 +36,10 @@ class Partition:
         """The server said that the write did not happen."""
         self.unanswered.pop(timestamp, None)
 
+    def forget_until(self, timestamp: int) -> None:
+        """What was acknowledged up to that time was dropped."""
+        self.truth = {row: version for row, version in self.truth.items() if version[0] > timestamp}
+
     def check(self, seen: dict[int, str]) -> list[str]:
         wrong = []
         found: dict[int, tuple[int, str | None]] = {}

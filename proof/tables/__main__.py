@@ -9,6 +9,7 @@ import argparse
 import shutil
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -77,6 +78,11 @@ class Proof:
                 shutil.copy(component, target / component.name)
         return target
 
+    def tell_both(self, statements: Iterable[str]) -> None:
+        for statement in statements:
+            for connection in self.connections:
+                workload.accepted(connection.query(statement))
+
     def ask(self, step: Step) -> None:
         answers = exchange(self.connections, step)
         difference = compare(*answers)
@@ -104,14 +110,17 @@ def main() -> None:
 
 def prove_workload(proof: Proof, seed: int) -> None:
     create = [CREATE.format(workload.KEYSPACE), *workload.TYPES, *(table.create for table in workload.TABLES)]
-    for statement in create:
-        for connection in proof.connections:
-            workload.accepted(connection.query(statement))
+    proof.tell_both(create)
     for table in workload.TABLES:
         table.writes(workload.Filler(proof.connections[1], Random(f"{seed}/{table.name}")))
+        proof.tell_both(table.drops)
         proof.hand_over(workload.KEYSPACE, table.name, dump=True)
         for cql in table.reads:
             proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
+        if table.adds:
+            proof.tell_both(table.adds)
+            for cql in table.reads:
+                proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
 
 
 def prove_damage_is_seen(proof: Proof) -> None:

@@ -28,6 +28,8 @@ class Table:
     create: str
     writes: Callable[["Filler"], None]
     reads: list[str]
+    drops: tuple[str, ...] = ()         # columns dropped before the SSTables are handed over
+    adds: tuple[str, ...] = ()          # and added again after
 
 
 class Filler:
@@ -101,6 +103,17 @@ def fill_many(filler: Filler) -> None:
     filler.each(f"INSERT INTO {KEYSPACE}.many (k, v) VALUES (?, ?)", ((number(k), number(k * 3), BASE_TIMESTAMP) for k in range(20_000)))
 
 
+def fill_dropped(filler: Filler) -> None:
+    """Cells older and newer than the drops to come; some rows and static rows hold nothing else."""
+    for k in range(200):
+        at = BASE_TIMESTAMP + 1000 * k
+        where = f"WHERE p = {k % 9} AND c = {k}"
+        filler.one(f"UPDATE {KEYSPACE}.dropped USING TIMESTAMP {at} SET v = 'v{k}', m = {{{k}, {k + 1}}} {where}")
+        filler.one(f"UPDATE {KEYSPACE}.dropped USING TIMESTAMP {at} SET s = 's{k}' WHERE p = {100 + k}")
+        if k % 3 == 0:
+            filler.one(f"UPDATE {KEYSPACE}.dropped USING TIMESTAMP {at + 50_000} SET w = {k}, m = m - {{{k}}} {where}")
+
+
 COLUMNS = [f"c{n:02}" for n in range(70)]
 
 
@@ -135,6 +148,10 @@ TABLES = [key_value_table(name, compression) for name, compression in COMPRESSIO
            f"SELECT count(*) FROM {KEYSPACE}.wide WHERE p = 2 AND a IN (1, 37, 299, 300, 4500, 4999)"]),
     Table("many", f"CREATE TABLE {KEYSPACE}.many (k int PRIMARY KEY, v int)", fill_many,
           [f"SELECT * FROM {KEYSPACE}.many", f"SELECT * FROM {KEYSPACE}.many WHERE token(k) > 0 LIMIT 100", f"SELECT * FROM {KEYSPACE}.many WHERE k IN (1, 19999, 20000)"]),
+    Table("dropped", f"CREATE TABLE {KEYSPACE}.dropped (p int, c int, s text static, v text, m set<int>, w int, PRIMARY KEY (p, c))", fill_dropped,
+          [f"SELECT * FROM {KEYSPACE}.dropped", f"SELECT count(*) FROM {KEYSPACE}.dropped", f"SELECT DISTINCT p FROM {KEYSPACE}.dropped"],
+          drops=tuple(f"ALTER TABLE {KEYSPACE}.dropped DROP {column} USING TIMESTAMP {BASE_TIMESTAMP + 100_000}" for column in "svm"),
+          adds=tuple(f"ALTER TABLE {KEYSPACE}.dropped ADD {column}" for column in ("s text static", "v text", "m set<int>"))),
     Table("columns", f"CREATE TABLE {KEYSPACE}.columns (k int PRIMARY KEY, {', '.join(c + ' int' for c in COLUMNS)})", fill_columns,
           [f"SELECT * FROM {KEYSPACE}.columns"]),
     Table("collections", f"CREATE TABLE {KEYSPACE}.collections (p int, c int, m map<text, int>, s set<int>, l list<int>, u address, f frozen<map<int, list<int>>>, PRIMARY KEY (p, c))",

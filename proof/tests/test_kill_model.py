@@ -48,6 +48,12 @@ class Rows(unittest.TestCase):
         self.assertEqual(partition(ONE, delete).check({2: "a"}), [])
         self.assertTrue(partition(ONE, delete).check({1: "a", 2: "a"}))
 
+    def test_what_a_drop_took_may_not_show_and_what_it_left_has_to(self):
+        for seen, is_right in (({}, False), ({2: "b"}, True), ({1: "a", 2: "b"}, False)):
+            model = partition(Write(1, ((1, "a"),)), Write(2, ((2, "b"),)))
+            model.forget_until(1)
+            self.assertEqual(model.check(seen) == [], is_right)
+
     def test_a_refused_write_may_not_show(self):
         model = partition(ONE, unanswered=(TWO,))
         model.refused(TWO.timestamp)

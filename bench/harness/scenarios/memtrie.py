@@ -10,7 +10,7 @@ from proof import places
 from proof.oracle import cassandra as oracle
 
 TARGET = places.CACHE / "bench-process"
-RUST = ("memtrie", "btree", "skiplist", "blart", "loads")
+RUST = ("memtrie", "paper", "btree", "skiplist", "blart", "loads")
 JAVA = ("trie", "skiplist")
 OURS, TRIE, SKIP_LIST = "memtrie", "Cassandra InMemoryTrie", "Cassandra skip list"
 TIMEOUT_SECONDS = 900

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench::{BTree, Blart, Keys, OrderedMap, SkipList, TriePeer, mix};
+use memtrie::Layout;
 use rustix::time::{ClockId, clock_gettime};
 
 const PAGE_BYTES: u64 = 4096;
@@ -19,13 +20,14 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(100_000);
     match arguments.next().as_deref() {
-        Some("memtrie") => peer::<TriePeer>(count),
-        Some("btree") => peer::<BTree>(count),
-        Some("skiplist") => peer::<SkipList>(count),
-        Some("blart") => peer::<Blart>(count),
+        Some("memtrie") => peer(count, || TriePeer::new(Layout::Adaptive)),
+        Some("paper") => peer(count, || TriePeer::new(Layout::Paper)),
+        Some("btree") => peer(count, BTree::default),
+        Some("skiplist") => peer(count, SkipList::default),
+        Some("blart") => peer(count, Blart::default),
         Some("loads") => dependent_loads(count * FOOTPRINT_BYTES),
         _ => {
-            eprintln!("usage: bench-memtrie COUNT memtrie|btree|skiplist|blart|loads");
+            eprintln!("usage: bench-memtrie COUNT memtrie|paper|btree|skiplist|blart|loads");
             return ExitCode::from(2);
         }
     }
@@ -48,9 +50,9 @@ fn timed(peer: &str, figure: &str, count: u64, run: impl FnOnce()) {
     say(peer, figure, (cpu_time() - start).as_nanos() as f64 / count as f64);
 }
 
-fn peer<M: OrderedMap + Default>(count: u64) {
+fn peer<M: OrderedMap>(count: u64, new: impl FnOnce() -> M) {
     let before = resident_bytes();
-    let (mut map, mut keys) = (M::default(), Keys::default());
+    let (mut map, mut keys) = (new(), Keys::default());
     let name = map.name();
     timed(name, "insert, cold memory", count, || (0..count).for_each(|index| map.insert(keys.encoded(index), index)));
     let held = map.held_bytes().unwrap_or(resident_bytes().saturating_sub(before));

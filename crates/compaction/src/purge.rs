@@ -88,11 +88,12 @@ impl Purger<'_> {
         if self.may_go(tombstone.timestamp, tombstone.local_deletion_time) { None } else { Some(tombstone) }
     }
 
-    /// Whether a row holds nothing that could go or change.
+    /// Whether a row holds something, and nothing of it could go or change.
     fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
-        row.liveness().expiration == model::NO_DELETION_TIME
+        !row.is_empty(table)
+            && row.liveness().expiration == model::NO_DELETION_TIME
             && row.deletion().is_live()
-            && row.columns(table).all(|(_, data)| match data {
+            && row.kept_columns(table).all(|(_, data)| match data {
                 ColumnData::Simple(cell) => cell.local_deletion_time == model::NO_DELETION_TIME,
                 ColumnData::Complex(mut cells) => {
                     cells.deletion.is_live() && cells.all(|cell| cell.local_deletion_time == model::NO_DELETION_TIME)
@@ -106,7 +107,7 @@ impl Purger<'_> {
         builder.start(table.columns(is_static), is_static);
         builder.liveness(self.liveness(row.liveness()));
         builder.deletion(self.deletion(row.deletion()));
-        for (index, data) in row.columns(table) {
+        for (index, data) in row.kept_columns(table) {
             match data {
                 ColumnData::Simple(cell) => {
                     if let Some(cell) = self.cell(cell) {

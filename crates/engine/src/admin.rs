@@ -51,6 +51,9 @@ impl Engine {
         let created_at = timestamp_text(self.now_millis());
         // The files that the view names stay until they are linked.
         let _no_deletion = lock(&store.files);
+        if store.is_dropped() {
+            return Err(EngineError::UnknownTable(table.name.to_string()));
+        }
         store.check_files()?;
         self.files().snapshot(&store.view().sstables, &directory, schema_cql, &created_at)?;
         Ok(directory)

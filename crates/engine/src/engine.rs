@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use commitlog::{CommitLog, LogError, LogPosition, Replay};
+use commitlog::{CommitLog, LogError, Replay};
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
@@ -40,6 +40,8 @@ pub struct Engine {
     flusher: Flusher,
     compactor: Compactor,
     finisher: Finisher,
+    shut_down: AtomicBool,
+    drops_unfinished: AtomicBool,
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
     flush_failure: Mutex<Option<EngineError>>,
@@ -80,8 +82,10 @@ impl Engine {
             files,
             log,
             flusher,
-            compactor: Compactor::new(options.concurrent_compactors, options.compaction_throughput_bytes),
+            compactor: Compactor::new(),
             finisher: Finisher::new(),
+            shut_down: AtomicBool::new(false),
+            drops_unfinished: AtomicBool::new(true),
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
             flush_failure: Mutex::new(None),
@@ -91,9 +95,9 @@ impl Engine {
         };
         engine.recover(replay)?;
         let engine = Arc::new(engine);
-        engine.flusher.start(&engine);
-        engine.compactor.start(&engine);
-        engine.finisher.start(&engine);
+        engine.flusher.start(&engine)?;
+        engine.compactor.start(&engine)?;
+        engine.finisher.start(&engine)?;
         Ok(engine)
     }
 
@@ -104,7 +108,7 @@ impl Engine {
         self.cover(&mut recovery.covered)?;
         let mut preview = replay.preview();
         while let Some(record) = preview.next_record().map_err(startup)? {
-            if record.tables.iter().any(|id| self.is_schema_table(TableId(*id))) {
+            if record.tables.iter().any(|id| self.decides_replay(TableId(*id))) {
                 self.replay_record(record.data, record.position, &mut recovery)?;
             }
         }
@@ -121,7 +125,10 @@ impl Engine {
             self.flush_all()?;
         }
         self.log.discard_replayed().map_err(|error| self.log_failed(error))?;
-        self.store_system_schema(&stored)
+        self.go_on_from_stored_timestamps();
+        self.store_system_schema(&stored)?;
+        self.finish_drops()?;
+        self.forget_truncations()
     }
 
     /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.
@@ -166,10 +173,14 @@ impl Engine {
         self.open_stores(&schema).map(|_| ())
     }
 
-    fn is_schema_table(&self, id: TableId) -> bool {
+    /// Whether the table says how records are replayed: those of the schema, and the one that knows the truncations.
+    fn decides_replay(&self, id: TableId) -> bool {
         let schema = self.schema();
-        let table = schema.table_by_id(id);
-        table.is_some_and(|table| &*table.keyspace == "system_schema" || &*table.name == crate::schema_rows::LAYOUTS)
+        schema.table_by_id(id).is_some_and(|table| match &*table.keyspace {
+            "system_schema" => true,
+            "system" => [schema_rows::LAYOUTS, "local"].contains(&&*table.name),
+            _ => false,
+        })
     }
 
     /// Notes what of the log the SSTables have, and the truncations.
@@ -209,33 +220,24 @@ impl Engine {
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         let directory = self.table_directory(table);
         let sstables = self.files.open_all(&directory, table)?;
-        let active = self.new_generation(table, self.log.position());
+        let active = self.new_generation(table);
+        active.lower(&self.log);
         Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables)))
     }
 
     fn table_directory(&self, table: &Table) -> PathBuf {
-        let name = format!("{}-{}", table.name, table.id.0.simple());
-        self.options.directory.join("data").join(&*table.keyspace).join(name)
+        self.directory_of(&table.keyspace, &table.name, table.id)
     }
 
-    /// An empty memtable for the records after `lower`.
-    pub(crate) fn new_generation(&self, table: &Arc<Table>, lower: LogPosition) -> Arc<Generation> {
+    pub(crate) fn directory_of(&self, keyspace: &str, table: &str, id: TableId) -> PathBuf {
+        let name = format!("{table}-{}", id.0.simple());
+        self.options.directory.join("data").join(keyspace).join(name)
+    }
+
+    /// An empty memtable.
+    pub(crate) fn new_generation(&self, table: &Arc<Table>) -> Arc<Generation> {
         let shards = if is_system_keyspace(&table.keyspace) { 1 } else { self.options.memtable_shards };
-        Generation::new(Arc::new(memtable::TrieMemtable::new(table, shards)), lower, self.now_millis())
-    }
-
-    /// Deletes the data of a table that was dropped. Readers that are under way finish.
-    pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        store.set_dropped();
-        let _no_flush = lock(&store.flushing);
-        let _no_compaction = lock(&store.compacting);
-        self.groups.barrier().wait();
-        let view = store.view();
-        view.generations().for_each(|generation| generation.release(&self.pool));
-        let id = store.table.load().id;
-        self.forget_log(id, self.log.position())?;
-        let _no_snapshot = lock(&store.files);
-        view.sstables.iter().try_for_each(|sstable| self.files.remove(sstable.descriptor()))
+        Generation::new(Arc::new(memtable::TrieMemtable::new(table, shards)), self.now_millis())
     }
 
     /// The schema now.
@@ -263,6 +265,19 @@ impl Engine {
         let now = micros_since_epoch();
         let last = self.last_timestamp_micros.fetch_max(now, Ordering::Relaxed);
         if last < now { now } else { self.last_timestamp_micros.fetch_add(1, Ordering::Relaxed) + 1 }
+    }
+
+    /// A clock that was set back must not make changes of the schema, or truncations, older than those they change.
+    fn go_on_from_stored_timestamps(&self) {
+        for store in self.stores() {
+            if is_local_system_keyspace(&store.table.load().keyspace) {
+                let view = store.view();
+                let newest = view.sstables.iter().map(|sstable| sstable.statistics().stats.max_timestamp);
+                // An SSTable that has no timestamps at all says the greatest there is.
+                let newest = newest.filter(|newest| *newest < i64::MAX).max().unwrap_or(0);
+                self.last_timestamp_micros.fetch_max(newest, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn now_millis(&self) -> i64 {
@@ -311,6 +326,11 @@ impl Engine {
         &self.compactor
     }
 
+    /// Whether tables were dropped whose files may still be there; not known at start.
+    pub(crate) fn drops_unfinished(&self) -> &AtomicBool {
+        &self.drops_unfinished
+    }
+
     pub(crate) fn schema_lock(&self) -> &Mutex<()> {
         &self.schema_lock
     }
@@ -342,7 +362,7 @@ impl Engine {
         lock(&self.flush_failure).clone()
     }
 
-    fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {
+    pub(crate) fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {
         self.schema().table(keyspace, name).expect("system tables are part of every schema").clone()
     }
 
@@ -366,25 +386,24 @@ impl Engine {
         self.write_durably(Mutation::new(vec![write.build()]))
     }
 
-    /// Writes columns of the node's row of `system.local` past the log and flushes them: a start knows them before it
-    /// reads the log.
-    pub(crate) fn flush_local(&self, values: &[(&str, Option<Vec<u8>>)]) -> Result<(), EngineError> {
-        let local = self.find_table("system", "local");
-        let mut write = crate::system::SystemWrite::new(&local, b"local", self.next_timestamp_micros());
-        write.row(&[], values);
-        let store = self.store(&local)?;
-        self.apply_unlogged(&store, &write.build());
-        self.flush_store(&store)
-    }
-
-    /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused afterwards.
-    /// Blocks on the disk.
+    /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused from now on; those under
+    /// way are waited for, also where nobody waits for them any more. Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
+        self.shut_down.store(true, Ordering::Release);
+        self.groups.barrier().wait();
         self.finisher.stop();
         self.compactor.stop();
         self.flusher.stop();
         self.flush_all()?;
         self.log.shutdown().map_err(|error| self.log_failed(error))
+    }
+
+    /// Fails after a shutdown began.
+    pub(crate) fn check_running(&self) -> Result<(), EngineError> {
+        match self.shut_down.load(Ordering::Acquire) {
+            true => Err(EngineError::ClosedForWrites("it was shut down".into())),
+            false => Ok(()),
+        }
     }
 
     /// Replaces the map of keyspaces; for tests of other crates that need a schema without CQL.

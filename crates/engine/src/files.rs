@@ -6,7 +6,7 @@ use std::sync::Arc;
 use blockio::{Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
-use model::{BoxCursor, ReadRange, Table, UnfilteredCursor};
+use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
@@ -80,6 +80,9 @@ impl TableFiles {
         options.estimated_partitions = statistics.partition_count.max(1);
         options.base = encoding_base(&statistics);
         options.column_index_size_bytes = self.column_index_size_bytes;
+        let [regular_min, static_min] = statistics.column_set_min;
+        retain_written(table, true, static_min, &mut options.statics);
+        retain_written(table, false, regular_min, &mut options.regulars);
         let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
         options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
         options.originating_host_id = Some(self.host_id);
@@ -112,19 +115,23 @@ impl TableFiles {
         outputs: Vec<PreparedSSTable>,
     ) -> Result<(), EngineError> {
         let _no_snapshot = lock(&store.files);
-        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
-        let replaced = replace_tables(&*self.disk, &store.directory, outputs, &obsolete);
-        let added = replaced.map_err(|failure| {
-            // Only the next start can say which files count.
-            if failure.may_be_decided {
-                store.distrust_files();
-            }
-            EngineError::from(failure.error)
-        })?;
-        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<_, _>>();
+        let opened = self.try_replace(store, table, inputs, outputs);
+        // After a failure only the next start can say which files count.
         let opened = opened.inspect_err(|_| store.distrust_files())?;
         store.replace_sstables(inputs, opened);
         Ok(())
+    }
+
+    fn try_replace(
+        &self,
+        store: &TableStore,
+        table: &Arc<Table>,
+        inputs: &[Arc<SSTableReader>],
+        outputs: Vec<PreparedSSTable>,
+    ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
+        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
+        let added = replace_tables(&*self.disk, &store.directory, outputs, &obsolete)?;
+        added.iter().map(|descriptor| self.open(descriptor, table)).collect()
     }
 
     /// What of this node's log an SSTable holds; nothing for one that another node wrote.
@@ -192,17 +199,31 @@ impl TableFiles {
     }
 }
 
-/// A cursor over an SSTable, read under `table`.
+/// A cursor over an SSTable, read under `table`; `None` if its statistics and filter rule the range out.
 pub(crate) fn open_cursor(
     sstable: &Arc<SSTableReader>,
     table: &Arc<Table>,
     range: &ReadRange,
-) -> Result<BoxCursor<'static>, EngineError> {
+) -> Result<Option<BoxCursor<'static>>, EngineError> {
+    if !sstable.may_contain(&range.keys) {
+        return Ok(None);
+    }
     let cursor = match Arc::ptr_eq(sstable.table(), table) {
         true => sstable.cursor(range)?,
         false => sstable.with_table(table)?.cursor(range)?,
     };
-    Ok(Box::new(cursor))
+    Ok(Some(Box::new(cursor)))
+}
+
+/// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows them.
+fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
+    let sets = table.column_sets(is_static);
+    let written_under = sets.all().iter().filter(|set| set.version >= oldest);
+    let shows = |set: &ColumnSet, name: &str| set.shown().any(|column| &*column.name == name);
+    columns.retain(|index| {
+        let column = &sets.current().columns[*index];
+        !column.is_dropped || written_under.clone().any(|set| shows(set, &column.name))
+    });
 }
 
 fn encoding_base(statistics: &MemtableStatistics) -> EncodingBase {

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::store::lock;
 use crate::worker::Worker;
 use crate::write::LoggedWrite;
@@ -24,17 +25,18 @@ impl Finisher {
     }
 
     /// Starts the thread; it ends with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) {
+    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
         let (sender, receiver) = channel();
-        self.worker.start("finisher", engine, move |engine| run(&engine, &receiver));
+        self.worker.start("finisher", engine, move |engine| run(&engine, &receiver))?;
         *lock(&self.abandoned) = Some(sender);
+        Ok(())
     }
 
-    /// Takes over a write. Before the thread runs and after it ended there is no engine to make it visible in.
-    pub fn take_over(&self, write: LoggedWrite) {
-        if let Some(abandoned) = &*lock(&self.abandoned) {
-            // Without a receiver the engine is going away, and the log with what it holds is all that is left.
-            let _ = abandoned.send(write);
+    /// Takes over a write, or gives it back if there is no thread (any more): it must not be left half way.
+    pub fn take_over(&self, write: LoggedWrite) -> Option<LoggedWrite> {
+        match &*lock(&self.abandoned) {
+            Some(abandoned) => abandoned.send(write).err().map(|unsent| unsent.0),
+            None => Some(write),
         }
     }
 

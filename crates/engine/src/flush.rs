@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use commitlog::{LogPosition, PositionInterval};
+use commitlog::PositionInterval;
 use model::{KeyRange, ReadRange};
 use sstable::SSTableReader;
 
@@ -17,20 +17,17 @@ impl Engine {
         if store.is_dropped() {
             return Ok(());
         }
-        if !store.borrow_view().active.memtable.is_empty() {
-            self.retire_active(store);
-        }
-        // A flush that failed left its memtable frozen: it goes first, so that intervals are marked in order.
-        let frozen = store.view().frozen.clone();
+        let active = store.view().active.clone();
+        let first = if active.memtable.is_empty() { active } else { self.retire_active(store) };
         self.groups().barrier().wait();
+        // A flush that failed left its memtable frozen: it goes first, so that intervals are marked in order.
+        let frozen = store.before(&first);
         if frozen.is_empty() {
             return Ok(());
         }
         self.complete_log()?;
-        for generation in frozen.iter().rev() {
-            let next = self.successor(store, generation);
-            let interval = covered_interval(generation.lower(), next.lower());
-            self.flush_generation(store, generation, interval)?;
+        for (generation, next) in &frozen {
+            self.flush_generation(store, generation, self.covered_interval(generation, next))?;
         }
         Ok(())
     }
@@ -43,19 +40,26 @@ impl Engine {
         self.log().sync().map_err(|error| self.log_failed(error))
     }
 
-    /// Freezes the active memtable. Writes into it may still be under way: see [`crate::groups`].
-    pub(crate) fn retire_active(&self, store: &TableStore) {
-        let active = store.view().active.clone();
-        // The position is read before the switch: see `store.rs` for what belongs to which generation.
-        store.switch(&active, |table| self.new_generation(table, self.log().position()));
+    /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way until a
+    /// barrier is passed: see [`crate::groups`].
+    pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
+        store.retire(self.log(), |table| self.new_generation(table))
     }
 
-    /// The generation after `full`, making one if `full` is the active one.
+    /// The generation that takes over from one that is full.
     pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
-        store.switch(full, |table| self.new_generation(table, self.log().position()));
-        let view = store.view();
-        let newer = view.generations().take_while(|generation| !Arc::ptr_eq(generation, full)).last();
-        newer.unwrap_or(&view.active).clone()
+        store.successor(full, self.log(), |table| self.new_generation(table))
+    }
+
+    /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it
+    /// still says when it was written: a start that finds a truncation tells by it which SSTables are older.
+    fn covered_interval(&self, generation: &Generation, next: &Generation) -> PositionInterval {
+        let (start, end) = (generation.lower(self.log()), next.lower(self.log()));
+        if start < end {
+            return PositionInterval { start, end };
+        }
+        let now = self.log().position();
+        PositionInterval { start: now, end: now }
     }
 
     fn flush_generation(
@@ -83,11 +87,4 @@ impl Engine {
         let mut cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
         self.files().write(store, &table, &mut cursor, statistics, &[interval])
     }
-}
-
-/// The part of the log that a generation's SSTable covers. If nothing was logged meanwhile it names the last position all the
-/// same, though no record: a start that finds a truncation tells by it which SSTables are older.
-fn covered_interval(lower: LogPosition, upper: LogPosition) -> PositionInterval {
-    let start = if lower < upper { lower } else { LogPosition { offset: upper.offset - 1, ..upper } };
-    PositionInterval { start, end: upper }
 }

@@ -34,9 +34,9 @@ impl Flusher {
     }
 
     /// Starts the thread; it ends with the engine.
-    pub fn start(&self, engine: &Arc<Engine>) {
+    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
         let requests = self.requests.clone();
-        self.worker.start("flusher", engine, move |engine| run(&engine, &requests));
+        self.worker.start("flusher", engine, move |engine| run(&engine, &requests))
     }
 
     /// Ends the thread after what it is doing.

@@ -1,12 +1,15 @@
 //! Opening what a node left behind.
 //!
-//! The order: system tables from their SSTables; the log's records of the schema; the schema, and with it the user tables'
-//! SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed here, covers its
-//! position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled.
+//! The order: system tables from their SSTables; the log's records of the schema and of truncations; the schema, and with it the
+//! user tables' SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed here, covers its
+//! position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled. At the end what
+//! truncations and drops left undone is finished.
 //!
 //! The schema's records come first because its tables are flushed one by one: their SSTables alone may be of different
 //! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every record.
+//! Truncations come first because their records follow those that they concern.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use commitlog::{IntervalSet, LogPosition};
@@ -16,7 +19,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::schema_rows::{self, SchemaRows};
 use crate::store::TableStore;
-use crate::system::read_rows;
+use crate::system::{SystemRow, read_rows};
 
 /// What replaying the log came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,14 +70,25 @@ impl Engine {
         end: LogPosition,
         recovery: &mut Recovery,
     ) -> Result<(), EngineError> {
-        let (mutation, unknown) = Mutation::read_record(record, &self.schema())
-            .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
-        recovery.summary.of_dropped_tables += unknown as u64;
-        for update in mutation.updates() {
-            if recovery.covered.contains(update.table().id, end) {
-                recovery.summary.covered += 1;
-                continue;
+        let schema = self.schema();
+        let (unknown, covered) = (Cell::new(0), Cell::new(0));
+        // What is covered is not looked into: a table of that id may have had other columns then.
+        let to_replay = |id| match schema.table_by_id(id) {
+            None => {
+                unknown.set(unknown.get() + 1);
+                None
             }
+            Some(_) if recovery.covered.contains(id, end) => {
+                covered.set(covered.get() + 1);
+                None
+            }
+            known => known.cloned(),
+        };
+        let (mutation, _) = Mutation::read_record_of(record, to_replay)
+            .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
+        recovery.summary.of_dropped_tables += unknown.get();
+        recovery.summary.covered += covered.get();
+        for update in mutation.updates() {
             let store = self.store(update.table())?;
             self.replay_update(&store, update);
             recovery.summary.replayed += 1;
@@ -93,14 +107,15 @@ impl Engine {
         }
     }
 
+    /// Reads all rows of a system table.
+    pub(crate) fn system_rows(&self, keyspace: &str, table: &str) -> Result<Vec<SystemRow>, EngineError> {
+        let range = model::ReadRange::all_rows(model::KeyRange::all());
+        Ok(read_rows(self.read(&self.find_table(keyspace, table), &range)?, self.now_seconds())?)
+    }
+
     /// Reads the user keyspaces out of the system tables.
     pub(crate) fn load_keyspaces(&self) -> Result<Vec<Keyspace>, EngineError> {
-        let schema = self.schema();
-        let rows = |keyspace: &str, table: &str| {
-            let table = schema.table(keyspace, table).expect("system tables are part of every schema");
-            let range = model::ReadRange::all_rows(model::KeyRange::all());
-            Ok::<_, EngineError>(read_rows(self.read(table, &range)?, self.now_seconds())?)
-        };
+        let rows = |keyspace: &str, table: &str| self.system_rows(keyspace, table);
         let stored = SchemaRows {
             keyspaces: rows("system_schema", schema_rows::KEYSPACES)?,
             tables: rows("system_schema", schema_rows::TABLES)?,

@@ -25,6 +25,7 @@ impl Engine {
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
     ) -> Result<(T, Arc<Schema>), E> {
         let _one_at_a_time = lock(self.schema_lock());
+        let finished = self.finish_drops();
         let old = self.schema();
         let mut keyspaces = old.keyspaces.clone();
         let result = change(&old, &mut keyspaces)?;
@@ -32,9 +33,19 @@ impl Engine {
             return Ok((result, old));
         }
         let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
+        if finished.is_err() && self.takes_dropped_id(&new)? {
+            finished?;
+        }
         self.store_schema(&old, &new)?;
         self.publish_schema(&new)?;
         Ok((result, new))
+    }
+
+    /// Whether a table has the id, and so the directory, of one that was dropped and whose files are still there.
+    fn takes_dropped_id(&self, schema: &Schema) -> Result<bool, EngineError> {
+        let layouts = self.system_rows("system", schema_rows::LAYOUTS)?;
+        let mut dropped = schema_rows::dropped_tables(&layouts).into_iter();
+        Ok(dropped.any(|(id, ..)| schema.table_by_id(id).is_some()))
     }
 
     fn store_schema(&self, old: &Schema, new: &Schema) -> Result<(), EngineError> {
@@ -57,7 +68,8 @@ impl Engine {
         let removed = self.open_stores(new)?;
         // What cannot be deleted for one table keeps none of the others.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
-        results.into_iter().collect()
+        results.into_iter().collect::<Result<(), _>>()?;
+        if removed.is_empty() { Ok(()) } else { self.finish_drops() }
     }
 
     /// Whether writes to the keyspace go to the log.

@@ -4,10 +4,18 @@
 //! column sets, stands in `system.table_layouts`, one blob a table:
 //!
 //! ```text
-//! layout := u8 version (1)  uvint next column id  sets (static)  sets (regular)  uvint count, count * dropped
-//! sets   := uvint count, count * (uvint columns, columns * (uvint id, name, type))
+//! layout := u8 version (2)  uvint next column id  sets (static)  sets (regular)  uvint count, count * dropped
+//! sets   := uvint count, count * (uvint columns, columns * (uvint id, u8 whether it is dropped, name, type))
 //! dropped := name, i64 dropped time in microseconds, big-endian
 //! name, type := uvint length, UTF-8; the type as system_schema prints it
+//! ```
+//!
+//! Version 1, whose sets left dropped columns out and said nothing of them, is read too.
+//!
+//! A dropped table whose files are not deleted yet has there, so that a start can go on with it:
+//!
+//! ```text
+//! layout := u8 0  keyspace  name
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +29,11 @@ use types::{CqlType, UserType, collection, vint};
 
 use crate::system::{SystemRow, SystemWrite};
 
-const LAYOUT_VERSION: u8 = 1;
+const LAYOUT_VERSION: u8 = 2;
+/// Its columns do not say whether they are dropped.
+const LAYOUT_VERSION_OF_SHOWN: u8 = 1;
+/// In the place of the version, for a table that was dropped.
+const DROPPED: u8 = 0;
 
 /// The names of the tables of `system_schema` that keep what is loaded here.
 pub(crate) const KEYSPACES: &str = "keyspaces";
@@ -95,8 +107,28 @@ fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &
 
 fn drop_layout(schema: &Schema, table: &Table, timestamp: i64) -> PartitionUpdate {
     let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), table.id.0.as_bytes(), timestamp);
+    let mut dropped = vec![DROPPED];
+    write_text(&table.keyspace, &mut dropped);
+    write_text(&table.name, &mut dropped);
+    write.row(&[], &[("layout", Some(dropped))]);
+    write.build()
+}
+
+/// The write that forgets a dropped table.
+pub(crate) fn forget_layout(schema: &Schema, id: TableId, timestamp: i64) -> PartitionUpdate {
+    let mut write = SystemWrite::new(schema_table(schema, LAYOUTS), id.0.as_bytes(), timestamp);
     write.clear();
     write.build()
+}
+
+/// The tables whose drop is not finished: id, keyspace, name.
+pub(crate) fn dropped_tables(layouts: &[SystemRow]) -> Vec<(TableId, String, String)> {
+    let dropped = |row: &SystemRow| {
+        let bytes = row.get("layout")?.strip_prefix(&[DROPPED])?;
+        let mut names = LayoutReader { bytes, version: LAYOUT_VERSION, types: &BTreeMap::new() };
+        Some((TableId(row.uuid("table_id")?), names.text()?.to_owned(), names.text()?.to_owned()))
+    };
+    layouts.iter().filter_map(dropped).collect()
 }
 
 fn change_keyspace(
@@ -246,6 +278,7 @@ fn write_layout(table: &Table) -> Vec<u8> {
             vint::write_uvint(set.columns.len() as u64, &mut out);
             for column in &set.columns {
                 vint::write_uvint(u64::from(column.id.0), &mut out);
+                out.push(u8::from(column.is_dropped));
                 write_text(&column.name, &mut out);
                 write_text(&column.ty.to_string(), &mut out);
             }
@@ -262,6 +295,7 @@ fn write_layout(table: &Table) -> Vec<u8> {
 
 struct LayoutReader<'a> {
     bytes: &'a [u8],
+    version: u8,
     types: &'a BTreeMap<Arc<str>, Arc<UserType>>,
 }
 
@@ -285,12 +319,19 @@ impl<'a> LayoutReader<'a> {
         std::str::from_utf8(text).ok()
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        let (flag, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*flag != 0)
+    }
+
     fn layout(mut self) -> Option<Layout> {
         let (version, rest) = self.bytes.split_first()?;
         self.bytes = rest;
-        if *version != LAYOUT_VERSION {
+        if !matches!(*version, LAYOUT_VERSION | LAYOUT_VERSION_OF_SHOWN) {
             return None;
         }
+        self.version = *version;
         let next_column_id = u32::try_from(self.uvint()?).ok()?;
         let statics = self.sets(ColumnKind::Static)?;
         let regulars = self.sets(ColumnKind::Regular)?;
@@ -313,9 +354,10 @@ impl<'a> LayoutReader<'a> {
         let mut columns = Vec::new();
         for _ in 0..self.uvint()? {
             let id = ColumnId(u32::try_from(self.uvint()?).ok()?);
+            let is_dropped = self.version != LAYOUT_VERSION_OF_SHOWN && self.flag()?;
             let name = self.text()?.into();
             let ty = parse_type(self.text()?, self.types)?;
-            columns.push(Arc::new(Column { id, name, ty, kind, position: -1, reversed: false }));
+            columns.push(Arc::new(Column { id, name, ty, kind, position: -1, reversed: false, is_dropped }));
         }
         Some(ColumnSet { version, columns })
     }
@@ -433,7 +475,7 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
     let layout = rows
         .layouts
         .get(&id.0.as_bytes()[..])
-        .and_then(|bytes| LayoutReader { bytes, types: &keyspace.types }.layout())
+        .and_then(|bytes| LayoutReader { bytes, version: LAYOUT_VERSION, types: &keyspace.types }.layout())
         .ok_or_else(|| damage("no layout that this version knows"))?;
     let place = (keyspace.name.as_bytes(), name.as_bytes());
     let columns = rows.columns.get(&place).map(Vec::as_slice).unwrap_or_default();
@@ -485,5 +527,35 @@ fn load_options(row: &SystemRow) -> TableOptions {
         min_index_interval: row.int("min_index_interval").unwrap_or(defaults.min_index_interval),
         read_repair: row.text("read_repair"),
         speculative_retry: row.text("speculative_retry"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Option<Layout> {
+        LayoutReader { bytes, version: LAYOUT_VERSION, types: &BTreeMap::new() }.layout()
+    }
+
+    fn is_dropped(layout: Option<Layout>) -> Vec<bool> {
+        let sets = layout.map(|layout| layout.regulars).unwrap_or_default();
+        sets.iter().flat_map(|set| &set.columns).map(|column| column.is_dropped).collect()
+    }
+
+    #[test]
+    fn a_layout_says_which_columns_are_dropped_and_one_of_version_1_has_none() {
+        // Next id 3, one empty set of statics, one set of regulars: id 2, v int; no drops.
+        assert_eq!(is_dropped(read(b"\x01\x03\x01\x00\x01\x01\x02\x01v\x03int\x00")), [false]);
+        assert_eq!(is_dropped(read(b"\x02\x03\x01\x00\x01\x01\x02\x01\x01v\x03int\x00")), [true]);
+        assert!(read(b"\x03\x03\x01\x00\x01\x01\x02\x01\x01v\x03int\x00").is_none(), "an unknown version");
+    }
+
+    #[test]
+    fn a_layout_that_is_written_reads_the_same() {
+        let table = TableBuilder::new("ks", "t", TableId(uuid::Uuid::nil())).partition_key("k", CqlType::Int);
+        let table = table.regular("a", CqlType::Int).regular("v", CqlType::Int).build();
+        let table = table.to_builder().drop_column("v", CqlType::Int, 5).build();
+        assert_eq!(is_dropped(read(&write_layout(&table))), [false, false, false, true]);
     }
 }

@@ -1,15 +1,17 @@
 //! One table's memtables and SSTables.
 //!
 //! A store's view is replaced as a whole: a reader takes one and sees every write in exactly one place. Memtable
-//! generations divide the log: a generation holds the writes whose record ends after its `lower` position and not
-//! after the `lower` of the next one.
+//! generations divide the log exactly: a generation holds the writes whose record ends after its `lower` position and not
+//! after the `lower` of the next one, so that a flush, a truncation and a replay divide the writes at the same place.
+//! The one exception: a generation that is full has the same `lower` as the one that takes over from it, and holds some of
+//! that one's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use commitlog::LogPosition;
+use commitlog::{CommitLog, LogPosition};
 use memtable::Memtable;
 use model::Table;
 use sstable::SSTableReader;
@@ -20,25 +22,32 @@ use crate::pool::MemtablePool;
 /// A memtable and the part of the log it stands for.
 pub(crate) struct Generation {
     pub memtable: Arc<dyn Memtable>,
-    lower: Mutex<LogPosition>,
+    lower: OnceLock<LogPosition>,
     reported_bytes: AtomicI64,
     pub created_millis: i64,
 }
 
 impl Generation {
-    pub fn new(memtable: Arc<dyn Memtable>, lower: LogPosition, created_millis: i64) -> Arc<Self> {
-        Arc::new(Generation { memtable, lower: Mutex::new(lower), reported_bytes: AtomicI64::new(0), created_millis })
+    pub fn new(memtable: Arc<dyn Memtable>, created_millis: i64) -> Arc<Self> {
+        let (lower, reported_bytes) = (OnceLock::new(), AtomicI64::new(0));
+        Arc::new(Generation { memtable, lower, reported_bytes, created_millis })
     }
 
     /// Records that end after this position, up to the next generation's, are in this memtable.
-    pub fn lower(&self) -> LogPosition {
-        *lock(&self.lower)
+    ///
+    /// Unless it was set it is the end of the log when somebody first asks, which is after the view that has this generation
+    /// was published: a write that is appended behind it finds the generation there, and no write behind it goes to an older one.
+    pub fn lower(&self, log: &CommitLog) -> LogPosition {
+        *self.lower.get_or_init(|| {
+            // Pairs with the fence of an append, after which the writer looks for its generation.
+            fence(Ordering::SeqCst);
+            log.position()
+        })
     }
 
-    /// Takes over the records from `position` on, which the generation before had no room for.
-    pub fn extend_down_to(&self, position: LogPosition) {
-        let mut lower = lock(&self.lower);
-        *lower = (*lower).min(position);
+    /// Has it begin at `position`. Called before it is part of a view.
+    fn begin_at(&self, position: LogPosition) {
+        self.lower.get_or_init(|| position);
     }
 
     /// Tells the pool how the memtable's memory changed.
@@ -84,10 +93,6 @@ pub(crate) struct TableStore {
     pub flushing: Mutex<()>,
     /// Held by a compaction: one at a time.
     pub compacting: Mutex<()>,
-    /// Whether SSTables came since a compaction in the background last looked.
-    pub compaction_wanted: AtomicBool,
-    /// Whether the table is compacted without being asked (`disableautocompaction`).
-    pub autocompaction: AtomicBool,
     /// Held while files of SSTables that reads look at are deleted or linked.
     pub files: Mutex<()>,
 }
@@ -109,8 +114,6 @@ impl TableStore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
-            compaction_wanted: AtomicBool::new(false),
-            autocompaction: AtomicBool::new(true),
             files: Mutex::new(()),
         }
     }
@@ -161,28 +164,70 @@ impl TableStore {
     /// Takes a newer version of the table. Memtables that are made meanwhile are made for it.
     pub fn alter(&self, table: &Arc<Table>) {
         let _one_at_a_time = lock(&self.change);
-        let current = self.table.load_full();
-        if Arc::ptr_eq(&current, table) {
-            return;
+        if **self.table.load() != **table {
+            self.table.store(table.clone());
+            self.view().generations().for_each(|generation| generation.memtable.table_altered(table));
         }
-        self.table.store(table.clone());
-        let view = self.view();
-        if *current != **table {
-            view.generations().for_each(|generation| generation.memtable.table_altered(table));
-        }
-        let sstables = view.sstables.iter().map(|sstable| under(sstable.clone(), table)).collect();
-        self.view.store(Arc::new(View { active: view.active.clone(), frozen: view.frozen.clone(), sstables }));
     }
 
-    /// Freezes the active generation if it is `expected`, and makes what `next` makes for the table the active one.
-    pub fn switch(&self, expected: &Arc<Generation>, next: impl FnOnce(&Arc<Table>) -> Arc<Generation>) {
+    /// Freezes the active generation and makes what `next` makes for the table the active one, which is returned. It begins at the
+    /// end of the log.
+    pub fn retire(&self, log: &CommitLog, next: impl FnOnce(&Arc<Table>) -> Arc<Generation>) -> Arc<Generation> {
+        let one_at_a_time = lock(&self.change);
+        let (view, active) = (self.view(), next(&self.table.load()));
+        let frozen = view.generations().cloned().collect();
+        self.view.store(Arc::new(View { active: active.clone(), frozen, sstables: view.sstables.clone() }));
+        drop(one_at_a_time);
+        active.lower(log);
+        active
+    }
+
+    /// The generation that takes what `full` has no room for: `next` makes it for the table, unless there is one. From now on it
+    /// answers for all of the log that `full` did.
+    pub fn successor(
+        &self,
+        full: &Arc<Generation>,
+        log: &CommitLog,
+        next: impl FnOnce(&Arc<Table>) -> Arc<Generation>,
+    ) -> Arc<Generation> {
         let _one_at_a_time = lock(&self.change);
         let view = self.view();
-        if Arc::ptr_eq(&view.active, expected) {
-            let frozen = view.generations().cloned().collect();
-            let active = next(&self.table.load());
-            self.view.store(Arc::new(View { active, frozen, sstables: view.sstables.clone() }));
+        let newer = view.generations().take_while(|generation| !Arc::ptr_eq(generation, full)).last();
+        if let Some(newer) = newer
+            && newer.lower(log) == full.lower(log)
+        {
+            return newer.clone();
         }
+        let successor = next(&self.table.load());
+        successor.begin_at(full.lower(log));
+        let mut generations = Vec::with_capacity(view.frozen.len() + 2);
+        for generation in view.generations() {
+            if Arc::ptr_eq(generation, full) {
+                generations.push(successor.clone());
+            }
+            generations.push(generation.clone());
+        }
+        let active = generations.remove(0);
+        self.view.store(Arc::new(View { active, frozen: generations, sstables: view.sstables.clone() }));
+        successor
+    }
+
+    /// The generations before `first`, oldest first, each with the one after it.
+    pub fn before(&self, first: &Arc<Generation>) -> Vec<(Arc<Generation>, Arc<Generation>)> {
+        let view = self.view();
+        let older: Vec<_> = view.generations().skip_while(|generation| !Arc::ptr_eq(generation, first)).collect();
+        let pairs = older.windows(2).rev();
+        pairs.map(|pair| (pair[1].clone(), pair[0].clone())).collect()
+    }
+
+    /// Takes out, all at once, the generations before `first` and all SSTables.
+    pub fn truncate(&self, first: &Arc<Generation>) {
+        self.change_view(|view| {
+            let mut kept: Vec<_> = view.generations().cloned().collect();
+            kept.truncate(kept.iter().position(|generation| Arc::ptr_eq(generation, first)).map_or(0, |at| at + 1));
+            let frozen = kept.split_off(1.min(kept.len()));
+            View { active: kept.pop().unwrap_or_else(|| first.clone()), frozen, sstables: Vec::new() }
+        });
     }
 
     /// Takes a frozen generation out, in favour of the SSTable it was flushed to (if it held anything).
@@ -190,42 +235,75 @@ impl TableStore {
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: view.frozen.iter().filter(|frozen| !Arc::ptr_eq(frozen, flushed)).cloned().collect(),
-            sstables: self.current(sstable).chain(view.sstables.iter().cloned()).collect(),
+            sstables: sstable.into_iter().chain(view.sstables.iter().cloned()).collect(),
         });
-    }
-
-    /// SSTables as they are read under the current version of the table.
-    fn current(
-        &self,
-        sstables: impl IntoIterator<Item = Arc<SSTableReader>>,
-    ) -> impl Iterator<Item = Arc<SSTableReader>> {
-        let table = self.table.load_full();
-        sstables.into_iter().map(move |sstable| under(sstable, &table))
     }
 
     /// Takes SSTables out and puts others in.
     pub fn replace_sstables(&self, removed: &[Arc<SSTableReader>], added: Vec<Arc<SSTableReader>>) {
         self.change_view(|view| {
-            let kept = view.sstables.iter().filter(|table| !removed.iter().any(|gone| gone.is_same(table)));
+            let kept = view.sstables.iter().filter(|table| !removed.iter().any(|gone| Arc::ptr_eq(gone, table)));
             View {
                 active: view.active.clone(),
                 frozen: view.frozen.clone(),
-                sstables: self.current(added).chain(kept.cloned()).collect(),
+                sstables: added.into_iter().chain(kept.cloned()).collect(),
             }
         });
     }
 }
 
-/// The SSTable under a version of the table. Reads come with the schema's own: if it is the same, nothing is translated
-/// for each of them.
-fn under(sstable: Arc<SSTableReader>, table: &Arc<Table>) -> Arc<SSTableReader> {
-    if Arc::ptr_eq(sstable.table(), table) {
-        return sstable;
-    }
-    sstable.with_table(table).map_or(sstable, Arc::new)
-}
-
 /// Locks; what these locks guard is replaced by single stores, so that a panic elsewhere leaves it valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockio::SimulatedDisk;
+    use commitlog::LogOptions;
+    use memtable::TrieMemtable;
+    use model::{TableBuilder, TableId};
+    use types::CqlType;
+    use uuid::Uuid;
+
+    fn generation(table: &Arc<Table>) -> Arc<Generation> {
+        Generation::new(Arc::new(TrieMemtable::new(table, 1)), 0)
+    }
+
+    fn is_order(store: &TableStore, newest_first: &[&Arc<Generation>]) -> bool {
+        let view = store.view();
+        let found: Vec<_> = view.generations().collect();
+        found.len() == newest_first.len() && found.iter().zip(newest_first).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+
+    #[test]
+    fn generations_divide_the_log_and_full_ones_are_taken_over_in_their_place() {
+        let mut options = LogOptions::new("/log");
+        options.total_space_bytes = 4 * u64::from(options.segment_size_bytes);
+        let (log, _replay) = CommitLog::open(Arc::new(SimulatedDisk::new()), options).unwrap();
+        let table = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int).build();
+        let table = Arc::new(table);
+        let append = || log.append(&[table.id.0], b"record").unwrap().position;
+        let first = generation(&table);
+        first.lower(&log);
+        let store = TableStore::new(table.clone(), "/t".into(), first.clone(), Vec::new());
+        let before = append();
+        let second = store.retire(&log, generation);
+        let after = append();
+        let lowers = [first.lower(&log), second.lower(&log)];
+        assert!(lowers[0] < before && before <= lowers[1] && lowers[1] < after);
+
+        let overflow = store.successor(&first, &log, generation);
+        assert!(is_order(&store, &[&second, &overflow, &first]), "right behind the full one");
+        assert!(Arc::ptr_eq(&store.successor(&first, &log, generation), &overflow), "one takes over");
+        assert_eq!([overflow.lower(&log), second.lower(&log)], lowers, "the one after it begins where it did");
+        let pairs = store.before(&second);
+        assert!(Arc::ptr_eq(&pairs[0].0, &first) && Arc::ptr_eq(&pairs[0].1, &overflow) && pairs.len() == 2);
+
+        let third = store.successor(&second, &log, generation);
+        assert_eq!(third.lower(&log), second.lower(&log));
+        store.truncate(&second);
+        assert!(is_order(&store, &[&third, &second]), "what the truncation is followed by stays");
+    }
 }

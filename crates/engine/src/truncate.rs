@@ -1,13 +1,14 @@
 //! Truncation: a table loses everything that was written before, for good.
 //!
-//! The order: writes into the old memtable end; the position up to which the table is truncated becomes durable in an
-//! SSTable of `system.local`; only then are files deleted. A start that finds the position deletes what a crash left. The
-//! position does not go through the log, which would tell a start of the truncation after the records it concerns.
+//! The order: a new memtable begins at a position of the log, which is where the table is truncated; writes into the old
+//! ones end; the position becomes durable, as a record of the log, in `system.local`; only then are memtables and files
+//! deleted. A start reads the positions out of the log before it replays (`recovery.rs`), and deletes what a crash left. So memory,
+//! replay and SSTables lose the same writes: those whose records end at the position or before.
 
 use std::sync::Arc;
 
 use commitlog::{LogPosition, PositionInterval};
-use model::{Table, TableId};
+use model::{Mutation, PartitionUpdate, Table, TableId};
 use sstable::SSTableReader;
 use types::collection;
 use uuid::Uuid;
@@ -15,28 +16,47 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::store::{TableStore, lock};
+use crate::system::SystemWrite;
 
 impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
+        loop {
+            let room = self.log().room();
+            if self.try_truncate(&store)? {
+                return Ok(());
+            }
+            // What makes room in the log is a flush, which waits for the truncation.
+            self.request_cleanup();
+            crate::block_on(room);
+        }
+    }
+
+    /// False if the log had no room: nothing has happened then.
+    fn try_truncate(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _no_flush = lock(&store.flushing);
         let _no_compaction = lock(&store.compacting);
-        // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
-        self.retire_active(&store);
-        let view = store.view();
-        self.groups().barrier().wait();
-        let position = view.active.lower();
-        self.note_truncation(table.id, position)?;
-        let sstables = store.view().sstables.clone();
-        store.replace_sstables(&sstables, Vec::new());
-        for generation in &view.frozen {
-            store.replace_generation(generation, None);
-            generation.release(self.pool());
+        let id = store.table.load().id;
+        if store.is_dropped() {
+            return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
         }
-        self.forget_log(table.id, position)?;
+        // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
+        let first = self.retire_active(store);
+        self.groups().barrier().wait();
+        let position = first.lower(self.log());
+        let note = Mutation::new(vec![self.truncation(id, position, self.next_timestamp_micros())]);
+        if !self.try_write(&note)? {
+            return Ok(false);
+        }
+        self.log().sync().map_err(|error| self.log_failed(error))?;
+        let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
+        store.truncate(&first);
+        generations.iter().for_each(|(generation, _)| generation.release(self.pool()));
+        self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
-        sstables.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))
+        sstables.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))?;
+        Ok(true)
     }
 
     /// Tells the log that nothing of the table's records up to `position` is needed.
@@ -45,18 +65,33 @@ impl Engine {
         self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
     }
 
-    /// As Cassandra keeps it in `truncated_at`: i64 segment, i32 offset, i64 milliseconds.
-    fn note_truncation(&self, table: TableId, position: LogPosition) -> Result<(), EngineError> {
+    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64 milliseconds.
+    pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
         let mut value = Vec::with_capacity(20);
         value.extend_from_slice(&position.segment.to_be_bytes());
         value.extend_from_slice(&position.offset.to_be_bytes());
         value.extend_from_slice(&self.now_millis().to_be_bytes());
-        let mut entries = self.truncation_entries()?;
-        entries.retain(|(id, _)| *id != table);
-        entries.push((table, value));
-        entries.sort_by(|(left, _), (right, _)| types::CqlType::Uuid.compare(left.0.as_bytes(), right.0.as_bytes()));
-        let map = collection::map(entries.iter().map(|(id, value)| (&id.0.as_bytes()[..], value.as_slice())));
-        self.flush_local(&[("truncated_at", Some(map))])
+        let mut write = SystemWrite::new(&self.find_table("system", "local"), b"local", timestamp);
+        write.entry("truncated_at", table.0.as_bytes(), Some(&value));
+        write.build()
+    }
+
+    /// Forgets the truncations of tables that are gone. Called when the log holds nothing from before the start.
+    pub(crate) fn forget_truncations(&self) -> Result<(), EngineError> {
+        let schema = self.schema();
+        let mut gone = self.truncation_entries()?;
+        gone.retain(|(id, _)| schema.table_by_id(*id).is_none());
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut updates = Vec::with_capacity(gone.len());
+        for (id, _) in gone {
+            let local = self.find_table("system", "local");
+            let mut write = SystemWrite::new(&local, b"local", self.next_timestamp_micros());
+            write.entry("truncated_at", id.0.as_bytes(), None);
+            updates.push(write.build());
+        }
+        crate::block_on(self.write(&Mutation::new(updates)))
     }
 
     fn truncation_entries(&self) -> Result<Vec<(TableId, Vec<u8>)>, EngineError> {

@@ -1,9 +1,10 @@
 //! A thread that serves the engine and ends before it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use crate::engine::Engine;
+use crate::error::EngineError;
 use crate::store::lock;
 
 /// A thread of the engine. Whoever owns it tells the thread to end before it joins.
@@ -17,10 +18,17 @@ impl Worker {
     }
 
     /// Starts the thread. It must hold the engine weakly: the engine waits for it at its own end.
-    pub fn start(&self, name: &str, engine: &Arc<Engine>, run: impl FnOnce(std::sync::Weak<Engine>) + Send + 'static) {
+    pub fn start(
+        &self,
+        name: &str,
+        engine: &Arc<Engine>,
+        run: impl FnOnce(Weak<Engine>) + Send + 'static,
+    ) -> Result<(), EngineError> {
         let engine = Arc::downgrade(engine);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(engine));
-        *lock(&self.thread) = thread.ok();
+        let thread = thread.map_err(|error| EngineError::Startup(format!("no thread for the {name}: {error}")))?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
     }
 
     /// Waits for the thread's end, unless this is the thread: it may be the last to let go of the engine.

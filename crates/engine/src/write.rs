@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use commitlog::{LogError, LogPosition};
+use commitlog::{CommitLog, LogError, LogPosition};
 use model::{Mutation, PartitionUpdate};
 
 use crate::engine::Engine;
@@ -11,18 +11,11 @@ use crate::error::EngineError;
 use crate::groups::Membership;
 use crate::store::{Generation, TableStore};
 
-/// Where a record lies in the log.
-#[derive(Clone, Copy)]
-struct Logged {
-    start: LogPosition,
-    end: LogPosition,
-}
-
 /// A write whose record is in the log and that is not visible yet.
 pub(crate) struct LoggedWrite {
     mutation: Mutation,
     stores: Vec<Arc<TableStore>>,
-    logged: Logged,
+    logged: LogPosition,
     membership: Membership,
 }
 
@@ -31,7 +24,8 @@ struct InFlight<'a> {
     engine: &'a Engine,
     mutation: &'a Mutation,
     stores: &'a [Arc<TableStore>],
-    logged: Option<Logged>,
+    /// Where its record ends.
+    logged: Option<LogPosition>,
     membership: Option<Membership>,
 }
 
@@ -39,7 +33,10 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if let (Some(logged), Some(membership)) = (self.logged, self.membership.take()) {
             let (mutation, stores) = (self.mutation.clone(), self.stores.to_vec());
-            self.engine.finisher().take_over(LoggedWrite { mutation, stores, logged, membership });
+            let write = LoggedWrite { mutation, stores, logged, membership };
+            if let Some(write) = self.engine.finisher().take_over(write) {
+                self.engine.finish_abandoned(write);
+            }
         }
     }
 }
@@ -54,23 +51,46 @@ impl Engine {
         let stores = self.stores_of(mutation)?;
         self.pool().admit().await;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
-        let mut write = InFlight { engine: self, mutation, stores: &stores, logged, membership: Some(membership) };
-        if let Some(logged) = logged {
-            let durable = self.log().durable(logged.end).await;
-            durable.map_err(|error| {
-                write.membership = None;
-                self.log_failed(error)
-            })?;
-        }
-        self.apply_all(&stores, mutation, logged);
-        write.membership = None;
+        self.make_visible(mutation, &stores, membership, logged).await?;
         if self.pool().wants_flush() {
             self.request_cleanup();
         }
         Ok(())
     }
 
-    fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<Logged>) {
+    /// As [`Engine::write`], but waits neither for memory nor for room in the log, for whoever keeps flushes waiting; false if the
+    /// log has no room.
+    pub(crate) fn try_write(&self, mutation: &Mutation) -> Result<bool, EngineError> {
+        let stores = self.stores_of(mutation)?;
+        let Some((membership, logged)) = self.try_enter_and_log(mutation, &stores)? else {
+            return Ok(false);
+        };
+        crate::block_on(self.make_visible(mutation, &stores, membership, logged))?;
+        Ok(true)
+    }
+
+    /// Once the record is durable, applies the write and leaves its group.
+    async fn make_visible(
+        &self,
+        mutation: &Mutation,
+        stores: &[Arc<TableStore>],
+        membership: Membership,
+        logged: Option<LogPosition>,
+    ) -> Result<(), EngineError> {
+        let mut write = InFlight { engine: self, mutation, stores, logged, membership: Some(membership) };
+        if let Some(end) = logged {
+            let durable = self.log().durable(end).await;
+            durable.map_err(|error| {
+                write.membership = None;
+                self.log_failed(error)
+            })?;
+        }
+        self.apply_all(stores, mutation, logged);
+        write.membership = None;
+        Ok(())
+    }
+
+    fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
         for (store, update) in stores.iter().zip(mutation.updates()) {
             self.apply(store, update, logged);
         }
@@ -78,7 +98,7 @@ impl Engine {
 
     /// Makes a write visible whose future was dropped after its record was logged, once the record is durable.
     pub(crate) fn finish_abandoned(&self, write: LoggedWrite) {
-        if self.log().durable(write.logged.end).wait().is_ok() {
+        if self.log().durable(write.logged).wait().is_ok() {
             self.apply_all(&write.stores, &write.mutation, Some(write.logged));
         }
         drop(write.membership);
@@ -95,29 +115,41 @@ impl Engine {
         &self,
         mutation: &Mutation,
         stores: &[Arc<TableStore>],
-    ) -> Result<(Membership, Option<Logged>), EngineError> {
-        let is_logged = stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed));
+    ) -> Result<(Membership, Option<LogPosition>), EngineError> {
         loop {
-            let membership = self.groups().enter();
-            // Whoever drops a table waits for the groups before the drop: later writes see it.
-            if let Some(dropped) = stores.iter().find(|store| store.is_dropped()) {
-                return Err(EngineError::UnknownTable(dropped.table.load().name.to_string()));
-            }
-            if !is_logged {
-                return Ok((membership, None));
-            }
             let room = self.log().room();
-            match self.append(mutation) {
-                Ok(logged) => return Ok((membership, Some(logged))),
-                Err(LogError::NoFreeSegment) => drop(membership),
-                Err(error) => return Err(self.log_failed(error)),
+            if let Some(entered) = self.try_enter_and_log(mutation, stores)? {
+                return Ok(entered);
             }
             self.request_cleanup();
             room.await;
         }
     }
 
-    fn append(&self, mutation: &Mutation) -> Result<Logged, LogError> {
+    /// As `enter_and_log`; `None` if the log has no room.
+    fn try_enter_and_log(
+        &self,
+        mutation: &Mutation,
+        stores: &[Arc<TableStore>],
+    ) -> Result<Option<(Membership, Option<LogPosition>)>, EngineError> {
+        let membership = self.groups().enter();
+        // Whoever drops a table or shuts down waits for the groups after saying so: later writes see it.
+        self.check_running()?;
+        if let Some(dropped) = stores.iter().find(|store| store.is_dropped()) {
+            return Err(EngineError::UnknownTable(dropped.table.load().name.to_string()));
+        }
+        if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
+            return Ok(Some((membership, None)));
+        }
+        match self.append(mutation) {
+            Ok(end) => Ok(Some((membership, Some(end)))),
+            Err(LogError::NoFreeSegment) => Ok(None),
+            Err(error) => Err(self.log_failed(error)),
+        }
+    }
+
+    /// Where the record ends.
+    fn append(&self, mutation: &Mutation) -> Result<LogPosition, LogError> {
         let appended = match mutation.updates() {
             [update] => self.log().try_append(&[update.table().id.0], update.as_bytes()),
             updates => {
@@ -129,55 +161,26 @@ impl Engine {
                 self.log().try_append(&tables, &record)
             }
         };
-        appended.map(|appended| Logged { start: appended.start, end: appended.position })
+        appended.map(|appended| appended.position)
     }
 
-    /// Applies an update that is not in the log.
-    pub(crate) fn apply_unlogged(&self, store: &TableStore, update: &PartitionUpdate) {
-        let membership = self.groups().enter();
-        self.apply(store, update, None);
-        drop(membership);
-    }
-
-    /// Applies an update to the memtable that its log position belongs to.
-    fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<Logged>) {
-        let generation = generation_of(store, logged);
-        if generation.memtable.apply(update, None).is_ok() {
-            generation.account(self.pool());
-            return;
+    /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
+    fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
+        let mut generation = generation_of(store, self.log(), logged);
+        while generation.memtable.apply(update, None).is_err() {
+            generation = self.successor(store, &generation);
+            self.request_flush(store);
         }
-        self.apply_to_next(store, update, logged, generation);
-    }
-
-    /// The memtable is full: the next one takes the record over, and with it the record's part of the log.
-    fn apply_to_next(
-        &self,
-        store: &TableStore,
-        update: &PartitionUpdate,
-        logged: Option<Logged>,
-        mut full: Arc<Generation>,
-    ) {
-        loop {
-            let next = self.successor(store, &full);
-            if let Some(logged) = logged {
-                next.extend_down_to(logged.start);
-            }
-            if next.memtable.apply(update, None).is_ok() {
-                next.account(self.pool());
-                self.request_flush(store);
-                return;
-            }
-            full = next;
-        }
+        generation.account(self.pool());
     }
 }
 
 /// Records belong to the newest generation whose part of the log they are in; what is not logged goes to the active one.
-fn generation_of(store: &TableStore, logged: Option<Logged>) -> Arc<Generation> {
+fn generation_of(store: &TableStore, log: &CommitLog, logged: Option<LogPosition>) -> Arc<Generation> {
     let view = store.borrow_view();
-    let Some(logged) = logged else {
+    let Some(end) = logged else {
         return view.active.clone();
     };
-    let generation = view.generations().find(|generation| generation.lower() < logged.end);
+    let generation = view.generations().find(|generation| generation.lower(log) < end);
     generation.unwrap_or(&view.active).clone()
 }

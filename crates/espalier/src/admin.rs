@@ -44,9 +44,6 @@ enum Verb {
     Tablestats,
     Drain,
     Import,
-    CompactionStats,
-    EnableAutoCompaction,
-    DisableAutoCompaction,
 }
 
 /// What the node answers.

@@ -15,7 +15,6 @@ use crate::deletions::{UpdateRanges, range_deletion_at};
 use crate::layout::{Header, Layout, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion};
 
 /// Buffers of one shard's writer.
-#[derive(Default)]
 pub(crate) struct Applier {
     merger: RowMerger,
     path: Vec<u8>,
@@ -61,6 +60,16 @@ struct Update<'u> {
 }
 
 impl Applier {
+    pub fn new() -> Self {
+        Applier {
+            merger: RowMerger::of_all_written(),
+            path: Vec::new(),
+            merged: Vec::new(),
+            bytes: Vec::new(),
+            spans: Vec::new(),
+        }
+    }
+
     /// Applies `update`; true if the partition is new.
     pub fn apply(
         &mut self,

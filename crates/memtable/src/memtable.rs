@@ -47,6 +47,9 @@ pub struct MemtableStatistics {
     pub local_deletion_time_min: u32,
     /// The least TTL, seconds; 0 if anything does not expire.
     pub ttl_min: i32,
+    /// The least version of a column set that a regular row (first) or a static row was written under; `u32::MAX` if none
+    /// was. A column that every set from there on has as dropped has no data here.
+    pub column_set_min: [u32; 2],
 }
 
 /// Memory of a memtable, bytes.

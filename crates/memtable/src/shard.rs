@@ -25,7 +25,7 @@ struct Writing {
 
 impl Shard {
     pub fn new(table: &Arc<Table>, options: TrieOptions) -> Shard {
-        let writing = Writing { table: table.clone(), applier: Applier::default(), bounds: Bounds::NONE };
+        let writing = Writing { table: table.clone(), applier: Applier::new(), bounds: Bounds::NONE };
         Shard { trie: Trie::new(options), writer: Mutex::new(writing) }
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct Bounds {
     local_deletion_time_min: u32,
     /// `i32::MAX` while nothing was applied.
     ttl_min: i32,
+    /// See [`MemtableStatistics::column_set_min`].
+    column_set_min: [u32; 2],
 }
 
 impl Bounds {
@@ -22,6 +24,7 @@ impl Bounds {
         timestamp_min: i64::MAX,
         local_deletion_time_min: NO_DELETION_TIME,
         ttl_min: i32::MAX,
+        column_set_min: [u32::MAX; 2],
     };
 
     pub fn cover_update(&mut self, update: &PartitionUpdate) {
@@ -33,6 +36,8 @@ impl Bounds {
     }
 
     fn cover_row(&mut self, row: Row<'_>, table: &Table) {
+        let column_set_min = &mut self.column_set_min[usize::from(row.is_static())];
+        *column_set_min = (*column_set_min).min(row.column_set_version());
         self.cover_deletion(row.deletion());
         let liveness = row.liveness();
         if !liveness.is_empty() {
@@ -43,7 +48,7 @@ impl Bounds {
         if let Some(Liveness { timestamp, ttl, expiration }) = shared {
             self.cover(timestamp, ttl, expiration);
         }
-        let cells = if shared.is_some() { row.columns(table).complex() } else { row.columns(table) };
+        let cells = if shared.is_some() { row.written_columns(table).complex() } else { row.written_columns(table) };
         for (_, data) in cells {
             match data {
                 ColumnData::Simple(cell) => self.cover_cell(&cell),
@@ -81,6 +86,7 @@ impl Bounds {
             timestamp_min: self.timestamp_min.min(other.timestamp_min),
             local_deletion_time_min: self.local_deletion_time_min.min(other.local_deletion_time_min),
             ttl_min: self.ttl_min.min(other.ttl_min),
+            column_set_min: [0, 1].map(|kind| self.column_set_min[kind].min(other.column_set_min[kind])),
         }
     }
 
@@ -91,6 +97,7 @@ impl Bounds {
             timestamp_min: self.timestamp_min,
             local_deletion_time_min: self.local_deletion_time_min,
             ttl_min: if self.ttl_min == i32::MAX { 0 } else { self.ttl_min },
+            column_set_min: self.column_set_min,
         }
     }
 }

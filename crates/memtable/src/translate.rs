@@ -7,7 +7,7 @@ pub(crate) fn translate(row: Row<'_>, newest: &Table, table: &Table, out: &mut V
     let is_static = row.is_static();
     let target = table.columns(is_static);
     let mut columns: Vec<_> = row
-        .columns(newest)
+        .written_columns(newest)
         .filter_map(|(index, data)| {
             let id = newest.columns(is_static).columns.get(index)?.id;
             Some((target.columns.iter().position(|column| column.id == id)?, data))

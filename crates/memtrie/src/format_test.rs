@@ -1,16 +1,108 @@
-//! The examples of `FORMAT.md`, run. Each is a script; below a command stand the stores to words that a reader could reach before
+//! The examples of `FORMAT.md`, run. Each is a script (`puts` puts each character as a key); below a command stand the stores to words that a reader could reach before
 //! it, and all blocks of the trie after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::graph::split_blocks;
-use crate::node::{CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix};
+use crate::adaptive;
+use crate::paper::node::{
+    CHILD_WORD, CONTENT_WORD, FLAGS_WORD, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix, split_blocks, split_next,
+};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::trie::{Edit, Trie, TrieOptions};
+use crate::trie::{Edit, Layout, Trie, TrieOptions};
 
-/// What readers may look at: words by block and word; a sparse node's characters and order are word 6, of 8 bytes.
-type Words = BTreeMap<(u32, u32), u64>;
+/// What readers may look at: by node and word, the bits that mean something to them, and whether it is a wide word.
+type Words = BTreeMap<(u32, u32), (u64, u64, bool)>;
+
+/// A trie as readers see it: its words, and it all written down.
+struct Seen {
+    words: Words,
+    text: String,
+}
+
+fn look(memory: Memory<'_>) -> Seen {
+    let root = memory.load(Slot::ROOT);
+    let mut text = format!("  root {:08x}\n", root.bits());
+    match memory.layout {
+        Layout::Paper => {
+            let reachable = Reachable::of(memory);
+            reachable.write(&mut text);
+            Seen { words: reachable.words, text }
+        }
+        Layout::Adaptive => {
+            let mut words = Words::new();
+            words.insert((0, 0), (u64::from(root.bits()), u64::MAX, false));
+            let mut lines = BTreeMap::new();
+            look_at(memory, root, &mut words, &mut lines);
+            lines.values().for_each(|line| text.push_str(line));
+            Seen { words, text }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes down a node of the adaptive layout and all below it; bytes that mean nothing as dots.
+fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap<(bool, u32), String>) {
+    if ptr.is_none() {
+        return;
+    }
+    if ptr.is_leaf() {
+        let leaf = memory.leaf(ptr);
+        let line = format!("  {:08x} leaf: tail {} content {}\n", ptr.bits(), hex(leaf.tail), hex(leaf.content));
+        lines.insert((true, ptr.unit()), line);
+        return;
+    }
+    let mut line = format!("  {:3} {}:", ptr.node_unit(), adaptive::node::kind_name(ptr));
+    let mut below = Vec::new();
+    let mut pointer = |word: u32, words: &mut Words, line: &mut String| {
+        let child = memory.load(ptr.node_slot(word));
+        words.insert((ptr.node_unit(), word), (u64::from(child.bits()), u64::MAX, false));
+        let _ = write!(line, " {}", hex(&child.bits().to_le_bytes()));
+        below.push(child);
+    };
+    match ptr.node_kind() {
+        adaptive::node::CHAIN => {
+            pointer(0, words, &mut line);
+            let steps = adaptive::node::chain_steps(memory, ptr);
+            let _ = write!(line, " {:02x} {}", steps.len(), hex(steps));
+        }
+        adaptive::node::PREFIX => (0..2).for_each(|word| pointer(word, words, &mut line)),
+        adaptive::node::FLAT => {
+            for word in 0..256 {
+                let child = memory.load(ptr.node_slot(word));
+                words.insert((ptr.node_unit(), word), (u64::from(child.bits()), u64::MAX, false));
+                if !child.is_none() {
+                    let _ = write!(line, " {word:02x}");
+                    pointer(word, words, &mut line);
+                }
+            }
+        }
+        kind => {
+            let shape = adaptive::node::shape(kind);
+            let count = shape.count(memory, ptr);
+            for (slot_word, mask, wide) in shape.meaning(count) {
+                let slot = ptr.node_slot(slot_word);
+                let bits = if wide { memory.load_wide(slot) } else { u64::from(memory.load(slot).bits()) };
+                words.insert((ptr.node_unit(), slot_word), (bits & mask, mask, wide));
+                line.push(' ');
+                for byte in 0..if wide { 8 } else { 4 } {
+                    let _ = match mask >> (8 * byte) & 0xFF {
+                        0 => write!(line, ".."),
+                        _ => write!(line, "{:02x}", bits >> (8 * byte) & 0xFF),
+                    };
+                }
+            }
+            line.push_str(" |");
+            (0..count).for_each(|place| pointer(shape.child_word(place), words, &mut line));
+        }
+    }
+    line.push('\n');
+    lines.insert((false, ptr.node_unit()), line);
+    below.into_iter().for_each(|child| look_at(memory, child, words, lines));
+}
 
 struct Reachable<'a> {
     memory: Memory<'a>,
@@ -23,14 +115,14 @@ impl Reachable<'_> {
     fn of(memory: Memory<'_>) -> Reachable<'_> {
         let mut reachable = Reachable { memory, words: Words::new(), blocks: BTreeMap::new() };
         let root = memory.load(Slot::ROOT);
-        reachable.words.insert((0, 0), u64::from(root.bits()));
+        reachable.words.insert((0, 0), (u64::from(root.bits()), u64::MAX, false));
         reachable.visit(root);
         reachable
     }
 
     fn word(&mut self, name: &'static str, ptr: Ptr, word: u32, from_byte: usize, to_byte: usize) {
         let bytes = self.memory.word(ptr.slot(word)).to_le_bytes();
-        self.words.insert((ptr.block_number(), word), u64::from(u32::from_le_bytes(bytes)));
+        self.words.insert((ptr.block_number(), word), (u64::from(u32::from_le_bytes(bytes)), u64::MAX, false));
         let (kind, block) = self.blocks.entry(ptr.block_number()).or_insert((name, [None; 32]));
         if *kind != name {
             *kind = name;
@@ -76,7 +168,7 @@ impl Reachable<'_> {
                     let child = self.pointer("sparse", ptr, place);
                     self.visit(child);
                 }
-                self.words.insert((ptr.block_number(), 6), word.0);
+                self.words.insert((ptr.block_number(), 6), (word.0, u64::MAX, true));
                 if let Some((_, block)) = self.blocks.get_mut(&ptr.block_number()) {
                     for (byte, value) in word.0.to_le_bytes().into_iter().enumerate() {
                         block[24 + byte] = Some(value);
@@ -91,9 +183,7 @@ impl Reachable<'_> {
                     }
                 }
                 let mut from = Some(0);
-                while let Some((character, child)) =
-                    from.and_then(|from| crate::node::split_next(self.memory, ptr, from, false))
-                {
+                while let Some((character, child)) = from.and_then(|from| split_next(self.memory, ptr, from, false)) {
                     self.visit(child);
                     from = character.checked_add(1);
                 }
@@ -118,19 +208,23 @@ impl Reachable<'_> {
     }
 }
 
-fn run(script: &str) -> String {
-    let trie = Trie::new(TrieOptions::default());
+fn run(script: &str, layout: Layout) -> String {
+    let trie = Trie::new(TrieOptions { layout, ..TrieOptions::default() });
     let mut out = String::new();
     for line in script.lines().filter(|line| !line.starts_with(' ')) {
         let _ = writeln!(out, "{line}");
         // What was reachable is not recycled while somebody may look at it.
         let _pin = trie.pin();
-        let before = trie.raw_memory().map(|memory| Reachable::of(memory).words).unwrap_or_default();
+        let before = trie.raw_memory().map(|memory| look(memory).words).unwrap_or_default();
         let mut words = line.split_whitespace().map(|word| word.trim_matches('"'));
         let (command, key) = (words.next().expect("a command"), words.next().expect("a key"));
         let mut writer = trie.writer();
         match command {
             "put" => writer.put(key.as_bytes(), words.next().expect("a content").as_bytes()).expect("room"),
+            "puts" => {
+                let content = words.next().expect("a content");
+                key.bytes().for_each(|character| writer.put(&[character], content.as_bytes()).expect("room"));
+            }
             "remove" => assert!(writer.remove(key.as_bytes()).expect("room")),
             "apply" => {
                 let edits: Vec<Edit<'_>> = words
@@ -149,13 +243,19 @@ fn run(script: &str) -> String {
         let memory = trie.raw_memory().expect("written");
         let changed: Vec<_> = before
             .iter()
-            .filter_map(|(&(block, word), &old)| {
-                let ptr = Ptr::for_block(block);
-                let is_wide = old > u64::from(u32::MAX);
-                let new = if is_wide { memory.load_wide(ptr) } else { u64::from(memory.load(ptr.slot(word)).bits()) };
-                (new != old).then_some((block, word, old, new, is_wide))
+            .filter_map(|(&(node, word), &(old, mask, is_wide))| {
+                let slot = match layout {
+                    Layout::Paper => Ptr::for_block(node).slot(word),
+                    Layout::Adaptive => Ptr::node(node, 0).node_slot(word),
+                };
+                let bits = if is_wide { memory.load_wide(slot) } else { u64::from(memory.load(slot).bits()) };
+                (bits & mask != old).then_some((node, word, old, bits, is_wide))
             })
             .collect();
+        if command == "puts" {
+            out.push_str(&look(memory).text);
+            continue;
+        }
         // W1: whatever a change does, a reader can come to it through one store only.
         assert!(changed.len() == 1 || before.is_empty(), "{line}: {changed:?}");
         for (block, word, old, new, is_wide) in changed {
@@ -164,9 +264,7 @@ fn run(script: &str) -> String {
                 false => writeln!(out, "  store {block}.{word}: {old:08x} -> {new:08x}"),
             };
         }
-        let reachable = Reachable::of(memory);
-        let _ = writeln!(out, "  root {:08x}", memory.load(Slot::ROOT).bits());
-        reachable.write(&mut out);
+        out.push_str(&look(memory).text);
     }
     out
 }
@@ -175,13 +273,15 @@ fn run(script: &str) -> String {
 fn the_examples_of_the_format_are_true() {
     let format = include_str!("../FORMAT.md");
     let mut examples = 0;
-    for block in format.split("```trie\n").skip(1) {
-        let (script, _) = block.split_once("```").expect("the example ends");
-        let actual = run(script);
-        assert!(actual == script, "this is what happens:\n{actual}");
-        examples += 1;
+    for (fence, layout) in [("```trie\n", Layout::Paper), ("```trie adaptive\n", Layout::Adaptive)] {
+        for block in format.split(fence).skip(1) {
+            let (script, _) = block.split_once("```").expect("the example ends");
+            let actual = run(script, layout);
+            assert!(actual == script, "this is what happens:\n{actual}");
+            examples += 1;
+        }
     }
-    assert!(examples >= 8);
+    assert!(examples >= 16);
 }
 
 /// Every change of every small trie is one store to what readers could reach (W1).
@@ -207,5 +307,6 @@ fn every_change_is_published_by_one_store() {
             let _ = writeln!(script, "apply {} x={} xy={}", &key[..1], below(1000), below(1000));
         }
     }
-    run(&script);
+    run(&script, Layout::Paper);
+    run(&script, Layout::Adaptive);
 }

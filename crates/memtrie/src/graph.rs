@@ -2,12 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::node::{
-    CHILD_WORD, ChainBytes, Kind, SPLIT_WORDS_FROM, SparseWord, kind, prefix, split_mid_slot, split_next, split_slot,
-    split_tail_slot,
-};
+use crate::node::{Place, View, children, kind_name, view};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::trie::Pin;
+use crate::trie::{Layout, Pin};
 
 impl Pin<'_> {
     /// The trie as a Graphviz graph: a box for each node with its block, an edge for each child. For small tries.
@@ -34,59 +31,28 @@ fn draw(memory: Memory<'_>, ptr: Ptr, todo: &mut Vec<Ptr>, out: &mut String) {
         }
         todo.extend(children.iter().map(|(_, child)| *child));
     };
-    if ptr.is_leaf() {
-        return node(format!("leaf {}", shown(memory.blob(ptr))), &[]);
-    }
-    let block = ptr.block_number();
-    match kind(ptr) {
-        Kind::Prefix => {
-            let prefix = prefix(memory, ptr);
-            let place = if prefix.child_slot.is_some() { "prefix" } else { "embedded prefix" };
-            let label = format!("{place} @{block} {}", shown(memory.blob(prefix.content)));
-            node(label, &[(String::new(), prefix.child)]);
-        }
-        Kind::Chain => {
-            let bytes = ChainBytes::load(memory, ptr);
-            let steps = bytes.steps(ptr);
-            node(format!("chain @{block}"), &[(shown(steps), memory.load(ptr.slot(CHILD_WORD)))]);
-        }
-        Kind::Sparse => {
-            let word = SparseWord::load(memory, ptr);
-            let child = |place| (shown(&[word.character(place)]), memory.load(ptr.slot(place)));
-            node(format!("sparse @{block}"), &word.places().map(child).collect::<Vec<_>>());
-        }
-        Kind::Split => {
-            let mut children = Vec::new();
-            let mut from = Some(0);
-            while let Some((character, child)) = from.and_then(|from| split_next(memory, ptr, from, false)) {
-                children.push((shown(&[character]), child));
-                from = character.checked_add(1);
-            }
-            node(format!("split @{block} and {} more", split_blocks(memory, ptr).len() - 1), &children);
+    let mut named = |label: String, children: &[(String, Ptr)]| {
+        node(format!("{} @{}{label}", kind_name(memory, ptr), number(memory, ptr)), children);
+    };
+    match view(memory, Place::of(ptr)) {
+        View::None => {}
+        View::Leaf { tail: [], content } => node(format!("leaf {}", shown(content)), &[]),
+        View::Leaf { tail, content } => node(format!("leaf {}: {}", shown(tail), shown(content)), &[]),
+        View::Chain { steps, child } => named(String::new(), &[(shown(steps), child)]),
+        View::Prefix { content, child } => named(format!(" {}", shown(content)), &[(String::new(), child)]),
+        View::Few | View::Many => {
+            let shown = |(character, child)| (shown(&[character]), child);
+            named(String::new(), &children(memory, ptr).into_iter().map(shown).collect::<Vec<_>>());
         }
     }
 }
 
-/// All blocks of a split.
-pub(crate) fn split_blocks(memory: Memory<'_>, split: Ptr) -> Vec<Ptr> {
-    let mut blocks = vec![split];
-    for word in SPLIT_WORDS_FROM..8 {
-        let middle = memory.load(split.slot(word));
-        if !middle.is_none() {
-            blocks.push(middle);
-            blocks.extend((0..8).map(|word| memory.load(middle.slot(word))).filter(|tail| !tail.is_none()));
-        }
+/// The node's block, or the 16-byte unit where it starts.
+fn number(memory: Memory<'_>, ptr: Ptr) -> u32 {
+    match memory.layout {
+        Layout::Paper => ptr.block_number(),
+        Layout::Adaptive => ptr.node_unit(),
     }
-    // The three slot functions and this walk must agree on where things are.
-    debug_assert!((0..=255_u8).all(|c| {
-        let middle = memory.load(split_slot(split, c));
-        middle.is_none() || {
-            let tail = memory.load(split_mid_slot(middle, c));
-            blocks.contains(&middle)
-                && (tail.is_none() || blocks.contains(&tail) && split_tail_slot(tail, c) == tail.slot(u32::from(c) & 7))
-        }
-    }));
-    blocks
 }
 
 /// Bytes as text where they are that, else as hex; shortened.

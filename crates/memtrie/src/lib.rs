@@ -1,30 +1,32 @@
 //! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte strings
-//! to byte strings in 32-byte blocks, with one writer and any number of readers that take no lock.
+//! to byte strings, with one writer and any number of readers that take no lock.
 //!
-//! Start with [`Trie`]; the structure is in `node.rs`, changes to it in `edit.rs` and `prune.rs`, memory in `raw`.
+//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `adaptive`
+//! and `paper`; memory is in `raw`.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
+mod adaptive;
 mod cursor;
-mod edit;
 #[cfg(test)]
 mod format_test;
 mod graph;
 mod node;
 mod node_cursor;
-mod prune;
+mod paper;
 #[allow(unsafe_code)]
 mod raw;
 mod store;
 mod sync;
 mod tail;
+mod together;
 mod trie;
 mod verify;
 
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
 pub use tail::Tail;
-pub use trie::{Bounds, Direction, Edit, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
+pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
 
 /// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

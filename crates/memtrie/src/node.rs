@@ -1,321 +1,236 @@
-//! Node kinds and their layouts in a 32-byte block (`FORMAT.md` has each in hex), and what readers do with one node.
+//! The interface of nodes: what readers, cursors and tools see of them, and what the writer is asked to change, whatever the layout.
 
 use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::store::Store;
+use crate::trie::{Edit, Layout};
+use crate::{TrieFull, adaptive, paper};
 
-/// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27, the child in word 7.
-pub(crate) const CHAIN_LAST: u32 = 27;
-pub(crate) const CHAIN_STEPS_MAX: usize = 28;
-pub(crate) const SPLIT: u32 = 0x1C;
-pub(crate) const SPARSE: u32 = 0x1E;
-pub(crate) const PREFIX: u32 = 0x1F;
-/// Word of the pointer of a chain or a standalone prefix.
-pub(crate) const CHILD_WORD: u32 = 7;
-/// Word of the content of a prefix.
-pub(crate) const CONTENT_WORD: u32 = 0;
-/// Word whose first byte says what a prefix is on: the kind of the node that shares its block, or `STANDALONE`.
-pub(crate) const FLAGS_WORD: u32 = 1;
-pub(crate) const STANDALONE: u32 = 0xFF;
-/// A prefix shares a chain's block if the chain starts at this offset or later.
-pub(crate) const EMBED_FROM: u32 = 5;
-/// First pointer word of a split's first block; its other blocks are all pointers.
-pub(crate) const SPLIT_WORDS_FROM: u32 = 4;
-pub(crate) const SPARSE_CHILDREN_MAX: usize = 6;
-
+/// A place in the trie: a node, and how many bytes of its steps or tail are passed already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Chain,
-    Sparse,
-    Split,
-    Prefix,
+pub(crate) struct Place {
+    pub ptr: Ptr,
+    pub skip: u32,
 }
 
-/// The kind of a node that is neither none nor a leaf.
-#[inline]
-pub(crate) fn kind(ptr: Ptr) -> Kind {
-    debug_assert!(!ptr.is_none() && !ptr.is_leaf());
-    match ptr.kind() {
-        0..=CHAIN_LAST => Kind::Chain,
-        SPARSE => Kind::Sparse,
-        PREFIX => Kind::Prefix,
-        _ => Kind::Split,
+impl Place {
+    pub(crate) const NONE: Place = Place::of(Ptr::NONE);
+
+    #[inline]
+    pub(crate) const fn of(ptr: Ptr) -> Place {
+        Place { ptr, skip: 0 }
     }
-}
 
-/// A prefix taken apart.
-pub(crate) struct Prefix {
-    /// A leaf pointer.
-    pub content: Ptr,
-    pub child: Ptr,
-    /// Where the child's pointer is, if the prefix has a block of its own.
-    pub child_slot: Option<Slot>,
-}
+    pub(crate) fn root(memory: Memory<'_>) -> Place {
+        Place::of(memory.load(Slot::ROOT))
+    }
 
-#[inline]
-pub(crate) fn prefix(memory: Memory<'_>, ptr: Ptr) -> Prefix {
-    let content = memory.load(ptr.slot(CONTENT_WORD));
-    let flags = memory.word(ptr.slot(FLAGS_WORD)) & 0xFF;
-    if flags == STANDALONE {
-        let slot = ptr.slot(CHILD_WORD);
-        Prefix { content, child: memory.load(slot), child_slot: Some(slot) }
-    } else {
-        Prefix { content, child: ptr.with_kind(flags), child_slot: None }
+    /// The place `bytes` further within the same chain or leaf.
+    #[inline]
+    pub(crate) fn further(self, bytes: usize) -> Place {
+        Place { skip: self.skip + bytes as u32, ..self }
     }
 }
 
-/// The bytes of a chain block; those from the pointer's offset on are the chain's steps.
-#[derive(Clone, Copy)]
-pub(crate) struct ChainBytes([u8; CHAIN_STEPS_MAX]);
-
-impl ChainBytes {
-    #[inline]
-    pub(crate) fn load(memory: Memory<'_>, ptr: Ptr) -> ChainBytes {
-        let mut bytes = [0; CHAIN_STEPS_MAX];
-        let first_word = (ptr.kind() / 4) as usize;
-        for (word, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-            if word >= first_word {
-                chunk.copy_from_slice(&memory.word(ptr.slot(word as u32)).to_le_bytes());
-            }
-        }
-        ChainBytes(bytes)
-    }
-
-    #[inline]
-    pub(crate) fn steps(&self, ptr: Ptr) -> &[u8] {
-        &self.0[(ptr.kind() as usize).min(CHAIN_STEPS_MAX)..]
-    }
-}
-
-/// Steps of the chain that `key` follows.
-#[inline]
-pub(crate) fn matching(steps: &[u8], key: &[u8]) -> usize {
-    steps.iter().zip(key).take_while(|(step, byte)| step == byte).count()
-}
-
-/// The characters and the order word of a sparse node, as one value: characters in the low 48 bits, order in the high 16.
-/// The order word lists, in base 6 from the lowest digit up, the places of the children in ascending order of character;
-/// the highest digit is never 0, so the digits end where the word is used up.
-/// Unused characters repeat the first one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SparseWord(pub(crate) u64);
-
-impl SparseWord {
-    #[inline]
-    pub(crate) fn load(memory: Memory<'_>, ptr: Ptr) -> SparseWord {
-        SparseWord(memory.load_wide(ptr))
-    }
-
-    /// For children given in ascending order of their characters, which get the places 0, 1, ...
-    pub(crate) fn of_ascending(characters: &[u8]) -> SparseWord {
-        debug_assert!((2..=SPARSE_CHILDREN_MAX).contains(&characters.len()));
-        debug_assert!(characters.is_sorted());
-        let mut word = 0;
-        let mut order = 0;
-        for place in (0..SPARSE_CHILDREN_MAX).rev() {
-            let character = characters.get(place).unwrap_or(&characters[0]);
-            word |= u64::from(*character) << (8 * place);
-            if place < characters.len() {
-                order = order * 6 + place as u64;
-            }
-        }
-        SparseWord(word | order << 48)
-    }
-
-    #[inline]
-    pub(crate) fn order(self) -> u32 {
-        (self.0 >> 48) as u32
-    }
-
-    #[inline]
-    pub(crate) fn character(self, place: u32) -> u8 {
-        (self.0 >> (8 * place)) as u8
-    }
-
-    /// The place of a child.
-    #[inline]
-    pub(crate) fn find(self, character: u8) -> Option<u32> {
-        const ONES: u64 = 0x0101_0101_0101;
-        let differing = (self.0 & 0xFFFF_FFFF_FFFF) ^ (u64::from(character) * ONES);
-        // The lowest marked byte is the first equal one; marks above it may be false.
-        let marks = differing.wrapping_sub(ONES) & !differing & 0x8080_8080_8080;
-        if marks == 0 { None } else { Some(marks.trailing_zeros() / 8) }
-    }
-
-    #[inline]
-    pub(crate) fn count(self) -> u32 {
-        match self.order() {
-            0..36 => 2,
-            36..216 => 3,
-            216..1296 => 4,
-            1296..7776 => 5,
-            _ => 6,
-        }
-    }
-
-    /// With one more child, at the next free place.
-    pub(crate) fn with(self, character: u8) -> SparseWord {
-        let place = self.count();
-        debug_assert!(place < SPARSE_CHILDREN_MAX as u32 && self.find(character).is_none());
-        let order = self.order();
-        let mut below = 1; // 6 to the number of smaller characters
-        let mut rest = order;
-        for _ in 0..place {
-            if self.character(rest % 6) > character {
-                break;
-            }
-            rest /= 6;
-            below *= 6;
-        }
-        let order = (order / below * 6 + place) * below + order % below;
-        let kept = self.0 & !(0xFF << (8 * place)) & 0xFFFF_FFFF_FFFF;
-        SparseWord(kept | u64::from(character) << (8 * place) | u64::from(order) << 48)
-    }
-
-    /// Places in ascending order of their characters.
-    pub(crate) fn places(self) -> impl Iterator<Item = u32> {
-        let mut order = self.order();
-        (0..self.count()).map(move |_| {
-            let place = order % 6;
-            order /= 6;
-            place
-        })
-    }
-}
-
-/// The blocks of a split: word of the child (or of the next block) for a character, in each of its three levels (2, 3, 3 bits).
-#[inline]
-pub(crate) fn split_slot(first: Ptr, character: u8) -> Slot {
-    first.slot(SPLIT_WORDS_FROM + u32::from(character >> 6))
+/// A node as readers see it.
+pub(crate) enum View<'a> {
+    None,
+    /// The rest of a key, and its content.
+    Leaf {
+        tail: &'a [u8],
+        content: &'a [u8],
+    },
+    /// One child by one or more steps.
+    Chain {
+        steps: &'a [u8],
+        child: Ptr,
+    },
+    /// A content, and the node that goes on.
+    Prefix {
+        content: &'a [u8],
+        child: Ptr,
+    },
+    /// Children that are best taken all at once (`few`).
+    Few,
+    /// Children that are best looked for one after the other (`next_of_many`).
+    Many,
 }
 
 #[inline]
-pub(crate) fn split_mid_slot(middle: Ptr, character: u8) -> Slot {
-    middle.slot(u32::from(character >> 3) & 7)
-}
-
-#[inline]
-pub(crate) fn split_tail_slot(tail: Ptr, character: u8) -> Slot {
-    tail.slot(u32::from(character) & 7)
-}
-
-/// The child of a split, none if there is none.
-#[inline]
-pub(crate) fn split_child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
-    let middle = memory.load(split_slot(ptr, character));
-    if middle.is_none() {
-        return Ptr::NONE;
-    }
-    let tail = memory.load(split_mid_slot(middle, character));
-    if tail.is_none() {
-        return Ptr::NONE;
-    }
-    memory.load(split_tail_slot(tail, character))
-}
-
-/// The first child of a split at or after `from` (or, descending, at or before it).
-pub(crate) fn split_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool) -> Option<(u8, Ptr)> {
-    let mut character = i32::from(from);
-    // Advances to the first character of the next group of `size`, or the last of the one before.
-    let skip = |character: i32, size: i32| {
-        if descending { (character & !(size - 1)) - 1 } else { (character & !(size - 1)) + size }
+pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
+    let view = match memory.layout {
+        Layout::Paper => paper::node::view(memory, place.ptr),
+        Layout::Adaptive => adaptive::node::view(memory, place.ptr),
     };
-    while (0..256).contains(&character) {
-        let middle = memory.load(split_slot(ptr, character as u8));
-        if middle.is_none() {
-            character = skip(character, 64);
-            continue;
-        }
-        let group = character >> 6;
-        while character >> 6 == group {
-            let tail = memory.load(split_mid_slot(middle, character as u8));
-            if tail.is_none() {
-                character = skip(character, 8);
-                continue;
-            }
-            let eight = character >> 3;
-            while character >> 3 == eight {
-                let child = memory.load(split_tail_slot(tail, character as u8));
-                if !child.is_none() {
-                    return Some((character as u8, child));
-                }
-                character += if descending { -1 } else { 1 };
-            }
-        }
+    if place.skip == 0 {
+        return view;
     }
-    None
+    let skip = place.skip as usize;
+    match view {
+        View::Leaf { tail, content } => View::Leaf { tail: &tail[skip..], content },
+        View::Chain { steps, child } => View::Chain { steps: &steps[skip..], child },
+        view => view,
+    }
 }
 
-/// The content at `key` below `ptr`.
+/// The child of a node with several, none if there is none.
 #[inline]
-pub(crate) fn get<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
-    loop {
-        if ptr.is_leaf() {
-            return key.is_empty().then(|| memory.blob(ptr));
-        }
-        if ptr.is_none() {
-            return None;
-        }
-        match kind(ptr) {
-            Kind::Chain => {
-                let bytes = ChainBytes::load(memory, ptr);
-                key = key.strip_prefix(bytes.steps(ptr))?;
-                ptr = memory.load(ptr.slot(CHILD_WORD));
-            }
-            Kind::Sparse => {
-                let (&character, rest) = key.split_first()?;
-                let place = SparseWord::load(memory, ptr).find(character)?;
-                ptr = memory.load(ptr.slot(place));
-                key = rest;
-            }
-            Kind::Split => {
-                let (&character, rest) = key.split_first()?;
-                ptr = split_child(memory, ptr, character);
-                key = rest;
-            }
-            Kind::Prefix => {
-                let prefix = prefix(memory, ptr);
-                if key.is_empty() {
-                    return Some(memory.blob(prefix.content));
-                }
-                ptr = prefix.child;
-            }
+pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
+    match memory.layout {
+        Layout::Paper => paper::node::child(memory, ptr, character),
+        Layout::Adaptive => adaptive::node::child(memory, ptr, character),
+    }
+}
+
+/// Appends all children of a node that has few, in ascending order.
+#[inline]
+pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
+    match memory.layout {
+        Layout::Paper => paper::node::few(memory, ptr, out),
+        Layout::Adaptive => adaptive::node::few(memory, ptr, out),
+    }
+}
+
+/// The first child at or after `from` (or, descending, at or before it) of a node that has many.
+#[inline]
+pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool) -> Option<(u8, Ptr)> {
+    match memory.layout {
+        Layout::Paper => paper::node::split_next(memory, ptr, from, descending),
+        Layout::Adaptive => adaptive::node::flat_next(memory, ptr, from, descending),
+    }
+}
+
+/// Brings near what a walk over many children will need after `character`. The search for that began at `from`.
+#[inline]
+pub(crate) fn look_ahead(memory: Memory<'_>, ptr: Ptr, character: u8, from: i32, descending: bool) {
+    match memory.layout {
+        Layout::Paper => paper::node::look_ahead_in_split(memory, ptr, character, from, descending),
+        Layout::Adaptive => adaptive::node::look_ahead_in_flat(memory, ptr, character, from, descending),
+    }
+}
+
+/// Brings a node or leaf near.
+#[inline]
+pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
+    if ptr.is_leaf() {
+        memory.prefetch_blob(ptr);
+    } else {
+        match memory.layout {
+            Layout::Paper => memory.prefetch_slot(ptr.slot(0)),
+            Layout::Adaptive => memory.prefetch_slot(ptr.node_slot(0)),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// All children of a node with several, in ascending order. For tools.
+pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
+    let mut children = Vec::new();
+    if matches!(view(memory, Place::of(ptr)), View::Few) {
+        few(memory, ptr, &mut children);
+        return children;
+    }
+    let mut from = Some(0);
+    while let Some((character, child)) = from.and_then(|from| next_of_many(memory, ptr, from, false)) {
+        children.push((character, child));
+        from = character.checked_add(1);
+    }
+    children
+}
 
-    /// All insertion orders of up to six characters give the sorted order and find every child.
-    #[test]
-    fn sparse_words_list_children_in_order_whatever_the_order_of_arrival() {
-        let characters = [0_u8, 7, 0x80, 0xFF, 0x41, 0x42];
-        let mut orders = vec![vec![]];
-        for _ in 0..characters.len() {
-            orders = orders
-                .into_iter()
-                .flat_map(|order: Vec<u8>| {
-                    characters
-                        .into_iter()
-                        .filter(|c| !order.contains(c))
-                        .map(|c| [order.as_slice(), &[c]].concat())
-                        .collect::<Vec<_>>()
-                })
-                .collect();
-        }
-        for order in orders {
-            let mut first = [order[0], order[1]];
-            first.sort_unstable();
-            let mut word = SparseWord::of_ascending(&first);
-            for (index, &character) in order.iter().enumerate().skip(2) {
-                word = word.with(character);
-                let mut sorted = order[..=index].to_vec();
-                sorted.sort_unstable();
-                assert_eq!(word.places().map(|place| word.character(place)).collect::<Vec<_>>(), sorted);
-                for c in characters {
-                    assert_eq!(word.find(c).map(|place| word.character(place)), sorted.contains(&c).then_some(c));
-                }
+/// What one step down a key's way leads to.
+pub(crate) enum Step<'a> {
+    /// On to a node, by so many bytes of the key.
+    To(Ptr, usize),
+    Found(&'a [u8]),
+    Absent,
+}
+
+/// One node of the way down `key`, whose bytes so far are taken off.
+#[inline]
+pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
+    match memory.layout {
+        Layout::Paper => paper::node::step(memory, ptr, key),
+        Layout::Adaptive => adaptive::node::step(memory, ptr, key),
+    }
+}
+
+/// The content at `key` below `place`.
+#[inline]
+pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, mut key: &[u8]) -> Option<&'a [u8]> {
+    let mut ptr = place.ptr;
+    if place.skip > 0 {
+        match view(memory, place) {
+            View::Leaf { tail, content } => return (tail == key).then_some(content),
+            View::Chain { steps, child } => {
+                key = key.strip_prefix(steps)?;
+                ptr = child;
             }
+            View::None | View::Prefix { .. } | View::Few | View::Many => {}
         }
+    }
+    match memory.layout {
+        Layout::Paper => descend(ptr, key, |ptr, key| paper::node::step(memory, ptr, key)),
+        Layout::Adaptive => descend(ptr, key, |ptr, key| adaptive::node::step(memory, ptr, key)),
+    }
+}
+
+#[inline]
+fn descend<'a>(mut ptr: Ptr, mut key: &[u8], step: impl Fn(Ptr, &[u8]) -> Step<'a>) -> Option<&'a [u8]> {
+    loop {
+        match step(ptr, key) {
+            Step::To(next, bytes) => {
+                ptr = next;
+                key = &key[bytes..];
+            }
+            Step::Found(content) => return Some(content),
+            Step::Absent => return None,
+        }
+    }
+}
+
+/// Brings near what the step from `ptr` with `key` will look at.
+#[inline]
+pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
+    match memory.layout {
+        Layout::Paper => prefetch(memory, ptr),
+        Layout::Adaptive => adaptive::node::prefetch_step(memory, ptr, key),
+    }
+}
+
+/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it,
+/// `Some(Some(content))` replaces it.
+#[inline]
+pub(crate) fn upsert<'c>(
+    memory: Memory<'_>,
+    store: &mut Store,
+    key: &[u8],
+    decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
+) -> Result<(), TrieFull> {
+    match memory.layout {
+        Layout::Paper => paper::edit::upsert(memory, store, key, decide),
+        Layout::Adaptive => adaptive::edit::upsert(memory, store, key, decide),
+    }
+}
+
+/// Makes all edits below `prefix` visible by one store.
+pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
+    match memory.layout {
+        Layout::Paper => paper::edit::apply(memory, store, prefix, edits),
+        Layout::Adaptive => adaptive::edit::apply(memory, store, prefix, edits),
+    }
+}
+
+/// The kind of a node, for people.
+pub(crate) fn kind_name(memory: Memory<'_>, ptr: Ptr) -> &'static str {
+    match memory.layout {
+        Layout::Paper => paper::node::kind_name(memory, ptr),
+        Layout::Adaptive => adaptive::node::kind_name(ptr),
+    }
+}
+
+/// Checks a node's own shape and counts its bytes, without what is below.
+pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
+    match memory.layout {
+        Layout::Paper => paper::check::check(memory, ptr),
+        Layout::Adaptive => adaptive::check::check(memory, ptr),
     }
 }

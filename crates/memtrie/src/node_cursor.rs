@@ -1,28 +1,33 @@
 //! The cursor over nodes: depth, incoming byte, content; parents before children, in either direction.
 
-use crate::node::{CHILD_WORD, ChainBytes, Kind, SparseWord, kind, prefix, split_next};
-use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::node::{self, Place, View, view};
+use crate::raw::memory::{Memory, Ptr};
 use crate::trie::Direction;
 
 #[derive(Clone, Copy)]
 struct Level {
     /// Depth of the node whose children these are.
     depth: usize,
-    node: Ptr,
+    node: Place,
+    /// Where in `children` they are, if they are few.
+    few: Option<usize>,
     /// Next character to give, as a number that leaves a byte's range when done.
     next: i32,
 }
 
-/// Walks the nodes of a trie. Starts on the root (depth 0, no incoming byte). A chain of n steps is n nodes.
+/// Walks the nodes of a trie. Starts on the root (depth 0, no incoming byte). A chain of n steps is n nodes; so are the
+/// bytes of a leaf's tail.
 pub struct NodeCursor<'a> {
     memory: Option<Memory<'a>>,
     reverse: bool,
     depth: usize,
     incoming: Option<u8>,
-    /// The current node, its prefix taken off; a leaf or none has no children.
-    node: Ptr,
-    content: Ptr,
+    /// The current node, its prefix taken off; none if it has no children.
+    node: Place,
+    content: Option<&'a [u8]>,
     levels: Vec<Level>,
+    /// The children of all levels with few, each level's behind those of the level above.
+    children: Vec<(u8, Ptr)>,
     done: bool,
 }
 
@@ -33,13 +38,14 @@ impl<'a> NodeCursor<'a> {
             reverse: direction == Direction::Reverse,
             depth: 0,
             incoming: None,
-            node: Ptr::NONE,
-            content: Ptr::NONE,
+            node: Place::NONE,
+            content: None,
             levels: Vec::with_capacity(16),
+            children: Vec::with_capacity(32),
             done: memory.is_none(),
         };
         if let Some(memory) = memory {
-            cursor.enter(memory, memory.load(Slot::ROOT));
+            cursor.enter(memory, Place::root(memory));
         }
         cursor
     }
@@ -59,7 +65,7 @@ impl<'a> NodeCursor<'a> {
     /// The current node's content.
     #[inline]
     pub fn content(&self) -> Option<&'a [u8]> {
-        if self.content.is_none() { None } else { self.memory.map(|memory| memory.blob(self.content)) }
+        self.content
     }
 
     /// Goes to the first child, or if there is none to the next node to the side or above. The new depth; `None` at the end.
@@ -73,20 +79,20 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// As `advance`, but follows a chain to its end, or to the first content, giving the bytes passed over (not the last one) to `receive`.
-    pub fn advance_multiple(&mut self, mut receive: impl FnMut(u8)) -> Option<usize> {
+    /// As `advance`, but follows a chain or a leaf's tail to its end, or to the first content, giving the bytes passed over (not
+    /// the last one) to `receive`.
+    pub fn advance_multiple(&mut self, receive: impl FnMut(u8)) -> Option<usize> {
         let memory = self.memory?;
-        if self.done || self.node.is_none() || self.node.is_leaf() || kind(self.node) != Kind::Chain {
-            return self.advance();
-        }
-        let bytes = ChainBytes::load(memory, self.node);
-        let steps = bytes.steps(self.node);
+        let (steps, end) = match view(memory, self.node) {
+            View::Chain { steps, child } => (steps, Place::of(child)),
+            View::Leaf { tail, .. } => (tail, self.node.further(tail.len())),
+            _ => return self.advance(),
+        };
+        let Some((last, passed)) = steps.split_last().filter(|_| !self.done) else { return self.advance() };
+        passed.iter().copied().for_each(receive);
         self.depth += steps.len();
-        for &step in &steps[..steps.len() - 1] {
-            receive(step);
-        }
-        self.incoming = steps.last().copied();
-        self.enter(memory, memory.load(self.node.slot(CHILD_WORD)));
+        self.incoming = Some(*last);
+        self.enter(memory, end);
         Some(self.depth)
     }
 
@@ -109,7 +115,7 @@ impl<'a> NodeCursor<'a> {
         }
         while let Some(level) = self.levels.last_mut() {
             if level.depth + 1 > depth {
-                self.levels.pop();
+                self.leave();
                 continue;
             }
             if level.depth + 1 == depth {
@@ -121,34 +127,48 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// Makes `ptr` the current node.
+    /// Makes what is at `place` the current node.
     #[inline]
-    fn enter(&mut self, memory: Memory<'a>, ptr: Ptr) {
-        (self.node, self.content) = if ptr.is_none() || ptr.is_leaf() {
-            (Ptr::NONE, ptr)
-        } else if kind(ptr) == Kind::Prefix {
-            let prefix = prefix(memory, ptr);
-            (prefix.child, prefix.content)
-        } else {
-            (ptr, Ptr::NONE)
+    fn enter(&mut self, memory: Memory<'a>, place: Place) {
+        (self.node, self.content) = match view(memory, place) {
+            View::None => (Place::NONE, None),
+            View::Leaf { tail: [], content } => (Place::NONE, Some(content)),
+            View::Prefix { content, child } => (Place::of(child), Some(content)),
+            View::Leaf { .. } | View::Chain { .. } | View::Few | View::Many => (place, None),
         };
+        // A prefix may be on a leaf with a tail, not on one without.
+        debug_assert!(!matches!(view(memory, self.node), View::Leaf { tail: [], .. }));
     }
 
     /// Puts the current node's children before all others.
     #[inline]
-    fn open(&mut self, _memory: Memory<'a>) {
-        if !self.node.is_none() {
-            let next = if self.reverse { 0xFF } else { 0 };
-            self.levels.push(Level { depth: self.depth, node: self.node, next });
+    fn open(&mut self, memory: Memory<'a>) {
+        if self.node.ptr.is_none() {
+            return;
+        }
+        let few = matches!(view(memory, self.node), View::Few).then(|| {
+            let start = self.children.len();
+            node::few(memory, self.node.ptr, &mut self.children);
+            start
+        });
+        let next = if self.reverse { 0xFF } else { 0 };
+        self.levels.push(Level { depth: self.depth, node: self.node, few, next });
+    }
+
+    /// Drops the last level.
+    fn leave(&mut self) {
+        if let Some(Level { few: Some(start), .. }) = self.levels.pop() {
+            self.children.truncate(start);
         }
     }
 
     fn next_branch(&mut self, memory: Memory<'a>) -> Option<usize> {
         while let Some(level) = self.levels.last_mut() {
+            let few = level.few.map(|start| &self.children[start..]);
             let found =
-                u8::try_from(level.next).ok().and_then(|from| next_child(memory, level.node, from, self.reverse));
+                u8::try_from(level.next).ok().and_then(|from| next_child(memory, level.node, few, from, self.reverse));
             let Some((character, child)) = found else {
-                self.levels.pop();
+                self.leave();
                 continue;
             };
             self.depth = level.depth + 1;
@@ -158,30 +178,34 @@ impl<'a> NodeCursor<'a> {
             return Some(self.depth);
         }
         self.done = true;
-        (self.node, self.content, self.incoming) = (Ptr::NONE, Ptr::NONE, None);
+        (self.node, self.content, self.incoming) = (Place::NONE, None, None);
         None
     }
 }
 
-/// The first child at or after `from` in the walk's direction.
-fn next_child(memory: Memory<'_>, node: Ptr, from: u8, reverse: bool) -> Option<(u8, Ptr)> {
+/// The first child at or after `from` in the walk's direction; `few` are all of them, if they are few.
+fn next_child(
+    memory: Memory<'_>,
+    place: Place,
+    few: Option<&[(u8, Ptr)]>,
+    from: u8,
+    reverse: bool,
+) -> Option<(u8, Place)> {
     let inside = |character: u8| if reverse { character <= from } else { character >= from };
-    match kind(node) {
-        Kind::Chain => {
-            let bytes = ChainBytes::load(memory, node);
-            let steps = bytes.steps(node);
-            let character = *steps.first()?;
-            let child =
-                if steps.len() > 1 { node.with_kind(node.kind() + 1) } else { memory.load(node.slot(CHILD_WORD)) };
-            inside(character).then_some((character, child))
+    if let Some(few) = few {
+        let mut inside = few.iter().filter(|(character, _)| inside(*character));
+        let found = if reverse { inside.next_back() } else { inside.next() };
+        return found.map(|&(character, child)| (character, Place::of(child)));
+    }
+    match view(memory, place) {
+        View::Chain { steps: [character], child } => inside(*character).then_some((*character, Place::of(child))),
+        View::Chain { steps: [character, ..], .. } | View::Leaf { tail: [character, ..], .. } => {
+            inside(*character).then(|| (*character, place.further(1)))
         }
-        Kind::Sparse => {
-            let word = SparseWord::load(memory, node);
-            let mut inside = word.places().filter(|&place| inside(word.character(place)));
-            let place = if reverse { inside.last() } else { inside.next() }?;
-            Some((word.character(place), memory.load(node.slot(place))))
+        View::Many => {
+            let (character, child) = node::next_of_many(memory, place.ptr, from, reverse)?;
+            Some((character, Place::of(child)))
         }
-        Kind::Split => split_next(memory, node, from, reverse),
-        Kind::Prefix => None,
+        _ => None,
     }
 }

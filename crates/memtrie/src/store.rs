@@ -2,23 +2,32 @@
 
 use std::ptr::NonNull;
 
-use crate::raw::blobs::Blobs;
-use crate::raw::blocks::Blocks;
+use crate::raw::arena::Arena;
+use crate::raw::blocks::{BLOCK_BYTES, Blocks};
 use crate::raw::epoch::{Epochs, Limbo};
+use crate::raw::leaf::leaf_units;
 use crate::raw::memory::{Memory, Ptr};
-use crate::{MemoryUse, TrieFull, TrieOptions};
+use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.
 const BATCH_PIECES: usize = 512;
 const BATCH_BYTES: usize = 64 << 10;
 
+/// Where nodes come from. (A store has one, and is on the heap.)
+#[allow(clippy::large_enum_variant)]
+enum Structure {
+    Paper(Blocks),
+    Adaptive(Arena),
+}
+
 pub(crate) struct Store {
-    blocks: Blocks,
-    blobs: Blobs,
-    /// Blocks (by their starts) and blobs that the running operation allocated; nothing published reaches them.
+    structure: Structure,
+    blobs: Arena,
+    /// Nodes (blocks of the paper's layout by their starts) and blobs that the running operation allocated; nothing published
+    /// reaches them.
     fresh: Vec<Ptr>,
-    /// The blocks of `fresh` once more, as a set: only a copying operation asks.
-    fresh_set: BlockSet,
+    /// The nodes of `fresh` once more, as a set: only a copying operation asks.
+    fresh_set: NodeSet,
     /// The running operation copies what it did not allocate itself, instead of changing it in place.
     copying: bool,
     /// Pieces the running operation unlinks when it publishes.
@@ -33,11 +42,21 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn open(options: &TrieOptions) -> Option<Store> {
+        let structure = match options.layout {
+            Layout::Paper => Structure::Paper(Blocks::reserve(options.blocks_bytes_max)?),
+            Layout::Adaptive => {
+                let mut arena = Arena::reserve(options.blocks_bytes_max.min(1 << 31))?;
+                // The first piece is at the start: the root words.
+                let root = arena.allocate(ROOT_UNITS).ok()?;
+                debug_assert_eq!(root, 0);
+                Structure::Adaptive(arena)
+            }
+        };
         Some(Store {
-            blocks: Blocks::reserve(options.blocks_bytes_max)?,
-            blobs: Blobs::reserve(options.blobs_bytes_max)?,
+            structure,
+            blobs: Arena::reserve(options.blobs_bytes_max)?,
             fresh: Vec::new(),
-            fresh_set: BlockSet::default(),
+            fresh_set: NodeSet::default(),
             copying: false,
             replaced: Vec::new(),
             retired: Vec::new(),
@@ -48,33 +67,74 @@ impl Store {
     }
 
     pub(crate) fn bases(&self) -> (NonNull<u8>, NonNull<u8>) {
-        (self.blocks.space().base(), self.blobs.space().base())
+        let structure = match &self.structure {
+            Structure::Paper(blocks) => blocks.space().base(),
+            Structure::Adaptive(arena) => arena.space().base(),
+        };
+        (structure, self.blobs.space().base())
     }
 
-    /// A block with undefined contents.
+    /// A block of the paper's layout with undefined contents.
     #[inline]
     pub(crate) fn allocate_block(&mut self, memory: Memory<'_>) -> Result<Ptr, TrieFull> {
-        let block = self.blocks.allocate(memory)?;
-        self.fresh.push(block);
-        if self.copying {
-            self.fresh_set.insert(block.block_number());
-        }
+        let Structure::Paper(blocks) = &mut self.structure else {
+            unreachable!("the paper's writer runs on the paper's layout only");
+        };
+        let block = blocks.allocate(memory)?;
+        self.allocated(block);
         Ok(block)
     }
 
-    /// A blob with this content, as a leaf pointer.
+    /// A node of the adaptive layout with undefined contents. A chain's length must be written before anything can fail.
+    #[inline]
+    pub(crate) fn allocate_node(&mut self, kind: u32, units: u32) -> Result<Ptr, TrieFull> {
+        let Structure::Adaptive(arena) = &mut self.structure else {
+            unreachable!("the adaptive writer runs on the adaptive layout only");
+        };
+        let unit = arena.allocate(units)?;
+        let node = Ptr::node(unit / 2, kind);
+        self.allocated(node);
+        Ok(node)
+    }
+
+    #[inline]
+    fn allocated(&mut self, node: Ptr) {
+        self.fresh.push(node);
+        if self.copying {
+            self.fresh_set.insert(number(node, self.layout()));
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        match self.structure {
+            Structure::Paper(_) => Layout::Paper,
+            Structure::Adaptive(_) => Layout::Adaptive,
+        }
+    }
+
+    /// A blob of the paper's layout with this content, as a leaf pointer.
     #[inline]
     pub(crate) fn allocate_blob(&mut self, memory: Memory<'_>, content: &[u8]) -> Result<Ptr, TrieFull> {
-        // A length that leaves no room for the length word cannot fit the arena anyway.
-        let length = u32::try_from(content.len()).ok().filter(|&length| length < u32::MAX - 8).ok_or(TrieFull)?;
-        let unit = self.blobs.allocate(memory, length)?;
+        let length = content_length(content)?;
+        let unit = self.blobs.allocate(paper::blob_units(length))?;
         memory.write_blob(unit, content, length);
         let leaf = Ptr::leaf(unit);
         self.fresh.push(leaf);
         Ok(leaf)
     }
 
-    /// Unlinks a block or blob: it is recycled when the running operation has published and all readers have passed.
+    /// A leaf of the adaptive layout.
+    #[inline]
+    pub(crate) fn allocate_leaf(&mut self, memory: Memory<'_>, tail: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
+        content_length(content)?;
+        let unit = self.blobs.allocate(leaf_units(tail.len(), content.len()))?;
+        memory.write_leaf(unit, tail, content);
+        let leaf = Ptr::leaf(unit);
+        self.fresh.push(leaf);
+        Ok(leaf)
+    }
+
+    /// Unlinks a node or blob: it is recycled when the running operation has published and all readers have passed.
     #[inline]
     pub(crate) fn replace(&mut self, piece: Ptr) {
         self.replaced.push(piece);
@@ -97,9 +157,9 @@ impl Store {
         self.copying
     }
 
-    /// True if the running (copying) operation allocated the block.
-    pub(crate) fn is_fresh(&self, block: Ptr) -> bool {
-        self.fresh_set.contains(block.block_number())
+    /// True if the running (copying) operation allocated the node.
+    pub(crate) fn is_fresh(&self, node: Ptr) -> bool {
+        self.fresh_set.contains(number(node, self.layout()))
     }
 
     /// After publication.
@@ -110,7 +170,7 @@ impl Store {
             self.copy_to_here();
         }
         while let Some(piece) = self.replaced.pop() {
-            self.retired_bytes += self.piece_bytes(memory, piece);
+            self.retired_bytes += piece_bytes(memory, piece);
             self.retired.push(piece);
         }
         if self.retired.len() >= BATCH_PIECES || self.retired_bytes >= BATCH_BYTES {
@@ -142,7 +202,7 @@ impl Store {
         let oldest = epochs.oldest_pin();
         let mut limbo = std::mem::take(&mut self.limbo);
         limbo.drain(oldest, |piece| {
-            self.passing_bytes -= self.piece_bytes(memory, piece);
+            self.passing_bytes -= piece_bytes(memory, piece);
             self.free_piece(memory, piece);
         });
         self.limbo = limbo;
@@ -150,70 +210,113 @@ impl Store {
 
     fn free_piece(&mut self, memory: Memory<'_>, piece: Ptr) {
         if piece.is_leaf() {
-            let length = memory.blob(piece).len() as u32;
-            self.blobs.free(memory, piece.unit(), length);
-        } else {
-            self.blocks.free(memory, piece);
+            self.blobs.free(piece.unit(), blob_units(memory, piece));
+            return;
         }
-    }
-
-    #[inline]
-    fn piece_bytes(&self, memory: Memory<'_>, piece: Ptr) -> usize {
-        if piece.is_leaf() { Blobs::bytes_of(memory.blob(piece).len() as u32) } else { crate::raw::blocks::BLOCK_BYTES }
+        match &mut self.structure {
+            Structure::Paper(blocks) => blocks.free(memory, piece),
+            Structure::Adaptive(arena) => arena.free(piece.node_unit() * 2, adaptive::units(memory, piece)),
+        }
     }
 
     #[inline]
     pub(crate) fn memory_use(&self) -> MemoryUse {
-        let allocated = self.blocks.used_bytes() + self.blobs.used_bytes();
-        let waiting = self.passing_bytes + self.retired_bytes;
-        let held = self.blocks.frontier_bytes() + self.blobs.held_bytes();
+        let (allocated, held, reserved) = match &self.structure {
+            Structure::Paper(blocks) => (blocks.used_bytes(), blocks.frontier_bytes(), blocks.space().committed()),
+            Structure::Adaptive(arena) => {
+                let root_bytes = Arena::bytes_of(ROOT_UNITS);
+                (arena.used_bytes() - root_bytes, arena.held_bytes() - root_bytes, arena.held_bytes())
+            }
+        };
+        let used = allocated + self.blobs.used_bytes() - self.passing_bytes - self.retired_bytes;
         MemoryUse {
-            used: allocated - waiting,
-            reusable: held - (allocated - waiting),
-            reserved: self.blocks.space().committed() + self.blobs.held_bytes(),
+            used,
+            reusable: held + self.blobs.held_bytes() - used,
+            reserved: reserved + self.blobs.held_bytes(),
         }
     }
 }
 
-/// A set of block numbers: open addressing, cleared in the time it took to fill.
+/// Units of the adaptive layout's first piece, which holds the root words.
+const ROOT_UNITS: u32 = 2;
+
+/// Bytes that a node or blob takes.
+#[inline]
+pub(crate) fn piece_bytes(memory: Memory<'_>, piece: Ptr) -> usize {
+    if piece.is_leaf() {
+        return Arena::bytes_of(blob_units(memory, piece));
+    }
+    match memory.layout {
+        Layout::Paper => BLOCK_BYTES,
+        Layout::Adaptive => Arena::bytes_of(adaptive::units(memory, piece)),
+    }
+}
+
+#[inline]
+fn blob_units(memory: Memory<'_>, leaf: Ptr) -> u32 {
+    match memory.layout {
+        Layout::Paper => paper::blob_units(memory.blob(leaf).len() as u32),
+        Layout::Adaptive => {
+            let leaf = memory.leaf(leaf);
+            leaf_units(leaf.tail.len(), leaf.content.len())
+        }
+    }
+}
+
+/// A length that leaves no room for the lengths themselves cannot fit the arena anyway.
+#[inline]
+fn content_length(content: &[u8]) -> Result<u32, TrieFull> {
+    u32::try_from(content.len()).ok().filter(|&length| length < u32::MAX - 256).ok_or(TrieFull)
+}
+
+/// What distinguishes nodes from each other.
+#[inline]
+fn number(node: Ptr, layout: Layout) -> u32 {
+    match layout {
+        Layout::Paper => node.block_number(),
+        Layout::Adaptive => node.node_unit(),
+    }
+}
+
+/// A set of node numbers: open addressing, cleared in the time it took to fill.
 #[derive(Default)]
-struct BlockSet {
-    /// Block number, or 0.
+struct NodeSet {
+    /// Number, or 0.
     table: Vec<u32>,
     count: usize,
 }
 
-impl BlockSet {
-    fn place(&self, block: u32) -> usize {
+impl NodeSet {
+    fn place(&self, number: u32) -> usize {
         let mask = self.table.len() - 1;
-        let mut place = block.wrapping_mul(0x9E37_79B1) as usize >> 7 & mask;
-        while self.table[place] != 0 && self.table[place] != block {
+        let mut place = number.wrapping_mul(0x9E37_79B1) as usize >> 7 & mask;
+        while self.table[place] != 0 && self.table[place] != number {
             place = (place + 1) & mask;
         }
         place
     }
 
-    fn insert(&mut self, block: u32) {
+    fn insert(&mut self, number: u32) {
         if self.count * 2 >= self.table.len() {
             let wider = vec![0; (self.table.len() * 2).max(64)];
             let old = std::mem::replace(&mut self.table, wider);
-            for block in old.into_iter().filter(|&block| block != 0) {
-                let place = self.place(block);
-                self.table[place] = block;
+            for number in old.into_iter().filter(|&number| number != 0) {
+                let place = self.place(number);
+                self.table[place] = number;
             }
         }
-        let place = self.place(block);
+        let place = self.place(number);
         self.count += usize::from(self.table[place] == 0);
-        self.table[place] = block;
+        self.table[place] = number;
     }
 
-    fn contains(&self, block: u32) -> bool {
-        self.count > 0 && self.table[self.place(block)] == block
+    fn contains(&self, number: u32) -> bool {
+        self.count > 0 && self.table[self.place(number)] == number
     }
 
     fn clear(&mut self) {
         if self.table.len() > 4096 {
-            *self = BlockSet::default();
+            *self = NodeSet::default();
         } else if self.count > 0 {
             self.table.fill(0);
             self.count = 0;

@@ -1,8 +1,8 @@
 //! A branch of the trie as a trie of its own.
 
 use crate::cursor::Cursor;
-use crate::node::{self, CHILD_WORD, ChainBytes, Kind, SparseWord, kind, prefix, split_child};
-use crate::raw::memory::{Memory, Ptr};
+use crate::node::{self, Place, View, view};
+use crate::raw::memory::Memory;
 use crate::trie::{Bounds, Direction};
 
 /// What is at and below one key, under a pin or a writer. Keys are what comes after it.
@@ -12,23 +12,23 @@ use crate::trie::{Bounds, Direction};
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,
-    root: Ptr,
+    root: Place,
 }
 
 impl<'a> Tail<'a> {
-    pub(crate) fn new(memory: Option<Memory<'a>>, root: Ptr) -> Tail<'a> {
+    pub(crate) fn new(memory: Option<Memory<'a>>, root: Place) -> Tail<'a> {
         Tail { memory, root }
     }
 
     /// The branch at `key` below `root`.
-    pub(crate) fn find(memory: Option<Memory<'a>>, root: Ptr, key: &[u8]) -> Tail<'a> {
-        let root = memory.map_or(Ptr::NONE, |memory| walk(memory, root, key));
+    pub(crate) fn find(memory: Option<Memory<'a>>, root: Place, key: &[u8]) -> Tail<'a> {
+        let root = memory.map_or(Place::NONE, |memory| walk(memory, root, key));
         Tail { memory, root }
     }
 
     /// True if there is nothing.
     pub fn is_empty(&self) -> bool {
-        self.root.is_none()
+        self.root.ptr.is_none()
     }
 
     /// The content of `key`; of the branch's own key if that is empty.
@@ -51,36 +51,30 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The node at `key`, none if no key starts so.
-fn walk(memory: Memory<'_>, mut ptr: Ptr, mut key: &[u8]) -> Ptr {
+/// The place at `key`, none if no key starts so.
+fn walk(memory: Memory<'_>, mut place: Place, mut key: &[u8]) -> Place {
     while let Some((&character, rest)) = key.split_first() {
-        if ptr.is_none() || ptr.is_leaf() {
-            return Ptr::NONE;
-        }
-        match kind(ptr) {
-            Kind::Chain => {
-                let bytes = ChainBytes::load(memory, ptr);
-                let steps = bytes.steps(ptr);
+        place = match view(memory, place) {
+            View::None => return Place::NONE,
+            View::Leaf { tail, .. } => {
+                return if tail.starts_with(key) { place.further(key.len()) } else { Place::NONE };
+            }
+            View::Chain { steps, child } => {
                 if let Some(rest) = key.strip_prefix(steps) {
                     key = rest;
-                    ptr = memory.load(ptr.slot(CHILD_WORD));
+                    Place::of(child)
                 } else if steps.starts_with(key) {
-                    return ptr.with_kind(ptr.kind() + key.len() as u32);
+                    return place.further(key.len());
                 } else {
-                    return Ptr::NONE;
+                    return Place::NONE;
                 }
             }
-            Kind::Sparse => {
-                let Some(place) = SparseWord::load(memory, ptr).find(character) else { return Ptr::NONE };
-                ptr = memory.load(ptr.slot(place));
+            View::Prefix { child, .. } => Place::of(child),
+            View::Few | View::Many => {
                 key = rest;
+                Place::of(node::child(memory, place.ptr, character))
             }
-            Kind::Split => {
-                ptr = split_child(memory, ptr, character);
-                key = rest;
-            }
-            Kind::Prefix => ptr = prefix(memory, ptr).child,
-        }
+        };
     }
-    ptr
+    place
 }

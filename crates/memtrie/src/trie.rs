@@ -4,19 +4,31 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cursor::Cursor;
-use crate::node;
+use crate::node::Place;
 use crate::node_cursor::NodeCursor;
 use crate::raw::epoch::{Epochs, PinGuard};
-use crate::raw::memory::{Bases, Memory, Ptr, Slot};
+use crate::raw::memory::{Bases, Memory, Slot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tail::Tail;
-use crate::{TrieFull, edit};
+use crate::together::get_together;
+use crate::{TrieFull, node};
 
-/// Limits of a trie. Address space for them is reserved at the first write; memory is used as content comes.
+/// How nodes are laid out; `FORMAT.md` describes both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// That of *Trie Memtables in Cassandra*: blocks of 32 bytes.
+    Paper,
+    /// Nodes of growing sizes up to a flat one, and the tail of a key in its leaf.
+    Adaptive,
+}
+
+/// Layout and limits of a trie. Address space is reserved at the first write; memory is used as content comes.
 #[derive(Clone, Copy, Debug)]
 pub struct TrieOptions {
-    /// Most bytes of blocks (the structure); at most and by default 2 GiB.
+    /// The layout; by default the adaptive one.
+    pub layout: Layout,
+    /// Most bytes of nodes (the structure); at most and by default 2 GiB.
     pub blocks_bytes_max: usize,
     /// Most bytes of contents, with their lengths and rounding; at most and by default 16 GiB.
     pub blobs_bytes_max: usize,
@@ -24,7 +36,7 @@ pub struct TrieOptions {
 
 impl Default for TrieOptions {
     fn default() -> TrieOptions {
-        TrieOptions { blocks_bytes_max: 2 << 30, blobs_bytes_max: 16 << 30 }
+        TrieOptions { layout: Layout::Adaptive, blocks_bytes_max: 2 << 30, blobs_bytes_max: 16 << 30 }
     }
 }
 
@@ -112,7 +124,7 @@ impl Trie {
     pub fn new(options: TrieOptions) -> Trie {
         Trie {
             options,
-            bases: Bases::new(),
+            bases: Bases::new(options.layout),
             epochs: Epochs::new(),
             used: AtomicU64::new(0),
             reusable: AtomicU64::new(0),
@@ -152,6 +164,11 @@ impl Trie {
         MemoryUse { used: figure(&self.used), reusable: figure(&self.reusable), reserved: figure(&self.reserved) }
     }
 
+    /// How its nodes are laid out.
+    pub fn layout(&self) -> Layout {
+        self.options.layout
+    }
+
     /// True if there is no key.
     pub fn is_empty(&self) -> bool {
         self.bases.memory().is_none_or(|memory| memory.load(Slot::ROOT).is_none())
@@ -163,8 +180,7 @@ impl Trie {
 
     fn tail(&self, key: &[u8]) -> Tail<'_> {
         let memory = self.bases.memory();
-        let root = memory.map_or(Ptr::NONE, |memory| memory.load(Slot::ROOT));
-        Tail::find(memory, root, key)
+        Tail::find(memory, memory.map_or(Place::NONE, Place::root), key)
     }
 }
 
@@ -189,7 +205,16 @@ impl<'t> Pin<'t> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let memory = self.trie.bases.memory()?;
-        node::get(memory, memory.load(Slot::ROOT), key)
+        node::get(memory, Place::root(memory), key)
+    }
+
+    /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found` gets the
+    /// index of a key and its content, once for each key, in any order.
+    pub fn get_many<'p>(&'p self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'p [u8]>)) {
+        match self.trie.bases.memory() {
+            Some(memory) => get_together(memory, keys, found),
+            None => (0..keys.len()).for_each(|index| found(index, None)),
+        }
     }
 
     /// Goes through the keys within `bounds`.
@@ -233,7 +258,7 @@ impl Writer<'_> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let memory = self.trie.bases.memory()?;
-        node::get(memory, memory.load(Slot::ROOT), key)
+        node::get(memory, Place::root(memory), key)
     }
 
     /// Goes through the keys within `bounds`.
@@ -251,12 +276,19 @@ impl Writer<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
     }
 
+    /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right after.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        if let Some(memory) = self.trie.bases.memory() {
+            get_together(memory, keys, |_, _| {});
+        }
+    }
+
     /// Puts or replaces the content of one key.
     ///
     /// # Errors
     /// [`TrieFull`]: the trie is as it was.
     pub fn put(&mut self, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
-        self.with_store(|memory, store| edit::upsert(memory, store, key, |_| Some(Some(content))))
+        self.with_store(|memory, store| node::upsert(memory, store, key, |_| Some(Some(content))))
     }
 
     /// Removes one key and the branch that only led to it. True if it was there.
@@ -266,7 +298,7 @@ impl Writer<'_> {
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, TrieFull> {
         let mut found = false;
         self.with_store(|memory, store| {
-            edit::upsert(memory, store, key, |existing| {
+            node::upsert(memory, store, key, |existing| {
                 found = existing.is_some();
                 Some(None)
             })
@@ -288,7 +320,7 @@ impl Writer<'_> {
         scratch.clear();
         let scratch_used = &mut scratch;
         let result = self.with_store(|memory, store| {
-            edit::upsert(memory, store, key, |existing| match change(existing, scratch_used) {
+            node::upsert(memory, store, key, |existing| match change(existing, scratch_used) {
                 Upsert::Keep => None,
                 Upsert::Replace => Some(Some(scratch_used.as_slice())),
                 Upsert::Remove => Some(None),
@@ -308,7 +340,7 @@ impl Writer<'_> {
     /// [`TrieFull`]: the trie is as it was.
     pub fn apply(&mut self, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
         debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix));
-        self.with_store(|memory, store| edit::apply(memory, store, prefix, edits))
+        self.with_store(|memory, store| node::apply(memory, store, prefix, edits))
     }
 
     /// Recycles what readers have passed, without waiting for the next write to do it.

@@ -312,12 +312,21 @@ impl Mutation {
 
     /// Reads a log record under `schema`. Updates of tables that are not there any more are left out and counted.
     pub fn read_record(record: &[u8], schema: &Schema) -> Result<(Mutation, usize), CorruptMutation> {
+        Mutation::read_record_of(record, |id| schema.table_by_id(id).cloned())
+    }
+
+    /// Reads a log record. Updates of tables for which `table` answers `None` are left out and counted, and nothing is assumed of
+    /// what columns they are of.
+    pub fn read_record_of(
+        record: &[u8],
+        table: impl Fn(TableId) -> Option<Arc<Table>>,
+    ) -> Result<(Mutation, usize), CorruptMutation> {
         let mut updates = Vec::new();
         let mut unknown = 0;
         let mut rest = record;
         while !rest.is_empty() {
             let offset = record.len() - rest.len();
-            let (update, length) = parse_update(rest, schema)
+            let (update, length) = parse_update(rest, &table)
                 .map_err(|error| CorruptMutation { offset: error.offset + offset, ..error })?;
             match update {
                 Some(update) => updates.push(update),
@@ -371,10 +380,12 @@ impl<'a> Parser<'a> {
 }
 
 /// Parses and checks one update; `None` for one of an unknown table. Also returns its length.
-fn parse_update(bytes: &[u8], schema: &Schema) -> Result<(Option<PartitionUpdate>, usize), CorruptMutation> {
+fn parse_update(
+    bytes: &[u8],
+    table: &impl Fn(TableId) -> Option<Arc<Table>>,
+) -> Result<(Option<PartitionUpdate>, usize), CorruptMutation> {
     let mut at = Parser { bytes, at: 0 };
-    let id = TableId(Uuid::from_bytes(at.array("table id")?));
-    let table = schema.table_by_id(id).cloned();
+    let table = table(TableId(Uuid::from_bytes(at.array("table id")?)));
     let key_length = u16::from_be_bytes(at.array("key length")?);
     let key = at.take(key_length as usize, "partition key")?;
     let [flags] = at.array("update flags")?;

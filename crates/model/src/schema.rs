@@ -2,6 +2,9 @@
 //!
 //! Columns have ids that a table never uses twice. A row blob names the *column set* it was written under by version;
 //! sets are never forgotten while their table lives, so a blob of any age can be read under the newest schema.
+//!
+//! A column that is dropped stays in the sets, hidden: its cells that are newer than the drop are kept, as Cassandra
+//! keeps them, and shown again if the column is added again. What a table *has* leaves hidden columns out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -53,6 +56,8 @@ pub struct Column {
     pub position: i32,
     /// Whether a clustering column sorts descending.
     pub reversed: bool,
+    /// Whether the column was dropped: it holds a place in the column set, and is never shown.
+    pub is_dropped: bool,
 }
 
 impl Column {
@@ -75,8 +80,8 @@ pub struct DroppedColumn {
     pub dropped_time_micros: i64,
 }
 
-/// The static or the regular columns of a table at one time, in the order of Cassandra's serialization header:
-/// simple columns by name, then complex ones by name.
+/// The static or the regular columns of a table at one time, dropped ones among them, in the order of Cassandra's
+/// serialization header: simple columns by name, then complex ones by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSet {
     /// Index of this set among the sets of its table.
@@ -91,6 +96,11 @@ impl ColumnSet {
         self.columns.iter().position(|column| &*column.name == name)
     }
 
+    /// The columns that the table has: those that were not dropped.
+    pub fn shown(&self) -> impl Iterator<Item = &Arc<Column>> {
+        self.columns.iter().filter(|column| !column.is_dropped)
+    }
+
     /// The index of the first complex column (the number of simple ones).
     pub fn first_complex(&self) -> usize {
         self.columns.partition_point(|column| !column.is_complex())
@@ -100,8 +110,10 @@ impl ColumnSet {
 /// Where a column of an older set is found now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ColumnPlace {
-    /// Index in the current set; `None` where the column is gone.
+    /// Index in the current set; `None` where that has no such column.
     pub index: Option<u32>,
+    /// Whether the column is dropped now.
+    pub is_dropped: bool,
     /// Cells with timestamps up to this are gone (microseconds); `i64::MIN` where nothing was dropped.
     pub dropped_time_micros: i64,
 }
@@ -157,7 +169,8 @@ fn place_of(column: &Column, current: &[Arc<Column>], dropped: &[DroppedColumn])
     let index = current.iter().position(|now| now.name == column.name && now.is_complex() == column.is_complex());
     let dropped_time_micros =
         dropped.iter().find(|gone| gone.name == column.name).map_or(i64::MIN, |gone| gone.dropped_time_micros);
-    ColumnPlace { index: index.map(|index| index as u32), dropped_time_micros }
+    let is_dropped = index.is_some_and(|index| current[index].is_dropped);
+    ColumnPlace { index: index.map(|index| index as u32), is_dropped, dropped_time_micros }
 }
 
 /// The options of a table, as `WITH` sets them and `system_schema.tables` shows them.
@@ -289,7 +302,7 @@ impl Table {
     pub fn columns_in_select_order(&self) -> Vec<Arc<Column>> {
         let mut columns: Vec<_> = self.partition_key.iter().chain(&self.clustering).cloned().collect();
         for set in [self.statics(), self.regulars()] {
-            let mut by_name = set.columns.clone();
+            let mut by_name: Vec<_> = set.shown().cloned().collect();
             by_name.sort_by(|a, b| compare_names(&a.name, &b.name));
             columns.extend(by_name);
         }
@@ -303,7 +316,7 @@ impl Table {
 
     /// Whether the table has static columns.
     pub fn has_statics(&self) -> bool {
-        !self.statics().columns.is_empty()
+        self.statics().shown().next().is_some()
     }
 
     /// The id the next added column gets.
@@ -381,7 +394,7 @@ impl TableBuilder {
     fn column(&mut self, name: &str, ty: CqlType, kind: ColumnKind, position: i32, reversed: bool) -> Arc<Column> {
         let id = ColumnId(self.next_column_id);
         self.next_column_id += 1;
-        Arc::new(Column { id, name: name.into(), ty, kind, position, reversed })
+        Arc::new(Column { id, name: name.into(), ty, kind, position, reversed, is_dropped: false })
     }
 
     /// Adds the next column of the partition key.
@@ -398,10 +411,13 @@ impl TableBuilder {
         self
     }
 
-    /// Adds a static or regular column under a new id.
+    /// Adds a static or regular column under a new id, in place of a dropped one of that name.
     pub fn add(mut self, name: &str, ty: CqlType, kind: ColumnKind) -> Self {
         let column = self.column(name, ty, kind, -1, false);
-        self.change_set(kind, |columns| columns.push(column));
+        self.change_set(kind, |columns| {
+            columns.retain(|other| other.name != column.name);
+            columns.push(column);
+        });
         self
     }
 
@@ -417,12 +433,14 @@ impl TableBuilder {
 
     /// Drops a static or regular column; `recorded_type` is its type with user types expanded to tuples.
     pub fn drop_column(mut self, name: &str, recorded_type: CqlType, dropped_time_micros: i64) -> Self {
-        let kind = if latest(&self.statics).iter().any(|c| &*c.name == name) {
-            ColumnKind::Static
-        } else {
-            ColumnKind::Regular
-        };
-        self.change_set(kind, |columns| columns.retain(|column| &*column.name != name));
+        let is_static = latest(&self.statics).iter().any(|column| &*column.name == name && !column.is_dropped);
+        let kind = if is_static { ColumnKind::Static } else { ColumnKind::Regular };
+        let ty = recorded_type.clone();
+        self.change_set(kind, |columns| {
+            for column in columns.iter_mut().filter(|column| &*column.name == name) {
+                *column = Arc::new(Column { ty: ty.clone(), is_dropped: true, ..(**column).clone() });
+            }
+        });
         self.record_dropped(DroppedColumn { name: name.into(), ty: recorded_type, kind, dropped_time_micros })
     }
 
@@ -466,8 +484,23 @@ impl TableBuilder {
         sets.push(ColumnSet { version: sets.len() as u32, columns });
     }
 
+    /// Gives dropped columns that the newest sets do not hold their places. Those are of a table stored before sets kept
+    /// them, or of one whose drops are noted only.
+    fn place_dropped(&mut self) {
+        let is_placed = |sets: &[ColumnSet], name: &str| latest(sets).iter().any(|column| &*column.name == name);
+        for dropped in self.dropped.clone() {
+            if is_placed(&self.statics, &dropped.name) || is_placed(&self.regulars, &dropped.name) {
+                continue;
+            }
+            let column = self.column(&dropped.name, dropped.ty, dropped.kind, -1, false);
+            let column = Arc::new(Column { is_dropped: true, ..(*column).clone() });
+            self.change_set(dropped.kind, |columns| columns.push(column));
+        }
+    }
+
     /// The finished table.
     pub fn build(mut self) -> Table {
+        self.place_dropped();
         for sets in [&mut self.statics, &mut self.regulars] {
             if sets.is_empty() {
                 sets.push(ColumnSet { version: 0, columns: Vec::new() });
@@ -479,8 +512,8 @@ impl TableBuilder {
             .partition_key
             .iter()
             .chain(&self.clustering)
-            .chain(&statics.current().columns)
-            .chain(&regulars.current().columns)
+            .chain(statics.current().shown())
+            .chain(regulars.current().shown())
             .map(|column| (column.name.clone(), column.clone()))
             .collect();
         let comparator =

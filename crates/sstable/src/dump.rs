@@ -260,7 +260,7 @@ impl Dump<'_> {
         }
         self.out.push_str(",\"cells\":[");
         let start = self.out.len();
-        for (index, data) in row.columns(self.table) {
+        for (index, data) in row.kept_columns(self.table) {
             self.column(index, data, row.is_static(), &liveness);
         }
         // Every cell ends with a comma.

@@ -1,4 +1,4 @@
-//! Which files of a directory count: replacing tables by others in one step, and what a crash leaves behind.
+//! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves behind.
 //!
 //! See FORMAT.md for the protocol. A replacement is decided by one rename: before it nothing has happened, after it the
 //! rest is carried out, if need be at the next start.
@@ -59,13 +59,13 @@ impl Record {
 /// Makes the prepared tables visible and removes the obsolete ones, all or nothing, also across a crash. All are in
 /// `dir`. Open readers of obsolete tables go on reading.
 ///
-/// After an error callers keep using what they had open; it tells whether the next start may decide otherwise.
+/// An error leaves the decision to the next start: callers keep using what they had open.
 pub fn replace_tables(
     disk: &dyn Disk,
     dir: &Path,
     prepared: Vec<PreparedSSTable>,
     obsolete: &[Descriptor],
-) -> Result<Vec<Descriptor>, ReplaceError> {
+) -> Result<Vec<Descriptor>, SSTableError> {
     let added: Vec<Descriptor> = prepared.iter().map(|table| table.descriptor().clone()).collect();
     let record = Record {
         added: added.iter().map(|table| table.id.clone()).collect(),
@@ -74,40 +74,18 @@ pub fn replace_tables(
     let Some(first) = record.added.first().or(record.removed.first()) else { return Ok(added) };
     let path = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}"));
     let temporary = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}{TEMPORARY}"));
-    if let Err(error) = write_record(disk, dir, &record, &temporary) {
-        // Best effort: a record under a temporary name means nothing.
-        let _ = disk.remove_file(&temporary);
-        return Err(ReplaceError { error, may_be_decided: false });
-    }
-    let decided = disk.rename(&temporary, &path).and_then(|()| disk.sync_dir(dir));
-    // From here on the record may be on the device: the prepared files must stay, whatever happens.
-    prepared.into_iter().for_each(PreparedSSTable::keep);
-    let carried_out = decided.map_err(SSTableError::from).and_then(|()| carry_out(disk, dir, &record, &path));
-    carried_out.map_err(|error| ReplaceError { error, may_be_decided: true })?;
-    Ok(added)
-}
-
-/// A replacement that was not carried out.
-#[derive(Debug)]
-pub struct ReplaceError {
-    /// What went wrong.
-    pub error: SSTableError,
-    /// Whether the next start may carry it out: if not, nothing has happened.
-    pub may_be_decided: bool,
-}
-
-impl From<ReplaceError> for SSTableError {
-    fn from(error: ReplaceError) -> Self {
-        error.error
-    }
-}
-
-/// Writes a record under its temporary name, durably, and with it the names of the files that it speaks of.
-fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) -> Result<(), SSTableError> {
-    let file = disk.open(temporary, OpenOptions::create())?;
+    let file = disk.open(&temporary, OpenOptions::create())?;
     file.write_at(record.encode().as_bytes(), 0)?;
     file.sync_data()?;
-    Ok(disk.sync_dir(dir)?)
+    // The directory is synced before as well, so that the files the record speaks of are there if it is.
+    disk.sync_dir(dir)?;
+    disk.rename(&temporary, &path)?;
+    let decided = disk.sync_dir(dir);
+    // From here on the record may be on the device: the prepared files must stay, whatever happens.
+    prepared.into_iter().for_each(PreparedSSTable::keep);
+    decided?;
+    carry_out(disk, dir, &record, &path)?;
+    Ok(added)
 }
 
 /// Does what a record says, from whatever point it was left at.
@@ -165,6 +143,30 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
         disk.sync_dir(dir)?;
     }
     Ok(leftovers)
+}
+
+/// Removes all tables of a directory with everything that belongs to them, finished or not; other files and directories
+/// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every table is
+/// there or a leftover, and calling it again goes on.
+pub fn remove_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
+    let entries = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
+    let is_ours = |name: &String| {
+        let is_record = name.starts_with(RECORD_PREFIX);
+        Descriptor::parse_file_name(name).is_some()
+            || is_record && name.trim_end_matches(TEMPORARY).ends_with(RECORD_SUFFIX)
+    };
+    // A table without TOC.txt is a leftover: so is one that a replacement puts in place of others after this.
+    let is_toc = |name: &String| name.trim_end_matches(TEMPORARY).ends_with(Component::Toc.name());
+    let (tocs, others): (Vec<_>, Vec<_>) = entries.filter(is_ours).partition(is_toc);
+    for names in [tocs, others] {
+        for name in &names {
+            disk.remove_file(&dir.join(name))?;
+        }
+        if !names.is_empty() {
+            disk.sync_dir(dir)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

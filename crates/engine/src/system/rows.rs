@@ -65,6 +65,23 @@ impl SystemWrite {
         self.update.row(&clustering(clustering_values), &blob);
     }
 
+    /// Puts one entry of a non-frozen map of the partition's only row, or takes it out; the others stay as they are.
+    pub fn entry(&mut self, column: &str, key: &[u8], value: Option<&[u8]>) {
+        let table = self.update.table().clone();
+        let Some(index) = table.regulars().index_of(column) else { return };
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        builder.complex(index, DeletionTime::LIVE);
+        let cell = match value {
+            Some(value) => Cell::live(self.timestamp, value),
+            None => Cell::tombstone(self.timestamp, self.now_seconds),
+        };
+        builder.complex_cell(&cell.with_path(key));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        self.update.row(&clustering(&[]), &blob);
+    }
+
     fn complex_cells(&self, builder: &mut RowBuilder, ty: &types::CqlType, value: &[u8]) {
         if matches!(ty, types::CqlType::Map { .. }) {
             for (key, value) in collection::entries(value).into_iter().flat_map(|parts| parts.entries()).flatten() {

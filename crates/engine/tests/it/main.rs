@@ -3,6 +3,6 @@
 
 mod fixture;
 mod pressure;
+mod promises;
 mod schema;
-mod sstables;
 mod torture;

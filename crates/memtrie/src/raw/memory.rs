@@ -3,8 +3,10 @@
 use std::marker::PhantomData;
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::trie::Layout;
 
-/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob; otherwise 27 bits of block (the first of them 0) and 5 bits of kind.
+/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob. Otherwise, in the paper's layout, 27 bits of block (the first
+/// of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte unit (the first 0) and 4 bits of kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ptr(u32);
 
@@ -83,6 +85,33 @@ impl Ptr {
         Slot((self.0 >> 5) * 8 + word)
     }
 
+    /// A node of the adaptive layout.
+    #[inline]
+    pub(crate) fn node(unit: u32, kind: u32) -> Ptr {
+        debug_assert!(unit < 1 << 27 && kind < 16);
+        Ptr(unit << 4 | kind)
+    }
+
+    /// The 4 bits of kind of the adaptive layout.
+    #[inline]
+    pub(crate) fn node_kind(self) -> u32 {
+        self.0 & 15
+    }
+
+    /// The 16-byte unit where a node of the adaptive layout starts.
+    #[inline]
+    pub(crate) fn node_unit(self) -> u32 {
+        debug_assert!(!self.is_leaf());
+        self.0 >> 4
+    }
+
+    /// The address of word `word` of a node of the adaptive layout.
+    #[inline]
+    pub(crate) fn node_slot(self, word: u32) -> Slot {
+        debug_assert!(!self.is_leaf());
+        Slot((self.0 >> 4) * 4 + word)
+    }
+
     /// The word as it stands in a block, for dumps and worked examples.
     pub(crate) fn bits(self) -> u32 {
         self.0
@@ -91,13 +120,14 @@ impl Ptr {
 
 /// The base pointers that readers use (invariant R2).
 pub(crate) struct Bases {
+    layout: Layout,
     blocks: AtomicPtr<u8>,
     blobs: AtomicPtr<u8>,
 }
 
 impl Bases {
-    pub(crate) fn new() -> Bases {
-        Bases { blocks: AtomicPtr::default(), blobs: AtomicPtr::default() }
+    pub(crate) fn new(layout: Layout) -> Bases {
+        Bases { layout, blocks: AtomicPtr::default(), blobs: AtomicPtr::default() }
     }
 
     /// Called once, by the writer, before the first publication.
@@ -115,13 +145,14 @@ impl Bases {
             return None;
         }
         let blobs = self.blobs.load(Ordering::Relaxed);
-        Some(Memory { blocks, blobs, trie: PhantomData })
+        Some(Memory { layout: self.layout, blocks, blobs, trie: PhantomData })
     }
 }
 
-/// Access to one trie's blocks and blobs. Valid as long as the trie; what it may look at is said by R3 and R6.
+/// Access to one trie's structure and blobs. Valid as long as the trie; what it may look at is said by R3 and R6.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
+    pub(crate) layout: Layout,
     blocks: *const u8,
     blobs: *mut u8,
     trie: PhantomData<&'a Bases>,
@@ -157,6 +188,12 @@ impl<'a> Memory<'a> {
         self.atomic(slot).load(Ordering::Relaxed)
     }
 
+    /// Publishes a word that is not a pointer.
+    #[inline]
+    pub(crate) fn publish_word(self, slot: Slot, word: u32) {
+        self.atomic(slot).store(word, Ordering::Release);
+    }
+
     /// Writes a word that no reader can reach yet, or whose meaning for readers does not change.
     #[inline]
     pub(crate) fn set_word(self, slot: Slot, word: u32) {
@@ -164,24 +201,44 @@ impl<'a> Memory<'a> {
     }
 
     #[inline]
-    fn wide(self, block: Ptr) -> &'a AtomicU64 {
-        // SAFETY: R1, R3: the last 8 bytes of a committed 32-byte block, 8-byte aligned; R4: for sparse nodes always this width.
-        unsafe { &*self.blocks.add(block.block_number() as usize * 32 + 24).cast::<AtomicU64>() }
+    fn wide(self, slot: Slot) -> &'a AtomicU64 {
+        debug_assert!(slot.0.is_multiple_of(2));
+        // SAFETY: R1, R3: two words of a committed node, 8-byte aligned; R4: these words are always accessed so.
+        unsafe { &*self.blocks.add(slot.0 as usize * 4).cast::<AtomicU64>() }
     }
 
-    /// The characters and order word of a sparse node, acquired.
+    /// Two words that are always accessed as one, acquired.
     #[inline]
-    pub(crate) fn load_wide(self, block: Ptr) -> u64 {
-        self.wide(block).load(Ordering::Acquire)
+    pub(crate) fn load_wide(self, slot: Slot) -> u64 {
+        self.wide(slot).load(Ordering::Acquire)
     }
 
-    /// Publishes characters and order word of a sparse node.
+    /// Publishes two words as one.
     #[inline]
-    pub(crate) fn publish_wide(self, block: Ptr, word: u64) {
-        self.wide(block).store(word, Ordering::Release);
+    pub(crate) fn publish_wide(self, slot: Slot, word: u64) {
+        self.wide(slot).store(word, Ordering::Release);
     }
 
-    /// The bytes of a blob: 4 bytes of length, then the content.
+    /// Two words as one, whose node was acquired already.
+    #[inline]
+    pub(crate) fn wide_word(self, slot: Slot) -> u64 {
+        self.wide(slot).load(Ordering::Relaxed)
+    }
+
+    /// Writes two words as one; as in `set_word`.
+    #[inline]
+    pub(crate) fn set_wide_word(self, slot: Slot, word: u64) {
+        self.wide(slot).store(word, Ordering::Relaxed);
+    }
+
+    /// The steps of a chain: `length` bytes that start `offset` bytes after a slot's word.
+    #[inline]
+    pub(crate) fn steps(self, slot: Slot, offset: usize, length: usize) -> &'a [u8] {
+        // SAFETY: R1, R3: bytes of a committed node; R8: they do not change from its publication to its reclamation.
+        unsafe { std::slice::from_raw_parts(self.blocks.add(slot.0 as usize * 4 + offset), length) }
+    }
+
+    /// The bytes of a blob of the paper's layout: 4 bytes of length, then the content.
     #[inline]
     pub(crate) fn blob(self, leaf: Ptr) -> &'a [u8] {
         // SAFETY: R3, R5: the leaf names a complete, immutable blob: a 4-byte length and that many bytes; R6 bounds the
@@ -193,21 +250,16 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Asks for the block or blob of a pointer to be brought near: it will be looked at soon.
+    /// Asks for a blob's start to be brought near: it will be looked at soon.
     #[inline]
-    pub(crate) fn prefetch(self, ptr: Ptr) {
-        let address = if ptr.is_leaf() {
-            self.blobs.wrapping_add(ptr.unit() as usize * 8).cast_const()
-        } else {
-            self.blocks.wrapping_add(ptr.block_number() as usize * 32)
-        };
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing that the program sees and faults on no address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = address;
+    pub(crate) fn prefetch_blob(self, leaf: Ptr) {
+        prefetch(self.blobs.wrapping_add(leaf.unit() as usize * 8));
+    }
+
+    /// Asks for the cache line of a word to be brought near.
+    #[inline]
+    pub(crate) fn prefetch_slot(self, slot: Slot) {
+        prefetch(self.blocks.wrapping_add(slot.0 as usize * 4));
     }
 
     /// Writes a blob at a unit that was just allocated for it.
@@ -222,16 +274,26 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The link word of a free piece of the blob arena.
+    /// The first byte of a blob, and those after it, as far as `R3` lets the caller look.
     #[inline]
-    pub(super) fn free_link(self, unit: u32) -> u32 {
-        // SAFETY: R1, R6, R7: a free piece of at least 8 bytes, reached by nobody but the allocator.
-        unsafe { self.blobs.add(unit as usize * 8).cast::<u32>().read() }
+    pub(super) fn blob_start(self, leaf: Ptr) -> *const u8 {
+        self.blobs.wrapping_add(leaf.unit() as usize * 8)
     }
 
+    /// As `blob_start`, of a blob that was just allocated.
     #[inline]
-    pub(super) fn set_free_link(self, unit: u32, link: u32) {
-        // SAFETY: as in `free_link`.
-        unsafe { self.blobs.add(unit as usize * 8).cast::<u32>().write(link) }
+    pub(super) fn blob_start_mut(self, unit: u32) -> *mut u8 {
+        self.blobs.wrapping_add(unit as usize * 8)
     }
+}
+
+#[inline]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program sees and faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

@@ -8,15 +8,17 @@
 //! - **R3** A non-zero, non-leaf pointer word that a reader can reach names a block below the committed length; a leaf
 //!   pointer names the first 8-byte unit of a blob that was completely written before the pointer was published by a
 //!   release store. Pointers are made only by the allocators here and by moving inside a block.
-//! - **R4** All block words that readers may race with are atomics; a word is accessed with one width from the block's
-//!   allocation until its reclamation: 32 bits, except the last 8 bytes of a sparse node, which are one 64-bit word.
+//! - **R4** All node words that readers may race with are atomics; a word is accessed with one width from the node's
+//!   allocation until its reclamation: 32 bits, except those that `FORMAT.md` calls wide, which are 64 bits.
 //! - **R5** A blob's bytes do not change between its publication and its reclamation.
 //! - **R6** A retired block or blob is reclaimed only when every pin that was active at its retirement has ended
 //!   (see [`epoch`]); references into the memory live no longer than the pin, or than a shared borrow of the writer.
 //! - **R7** Allocator state is reached only through the writer's lock.
+//! - **R8** The steps of a chain do not change between its publication and its reclamation, and no word of them is written.
 
-pub(crate) mod blobs;
+pub(crate) mod arena;
 pub(crate) mod blocks;
 pub(crate) mod epoch;
+pub(crate) mod leaf;
 pub(crate) mod memory;
 pub(crate) mod space;

@@ -5,11 +5,15 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-/// From this committed size on a space asks for huge pages.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// From this committed size on a space asks for huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
 /// One private anonymous mapping (invariant R1).
 pub(crate) struct Space {
+    /// Start of the mapping.
+    mapping: NonNull<u8>,
+    /// The first huge page's start in it.
     base: NonNull<u8>,
     reserved: usize,
     committed: usize,
@@ -19,14 +23,18 @@ pub(crate) struct Space {
 unsafe impl Send for Space {}
 
 impl Space {
-    /// Reserves `bytes` (a multiple of the page size) of address space. No memory is used yet. `None` if the system refuses.
+    /// Reserves `bytes` (a multiple of the page size) of address space, aligned to huge pages. No memory is used yet.
+    /// `None` if the system refuses.
     pub(crate) fn reserve(bytes: usize) -> Option<Space> {
+        let mapped = bytes + HUGE_PAGE_BYTES;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let address = unsafe {
-            mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
+            mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)
         };
-        let base = NonNull::new(address.ok()?.cast::<u8>())?;
-        Some(Space { base, reserved: bytes, committed: 0 })
+        let mapping = NonNull::new(address.ok()?.cast::<u8>())?;
+        let start = mapping.as_ptr();
+        let base = NonNull::new(start.wrapping_add(start.addr().next_multiple_of(HUGE_PAGE_BYTES) - start.addr()))?;
+        Some(Space { mapping, base, reserved: bytes, committed: 0 })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -37,11 +45,14 @@ impl Space {
         self.committed
     }
 
-    /// Makes the first `upto` bytes usable. False if that exceeds the reservation or the system has no memory.
+    /// Makes at least the first `upto` bytes usable. False if that exceeds the reservation or the system has no memory.
     pub(crate) fn commit(&mut self, upto: usize) -> bool {
         if upto > self.reserved {
             return false;
         }
+        // A huge page is used only where all of it is committed when it is first touched.
+        let upto =
+            if upto > HUGE_PAGES_FROM_BYTES { upto.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved) } else { upto };
         if upto <= self.committed {
             return true;
         }
@@ -52,8 +63,9 @@ impl Space {
             return false;
         }
         if upto > HUGE_PAGES_FROM_BYTES {
+            // All of it: the mapping stays one area for the kernel, which may collapse the small pages of the start.
             // SAFETY: as above; this advice does not change contents. It may be refused, which costs only speed.
-            let _ = unsafe { madvise(from, length, Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(self.at(0), upto, Advice::LinuxHugepage) };
         }
         self.committed = upto;
         true
@@ -66,6 +78,21 @@ impl Space {
         unsafe { madvise(self.at(offset), length, Advice::LinuxDontNeed) }.is_ok()
     }
 
+    /// The link word of a free piece of an arena, at an 8-byte unit.
+    #[inline]
+    pub(super) fn free_link(&self, unit: u32) -> u32 {
+        debug_assert!(unit as usize * 8 < self.committed);
+        // SAFETY: R1, R6, R7: a free piece of at least 8 bytes, reached by nobody but the allocator.
+        unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().read() }
+    }
+
+    #[inline]
+    pub(super) fn set_free_link(&self, unit: u32, link: u32) {
+        debug_assert!(unit as usize * 8 < self.committed);
+        // SAFETY: as in `free_link`.
+        unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().write(link) }
+    }
+
     fn at(&self, offset: usize) -> *mut c_void {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
@@ -74,7 +101,7 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         // SAFETY: R1: the mapping is ours, and nothing that refers into it outlives the trie that drops us.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
+        let unmapped = unsafe { munmap(self.mapping.as_ptr().cast(), self.reserved + HUGE_PAGE_BYTES) };
         debug_assert!(unmapped.is_ok());
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use memtrie::{Bounds, Direction, Edit, Trie, TrieOptions};
+use memtrie::{Bounds, Direction, Edit, Trie};
 
-use crate::model::{Random, seeds};
+use super::model::{Random, seeds, trie};
 
 /// Version, then the key, then filling that depends on both.
 fn content(key: &[u8], version: u64, length: usize) -> Vec<u8> {
@@ -168,7 +168,7 @@ fn walk(trie: &Trie, direction: Direction, done: &AtomicBool, progress: &AtomicU
 
 #[test]
 fn readers_beside_the_writer_see_only_what_was_written_and_the_newest_of_it() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     {
         let mut writer = trie.writer();
         (0..KEYS).filter(|&number| is_permanent(number)).for_each(|number| {
@@ -195,7 +195,7 @@ fn readers_beside_the_writer_see_only_what_was_written_and_the_newest_of_it() {
 /// What a pin can see stays as it is while the pin lives, however much is written; when it ends, it is recycled.
 #[test]
 fn a_stalled_reader_keeps_what_it_sees() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     keys.iter().for_each(|key| trie.writer().put(key, &content(key, 1, 100)).expect("room"));
     let pin = trie.pin();
@@ -226,7 +226,7 @@ fn a_stalled_reader_keeps_what_it_sees() {
 /// More pins at once than there are slots in one group.
 #[test]
 fn any_number_of_pins_can_be_held() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     trie.writer().put(b"key", b"one").expect("room");
     let pins: Vec<_> = (0..100).map(|_| trie.pin()).collect();
     let seen: Vec<_> = pins.iter().map(|pin| pin.get(b"key")).collect();

@@ -1,8 +1,8 @@
 //! Seeded random histories of puts, removals, upserts and applied groups.
 
-use memtrie::{Edit, Trie, TrieOptions, Upsert};
+use memtrie::{Edit, Trie, Upsert};
 
-use crate::model::{Model, Random, check_all, check_around, seeds};
+use super::model::{Model, Random, check_all, check_around, seeds, trie};
 
 /// Keys over few characters, so that all node kinds and transitions happen; some long, to have chains of several blocks.
 fn key(random: &mut Random, alphabet: &[u8], length_max: usize) -> Vec<u8> {
@@ -68,7 +68,7 @@ fn apply_some(random: &mut Random, trie: &Trie, model: &mut Model, alphabet: &[u
 fn history(seed: u64, alphabet: &[u8], length_max: usize, steps: usize) {
     println!("seed {seed}");
     let random = &mut Random(seed);
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let mut model = Model::new();
     // Phases of growing and of shrinking.
     for step in 0..steps {

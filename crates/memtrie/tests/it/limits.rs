@@ -2,7 +2,7 @@
 
 use memtrie::{Edit, Trie, TrieFull, TrieOptions};
 
-use crate::model::{Model, Random, check_all};
+use super::model::{Model, Random, check_all, trie};
 
 fn key(random: &mut Random) -> Vec<u8> {
     (0..1 + random.below(40)).map(|_| b"abcdefghijk"[random.below(11)]).collect()
@@ -13,7 +13,7 @@ fn key(random: &mut Random) -> Vec<u8> {
 fn a_full_trie_refuses_and_stays_as_it_was() {
     for (blocks_bytes_max, blobs_bytes_max) in [(8 << 10, 1 << 30), (1 << 20, 64 << 10), (20 << 10, 128 << 10)] {
         let random = &mut Random(blocks_bytes_max as u64);
-        let trie = Trie::new(TrieOptions { blocks_bytes_max, blobs_bytes_max });
+        let trie = Trie::new(TrieOptions { layout: super::LAYOUT, blocks_bytes_max, blobs_bytes_max });
         let mut model = Model::new();
         let mut refused = [0; 2];
         for round in 0..3000 {
@@ -53,7 +53,7 @@ fn a_full_trie_refuses_and_stays_as_it_was() {
 
 #[test]
 fn contents_of_every_size_are_kept() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let mut model = Model::new();
     let sizes = (0..600).chain((600..40_000).step_by(373)).chain([1 << 16, 100_000, 1 << 20, (5 << 20) + 3]);
     for size in sizes {
@@ -72,7 +72,7 @@ fn contents_of_every_size_are_kept() {
 
 #[test]
 fn an_empty_and_a_small_trie_cost_little() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     assert_eq!(trie.memory().reserved, 0);
     assert!(trie.is_empty() && trie.pin().get(b"").is_none());
     trie.writer().remove(b"not there").expect("room");
@@ -83,7 +83,7 @@ fn an_empty_and_a_small_trie_cost_little() {
 /// Keys of 64 KiB that are prefixes of one another: depth must not become depth of the stack.
 #[test]
 fn very_long_keys_are_kept() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let long = vec![b'k'; 65_535];
     let mut model = Model::new();
     for length in (0..long.len()).step_by(13) {

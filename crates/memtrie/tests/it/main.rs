@@ -1,9 +1,32 @@
-//! Behaviour of the trie against a `BTreeMap`.
+//! Behaviour of the trie against a `BTreeMap`, in both layouts.
 
-mod concurrency;
-mod history;
-mod limits;
-mod model;
-mod node_cursor;
-mod recycling;
-mod small_scope;
+// Every file is there twice: once for a layout.
+#![allow(clippy::duplicate_mod)]
+
+/// All tests, once for a layout.
+macro_rules! suite {
+    ($name:ident, $layout:ident) => {
+        #[path = "."]
+        mod $name {
+            const LAYOUT: memtrie::Layout = memtrie::Layout::$layout;
+
+            #[path = "concurrency.rs"]
+            mod concurrency;
+            #[path = "history.rs"]
+            mod history;
+            #[path = "limits.rs"]
+            mod limits;
+            #[path = "model.rs"]
+            mod model;
+            #[path = "node_cursor.rs"]
+            mod node_cursor;
+            #[path = "recycling.rs"]
+            mod recycling;
+            #[path = "small_scope.rs"]
+            mod small_scope;
+        }
+    };
+}
+
+suite!(paper, Paper);
+suite!(adaptive, Adaptive);

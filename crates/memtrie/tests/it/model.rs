@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use memtrie::{Bounds, Direction, Trie};
+use memtrie::{Bounds, Direction, Trie, TrieOptions};
 pub use testkit::{Random, seeds};
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An empty trie of the layout under test.
+pub fn trie() -> Trie {
+    Trie::new(TrieOptions { layout: super::LAYOUT, ..TrieOptions::default() })
+}
 
 /// Entries of the trie in the given bounds and direction.
 pub fn entries(trie: &Trie, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -48,6 +53,22 @@ pub fn check_all(trie: &Trie, model: &Model) {
     }
     trie.writer().verify().expect("sound");
     check_nodes(trie, model);
+    check_many(trie, model);
+}
+
+/// Every key, and as many that are not there, asked for together.
+fn check_many(trie: &Trie, model: &Model) {
+    let absent: Vec<Vec<u8>> = model.keys().map(|key| [key.as_slice(), b"\0"].concat()).collect();
+    let keys: Vec<&[u8]> = model.keys().zip(&absent).flat_map(|(key, absent)| [key.as_slice(), absent]).collect();
+    let mut found = vec![None; keys.len()];
+    trie.pin().get_many(&keys, |index, content| {
+        assert!(found[index].is_none(), "once for each key");
+        found[index] = Some(content.map(<[u8]>::to_vec));
+    });
+    for (key, found) in keys.iter().zip(found) {
+        assert_eq!(found.as_ref().map(Option::as_ref), Some(model.get(*key)), "{key:02x?}");
+    }
+    trie.writer().prefetch(&keys);
 }
 
 /// The node cursor visits every key once, in order of paths, with its content.

@@ -1,8 +1,8 @@
 //! Memory under changes without end.
 
-use memtrie::{Bounds, Direction, Edit, Trie, TrieOptions};
+use memtrie::{Bounds, Direction, Edit, Trie};
 
-use crate::model::Random;
+use super::model::{Random, trie};
 
 fn key(number: usize) -> Vec<u8> {
     Random(number as u64).number().to_be_bytes().to_vec()
@@ -31,7 +31,7 @@ impl Scan {
 }
 
 fn fresh(keys: usize, size: usize) -> usize {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     (0..keys).for_each(|number| trie.writer().put(&key(number), &vec![1; size]).expect("room"));
     trie.memory().reserved
 }
@@ -40,7 +40,7 @@ fn fresh(keys: usize, size: usize) -> usize {
 #[test]
 fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
     const KEYS: usize = 2000;
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let random = &mut Random(3);
     let mut scan = Scan { last: Vec::new() };
     let mut number = 0;
@@ -63,7 +63,7 @@ fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
 /// Keys come and go, one by one and in groups: nothing is lost.
 #[test]
 fn removing_and_adding_again_does_not_grow() {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let random = &mut Random(5);
     let mut highest = 0;
     for round in 0..60 {

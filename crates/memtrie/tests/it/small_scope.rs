@@ -1,8 +1,8 @@
 //! Everything that can happen within a tiny scope.
 
-use memtrie::{Edit, Trie, TrieOptions};
+use memtrie::Edit;
 
-use crate::model::{Model, check_all, check_around};
+use super::model::{Model, check_all, check_around, trie};
 
 /// All strings over the alphabet of at most this length.
 fn strings(alphabet: &[u8], length_max: usize) -> Vec<Vec<u8>> {
@@ -23,7 +23,7 @@ fn every_set_of_short_keys_takes_every_put_and_removal() {
     for set in 0_u32..1 << keys.len() {
         let members = |set: u32| keys.iter().enumerate().filter(move |(i, _)| set >> i & 1 == 1).map(|(_, k)| k);
         for (flip, flipped) in keys.iter().enumerate() {
-            let trie = Trie::new(TrieOptions::default());
+            let trie = trie();
             let mut model = Model::new();
             for key in members(set) {
                 trie.writer().put(key, key).expect("room");
@@ -51,7 +51,7 @@ fn every_set_of_short_keys_becomes_every_other_by_one_apply() {
     for from in 0_u32..1 << keys.len() {
         for to in 0_u32..1 << keys.len() {
             for prefix in [b"".as_slice(), b"a", b"ab"] {
-                let trie = Trie::new(TrieOptions::default());
+                let trie = trie();
                 let mut model = Model::new();
                 let mut writer = trie.writer();
                 for (i, key) in keys.iter().enumerate() {
@@ -75,7 +75,7 @@ fn every_set_of_short_keys_becomes_every_other_by_one_apply() {
                 writer.apply(prefix, &edits).expect("room");
                 writer.verify().unwrap_or_else(|wrong| panic!("{from:b} to {to:b} at {prefix:02x?}: {wrong}"));
                 drop(writer);
-                let found = crate::model::entries(&trie, memtrie::Bounds::ALL, memtrie::Direction::Forward);
+                let found = super::model::entries(&trie, memtrie::Bounds::ALL, memtrie::Direction::Forward);
                 let wanted: Vec<_> = model.into_iter().collect();
                 assert_eq!(found, wanted, "{from:b} to {to:b} at {prefix:02x?}");
             }
@@ -96,7 +96,7 @@ fn a_node_takes_every_number_of_children_up_and_down() {
 }
 
 fn grow_and_shrink(path: &[u8], with_content: bool, copying: bool) {
-    let trie = Trie::new(TrieOptions::default());
+    let trie = trie();
     let mut model = Model::new();
     let change = |suffix: &[u8], content: Option<&[u8]>, model: &mut Model| {
         let full = [path, suffix].concat();

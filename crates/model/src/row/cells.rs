@@ -145,6 +145,17 @@ impl<'a> Iterator for ComplexCells<'a> {
     }
 }
 
+/// Which of a row's columns and cells are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scope {
+    /// What the table has.
+    Shown,
+    /// What is to be kept: of dropped columns too, the cells that are newer than the drop.
+    Kept,
+    /// All that was written.
+    Written,
+}
+
 /// Iterates over the columns a row has data for, as (index in the table's current set, data).
 #[derive(Clone, Debug)]
 pub struct Cells<'a, 't> {
@@ -161,10 +172,11 @@ pub struct Cells<'a, 't> {
     first_complex: usize,
     has_complex: bool,
     places: Option<&'t [ColumnPlace]>,
+    scope: Scope,
 }
 
 impl<'a, 't> Cells<'a, 't> {
-    pub(super) fn new(row: Row<'a>, table: &'t Table) -> Self {
+    pub(super) fn new(row: Row<'a>, table: &'t Table, scope: Scope) -> Self {
         let header = row.header();
         let sets = table.column_sets(header.flags & flag::STATIC != 0);
         let mut reader = Reader { bytes: row.as_bytes().get(header.columns..).unwrap_or_default() };
@@ -184,6 +196,7 @@ impl<'a, 't> Cells<'a, 't> {
             first_complex,
             has_complex: first_complex < slots,
             places: sets.places(header.version),
+            scope,
         }
     }
 
@@ -196,7 +209,12 @@ impl<'a, 't> Cells<'a, 't> {
         match self.places {
             None => (Some(index), i64::MIN),
             Some(places) => match places.get(index) {
-                Some(place) => (place.index.map(|index| index as usize), place.dropped_time_micros),
+                Some(place) if place.is_dropped && self.scope == Scope::Shown => (None, i64::MIN),
+                Some(place) => {
+                    let is_filtered = self.scope != Scope::Written;
+                    let dropped_time_micros = if is_filtered { place.dropped_time_micros } else { i64::MIN };
+                    (place.index.map(|index| index as usize), dropped_time_micros)
+                }
                 None => (None, i64::MIN),
             },
         }

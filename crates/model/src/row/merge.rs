@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use types::CqlType;
 
+use super::cells::Scope;
 use super::{Cell, Cells, ColumnData, ComplexCells, Row, RowBuilder};
 use crate::{DeletionTime, Liveness, NO_DELETION_TIME, Table};
 
@@ -25,13 +26,28 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
-/// Merges versions of one row into a blob under the table's current columns. Keeps its buffers from row to row.
-#[derive(Debug, Default)]
+/// Merges versions of one row into a blob under the table's current columns, dropped ones among them. Keeps its buffers
+/// from row to row.
+#[derive(Debug)]
 pub struct RowMerger {
     builder: RowBuilder,
+    scope: Scope,
+}
+
+impl Default for RowMerger {
+    /// Leaves out the cells that their column's drop took.
+    fn default() -> Self {
+        RowMerger { builder: RowBuilder::default(), scope: Scope::Kept }
+    }
 }
 
 impl RowMerger {
+    /// Leaves out nothing, for a memtable: as in Cassandra a drop takes cells when they are read, flushed or compacted, and
+    /// until then a later drop of the same column with an earlier time may bring them back.
+    pub fn of_all_written() -> Self {
+        RowMerger { builder: RowBuilder::default(), scope: Scope::Written }
+    }
+
     /// Appends to `out` the row that `versions` (all static or all regular) make together, less what `active`, a
     /// deletion of the partition or of a range around the row, deletes. Appends nothing and returns false where
     /// nothing is left.
@@ -75,7 +91,7 @@ impl RowMerger {
         self.builder.start(read, is_static);
         self.builder.liveness(row.liveness());
         self.builder.deletion(row.deletion());
-        for (index, data) in row.columns(writer) {
+        for (index, data) in row.kept_columns(writer) {
             let column = &written.columns[index];
             let place =
                 read.columns.iter().position(|c| c.name == column.name && c.is_complex() == column.is_complex());
@@ -96,7 +112,7 @@ impl RowMerger {
     }
 
     fn copy_columns(&mut self, table: &Table, row: Row<'_>, active: DeletionTime) {
-        for (index, data) in row.columns(table) {
+        for (index, data) in Cells::new(row, table, self.scope) {
             match data {
                 ColumnData::Simple(cell) if active.deletes(cell.timestamp) => {}
                 ColumnData::Simple(cell) => self.builder.cell(index, &cell),
@@ -118,7 +134,8 @@ impl RowMerger {
     }
 
     fn merge_columns(&mut self, table: &Table, is_static: bool, versions: &[Row<'_>], active: DeletionTime) {
-        let mut sources: Vec<Source<'_, '_>> = versions.iter().map(|row| Source::new(row.columns(table))).collect();
+        let mut sources: Vec<Source<'_, '_>> =
+            versions.iter().map(|row| Source::new(Cells::new(*row, table, self.scope))).collect();
         let mut complex: Vec<ComplexCells<'_>> = Vec::new();
         while let Some(index) = sources.iter().filter_map(Source::index).min() {
             let mut simple: Option<Cell<'_>> = None;

@@ -6,6 +6,7 @@ mod merge;
 mod places;
 
 pub use builder::RowBuilder;
+use cells::Scope;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};
 pub use places::ValuePlaces;
@@ -176,9 +177,20 @@ impl<'a> Row<'a> {
     }
 
     /// The data of the columns that the table has now, by index in `table.columns(self.is_static())`, ascending.
-    /// Cells of dropped columns do not appear.
+    /// Nothing of dropped columns appears, nor what is not newer than the drop of a column that was added again.
     pub fn columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
-        Cells::new(*self, table)
+        Cells::new(*self, table, Scope::Shown)
+    }
+
+    /// What is to be kept of the row: like [`Row::columns`], and of dropped columns the cells that are newer than the drop.
+    /// Merges, flushes and compactions go by it.
+    pub fn kept_columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
+        Cells::new(*self, table, Scope::Kept)
+    }
+
+    /// All data that was written, whatever was dropped since.
+    pub fn written_columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
+        Cells::new(*self, table, Scope::Written)
     }
 
     /// The times of all cells of simple columns, if they share them; `None` where some have times of their own, or there
@@ -198,10 +210,10 @@ impl<'a> Row<'a> {
             })
     }
 
-    /// Whether the row carries nothing at all: no liveness, no deletion, no cell, no complex deletion.
+    /// Whether the row has nothing that is to be kept: no liveness, no deletion, no cell, no complex deletion.
     pub fn is_empty(&self, table: &Table) -> bool {
         let header = self.header();
-        header.flags & (flag::LIVENESS | flag::DELETION) == 0 && self.columns(table).next().is_none()
+        header.flags & (flag::LIVENESS | flag::DELETION) == 0 && self.kept_columns(table).next().is_none()
     }
 
     /// Whether bytes from a log are a well-formed row of `table`, so that they may be read as one.

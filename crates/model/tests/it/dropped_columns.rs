@@ -102,3 +102,119 @@ fn a_table_made_in_one_go_has_one_column_set() {
     let altered = table.to_builder().regular("c", CqlType::Int).regular("d", CqlType::Int).build();
     assert_eq!(altered.column_sets(false).all().len(), 2);
 }
+
+fn with_and_without_c() -> (Table, Table, Table) {
+    let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
+    let first = builder.regular("a", CqlType::Text).regular("c", CqlType::Text).build();
+    let dropped = first.to_builder().drop_column("c", CqlType::Text, 15).build();
+    let again = dropped.to_builder().regular("c", CqlType::Text).build();
+    (first, dropped, again)
+}
+
+fn merged(mut merger: RowMerger, table: &Table, versions: &[&[u8]]) -> Vec<u8> {
+    let rows: Vec<Row<'_>> = versions.iter().map(|blob| Row::new(blob)).collect();
+    let mut out = Vec::new();
+    merger.merge(table, &rows, model::DeletionTime::LIVE, &mut out);
+    out
+}
+
+#[test]
+fn a_dropped_column_is_hidden_and_what_is_newer_survives_a_merge() {
+    let (first, dropped, again) = with_and_without_c();
+    assert!(dropped.column("c").is_none());
+    let shown: Vec<&str> = dropped.regulars().shown().map(|column| &*column.name).collect();
+    assert_eq!(shown, ["a"]);
+    assert_eq!(dropped.columns_in_select_order().len(), 2);
+    for (timestamp, comes_back) in [(15, false), (16, true)] {
+        let row = row_of_all(&first, timestamp);
+        assert_eq!(names(&read(&row, &dropped)), ["a"]);
+        let merged = merged(RowMerger::default(), &dropped, &[&row, &row_of_all(&first, 1)]);
+        assert_eq!(names(&read(&merged, &dropped)), ["a"]);
+        let expected: &[&str] = if comes_back { &["a", "c"] } else { &["a"] };
+        assert_eq!(names(&read(&merged, &again)), expected, "written at {timestamp}");
+    }
+    assert_ne!(again.column("c").unwrap().id, first.column("c").unwrap().id);
+}
+
+#[test]
+fn a_row_of_nothing_but_a_dropped_column_is_not_live_and_not_empty() {
+    let (first, dropped, again) = with_and_without_c();
+    let row_of_c = |timestamp| {
+        let mut builder = RowBuilder::default();
+        builder.start(first.regulars(), false);
+        builder.cell(1, &Cell::live(timestamp, b"c"));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    };
+    let newer = row_of_c(16);
+    assert!(!Row::new(&newer).is_live(&dropped, 0) && !Row::new(&newer).is_empty(&dropped));
+    assert!(Row::new(&newer).is_live(&again, 0));
+    let older = row_of_c(15);
+    assert!(!Row::new(&older).is_live(&again, 0) && Row::new(&older).is_empty(&dropped));
+}
+
+/// A memtable merges so: in Cassandra too a drop takes nothing from a memtable, and an earlier one may come after it.
+#[test]
+fn a_merge_of_all_that_was_written_leaves_the_drop_to_the_reader() {
+    let (first, dropped, again) = with_and_without_c();
+    let row = row_of_all(&first, 10);
+    let merged = merged(RowMerger::of_all_written(), &dropped, &[&row, &row_of_all(&first, 1)]);
+    assert_eq!(names(&read(&merged, &again)), ["a"]);
+    let dropped_earlier = again.to_builder().drop_column("c", CqlType::Text, 5).build();
+    let again = dropped_earlier.to_builder().regular("c", CqlType::Text).build();
+    assert_eq!(names(&read(&merged, &again)), ["a", "c"]);
+    assert_eq!(again.dropped().len(), 1);
+    assert_eq!(again.regulars().columns.len(), 2);
+}
+
+#[test]
+fn a_set_keeps_the_elements_and_the_deletion_that_are_newer_than_its_drop() {
+    let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
+    let first = builder.regular("a", CqlType::Text).regular("m", CqlType::set(CqlType::Int)).build();
+    let set_at = |deleted_at, elements: &[(i64, u8)]| {
+        let mut builder = RowBuilder::default();
+        builder.start(first.regulars(), false);
+        builder.complex(1, model::DeletionTime::new(deleted_at, 1));
+        elements.iter().for_each(|(at, path)| builder.complex_cell(&Cell::live(*at, b"").with_path(&[0, 0, 0, *path])));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    };
+    let dropped = first.to_builder().drop_column("m", CqlType::set(CqlType::Int), 15).build();
+    let again = dropped.to_builder().regular("m", CqlType::set(CqlType::Int)).build();
+    let (left, right) = (set_at(3, &[(4, 1), (20, 2), (15, 3)]), set_at(18, &[(19, 4)]));
+    let blob = merged(RowMerger::default(), &dropped, &[&left, &right]);
+    let Some((1, ColumnData::Complex(set))) = Row::new(&blob).columns(&again).next() else { panic!("no set") };
+    assert_eq!(set.deletion.marked_for_delete_at, 18);
+    assert_eq!(set.map(|cell| (cell.timestamp, cell.path[3])).collect::<Vec<_>>(), [(20, 2), (19, 4)]);
+    let blob = merged(RowMerger::default(), &dropped, &[&left]);
+    let Some((1, ColumnData::Complex(set))) = Row::new(&blob).columns(&again).next() else { panic!("no set") };
+    assert!(set.deletion.is_live());
+    assert_eq!(set.count(), 1);
+}
+
+/// Tables stored before sets kept dropped columns, and tables that are told of drops only, get places for them.
+#[test]
+fn a_column_that_is_only_noted_as_dropped_gets_a_place_in_a_new_set() {
+    let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
+    let old = builder.regular("a", CqlType::Text).regular("c", CqlType::Text).build();
+    let row = row_of_all(&old, 10);
+    let noted = model::DroppedColumn {
+        name: "c".into(),
+        ty: CqlType::Text,
+        kind: model::ColumnKind::Regular,
+        dropped_time_micros: 5,
+    };
+    let mut sets = old.column_sets(false).all().to_vec();
+    let without = sets[0].columns.iter().filter(|column| &*column.name != "c").cloned().collect();
+    sets.push(model::ColumnSet { version: 1, columns: without });
+    let stored = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);
+    let statics = old.column_sets(true).all().to_vec();
+    let table = stored.with_column_sets(statics, sets, old.next_column_id()).record_dropped(noted).build();
+    assert_eq!(table.regulars().version, 2);
+    assert!(table.column("c").is_none());
+    let blob = merged(RowMerger::default(), &table, &[&row]);
+    let again = table.to_builder().regular("c", CqlType::Text).build();
+    assert_eq!(names(&read(&blob, &again)), ["a", "c"]);
+}

@@ -8,6 +8,7 @@ use types::CqlType;
 use types::identifier::Quoted;
 
 use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_nested};
+use super::readd::check_dropped;
 use super::{
     Access, change, check_modifiable, edit_keyspace, no_table, options, qualify, table_name, undefined_column,
     unless_unchanged,
@@ -85,43 +86,6 @@ fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema:
         added.push(name);
     }
     Ok(builder.build())
-}
-
-/// A dropped column may come back as what it was only: old SSTables still hold its cells.
-fn check_dropped(table: &Table, name: &str, ty: &CqlType, kind: ColumnKind) -> Result<(), QueryError> {
-    let Some(dropped) = table.dropped().iter().find(|dropped| &*dropped.name == name) else { return Ok(()) };
-    if !is_compatible(ty, &dropped.ty) {
-        return Err(QueryError::invalid(format!(
-            "Cannot add a column '{name}' of type {ty}, incompatible with previously dropped column '{name}' of type {}",
-            dropped.ty
-        )));
-    }
-    if dropped.kind != kind {
-        let name_of = |kind| if kind == ColumnKind::Static { "STATIC" } else { "REGULAR" };
-        return Err(QueryError::invalid(format!(
-            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with previous kind {}",
-            name_of(kind),
-            name_of(dropped.kind)
-        )));
-    }
-    Ok(())
-}
-
-/// Whether values of `previous` can be read as `ty`.
-fn is_compatible(ty: &CqlType, previous: &CqlType) -> bool {
-    // A user type is recorded as a tuple when it is dropped, and so never fits again.
-    if ty == previous {
-        return true;
-    }
-    let values_fit = match (ty, previous) {
-        (CqlType::Blob, previous) => !previous.is_multi_cell(),
-        (CqlType::Text, CqlType::Ascii) => true,
-        (CqlType::Varint, CqlType::Int | CqlType::Bigint | CqlType::Timestamp) => true,
-        (CqlType::Bigint, CqlType::Timestamp) | (CqlType::Timestamp, CqlType::Bigint) => true,
-        (CqlType::Uuid, CqlType::Timeuuid) => true,
-        _ => false,
-    };
-    values_fit && ty.fixed_length() == previous.fixed_length()
 }
 
 /// The type with user types turned into tuples, as a dropped column's type is recorded.

@@ -6,6 +6,7 @@ mod drop_table;
 mod keyspace;
 mod options;
 mod properties;
+mod readd;
 mod replication;
 mod type_check;
 mod user_type;

@@ -56,7 +56,7 @@ pub(super) fn table(table: &Table, internals: bool) -> String {
     let _ = write!(text, "{};", clauses.join("\n    AND "));
     if internals {
         for column in table.dropped() {
-            let micros = column.dropped_time_micros / 1000 * 1000;
+            let micros = column.dropped_time_micros;
             let column_name = Quoted(&column.name);
             let _ = write!(text, "\nALTER TABLE {keyspace}.{name} DROP {column_name} USING TIMESTAMP {micros};");
             if let Some(again) = table.column(&column.name) {
@@ -99,8 +99,8 @@ fn write_columns(table: &Table, internals: bool, text: &mut String) {
         lines.push(format!("{}{}", line(column), if single_key { " PRIMARY KEY" } else { "" }));
     }
     lines.extend(table.clustering().iter().map(|column| line(column)));
-    lines.extend(table.statics().columns.iter().map(|column| format!("{} static", line(column))));
-    lines.extend(table.regulars().columns.iter().map(|column| line(column)));
+    lines.extend(table.statics().shown().map(|column| format!("{} static", line(column))));
+    lines.extend(table.regulars().shown().map(|column| line(column)));
     if internals {
         for column in table.dropped().iter().filter(|column| table.column(&column.name).is_none()) {
             let is_static = if column.kind == model::ColumnKind::Static { " static" } else { "" };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use blockio::SimulatedDisk;
+use commitlog::SyncMode;
 use engine::{Engine, EngineOptions, block_on};
 use query::{
     BatchEntry, ClientState, ColumnSpec, Processor, ProcessorOptions, QueryError, QueryOptions, Response, ResponseBody,
@@ -22,9 +23,19 @@ impl TestNode {
     }
 
     pub fn with_options(processor_options: ProcessorOptions) -> TestNode {
-        let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
+        TestNode::open(&SimulatedDisk::new(), processor_options)
+    }
+
+    /// A node on a disk that may have been another's.
+    pub fn on_disk(disk: &SimulatedDisk) -> TestNode {
+        TestNode::open(disk, ProcessorOptions::default())
+    }
+
+    fn open(disk: &SimulatedDisk, processor_options: ProcessorOptions) -> TestNode {
+        let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
         options.commitlog.segment_size_bytes = 256 << 10;
         options.commitlog.total_space_bytes = 4 << 20;
+        options.commitlog.sync = SyncMode::Batch;
         options.concurrent_compactors = 0;
         let engine = Engine::open(options).unwrap();
         TestNode { processor: Processor::new(engine, processor_options), client: ClientState::default() }

@@ -54,6 +54,8 @@ fn a_dropped_column_comes_back_as_what_it_was_only() {
         node.failure("ALTER TABLE t ADD s text"),
         "Cannot re-add previously dropped column 's' of kind REGULAR, incompatible with previous kind STATIC"
     );
+    // A user type was recorded as a tuple, and comes back as that, or as the bytes it is stored in.
+    node.run("ALTER TABLE t ADD f blob");
     node.run("ALTER TABLE t ADD a int");
     assert_eq!(node.rows("SELECT a FROM t"), ["null"], "what was written before the drop stays gone");
     node.run("UPDATE t USING TIMESTAMP 21 SET a = 6 WHERE k = 1 AND c = 1");

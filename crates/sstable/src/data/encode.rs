@@ -219,7 +219,7 @@ impl Encoder {
         self.present.clear();
         let written = if is_static { &self.statics } else { &self.regulars };
         let mut flags = 0;
-        for (index, data) in row.columns(table) {
+        for (index, data) in row.kept_columns(table) {
             let Some(place) = written.places.get(index).copied().flatten() else {
                 let what = format!("column {index}, which the table being written does not include");
                 return Err(SSTableError::Unwritable { what });
@@ -276,7 +276,7 @@ impl Encoder {
         let Encoder { base, statics, regulars, body, .. } = self;
         let written = if is_static { statics } else { regulars };
         let mut columns_set = 0;
-        for (index, data) in row.columns(table) {
+        for (index, data) in row.kept_columns(table) {
             let Some(place) = written.places[index] else { continue };
             let column = &written.columns[place];
             match data {

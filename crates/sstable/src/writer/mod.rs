@@ -6,7 +6,7 @@ mod options;
 use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
-use model::{DeletionTime, PartitionHead, PartitionKey, Table, Unfiltered, UnfilteredCursor};
+use model::{DeletionTime, PartitionHead, PartitionKey, Row, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
@@ -183,14 +183,29 @@ impl SSTableWriter {
         self.files.as_ref().map_or(0, |files| files.data.stored_length())
     }
 
-    /// Writes everything that a cursor yields.
+    /// Writes everything that a cursor yields, less the rows and partitions of which dropped columns leave nothing.
     pub fn write_all(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
+        let table = self.table.clone();
+        let is_left = |row: Row<'_>| table.dropped().is_empty() || !row.is_empty(&table);
         while cursor.advance_partition()? {
-            self.begin_partition(&cursor.partition())?;
+            let head = cursor.partition();
+            let mut begun =
+                table.dropped().is_empty() || !head.deletion.is_live() || head.static_row.is_some_and(&is_left);
+            if begun {
+                self.begin_partition(&head)?;
+            }
             while cursor.advance()? {
+                if matches!(cursor.unfiltered(), Unfiltered::Row(row) if !is_left(row.row)) {
+                    continue;
+                }
+                if !std::mem::replace(&mut begun, true) {
+                    self.begin_partition(&cursor.partition())?;
+                }
                 self.add(&cursor.unfiltered())?;
             }
-            self.end_partition()?;
+            if begun {
+                self.end_partition()?;
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod choices;
 mod model;
 mod node;
+mod parallel;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -198,7 +198,7 @@ impl Node {
             5..=6 => Edit::Static(value(&mut self.choices)),
             _ => {
                 let rows = (0..1 + self.choices.below(3)).map(|i| {
-                    let columns = table.regulars().columns.iter().map(|column| column.name.to_string());
+                    let columns = table.regulars().shown().map(|column| column.name.to_string());
                     let mut values = Vec::new();
                     for column in columns {
                         if !self.choices.one_in(3) {
@@ -289,7 +289,7 @@ impl Node {
 
     fn drop_column(&mut self) {
         let Some(table) = self.some_table() else { return };
-        let columns = &table.regulars().columns;
+        let columns: Vec<_> = table.regulars().shown().collect();
         if columns.is_empty() {
             return;
         }
@@ -357,7 +357,7 @@ impl Node {
         let mut state = State::new();
         for table in self.tables() {
             let cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all()))?;
-            let columns = table.regulars().columns.iter().map(|column| column.name.to_string()).collect();
+            let columns = table.regulars().shown().map(|column| column.name.to_string()).collect();
             let rows = rows_of(cursor)?;
             state.insert(table.name.to_string(), TableState { id: table.id.0, columns, rows });
         }

@@ -1,12 +1,11 @@
-//! The blob arena: blobs of any length at 8-byte units.
+//! An arena: pieces of any size at 8-byte units. Blobs live in one; the nodes of the adaptive layout in another.
 //!
 //! The committed space is a sequence of 4 KiB pages. Page spans come from a buddy allocator (orders 0.., aligned to
-//! their size, merged when freed); blobs of at most 32 KiB come from *runs*, aligned spans that hold objects of one
-//! size class (8 classes for each doubling), larger ones have a span of their own, cut to whole pages. An empty run goes
+//! their size, merged when freed); pieces of at most 32 KiB come from *runs*, aligned spans that hold objects of one
+//! size class (a piece whose size is a power of two is aligned to it) (8 classes for each doubling), larger ones have a span of their own, cut to whole pages. An empty run goes
 //! back to the pages, and free pages beyond a reserve go back to the system: what was a lot of large values once does
 //! not hold memory when they became small.
 
-use super::memory::Memory;
 use super::space::Space;
 use crate::TrieFull;
 
@@ -15,7 +14,7 @@ const PAGE_UNITS: u32 = 512;
 const NO_PAGE: u32 = u32::MAX;
 /// Orders of the buddy allocator: 2^22 pages are the whole 16 GiB that leaf pointers can name.
 const ORDERS: usize = 23;
-/// Largest blob, in units, that lives in a run.
+/// Largest piece, in units, that lives in a run.
 const RUN_UNITS_MAX: u32 = 4096;
 const CLASSES: usize = 80;
 /// Growth doubles the arena from the first to the second step, in pages.
@@ -33,7 +32,7 @@ enum PageKind {
     Free(u8),
     /// First page of a run.
     Run,
-    /// First page of a blob's own span.
+    /// First page of a piece's own span.
     Large,
 }
 
@@ -64,8 +63,8 @@ impl Page {
     };
 }
 
-/// The allocator of one trie's blobs (invariant R7).
-pub(crate) struct Blobs {
+/// The allocator of an arena (invariant R7).
+pub(crate) struct Arena {
     space: Space,
     pages: Vec<Page>,
     free_spans: [u32; ORDERS],
@@ -74,12 +73,6 @@ pub(crate) struct Blobs {
     free_pages: u32,
     released_pages: u32,
     limit_pages: u32,
-}
-
-/// Units of a blob with `length` bytes of content.
-#[inline]
-pub(crate) fn blob_units(length: u32) -> u32 {
-    (length >> 3) + ((length & 7) + 4).div_ceil(8)
 }
 
 /// Size class of a run object, and its size in units.
@@ -105,11 +98,11 @@ fn run_pages(units: u32) -> u32 {
     }
 }
 
-impl Blobs {
-    pub(crate) fn reserve(bytes_max: usize) -> Option<Blobs> {
+impl Arena {
+    pub(crate) fn reserve(bytes_max: usize) -> Option<Arena> {
         let limit = (bytes_max.min(1 << 34) & !(PAGE_BYTES - 1)).max(PAGE_BYTES);
         let limit_pages = (limit / PAGE_BYTES) as u32;
-        Some(Blobs {
+        Some(Arena {
             space: Space::reserve(limit)?,
             pages: Vec::new(),
             free_spans: [NO_PAGE; ORDERS],
@@ -125,10 +118,9 @@ impl Blobs {
         &self.space
     }
 
-    /// Room for a blob with `length` bytes of content: its first unit.
+    /// Room for a piece of `units` units: its first unit.
     #[inline]
-    pub(crate) fn allocate(&mut self, memory: Memory<'_>, length: u32) -> Result<u32, TrieFull> {
-        let units = blob_units(length);
+    pub(crate) fn allocate(&mut self, units: u32) -> Result<u32, TrieFull> {
         if units > RUN_UNITS_MAX {
             return self.allocate_large(units);
         }
@@ -144,7 +136,7 @@ impl Blobs {
         let first = run * PAGE_UNITS;
         let object = if page.free_object != 0 {
             let object = u32::from(page.free_object) - 1;
-            page.free_object = memory.free_link(first + object * size) as u16;
+            page.free_object = self.space.free_link(first + object * size) as u16;
             object
         } else {
             page.carved += 1;
@@ -158,9 +150,8 @@ impl Blobs {
         Ok(first + object * size)
     }
 
-    /// Takes back the blob at `unit`, which no reader can reach any more (R6).
-    pub(crate) fn free(&mut self, memory: Memory<'_>, unit: u32, length: u32) {
-        let units = blob_units(length);
+    /// Takes back the piece of `units` units at `unit`, which no reader can reach any more (R6).
+    pub(crate) fn free(&mut self, unit: u32, units: u32) {
         if units > RUN_UNITS_MAX {
             let pages = units.div_ceil(PAGE_UNITS);
             debug_assert_eq!(self.pages[(unit / PAGE_UNITS) as usize].kind, PageKind::Large);
@@ -177,7 +168,7 @@ impl Blobs {
         debug_assert_eq!(page.kind, PageKind::Run);
         debug_assert!(page.live > 0);
         let was_full = u32::from(page.live) == span * PAGE_UNITS / size;
-        memory.set_free_link(unit, u32::from(page.free_object));
+        self.space.set_free_link(unit, u32::from(page.free_object));
         page.free_object = object as u16 + 1;
         page.live -= 1;
         let empty = page.live == 0;
@@ -307,7 +298,7 @@ impl Blobs {
         if end <= self.limit_pages { Ok(self.limit_pages) } else { Err(TrieFull) }
     }
 
-    /// Bytes of blobs handed out and not given back, rounded to their size classes.
+    /// Bytes of pieces handed out and not given back, rounded to their size classes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_units as usize * 8
     }
@@ -317,10 +308,9 @@ impl Blobs {
         (self.pages.len() - self.released_pages as usize) * PAGE_BYTES
     }
 
-    /// Bytes that a blob with `length` bytes of content takes.
+    /// Bytes that a piece of `units` units takes.
     #[inline]
-    pub(crate) fn bytes_of(length: u32) -> usize {
-        let units = blob_units(length);
+    pub(crate) fn bytes_of(units: u32) -> usize {
         if units <= RUN_UNITS_MAX {
             class_of(units).1 as usize * 8
         } else {
@@ -370,11 +360,5 @@ mod tests {
             last = (class, size);
         }
         assert_eq!(last.0, CLASSES - 1);
-    }
-
-    #[test]
-    fn units_of_a_blob_count_its_length_word() {
-        assert_eq!([0, 4, 5, 12, 13].map(blob_units), [1, 1, 2, 2, 3]);
-        assert_eq!(blob_units(u32::MAX), (1 << 29) + 1);
     }
 }

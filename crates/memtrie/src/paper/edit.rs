@@ -1,4 +1,4 @@
-//! How the writer changes the trie.
+//! How the writer changes a trie of the paper's layout.
 //!
 //! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's wide word.
 //! All blocks and blobs it needs are allocated and written before.
@@ -12,15 +12,16 @@
 //! - **W4** A copying operation changes only blocks that it allocated itself.
 //! - **W5** No node without content and without children is reachable, except no root at all.
 
-use crate::node::{
-    CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, ChainBytes, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE,
-    SPARSE_CHILDREN_MAX, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, kind, matching, prefix, split_mid_slot,
+use super::node::{
+    CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE, SPARSE_CHILDREN_MAX,
+    SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, chain_steps, kind, matching, prefix, split_mid_slot,
     split_next, split_slot, split_tail_slot,
 };
+use super::prune;
+use crate::TrieFull;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::Edit;
-use crate::{TrieFull, prune};
 
 /// A split that has at most this many children after a removal becomes sparse again.
 pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;
@@ -161,8 +162,7 @@ impl Operation<'_> {
             let node = self.own(seen.slot, seen.node)?;
             match kind(node) {
                 Kind::Chain => {
-                    let bytes = ChainBytes::load(memory, node);
-                    let steps = bytes.steps(node);
+                    let steps = chain_steps(memory, node);
                     let matched = matching(steps, rest);
                     if matched < steps.len() {
                         return Ok(Locus { steps: matched, ..here });
@@ -221,7 +221,8 @@ impl Operation<'_> {
         for word in 0..SPARSE_CHILDREN_MAX as u32 {
             self.memory.set_word(copy.slot(word), self.memory.word(ptr.slot(word)));
         }
-        self.memory.publish_wide(copy, self.memory.load_wide(ptr));
+        let word = self.memory.load_wide(ptr.slot(SPARSE_WORD));
+        self.memory.publish_wide(copy.slot(SPARSE_WORD), word);
         self.store.replace(ptr);
         self.memory.publish(slot, copy);
         Ok(copy)
@@ -284,8 +285,7 @@ impl Operation<'_> {
     /// The chain's first `steps` steps stay, in a new block; there it branches, or `branch` follows if the key ends.
     fn cut_chain(&mut self, seen: &Seen, rest: &[u8], steps: usize, branch: Ptr) -> Result<(), TrieFull> {
         let node = seen.node;
-        let bytes = ChainBytes::load(self.memory, node);
-        let chain = bytes.steps(node);
+        let chain = chain_steps(self.memory, node);
         let below = if steps == rest.len() {
             branch
         } else {
@@ -317,7 +317,7 @@ impl Operation<'_> {
         if (count as usize) < SPARSE_CHILDREN_MAX {
             // The pointer first; the word makes it reachable.
             memory.publish(seen.node.slot(count), branch);
-            memory.publish_wide(seen.node, word.with(rest[0]).0);
+            memory.publish_wide(seen.node.slot(SPARSE_WORD), word.with(rest[0]).0);
             return Ok(());
         }
         let split = self.empty_block()?.with_kind(SPLIT);
@@ -398,7 +398,7 @@ impl Operation<'_> {
             characters[place] = character;
             self.memory.publish(node.slot(place as u32), child);
         }
-        self.memory.publish_wide(node, SparseWord::of_ascending(&characters[..children.len()]).0);
+        self.memory.publish_wide(node.slot(SPARSE_WORD), SparseWord::of_ascending(&characters[..children.len()]).0);
         Ok(node)
     }
 

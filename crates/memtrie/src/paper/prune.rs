@@ -1,11 +1,11 @@
 //! Removal: a key's content goes, and with it every ancestor that is left with nothing.
 
-use crate::TrieFull;
-use crate::edit::{Operation, SPLIT_CHILDREN_MIN, Seen};
-use crate::node::{
-    CHAIN_STEPS_MAX, CHILD_WORD, ChainBytes, Kind, PREFIX, SparseWord, kind, prefix, split_mid_slot, split_slot,
+use super::edit::{Operation, SPLIT_CHILDREN_MIN, Seen};
+use super::node::{
+    CHAIN_STEPS_MAX, CHILD_WORD, Kind, PREFIX, SparseWord, chain_steps, kind, prefix, split_mid_slot, split_slot,
     split_tail_slot,
 };
+use crate::TrieFull;
 use crate::raw::memory::{Ptr, Slot};
 
 /// The deepest node on a key's way that has something besides the branch to the key: there the branch is cut off.
@@ -72,8 +72,7 @@ fn find(operation: &Operation<'_>, root: Slot, key: &[u8], to_content: bool) -> 
         let node = Seen::at(memory, slot, ptr).node;
         match kind(node) {
             Kind::Chain => {
-                let bytes = ChainBytes::load(memory, node);
-                let steps = bytes.steps(node);
+                let steps = chain_steps(memory, node);
                 if !rest.starts_with(steps) {
                     let ends_within = !to_content && steps.starts_with(rest);
                     return if ends_within { Found::Branch { joint, content: Ptr::NONE } } else { Found::Absent };
@@ -154,8 +153,7 @@ impl Operation<'_> {
         while !key.is_empty() {
             let node = if ptr.kind() == PREFIX { prefix(self.memory, ptr).child } else { ptr };
             debug_assert_eq!(kind(node), Kind::Chain);
-            let bytes = ChainBytes::load(self.memory, node);
-            let Some(rest) = key.strip_prefix(bytes.steps(node)) else { return };
+            let Some(rest) = key.strip_prefix(chain_steps(self.memory, node)) else { return };
             self.store.replace(node);
             key = rest;
             ptr = self.memory.load(node.slot(CHILD_WORD));
@@ -193,8 +191,7 @@ impl Operation<'_> {
         if child.is_leaf() || kind(child) != Kind::Chain || child.kind() == 0 {
             return self.chain(&[step], child);
         }
-        let bytes = ChainBytes::load(self.memory, child);
-        let steps = bytes.steps(child);
+        let steps = chain_steps(self.memory, child);
         let mut longer = [0; CHAIN_STEPS_MAX];
         longer[0] = step;
         longer[1..=steps.len()].copy_from_slice(steps);

@@ -1,0 +1,70 @@
+//! Dropping tables: what happens to their data once the schema does not have them any more.
+//!
+//! The same log record that takes a table out of the schema notes it as dropped, in `system.table_layouts`. Then its writes end, its
+//! memtables are forgotten, its SSTables deleted, and at last the note. A start that finds the note goes on where a crash, or
+//! a disk that refused, left it; snapshots stay. A drop is a truncation as well: a table that is created again under the same id
+//! must not get the old one's records replayed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use model::{Mutation, TableId};
+use sstable::remove_tables;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::schema_rows;
+use crate::store::{TableStore, lock};
+
+impl Engine {
+    /// Ends the writes, flushes and compactions of a table that was dropped and forgets what is in memory. Readers that are under
+    /// way finish.
+    pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        store.set_dropped();
+        let _no_flush = lock(&store.flushing);
+        let _no_compaction = lock(&store.compacting);
+        let _no_snapshot = lock(&store.files);
+        self.groups().barrier().wait();
+        store.view().generations().for_each(|generation| generation.release(self.pool()));
+        self.drops_unfinished().store(true, Ordering::Relaxed);
+        self.forget_log(store.table.load().id, self.log().position())
+    }
+
+    /// Deletes the files of tables that were dropped.
+    pub(crate) fn finish_drops(&self) -> Result<(), EngineError> {
+        if !self.drops_unfinished().swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let layouts = self.system_rows("system", schema_rows::LAYOUTS)?;
+        let mut result = Ok(());
+        for (id, keyspace, name) in schema_rows::dropped_tables(&layouts) {
+            result = result.and(self.finish_drop(id, &self.directory_of(&keyspace, &name, id)));
+        }
+        // What failed is tried again before the next change of the schema, and at the next start.
+        result.inspect_err(|_| self.drops_unfinished().store(true, Ordering::Relaxed))
+    }
+
+    fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
+        self.remove_directory(directory)?;
+        let timestamp = self.next_timestamp_micros();
+        let forgotten = schema_rows::forget_layout(&self.schema(), id, timestamp);
+        let truncated = self.truncation(id, self.log().position(), timestamp);
+        // Not synced: whatever depends on it comes later in the log.
+        crate::block_on(self.write(&Mutation::new(vec![forgotten, truncated])))
+    }
+
+    /// Deletes a table's SSTables, and its directory unless something else is in there.
+    fn remove_directory(&self, directory: &Path) -> Result<(), EngineError> {
+        let disk = &*self.options().disk;
+        if !disk.exists(directory)? {
+            return Ok(());
+        }
+        remove_tables(disk, directory)?;
+        if disk.list(directory)?.is_empty() {
+            disk.remove_dir_all(directory)?;
+            directory.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))?;
+        }
+        Ok(())
+    }
+}

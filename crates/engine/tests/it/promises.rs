@@ -1,0 +1,278 @@
+//! What a crash, a stop or a fault in the middle of truncations, drops and flushes leaves behind.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, EngineOptions, block_on};
+use model::{Keyspace, Mutation, Table, TableBuilder, TableId};
+use types::CqlType;
+use uuid::Uuid;
+
+use crate::fixture::{insert, insertion, rows};
+
+fn options(disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 8 << 20;
+    options.memtable_shards = 1;
+    options.concurrent_compactors = 0;
+    options
+}
+
+fn open_with(options: &EngineOptions) -> Arc<Engine> {
+    loop {
+        match Engine::open(options.clone()) {
+            Err(EngineError::Disk(error)) if error.kind() == DiskErrorKind::Locked => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+fn open(disk: &SimulatedDisk) -> Arc<Engine> {
+    open_with(&options(disk))
+}
+
+fn table(name: &str, id: Uuid) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", name, TableId(id)).partition_key("k", CqlType::Int);
+    Arc::new(builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build())
+}
+
+/// Makes `tables` all that the keyspace has.
+fn set_tables(engine: &Engine, tables: &[&Arc<Table>], durable_writes: bool) -> Result<(), EngineError> {
+    let mut keyspace = Keyspace::new("ks", Default::default(), durable_writes);
+    keyspace.tables.extend(tables.iter().map(|table| (table.name.clone(), Arc::clone(table))));
+    engine.set_keyspace(keyspace)
+}
+
+fn create<const N: usize>(engine: &Engine, names: [&str; N]) -> [Arc<Table>; N] {
+    let tables = names.map(|name| table(name, Uuid::new_v4()));
+    set_tables(engine, &tables.iter().collect::<Vec<_>>(), true).unwrap();
+    tables
+}
+
+/// One mutation that inserts the row into all tables.
+fn batch(tables: &[&Arc<Table>], key: i32, row: i32) -> Mutation {
+    Mutation::new(tables.iter().map(|table| insertion(table, key, row, "batch", 10).updates()[0].clone()).collect())
+}
+
+fn directory_of(table: &Table) -> PathBuf {
+    Path::new("/node/data/ks").join(format!("{}-{}", table.name, table.id.0.simple()))
+}
+
+#[test]
+fn a_write_concurrent_with_a_truncation_is_gone_or_kept_now_and_after_a_restart() {
+    for round in 0..6 {
+        let disk = SimulatedDisk::new();
+        let mut options = options(&disk);
+        options.commitlog.sync = SyncMode::Periodic { period: Duration::from_millis(10) };
+        let engine = open_with(&options);
+        let [t] = create(&engine, ["t"]);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..3 {
+                let (engine, t, stop) = (&engine, &t, &stop);
+                scope.spawn(move || {
+                    let rows = (0..).take_while(|_| !stop.load(Ordering::Relaxed));
+                    rows.for_each(|row| insert(engine, t, writer, row, "x", 10));
+                });
+            }
+            (0..200).for_each(|_| engine.truncate(&t).unwrap());
+            stop.store(true, Ordering::Relaxed);
+        });
+        let before = rows(&engine, &t);
+        drop(engine);
+        let engine = open_with(&options);
+        assert_eq!(rows(&engine, &t), before, "round {round}");
+    }
+}
+
+#[test]
+fn a_batch_whose_client_hangs_up_during_a_shutdown_is_whole_after_the_restart() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [a, b] = create(&engine, ["a", "b"]);
+    // One of the tables has something to flush, the other has not.
+    insert(&engine, &a, 0, 0, "before", 10);
+    let mutation = batch(&[&a, &b], 1, 1);
+    std::thread::scope(|scope| {
+        let mut write = Box::pin(engine.write(&mutation));
+        let polled = write.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let stopping = scope.spawn(|| engine.shutdown().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(polled.is_ready() || !stopping.is_finished(), "writes under way are waited for");
+        drop(write);
+    });
+    assert!(matches!(block_on(engine.write(&mutation)), Err(EngineError::ClosedForWrites(_))));
+    drop(engine);
+    let engine = open(&disk);
+    assert_eq!(engine.replay_summary(), Default::default());
+    assert_eq!(rows(&engine, &a).len(), 2);
+    assert_eq!(rows(&engine, &b).len(), 1);
+}
+
+#[test]
+fn a_drop_that_is_cut_short_is_finished_by_the_next_start_and_snapshots_stay() {
+    let prepared = SimulatedDisk::new();
+    let engine = open(&prepared);
+    let [dropped, kept] = create(&engine, ["dropped", "kept"]);
+    for row in 0..3 {
+        block_on(engine.write(&batch(&[&dropped, &kept], 1, row))).unwrap();
+        engine.flush_all().unwrap();
+    }
+    let snapshot = engine.snapshot(&kept, "kept", "").unwrap();
+    engine.shutdown().unwrap();
+    drop(engine);
+    let (mut finished, mut undone, mut done_by_start) = (0, 0, 0);
+    for (skip, fault) in (0..90).step_by(3).flat_map(|skip| [(skip, Fault::PowerCut), (skip, Fault::Fail)]) {
+        let disk = prepared.crash_image(skip);
+        let engine = open(&disk);
+        disk.inject(fault, skip);
+        let result = match skip % 2 {
+            0 => set_tables(&engine, &[&kept], true),
+            _ => set_tables(&engine, &[], true),
+        };
+        let image = disk.crash_image(skip * 7);
+        drop(engine);
+        let left_over = image.exists(&directory_of(&dropped)).unwrap();
+        let engine = open(&image);
+        let is_there = engine.schema().table("ks", "dropped").is_some();
+        assert!(result.is_err() || !is_there);
+        finished += u32::from(result.is_ok());
+        undone += u32::from(is_there);
+        done_by_start += u32::from(left_over && !is_there);
+        if is_there {
+            assert_eq!(rows(&engine, &dropped).len(), 3, "not dropped after {skip} operations");
+        } else {
+            assert!(!image.exists(&directory_of(&dropped)).unwrap(), "left after {skip} operations and {fault:?}");
+        }
+        // The snapshot keeps the directory.
+        assert_eq!(image.list(&snapshot).unwrap(), prepared.list(&snapshot).unwrap());
+        let files = image.list(&directory_of(&kept)).unwrap().len();
+        assert_eq!(files > 1, engine.schema().table("ks", "kept").is_some());
+    }
+    assert!(finished > 5 && undone > 0 && done_by_start > 5, "{finished} {undone} {done_by_start}");
+}
+
+#[test]
+fn a_table_that_takes_the_id_of_a_dropped_one_gets_nothing_of_it() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [old] = create(&engine, ["t"]);
+    insert(&engine, &old, 1, 1, "flushed", 10);
+    engine.flush(&old).unwrap();
+    insert(&engine, &old, 1, 2, "logged", 10);
+    set_tables(&engine, &[], true).unwrap();
+    let builder = TableBuilder::new("ks", "t", old.id).partition_key("k", CqlType::Int);
+    let builder = builder.clustering("c", CqlType::Int, false).regular("other", CqlType::Int);
+    let new = Arc::new(builder.regular("v", CqlType::Text).build());
+    set_tables(&engine, &[&new], true).unwrap();
+    assert_eq!(rows(&engine, &new), []);
+    drop(engine);
+    let engine = open(&disk.crash_image(3));
+    assert_eq!(rows(&engine, &new), []);
+}
+
+#[test]
+fn truncations_cost_no_sstable_and_outlast_a_crash() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [t, u] = create(&engine, ["t", "u"]);
+    std::thread::scope(|scope| {
+        for table in [&t, &u] {
+            let engine = &engine;
+            scope.spawn(move || {
+                for row in 0..50 {
+                    insert(engine, table, 1, row, "truncated", 10);
+                    engine.truncate(table).unwrap();
+                }
+            });
+        }
+    });
+    insert(&engine, &t, 2, 1, "kept", 10);
+    let local = engine.schema().table("system", "local").unwrap().clone();
+    assert!(engine.table_stats(&local).unwrap().sstable_count <= 1);
+    let image = disk.crash_image(5);
+    drop(engine);
+    let engine = open(&image);
+    assert_eq!(rows(&engine, &t), [(2, 1, "kept".into())]);
+    assert_eq!(rows(&engine, &u), []);
+}
+
+#[test]
+fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
+    let prepared = SimulatedDisk::new();
+    let engine = open(&prepared);
+    let [t] = create(&engine, ["t"]);
+    for row in 0..3 {
+        insert(&engine, &t, 1, row, "flushed", 10);
+        engine.flush(&t).unwrap();
+    }
+    insert(&engine, &t, 1, 3, "logged", 10);
+    let prepared = prepared.crash_image(0);
+    drop(engine);
+    let (mut whole, mut none) = (0, 0);
+    for (skip, fault) in (0..80).step_by(3).flat_map(|skip| [(skip, Fault::PowerCut), (skip, Fault::Fail)]) {
+        let disk = prepared.crash_image(skip);
+        let engine = open(&disk);
+        disk.inject(fault, skip);
+        let result = engine.truncate(&t);
+        let image = disk.crash_image(skip * 11);
+        drop(engine);
+        let found = rows(&open(&image), &t).len();
+        match found {
+            0 => whole += 1,
+            4 => none += 1,
+            part => panic!("{part} of 4 rows after {skip} operations and {fault:?}"),
+        }
+        assert!(result.is_err() || found == 0);
+    }
+    assert!(whole > 5 && none > 0, "{whole} {none}");
+}
+
+#[test]
+fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_what_was_flushed() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let t = table("t", Uuid::new_v4());
+    set_tables(&engine, &[&t], false).unwrap();
+    insert(&engine, &t, 1, 1, "truncated", 10);
+    engine.truncate(&t).unwrap();
+    insert(&engine, &t, 1, 2, "flushed", 10);
+    engine.flush(&t).unwrap();
+    insert(&engine, &t, 1, 3, "lost", 10);
+    assert_eq!(rows(&engine, &t).len(), 2);
+    let image = disk.crash_image(1);
+    drop(engine);
+    assert_eq!(rows(&open(&image), &t), [(1, 2, "flushed".into())]);
+}
+
+#[test]
+fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [t] = create(&engine, ["t"]);
+    let used = |disk: &SimulatedDisk| {
+        disk.space(Path::new("/node")).map(|space| space.total_bytes - space.free_bytes).unwrap()
+    };
+    for row in 0..5 {
+        insert(&engine, &t, 1, row, &"kept".repeat(1000), 10);
+        // Room for a part of the table only.
+        disk.set_capacity(used(&disk) + 1000 * row as u64);
+        let error = engine.flush(&t).unwrap_err();
+        assert!(error.to_string().contains("/node/data/ks/t-"), "{error}");
+        assert_eq!(rows(&engine, &t).len(), row as usize + 1, "reads go on");
+        disk.set_capacity(1 << 30);
+    }
+    engine.flush(&t).unwrap();
+    assert_eq!(engine.table_stats(&t).unwrap().memtable_partition_count, 0);
+    let count = rows(&engine, &t).len();
+    let image = disk.crash_image(2);
+    drop(engine);
+    assert_eq!(rows(&open(&image), &t).len(), count);
+}

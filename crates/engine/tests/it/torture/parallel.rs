@@ -1,0 +1,277 @@
+//! Writers, an operator and power cuts at the same time: which interleaving a seed gets is up to the machine, and what must hold
+//! afterwards holds for all of them.
+//!
+//! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or in neither.
+//! `t` is truncated now and then, `d` is dropped and created again, under the same id or another, and some writers hang up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, EngineOptions, block_on};
+use model::{Keyspace, Mutation, Table, TableBuilder, TableId, TableOptions};
+use types::CqlType;
+use uuid::Uuid;
+
+use super::choices::Choices;
+use crate::fixture::{insertion, rows};
+
+const WRITERS: u64 = 3;
+const KEYSPACE: &str = "ks";
+
+/// A batch, and when it was sent and acknowledged.
+struct Sent {
+    id: (i32, i32),
+    sent: u64,
+    acknowledged: Option<u64>,
+}
+
+/// A truncation; `ended` if it was acknowledged.
+struct Truncation {
+    began: u64,
+    ended: Option<u64>,
+}
+
+/// What happened, by a clock that all threads share.
+#[derive(Default)]
+struct History {
+    clock: AtomicU64,
+    sent: Mutex<Vec<Sent>>,
+    truncations: Mutex<Vec<Truncation>>,
+}
+
+impl History {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+type Found = BTreeSet<(i32, i32)>;
+
+#[test]
+fn the_promise_holds_with_writers_truncations_and_drops_at_the_same_time() {
+    let prepared = prepared_disk();
+    let cases = super::setting("ESPALIER_TORTURE_CASES", 200).div_ceil(5);
+    let first = super::setting("ESPALIER_TORTURE_SEED", 1);
+    for seed in first..first + cases {
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(seed, &prepared)));
+        if let Err(cause) = failed {
+            eprintln!("seed {seed} failed");
+            std::panic::resume_unwind(cause);
+        }
+    }
+}
+
+fn prepared_disk() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(options(&disk, SyncMode::Batch)).unwrap();
+    let mut keyspace = Keyspace::new(KEYSPACE, BTreeMap::new(), true);
+    for name in ["a", "b", "t", "d", "idle"] {
+        keyspace.tables.insert(name.into(), table(name, Uuid::new_v4(), 0));
+    }
+    engine.set_keyspace(keyspace).unwrap();
+    engine.shutdown().unwrap();
+    disk
+}
+
+/// A table; the incarnation stands in its comment, and every other one has a column more.
+fn table(name: &str, id: Uuid, incarnation: u64) -> Arc<Table> {
+    let options = TableOptions { comment: incarnation.to_string(), ..TableOptions::default() };
+    let builder = TableBuilder::new(KEYSPACE, name, TableId(id)).options(options).partition_key("k", CqlType::Int);
+    let builder = builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text);
+    let builder = if incarnation % 2 == 1 { builder.regular("w", CqlType::Int) } else { builder };
+    Arc::new(builder.build())
+}
+
+fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 8 * (256 << 10);
+    options.commitlog.sync = sync;
+    options.memtable_shards = 1;
+    options.memtable_space_bytes = 4 << 20;
+    options
+}
+
+/// Opens the engine, once the threads of one that was dropped before have let go of it.
+fn open(disk: &SimulatedDisk, sync: SyncMode) -> Arc<Engine> {
+    loop {
+        match Engine::open(options(disk, sync)) {
+            Err(EngineError::Disk(error)) if error.kind() == DiskErrorKind::Locked => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+fn table_of(engine: &Engine, name: &str) -> Option<Arc<Table>> {
+    engine.schema().table(KEYSPACE, name).cloned()
+}
+
+fn case(seed: u64, prepared: &SimulatedDisk) {
+    let mut choices = Choices(seed);
+    let disk = prepared.crash_image(0);
+    let periodic = SyncMode::Periodic { period: Duration::from_millis(5) };
+    let sync = if choices.one_in(3) { periodic } else { SyncMode::Batch };
+    let engine = open(&disk, sync);
+    let fault = match choices.below(6) {
+        0..=1 if sync == SyncMode::Batch => Some(Fault::PowerCut),
+        2 if sync == SyncMode::Batch => Some(Fault::Fail),
+        _ => None,
+    };
+    fault.into_iter().for_each(|fault| disk.inject(fault, choices.below(2000)));
+    let history = History::default();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (engine, history, choices) = (&engine, &history, Choices(choices.next()));
+            scope.spawn(move || write(engine, history, writer as i32, choices));
+        }
+        operate(&engine, &history, Choices(choices.next()));
+    });
+    // All writes are done now but those that hung up: a flush waits for them.
+    let quiet = engine.flush(&table_of(&engine, "idle").unwrap()).is_ok();
+    let before = (fault.is_none() && quiet).then(|| read(&engine));
+    let image = disk.crash_image(choices.next());
+    drop(engine);
+    // In periodic mode only the end of the process is survived: what it wrote is there.
+    let disk = if sync == SyncMode::Batch { image } else { disk };
+    let engine = open(&disk, sync);
+    let after = read(&engine);
+    check(&history, &after);
+    if let Some(before) = before {
+        assert_eq!(before, after, "reads after a crash answer what they did before");
+    }
+    check_incarnation(&engine);
+    check_directories(&engine, &disk);
+    let t = table_of(&engine, "t").unwrap();
+    engine.truncate(&t).unwrap();
+    assert_eq!(rows(&engine, &t), []);
+    engine.shutdown().unwrap();
+}
+
+/// Sends batches until the engine refuses them or there were enough.
+fn write(engine: &Engine, history: &History, writer: i32, mut choices: Choices) {
+    let tables = ["a", "b", "t"].map(|name| table_of(engine, name).unwrap());
+    let value = "v".repeat(choices.below(1500) as usize);
+    for number in 0..150 {
+        let updates = tables.iter().map(|table| insertion(table, writer, number, &value, 10).updates()[0].clone());
+        let mutation = Mutation::new(updates.collect());
+        let sent = history.now();
+        let result = send(engine, &mutation, choices.one_in(5));
+        let acknowledged = matches!(result, Some(Ok(()))).then(|| history.now());
+        history.sent.lock().unwrap().push(Sent { id: (writer, number), sent, acknowledged });
+        if matches!(result, Some(Err(_))) {
+            return;
+        }
+        if let Some(d) = table_of(engine, "d") {
+            let mutation = insertion(&d, writer, number, &d.options.comment, 10);
+            match send(engine, &mutation, choices.one_in(5)) {
+                None | Some(Ok(()) | Err(EngineError::UnknownTable(_))) => {}
+                Some(Err(_)) => return,
+            }
+        }
+    }
+}
+
+/// Writes, or hangs up after the first poll.
+fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<(), EngineError>> {
+    let mut write = pin!(engine.write(mutation));
+    if !hang_up {
+        return Some(block_on(write));
+    }
+    match write.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        std::task::Poll::Ready(result) => Some(result),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// Does what operators do while others write.
+fn operate(engine: &Engine, history: &History, mut choices: Choices) {
+    for incarnation in 1..25 {
+        let some = ["a", "b", "t"][choices.below(3) as usize];
+        match choices.below(8) {
+            0..=3 => {
+                let began = history.now();
+                let result = engine.truncate(&table_of(engine, "t").unwrap());
+                let ended = result.is_ok().then(|| history.now());
+                history.truncations.lock().unwrap().push(Truncation { began, ended });
+            }
+            4..=5 => {
+                let _ = engine.flush(&table_of(engine, some).unwrap());
+            }
+            6 => {
+                let _ = engine.compact(&table_of(engine, some).unwrap());
+            }
+            _ => drop_and_create(engine, incarnation, &mut choices),
+        }
+    }
+}
+
+fn drop_and_create(engine: &Engine, incarnation: u64, choices: &mut Choices) {
+    let old = table_of(engine, "d").map_or_else(Uuid::new_v4, |d| d.id.0);
+    let new = table("d", if choices.one_in(2) { old } else { Uuid::new_v4() }, incarnation);
+    for table in [None, Some(new)] {
+        // An error shows in what is there after the restart.
+        let _ = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+            let tables = &mut Arc::make_mut(keyspaces.get_mut(KEYSPACE).unwrap()).tables;
+            match &table {
+                None => tables.remove("d"),
+                Some(table) => tables.insert("d".into(), table.clone()),
+            };
+            Ok(())
+        });
+    }
+}
+
+fn read(engine: &Engine) -> [Found; 3] {
+    ["a", "b", "t"].map(|name| {
+        let table = table_of(engine, name).unwrap();
+        rows(engine, &table).into_iter().map(|(key, row, _)| (key, row)).collect()
+    })
+}
+
+fn check(history: &History, [a, b, t]: &[Found; 3]) {
+    let (sent, truncations) = (history.sent.lock().unwrap(), history.truncations.lock().unwrap());
+    assert_eq!(a, b, "a batch is there whole or not at all");
+    let ids: Found = sent.iter().map(|write| write.id).collect();
+    assert!(a.is_subset(&ids), "nothing that was never sent is there");
+    assert!(t.is_subset(a), "a batch is there whole or not at all, but for what was truncated");
+    for write in sent.iter() {
+        let id = write.id;
+        assert!(write.acknowledged.is_none() || a.contains(&id), "{id:?} was acknowledged and is not there");
+        let is_before = |truncation: &Truncation| {
+            truncation.ended.is_some() && write.acknowledged.is_some_and(|acknowledged| acknowledged < truncation.began)
+        };
+        let is_after = |truncation: &Truncation| truncation.ended.is_some_and(|ended| ended < write.sent);
+        assert!(!truncations.iter().any(is_before) || !t.contains(&id), "{id:?} was truncated and came back");
+        let must_be_there = a.contains(&id) && truncations.iter().all(is_after);
+        assert!(!must_be_there || t.contains(&id), "{id:?} was written after all truncations and is gone");
+    }
+}
+
+/// The rows of `d` are those of the table that has the name now.
+fn check_incarnation(engine: &Engine) {
+    let Some(d) = table_of(engine, "d") else { return };
+    for (key, row, value) in rows(engine, &d) {
+        assert_eq!(value, d.options.comment, "row {key}, {row} is of a table that was dropped");
+    }
+}
+
+/// Nothing is left of dropped tables.
+fn check_directories(engine: &Engine, disk: &SimulatedDisk) {
+    let schema = engine.schema();
+    let tables = schema.keyspaces[KEYSPACE].tables.values();
+    let known: BTreeSet<String> = tables.map(|table| format!("{}-{}", table.name, table.id.0.simple())).collect();
+    let directory = Path::new("/node/data").join(KEYSPACE);
+    if disk.exists(&directory).unwrap() {
+        for entry in disk.list(&directory).unwrap() {
+            assert!(known.contains(&entry.name), "{} is left of a dropped table", entry.name);
+        }
+    }
+}

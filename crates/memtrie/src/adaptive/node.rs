@@ -1,0 +1,410 @@
+//! Node kinds of the adaptive layout and what readers do with one node. `FORMAT.md` has each in hex.
+
+use crate::node::{Step, View};
+use crate::raw::memory::{Memory, Ptr, Slot};
+
+pub(crate) const SPARSE_3: u32 = 1;
+pub(crate) const SPARSE_6: u32 = 2;
+pub(crate) const SPARSE_12: u32 = 3;
+pub(crate) const SPARSE_24: u32 = 4;
+pub(crate) const SPARSE_48: u32 = 5;
+pub(crate) const FLAT: u32 = 6;
+pub(crate) const CHAIN: u32 = 8;
+pub(crate) const PREFIX: u32 = 9;
+
+/// Words of a prefix.
+pub(crate) const CONTENT_WORD: u32 = 0;
+pub(crate) const PREFIX_CHILD_WORD: u32 = 1;
+/// Words of a chain: the child; the length (a byte) and the steps.
+pub(crate) const CHAIN_CHILD_WORD: u32 = 0;
+pub(crate) const CHAIN_STEPS_WORD: u32 = 1;
+pub(crate) const CHAIN_STEPS_MAX: usize = 59;
+
+pub(crate) const CHILDREN_MAX: usize = 48;
+const PREFIX_UNITS: u32 = 2;
+const FLAT_UNITS: u32 = 128;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Where a sparse node has what. The characters stand by place from the first wide word on, after them (in the same wide word or the
+/// next) the count of children; places beyond the count mean nothing.
+pub(crate) struct Shape {
+    pub kind: u32,
+    pub capacity: u32,
+    /// Size in 8-byte units.
+    pub units: u32,
+    /// First word of the characters.
+    characters: u32,
+    /// First word of the children.
+    children: u32,
+    /// Wide words that have characters.
+    wides: u32,
+    /// Wide word of the count, and its bit there.
+    count: (u32, u32),
+}
+
+/// By kind, from `SPARSE_3` on. The smallest has one 32-bit word instead of the wide ones.
+static SHAPES: [Shape; 5] = [
+    Shape { kind: SPARSE_3, capacity: 3, units: 2, characters: 3, children: 0, wides: 0, count: (0, 24) },
+    Shape { kind: SPARSE_6, capacity: 6, units: 4, characters: 6, children: 0, wides: 1, count: (0, 48) },
+    Shape { kind: SPARSE_12, capacity: 12, units: 8, characters: 0, children: 4, wides: 2, count: (1, 32) },
+    Shape { kind: SPARSE_24, capacity: 24, units: 16, characters: 0, children: 8, wides: 3, count: (3, 0) },
+    Shape { kind: SPARSE_48, capacity: 48, units: 32, characters: 0, children: 16, wides: 6, count: (6, 0) },
+];
+
+/// The shape of a sparse kind.
+#[inline]
+pub(crate) fn shape(kind: u32) -> &'static Shape {
+    &SHAPES[(kind - SPARSE_3) as usize]
+}
+
+/// The smallest sparse node for so many children; none if only a flat one has room.
+pub(crate) fn shape_for(children: usize) -> Option<&'static Shape> {
+    SHAPES.iter().find(|shape| shape.capacity as usize >= children)
+}
+
+impl Shape {
+    #[inline]
+    fn wide_slot(&self, node: Ptr, wide: u32) -> Slot {
+        node.node_slot(self.characters + 2 * wide)
+    }
+
+    /// How many children there are; acquired, so that their characters and pointers are visible.
+    #[inline]
+    pub(crate) fn count(&self, memory: Memory<'_>, node: Ptr) -> u32 {
+        if self.kind == SPARSE_3 {
+            return memory.load(node.node_slot(self.characters)).bits() >> 24;
+        }
+        (memory.load_wide(self.wide_slot(node, self.count.0)) >> self.count.1) as u32 & 0xFF
+    }
+
+    #[inline]
+    pub(crate) fn character(&self, memory: Memory<'_>, node: Ptr, place: u32) -> u8 {
+        if self.kind == SPARSE_3 {
+            return (memory.word(node.node_slot(self.characters)) >> (8 * place)) as u8;
+        }
+        (memory.wide_word(self.wide_slot(node, place / 8)) >> (8 * (place % 8))) as u8
+    }
+
+    #[inline]
+    pub(crate) fn child_slot(&self, node: Ptr, place: u32) -> Slot {
+        node.node_slot(self.children + place)
+    }
+
+    /// The words of characters and count: word, the bits that mean something while there are `count` children, and whether it is
+    /// wide.
+    #[cfg(test)]
+    pub(crate) fn meaning(&self, count: u32) -> Vec<(u32, u64, bool)> {
+        let of_places = |from: u32| {
+            (from..from + 8)
+                .filter(|&place| place < count)
+                .fold(0, |mask, place| mask | 0xFF_u64 << (8 * (place - from)))
+        };
+        if self.kind == SPARSE_3 {
+            return vec![(self.characters, of_places(0) | 0xFF << 24, false)];
+        }
+        (0..self.wides.max(self.count.0 + 1))
+            .map(|wide| {
+                let of_count = if wide == self.count.0 { 0xFF << self.count.1 } else { 0 };
+                let of_places = if wide < self.wides { of_places(8 * wide) } else { 0 };
+                (self.characters + 2 * wide, of_places | of_count, true)
+            })
+            .collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn child_word(&self, place: u32) -> u32 {
+        self.children + place
+    }
+
+    /// The place of a child.
+    #[inline]
+    pub(crate) fn find(&self, memory: Memory<'_>, node: Ptr, character: u8) -> Option<u32> {
+        let wanted = u64::from(character) * ONES;
+        if self.kind == SPARSE_3 {
+            let word = u64::from(memory.load(node.node_slot(self.characters)).bits());
+            return equal_byte(word, wanted).filter(|&place| place < (word >> 24) as u32);
+        }
+        let count = self.count(memory, node);
+        for wide in 0..self.wides {
+            // The lowest equal byte is the child's, if it is one: characters are different.
+            if let Some(place) = equal_byte(memory.wide_word(self.wide_slot(node, wide)), wanted) {
+                let place = place + 8 * wide;
+                return (place < count).then_some(place);
+            }
+        }
+        None
+    }
+
+    /// Writes the characters and the count of a node that nobody sees yet.
+    pub(crate) fn fill(&self, memory: Memory<'_>, node: Ptr, characters: &[u8]) {
+        let byte = |place: usize| u64::from(characters.get(place).copied().unwrap_or(0));
+        let wide = |from: usize, bytes: usize| (0..bytes).fold(0, |word, i| word | byte(from + i) << (8 * i));
+        let count = characters.len() as u64;
+        if self.kind == SPARSE_3 {
+            memory.set_word(node.node_slot(self.characters), (wide(0, 3) | count << 24) as u32);
+            return;
+        }
+        for index in 0..self.wides.max(self.count.0 + 1) {
+            let counted = if index == self.count.0 { count << self.count.1 } else { 0 };
+            memory.set_wide_word(self.wide_slot(node, index), wide(8 * index as usize, 8) | counted);
+        }
+    }
+
+    /// Adds a child to a node that has room for it and that readers may see: pointer, character, and then the store of the count.
+    pub(crate) fn add(&self, memory: Memory<'_>, node: Ptr, character: u8, child: Ptr) {
+        let place = self.count(memory, node);
+        debug_assert!(place < self.capacity && self.find(memory, node, character).is_none());
+        memory.publish(self.child_slot(node, place), child);
+        if self.kind == SPARSE_3 {
+            let slot = node.node_slot(self.characters);
+            let kept = memory.word(slot) & !(0xFF << (8 * place) | 0xFF << 24);
+            memory.publish_word(slot, kept | u32::from(character) << (8 * place) | (place + 1) << 24);
+            return;
+        }
+        let of_place = (u64::from(character) << (8 * (place % 8)), 0xFF_u64 << (8 * (place % 8)));
+        let of_count = (u64::from(place + 1) << self.count.1, 0xFF_u64 << self.count.1);
+        let counted = self.wide_slot(node, self.count.0);
+        if place / 8 == self.count.0 {
+            let kept = memory.wide_word(counted) & !(of_place.1 | of_count.1);
+            memory.publish_wide(counted, kept | of_place.0 | of_count.0);
+        } else {
+            // Readers do not look at the place before the count says that it is one.
+            let slot = self.wide_slot(node, place / 8);
+            memory.set_wide_word(slot, memory.wide_word(slot) & !of_place.1 | of_place.0);
+            memory.publish_wide(counted, memory.wide_word(counted) & !of_count.1 | of_count.0);
+        }
+    }
+}
+
+/// The lowest byte of `word` that equals those of `wanted`, which are all the same.
+#[inline]
+fn equal_byte(word: u64, wanted: u64) -> Option<u32> {
+    let differing = word ^ wanted;
+    // The lowest marked byte is the first equal one; marks above it may be false.
+    let marks = differing.wrapping_sub(ONES) & !differing & HIGH_BITS;
+    if marks == 0 { None } else { Some(marks.trailing_zeros() / 8) }
+}
+
+/// 8-byte units of a node.
+#[inline]
+pub(crate) fn units(memory: Memory<'_>, ptr: Ptr) -> u32 {
+    match ptr.node_kind() {
+        FLAT => FLAT_UNITS,
+        CHAIN => chain_units(chain_length(memory, ptr)),
+        PREFIX => PREFIX_UNITS,
+        kind => shape(kind).units,
+    }
+}
+
+/// 8-byte units of a chain: 16, 32 or 64 bytes.
+#[inline]
+pub(crate) fn chain_units(steps: usize) -> u32 {
+    match steps {
+        0..=11 => 2,
+        12..=27 => 4,
+        _ => 8,
+    }
+}
+
+pub(crate) const fn prefix_units() -> u32 {
+    PREFIX_UNITS
+}
+
+pub(crate) const fn flat_units() -> u32 {
+    FLAT_UNITS
+}
+
+#[inline]
+fn chain_length(memory: Memory<'_>, ptr: Ptr) -> usize {
+    (memory.word(ptr.node_slot(CHAIN_STEPS_WORD)) & 0xFF) as usize
+}
+
+#[inline]
+pub(crate) fn chain_steps<'a>(memory: Memory<'a>, ptr: Ptr) -> &'a [u8] {
+    memory.steps(ptr.node_slot(CHAIN_STEPS_WORD), 1, chain_length(memory, ptr))
+}
+
+#[inline]
+pub(crate) fn view<'a>(memory: Memory<'a>, ptr: Ptr) -> View<'a> {
+    if ptr.is_leaf() {
+        let leaf = memory.leaf(ptr);
+        return View::Leaf { tail: leaf.tail, content: leaf.content };
+    }
+    match ptr.node_kind() {
+        0 => View::None,
+        CHAIN => {
+            let child = memory.load(ptr.node_slot(CHAIN_CHILD_WORD));
+            View::Chain { steps: chain_steps(memory, ptr), child }
+        }
+        PREFIX => {
+            let content = memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content;
+            View::Prefix { content, child: memory.load(ptr.node_slot(PREFIX_CHILD_WORD)) }
+        }
+        FLAT => View::Many,
+        _ => View::Few,
+    }
+}
+
+/// Where the pointer to the child for `character` is, if there is one.
+#[inline]
+pub(crate) fn child_slot(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<Slot> {
+    if ptr.node_kind() == FLAT {
+        let slot = ptr.node_slot(u32::from(character));
+        return (!memory.load(slot).is_none()).then_some(slot);
+    }
+    let shape = shape(ptr.node_kind());
+    shape.find(memory, ptr, character).map(|place| shape.child_slot(ptr, place))
+}
+
+#[inline]
+pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
+    if ptr.node_kind() == FLAT {
+        return memory.load(ptr.node_slot(u32::from(character)));
+    }
+    let shape = shape(ptr.node_kind());
+    shape.find(memory, ptr, character).map_or(Ptr::NONE, |place| memory.load(shape.child_slot(ptr, place)))
+}
+
+#[inline]
+pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
+    if ptr.is_leaf() {
+        let leaf = memory.leaf(ptr);
+        return if leaf.tail == key { Step::Found(leaf.content) } else { Step::Absent };
+    }
+    let kind = ptr.node_kind();
+    match kind {
+        0 => Step::Absent,
+        CHAIN => {
+            let steps = chain_steps(memory, ptr);
+            if key.starts_with(steps) {
+                Step::To(memory.load(ptr.node_slot(CHAIN_CHILD_WORD)), steps.len())
+            } else {
+                Step::Absent
+            }
+        }
+        PREFIX if key.is_empty() => Step::Found(memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content),
+        PREFIX => Step::To(memory.load(ptr.node_slot(PREFIX_CHILD_WORD)), 0),
+        _ => {
+            let Some(&character) = key.first() else { return Step::Absent };
+            if kind == FLAT {
+                return Step::To(memory.load(ptr.node_slot(u32::from(character))), 1);
+            }
+            // The shapes are constants in each arm, which is what makes the search short.
+            let place = match kind {
+                SPARSE_3 => shape(SPARSE_3).find(memory, ptr, character),
+                SPARSE_6 => shape(SPARSE_6).find(memory, ptr, character),
+                SPARSE_12 => shape(SPARSE_12).find(memory, ptr, character),
+                SPARSE_24 => shape(SPARSE_24).find(memory, ptr, character),
+                _ => shape(SPARSE_48).find(memory, ptr, character),
+            };
+            match place {
+                Some(place) => Step::To(memory.load(shape(kind).child_slot(ptr, place)), 1),
+                None => Step::Absent,
+            }
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
+    if ptr.is_leaf() {
+        memory.prefetch_blob(ptr);
+    } else if ptr.node_kind() == FLAT
+        && let Some(&character) = key.first()
+    {
+        memory.prefetch_slot(ptr.node_slot(u32::from(character)));
+    } else {
+        memory.prefetch_slot(ptr.node_slot(0));
+    }
+}
+
+/// Appends the children of a sparse node in ascending order.
+pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
+    let shape = shape(ptr.node_kind());
+    let start = out.len();
+    for place in 0..shape.count(memory, ptr) {
+        let entry = (shape.character(memory, ptr, place), memory.load(shape.child_slot(ptr, place)));
+        // They come in any order, mostly few.
+        let mut at = out.len();
+        out.push(entry);
+        while at > start && out[at - 1].0 > entry.0 {
+            out[at] = out[at - 1];
+            at -= 1;
+        }
+        out[at] = entry;
+    }
+}
+
+#[inline]
+pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool) -> Option<(u8, Ptr)> {
+    let mut character = from;
+    loop {
+        let child = memory.load(ptr.node_slot(u32::from(character)));
+        if !child.is_none() {
+            return Some((character, child));
+        }
+        character = if descending { character.checked_sub(1)? } else { character.checked_add(1)? };
+    }
+}
+
+/// How far ahead of a walk over a flat node children are brought near, and what they lead to.
+const NODES_AHEAD: i32 = 32;
+const LEAVES_AHEAD: i32 = 16;
+
+pub(crate) fn look_ahead_in_flat(memory: Memory<'_>, ptr: Ptr, character: u8, from: i32, descending: bool) {
+    let step = if descending { -1 } else { 1 };
+    let first = if descending { 0xFF } else { 0 };
+    let at = |character: i32| {
+        let character = u8::try_from(character).ok()?;
+        let child = memory.load(ptr.node_slot(u32::from(character)));
+        (!child.is_none()).then_some(child)
+    };
+    if from == first {
+        (0..NODES_AHEAD)
+            .filter_map(|ahead| at(first + step * ahead))
+            .for_each(|child| crate::node::prefetch(memory, child));
+        (0..LEAVES_AHEAD)
+            .filter_map(|ahead| at(first + step * ahead))
+            .for_each(|child| prefetch_children(memory, child));
+    }
+    let mut passed = from;
+    loop {
+        if let Some(child) = at(passed + step * NODES_AHEAD) {
+            crate::node::prefetch(memory, child);
+        }
+        if let Some(child) = at(passed + step * LEAVES_AHEAD) {
+            prefetch_children(memory, child);
+        }
+        if passed == i32::from(character) {
+            return;
+        }
+        passed += step;
+    }
+}
+
+/// What a small node leads to, mostly leaves.
+#[inline]
+fn prefetch_children(memory: Memory<'_>, ptr: Ptr) {
+    if !ptr.is_leaf() && matches!(ptr.node_kind(), SPARSE_3 | SPARSE_6) {
+        let shape = shape(ptr.node_kind());
+        (0..shape.count(memory, ptr))
+            .map(|place| memory.load(shape.child_slot(ptr, place)))
+            .for_each(|child| crate::node::prefetch(memory, child));
+    }
+}
+
+pub(crate) fn kind_name(ptr: Ptr) -> &'static str {
+    match ptr.node_kind() {
+        SPARSE_3 => "sparse of 3",
+        SPARSE_6 => "sparse of 6",
+        SPARSE_12 => "sparse of 12",
+        SPARSE_24 => "sparse of 24",
+        SPARSE_48 => "sparse of 48",
+        FLAT => "flat",
+        CHAIN => "chain",
+        PREFIX => "prefix",
+        _ => "unknown",
+    }
+}

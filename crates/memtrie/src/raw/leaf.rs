@@ -1,0 +1,120 @@
+//! Leaves of the adaptive layout: a blob that starts with the tail of its key.
+//!
+//! | first byte | then |
+//! |---|---|
+//! | `1cct tttt` | a tail of `t` bytes, a content of 0, 1, 8 or 12 bytes (`c` = 0..=3) |
+//! | `0ttt tttt` | the content's length, a tail of `t` bytes, the content |
+//!
+//! A content's length is one byte, or `ff` and four bytes, little-endian.
+
+use super::memory::{Memory, Ptr};
+
+/// Longest tail.
+pub(crate) const TAIL_MAX: usize = 127;
+/// Longest tail of the short form.
+const SHORT_TAIL_MAX: usize = 31;
+/// Contents of the short form have these lengths: those that are stored often and are so small that a length counts.
+const SHORT_CONTENTS: [usize; 4] = [0, 1, 8, 12];
+const LONG_LENGTH: u8 = 0xFF;
+/// Bytes of a header at most.
+const HEADER_MAX: usize = 6;
+
+/// A leaf taken apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'a> {
+    /// The end of the key, from the leaf's place in the trie on.
+    pub tail: &'a [u8],
+    pub content: &'a [u8],
+}
+
+/// The first bytes of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    bytes: [u8; HEADER_MAX],
+    length: usize,
+}
+
+impl Header {
+    /// `content_bytes` is less than 4 GiB.
+    #[inline]
+    fn new(tail_bytes: usize, content_bytes: usize) -> Header {
+        debug_assert!(tail_bytes <= TAIL_MAX);
+        let mut bytes = [0; HEADER_MAX];
+        if tail_bytes <= SHORT_TAIL_MAX
+            && let Some(class) = SHORT_CONTENTS.iter().position(|&length| length == content_bytes)
+        {
+            bytes[0] = 0x80 | (class as u8) << 5 | tail_bytes as u8;
+            return Header { bytes, length: 1 };
+        }
+        bytes[0] = tail_bytes as u8;
+        if content_bytes < usize::from(LONG_LENGTH) {
+            bytes[1] = content_bytes as u8;
+            return Header { bytes, length: 2 };
+        }
+        bytes[1] = LONG_LENGTH;
+        bytes[2..].copy_from_slice(&(content_bytes as u32).to_le_bytes());
+        Header { bytes, length: HEADER_MAX }
+    }
+}
+
+/// Units of a leaf's blob.
+#[inline]
+pub(crate) fn leaf_units(tail_bytes: usize, content_bytes: usize) -> u32 {
+    (Header::new(tail_bytes, content_bytes).length + tail_bytes + content_bytes).div_ceil(8) as u32
+}
+
+impl<'a> Memory<'a> {
+    /// A leaf of the adaptive layout.
+    #[inline]
+    pub(crate) fn leaf(self, ptr: Ptr) -> Leaf<'a> {
+        let start = self.blob_start(ptr);
+        // SAFETY: R3, R5: the leaf names a complete, immutable blob, which starts with its own lengths; R6 bounds the use of
+        // the slices by the pin or writer borrow of the caller.
+        unsafe {
+            let first = start.read();
+            let (tail_bytes, header_bytes, content_bytes) = if first & 0x80 != 0 {
+                (usize::from(first & 31), 1, SHORT_CONTENTS[usize::from(first >> 5 & 3)])
+            } else {
+                match start.add(1).read() {
+                    LONG_LENGTH => {
+                        let length = start.add(2).cast::<u32>().read_unaligned();
+                        (usize::from(first), HEADER_MAX, u32::from_le(length) as usize)
+                    }
+                    length => (usize::from(first), 2, usize::from(length)),
+                }
+            };
+            let tail = start.add(header_bytes);
+            Leaf {
+                tail: std::slice::from_raw_parts(tail, tail_bytes),
+                content: std::slice::from_raw_parts(tail.add(tail_bytes), content_bytes),
+            }
+        }
+    }
+
+    /// Writes a leaf at a unit that was just allocated for it.
+    #[inline]
+    pub(crate) fn write_leaf(self, unit: u32, tail: &[u8], content: &[u8]) {
+        let header = Header::new(tail.len(), content.len());
+        let start = self.blob_start_mut(unit);
+        // SAFETY: R1, R6, R7: the allocator handed out `leaf_units` units, which these bytes fit, and nothing else refers to them.
+        unsafe {
+            start.copy_from_nonoverlapping(header.bytes.as_ptr(), header.length);
+            let start = start.add(header.length);
+            start.copy_from_nonoverlapping(tail.as_ptr(), tail.len());
+            start.add(tail.len()).copy_from_nonoverlapping(content.as_ptr(), content.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_leaves_have_small_headers() {
+        let length = |tail, content| Header::new(tail, content).length;
+        assert_eq!([length(23, 8), length(31, 0), length(32, 8), length(23, 9)], [1, 1, 2, 2]);
+        assert_eq!([length(127, 254), length(0, 255), length(1, 1 << 20)], [2, 6, 6]);
+        assert_eq!([leaf_units(23, 8), leaf_units(22, 9), leaf_units(0, 0)], [4, 5, 1]);
+    }
+}
