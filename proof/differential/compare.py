@@ -1,8 +1,8 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
-import re
 from dataclasses import dataclass, replace
 
+from proof.differential.answers import comparable
 from proof.differential.explained import PAGES, explanation, pages_of_group_by
 from proof.differential.steps import History, Step
 from proof.oracle.espalier import Espalier
@@ -10,17 +10,8 @@ from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptio
 from proof.wire import requests
 from proof.wire.responses import Lost, Response
 
-CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+CREATE = "CREATE KEYSPACE {} WITH replication = {}"
 PAGES_MAX = 300
-UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
-# Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node started.
-TO_JSON = re.compile(r"\bsystem\.tojson\(")
-# Which NaN a function returns is the processor's and the compiler's affair.
-NAN = {bytes.fromhex("ffc00000"): "7fc00000", bytes.fromhex("fff8000000000000"): "7ff8000000000000"}
-NANS = {(kind, bytes.fromhex(value)): bytes.fromhex(other) for kind, value, other in (
-    ("float", "ffc00000", "7fc00000"), ("double", "fff8000000000000", "7ff8000000000000"),
-    (None, "fff8000000000000", "7ff8000000000000"))}          # None: no metadata was sent
-OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 
 @dataclass
@@ -68,7 +59,7 @@ class Pair:
                 connection = Connection(node.host, node.port, history.version, history.compression)
                 connections.append(connection)
                 connection.query(f"DROP KEYSPACE IF EXISTS {history.keyspace}")
-                require(connection.query(CREATE.format(history.keyspace)))
+                require(connection.query(CREATE.format(history.keyspace, history.replication)))
                 require(connection.query(f"USE {history.keyspace}"))
             return self.run_steps(history, connections, stop_at)
         finally:
@@ -78,7 +69,7 @@ class Pair:
     def run_steps(self, history: History, connections: list[Connection], stop_at: int) -> Outcome:
         outcome = Outcome(0, {}, [])
         for index, step in enumerate(history.steps):
-            if step.kind in ("flush", "compact", "restart"):
+            if step.kind in ("flush", "compact", "restart", "kill"):
                 self.maintain(history, step, connections)
                 continue
             left, right = exchange(connections, step)
@@ -100,12 +91,16 @@ class Pair:
         return outcome
 
     def maintain(self, history: History, step: Step, connections: list[Connection]) -> None:
-        """What an operator does: flush or compact both; restart Espalier."""
-        if step.kind == "restart":
+        """What an operator or an accident does: flush or compact both; end Espalier, politely or not, and start it again."""
+        if step.kind in ("restart", "kill"):
             right = self.nodes[1]
             if isinstance(right, Espalier):
                 connections[1].close()
-                right.restart()
+                if step.kind == "kill":
+                    right.kill()
+                    right.launch()
+                else:
+                    right.restart()
                 connections[1] = Connection(right.host, right.port, history.version, history.compression)
                 require(connections[1].query(f"USE {history.keyspace}"))
                 connections[0].prepared.clear()         # both prepare anew
@@ -209,45 +204,3 @@ def described(number: int, answers: list, own, other) -> str:
             rows = other.get("rows", [])
             own["rows"] = [f"{len(own['rows'])} rows, of them only here:"] + [row for row in own["rows"] if row not in rows][:12]
     return page + repr(own)
-
-
-def comparable(answer: Response) -> dict:
-    """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
-    seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
-    if isinstance(answer, Error):
-        message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", answer.message))
-        return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
-    if isinstance(answer, Rows):
-        return seen | {"columns": named_alike(answer.metadata.columns), "more": answer.metadata.paging_state is not None,
-                       "changed": answer.metadata.changed_id is not None, "rows": [shown(signless(row, answer.metadata.columns)) for row in answer.rows]}
-    if isinstance(answer, Prepared):
-        return seen | {"variables": answer.variables, "partition_key": answer.partition_key, "result": named_alike(answer.result.columns)}
-    return seen | {k: v for k, v in vars(answer).items() if k not in ("tracing_id", "warnings")}
-
-
-def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
-    return columns and [(keyspace, table, TO_JSON.sub("system.to_json(", name), kind) for keyspace, table, name, kind in columns]
-
-
-def signless(row: tuple, columns: list[tuple] | None) -> tuple:
-    """A row whose NaNs are all one: the sign of a computed one is the processor's, and differs from run to run in Java."""
-    kinds = [kind for *_, kind in columns] if columns else [None] * len(row)
-    return tuple(NANS.get((kind, value), value) for kind, value in zip(kinds, row, strict=True))
-
-
-def shown(row: tuple) -> tuple:
-    """Hex, with text beside it where it reads as text."""
-    return tuple(None if value is None else NAN.get(value) or text(value) if printable(value) else value.hex() for value in row)
-
-
-def text(value: bytes) -> str:
-    return TO_JSON.sub("system.to_json(", value.decode())      # SELECT JSON writes the columns' names too
-
-
-def printable(value: bytes) -> bool:
-    if len(value) <= 4 or any(byte < 0x20 and byte != 0x0A for byte in value):
-        return False
-    try:
-        return bool(value.decode())
-    except UnicodeDecodeError:
-        return False

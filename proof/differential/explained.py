@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from proof.differential.answers import comparable
 from proof.differential.steps import Step
 from proof.wire.responses import Error, Lost, Prepared, Response, Rows
 
@@ -20,6 +21,8 @@ SERVER_ERROR = 0x0000
 SYNTAX_ERROR, UNPREPARED = 0x2000, 0x2500
 FAILURES = {SERVER_ERROR, 0x1100, 0x1200, 0x1300, 0x1500}       # and timeouts and failures of reads and writes
 
+OLD_TIMEUUID_CLASS = "'org.apache.cassandra.db.marshal.LegacyTimeUUIDType'"
+OLD_TIMEUUID = re.compile(r"'?org\.apache\.cassandra\.db\.marshal\.LegacyTimeUUIDType'?")
 PARSER_FAILURE = re.compile(r"Failed parsing statement: \[.*\] reason: \w+Exception", re.DOTALL)
 
 
@@ -40,13 +43,10 @@ def refuses_its_own_paging_state(step: Step, left: Response, right: Response) ->
 
 
 def timeuuid_by_its_old_name(step: Step, left: Response, right: Response) -> bool:
-    """min and max of a timeuuid: the same rows, but for the type's name."""
-    def columns(answer: Response) -> str:
-        metadata = answer.result if isinstance(answer, Prepared) else getattr(answer, "metadata", None)
-        return repr(metadata and metadata.columns).replace("\"'org.apache.cassandra.db.marshal.LegacyTimeUUIDType'\"", "'timeuuid'")
-
-    return (type(left) is type(right) and "LegacyTimeUUIDType" in repr(left) and columns(left) == columns(right)
-            and getattr(left, "rows", None) == getattr(right, "rows", None) and left.warnings == right.warnings)
+    """What a function makes of a timeuuid's own type: the same answer, but for the type's name."""
+    told = repr(comparable(left))
+    renamed = OLD_TIMEUUID.sub("timeuuid", told.replace(f'"{OLD_TIMEUUID_CLASS}"', "'timeuuid'"))
+    return renamed != told and renamed == OLD_TIMEUUID.sub("timeuuid", repr(comparable(right)))
 
 
 def half_a_character(step: Step, left: Response, right: Response) -> bool:

@@ -6,7 +6,7 @@ from random import Random
 from proof.differential.mistakes import spoil
 from proof.differential.reads import read
 from proof.differential.schema import (REGULAR_NAMES, Column, Table, create_type, random_table, random_user_types)
-from proof.differential.steps import History, Step
+from proof.differential.steps import SIMPLE, History, Step
 from proof.differential.values import Scalar, UserType, random_type
 from proof.differential.writes import Clock, write
 
@@ -19,6 +19,12 @@ SYSTEM_READS = [
     "SELECT * FROM system_schema.keyspaces WHERE keyspace_name = '{}'",
 ]
 
+# Of these only one replica is ever alive.
+REPLICATIONS = ["{'class': 'SimpleStrategy', 'replication_factor': 3}", "{'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
+                "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}"]
+ANY, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE = 0, 2, 3, 4, 5, 6, 7, 10
+LEVELS = (ANY, TWO, THREE, QUORUM, QUORUM, ALL, LOCAL_QUORUM, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE)
+
 FUTURE = 1_900_000_000      # in 2030, seconds
 
 
@@ -27,7 +33,9 @@ def history(seed: int, number: int, steps: int) -> History:
     rng = Random(f"{seed}/{number}")
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = f"h{number}"
-    return History(f"seed {seed}, history {number}", keyspace, version, compression, Generator(rng, keyspace, version).steps(steps))
+    replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
+    made = Generator(rng, keyspace, version).steps(steps)
+    return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)
 
 
 class Generator:
@@ -60,16 +68,22 @@ class Generator:
             return self.add_column(table) if rng.random() < 0.55 else self.drop_column(table)
         roll = rng.random()
         if roll < 0.48:
-            return write(rng, table, self.clock, now)
+            return self.at_some_level(write(rng, table, self.clock, now))
         if roll < 0.85:
-            return self.remember(read(rng, table, now))
+            return self.remember(self.at_some_level(read(rng, table, now)))
         if roll < 0.88 and self.prepared:
             return replace(rng.choice(self.prepared), reuse=True, now=now)
         if roll < 0.94:
             return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else read(rng, table, now))
         if roll < 0.965:
-            return Step(rng.choice(("flush", "flush", "flush", "flush", "compact", "restart")))
+            return Step(rng.choice(("flush", "flush", "flush", "flush", "flush", "compact", "compact", "restart", "kill")))
         return self.schema_step(table)
+
+    def at_some_level(self, step: Step) -> Step:
+        """Mostly ONE."""
+        if self.rng.random() < 0.05:
+            step.consistency = self.rng.choice(LEVELS)
+        return step
 
     def remember(self, step: Step) -> Step:
         """Keeps prepared reads to be executed again, after schema changes too."""

@@ -1,6 +1,7 @@
 """Statements that are almost right."""
 
 import re
+from dataclasses import replace
 from random import Random
 
 from proof.differential.steps import Step
@@ -28,4 +29,4 @@ def spoil(rng: Random, step: Step) -> Step:
         tokens.insert(at, tokens[at] + " ")
     spoiled = "".join(tokens)
     # Without WHERE or with another name a statement may do far more than it says; keep those that name the same table.
-    return Step("cql", spoiled, step.values, step.prepared, step.page_size, step.timestamp, step.now)
+    return replace(step, cql=spoiled)

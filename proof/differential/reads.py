@@ -4,13 +4,13 @@ from random import Random
 
 from proof.differential.schema import Column, Table
 from proof.differential.steps import Step
-from proof.differential.values import NUMERIC, List, Map, Set, Tuple, UserType, Vector
+from proof.differential.values import NUMERIC, List, Map, Set, Tuple, UserType, Vector, quoted
 from proof.differential.writes import Text, relation, slice_relation
 
-CASTS = {"int": ("text", "bigint", "double", "varint", "decimal", "smallint"), "text": ("ascii",), "bigint": ("int", "text", "float"),
-         "double": ("int", "text", "decimal"), "float": ("double", "text"), "boolean": ("text",), "varint": ("text", "bigint"),
-         "decimal": ("text", "double"), "timestamp": ("date", "text"), "date": ("timestamp", "text"), "timeuuid": ("timestamp", "date", "text"),
-         "uuid": ("text",), "inet": ("text",), "time": ("text",), "tinyint": ("int", "text"), "smallint": ("int", "text"), "ascii": ("text",)}
+CASTS = {name: (*NUMERIC, "text", "ascii") for name in NUMERIC} | {
+    "text": ("ascii", "text"), "ascii": ("text",), "boolean": ("text", "ascii"), "timestamp": ("date", "text"), "date": ("timestamp", "text"),
+    "timeuuid": ("timestamp", "date", "text"), "uuid": ("text",), "inet": ("text", "ascii"), "time": ("text",), "duration": ("text",)}
+HASHES = ("", ", 'MD5'", ", 'SHA-1'", ", 'SHA-256'", ", 'sha-512'", ", 'SHA3-256'", ", 'nosuch'")
 
 
 def read(rng: Random, table: Table, now: int | None) -> Step:
@@ -18,6 +18,7 @@ def read(rng: Random, table: Table, now: int | None) -> Step:
     cql = select(text, table, now)
     step = Step("cql", cql, text.values, now=now)
     step.prepared = text.bound and rng.random() < 0.7
+    step.named = text.named and bool(text.values)
     if rng.random() < 0.5:
         step.page_size = rng.choice((1, 2, 3, 5, 7, 100))
     return step
@@ -40,9 +41,9 @@ def select(text: Text, table: Table, now: int | None) -> str:
     if table.clustering and not distinct and rng.random() < 0.25:
         parts.append("ORDER BY " + order_by(rng, table))
     if rng.random() < 0.08 and table.clustering:
-        parts.append(f"PER PARTITION LIMIT {rng.choice((1, 2, 3))}")
+        parts.append(f"PER PARTITION LIMIT {text.number(rng.choice((1, 2, 3)))}")
     if rng.random() < 0.2:
-        parts.append(f"LIMIT {rng.choice((1, 2, 3, 5, 10))}")
+        parts.append(f"LIMIT {text.number(rng.choice((1, 2, 3, 5, 10)))}")
     if filtering or rng.random() < 0.02:
         parts.append("ALLOW FILTERING")
     return " ".join(parts)
@@ -94,7 +95,7 @@ def token_relations(text: Text, table: Table) -> list[str]:
     rng = text.rng
     names = ", ".join(c.name for c in table.partition_key)
     if rng.random() < 0.5:
-        bound = str(rng.choice((-(1 << 63), -(1 << 62), 0, 1 << 62, (1 << 63) - 1)))
+        bound = text.number(rng.choice((-(1 << 63), -(1 << 62), 0, 1 << 62, (1 << 63) - 1)), ">q")
     else:
         bound = "token(" + ", ".join(text.value(table.key_value(rng, c)) for c in table.partition_key) + ")"
     relations = [f"token({names}) {rng.choice(('>', '>=', '<', '<=', '='))} {bound}"]
@@ -133,7 +134,7 @@ def selection(text: Text, table: Table, distinct: bool, grouped: bool, now: int 
     aggregated = rng.random() < (0.7 if grouped else 0.12)
     selectors = []
     for column in chosen:
-        selector = aggregate(rng, column) if aggregated and rng.random() < 0.8 else selected(text, column, now)
+        selector = aggregate(rng, column) if aggregated and rng.random() < 0.8 else selected(text, table, column, now)
         if rng.random() < 0.08:
             selector += " AS " + rng.choice(("x", "y", '"Z z"'))
         selectors.append(selector)
@@ -152,7 +153,7 @@ def aggregate(rng: Random, column: Column) -> str:
     return f"{rng.choice(('count', 'min', 'max'))}({column.name})"
 
 
-def selected(text: Text, column: Column, now: int | None) -> str:
+def selected(text: Text, table: Table, column: Column, now: int | None) -> str:
     """A column, or something computed from it."""
     rng, kind, name = text.rng, column.type, column.name
     roll = rng.random()
@@ -160,44 +161,79 @@ def selected(text: Text, column: Column, now: int | None) -> str:
         return name
     if roll < 0.55 and column.kind in ("static", "regular"):
         functions = ["writetime", "maxwritetime"] + (["ttl"] if now is not None else [])
-        return f"{rng.choice(functions)}({name})"
+        return f"{rng.choice(functions)}({part(text, column)})"
     if roll < 0.62:
         return f"to_json({name})" if rng.random() < 0.7 else f"toJson({name})"
-    return computed(text, column)
+    if roll < 0.66:
+        return masked(text, column)
+    return computed(text, table, column)
 
 
-def computed(text: Text, column: Column) -> str:
+def part(text: Text, column: Column) -> str:
+    """The column, or an element, slice or field of it."""
+    rng, kind, name = text.rng, column.type, column.name
+    if rng.random() < 0.4:
+        return name
+    if isinstance(kind, (Map, Set)):
+        key = kind.key if isinstance(kind, Map) else kind.element
+        return rng.choice((f"{name}[{text.value(key.value(rng))}]", f"{name}[{key.value(rng).literal}..{key.value(rng).literal}]",
+                           f"{name}[{key.value(rng).literal}..]"))
+    return f"{name}.{rng.choice(kind.fields)[0]}" if isinstance(kind, UserType) else name
+
+
+def masked(text: Text, column: Column) -> str:
+    rng, name = text.rng, column.name
+    general = (f"mask_default({name})", f"mask_null({name})", f"mask_hash({name}{rng.choice(HASHES)})",
+               f"mask_replace({name}, {text.value(column.type.value(rng))})")
+    if column.type.name not in ("text", "ascii") and rng.random() < 0.95:
+        return rng.choice(general)
+    bounds = f"{rng.choice((0, 1, 2, -1, 'null'))}, {rng.choice((0, 1, 'null'))}"
+    padding = rng.choice(("", "", ", '#'", ", '##'", ", 'é'"))
+    return rng.choice((*general, f"mask_inner({name}, {bounds}{padding})", f"mask_outer({name}, {bounds}{padding})"))
+
+
+def computed(text: Text, table: Table, column: Column) -> str:
     rng, kind, name = text.rng, column.type, column.name
     if isinstance(kind, Map):
-        return rng.choice((f"{name}[{text.value(kind.key.value(rng))}]", f"map_keys({name})", f"map_values({name})", f"collection_count({name})",
-                           f"{name}[{kind.key.value(rng).literal}..{kind.key.value(rng).literal}]", f"{name}[..{kind.key.value(rng).literal}]"))
+        return rng.choice((part(text, column), f"map_keys({name})", f"map_values({name})", f"collection_count({name})",
+                           f"{name}[..{kind.key.value(rng).literal}]"))
     if isinstance(kind, Set):
-        return rng.choice((f"{name}[{text.value(kind.element.value(rng))}]", f"collection_count({name})", f"collection_min({name})",
-                           f"collection_max({name})", f"{name}[{kind.element.value(rng).literal}..]"))
+        return rng.choice((part(text, column), f"collection_count({name})", f"collection_min({name})", f"collection_max({name})"))
     if isinstance(kind, List):
         extra = (f"collection_sum({name})", f"collection_avg({name})") if kind.element.name in NUMERIC else ()
         return rng.choice((f"collection_count({name})", f"collection_min({name})", f"collection_max({name})", *extra))
     if isinstance(kind, UserType):
-        return f"{name}.{rng.choice(kind.fields)[0]}"
+        return part(text, column)
     if isinstance(kind, (Tuple, Vector)):
-        return f"similarity_cosine({name}, {kind.value(rng).literal})" if kind.name.startswith("vector<float") else name
-    return scalar_computed(text, column)
+        similarity = rng.choice(("cosine", "euclidean", "dot_product"))
+        return f"similarity_{similarity}({name}, {kind.value(rng).literal})" if kind.name.startswith("vector<float") else name
+    return scalar_computed(text, table, column)
 
 
-def scalar_computed(text: Text, column: Column) -> str:
+def scalar_computed(text: Text, table: Table, column: Column) -> str:
     rng, kind, name = text.rng, column.type, column.name
     if kind.name in NUMERIC:
         roll = rng.random()
+        if roll < 0.25:
+            return f"{name} {rng.choice('+-*/%')} {rng.choice(('1', '2', '7', '-3', '0', '1.5', '1e3'))}"
         if roll < 0.4:
-            return f"{name} {rng.choice('+-*/%')} {rng.choice(('1', '2', '7', '-3'))}"
+            return f"{name} {rng.choice('+-*/%')} {rng.choice(table.columns).name}"
         if roll < 0.5:
             return f"-{name}"
         if roll < 0.7:
             return f"{rng.choice(('abs', 'round', 'exp', 'log', 'log10'))}({name})" if rng.random() < 0.3 else f"{rng.choice(('abs', 'round'))}({name})"
     if kind.name == "timeuuid" and rng.random() < 0.6:
-        return f"{rng.choice(('to_timestamp', 'to_date', 'to_unix_timestamp', 'toTimestamp'))}({name})"
-    if kind.name in ("timestamp", "date") and rng.random() < 0.5:
-        return rng.choice((f"to_unix_timestamp({name})", f"floor({name}, 1d)", f"{name} + 1d", f"to_date({name})", f"to_timestamp({name})"))
+        return rng.choice((f"to_timestamp({name})", f"to_date({name})", f"to_unix_timestamp({name})", f"toTimestamp({name})", f"floor({name}, 1d)"))
+    if kind.name in ("timestamp", "date") and rng.random() < 0.6:
+        return rng.choice((f"to_unix_timestamp({name})", f"floor({name}, {rng.choice(('1d', '1mo', '1y', '2w', '3h'))})",
+                           f"{name} {rng.choice('+-')} {rng.choice(('1d', '1mo', '1h', '1y2mo3d'))}", f"to_date({name})", f"to_timestamp({name})",
+                           f"min_timeuuid({name})", f"maxTimeuuid({name})", f"floor({name}, 1mo, '2020-02-03')"))
+    if kind.name == "time" and rng.random() < 0.4:
+        return f"floor({name}, {rng.choice(('1h', '90s', '1d'))})"
+    if kind.name in ("text", "ascii") and rng.random() < 0.2:
+        return f"{name} + {rng.choice((quoted('x'), name))}"
     if kind.name in CASTS and rng.random() < 0.7:
         return f"cast({name} AS {rng.choice(CASTS[kind.name])})"
+    if kind.name == "blob" and rng.random() < 0.5:
+        return f"blob_as_{rng.choice(('text', 'int', 'bigint', 'uuid', 'boolean'))}({name})"
     return f"{kind.name}_as_blob({name})" if kind.name not in ("blob", "duration") else name

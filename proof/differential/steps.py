@@ -3,11 +3,14 @@
 from dataclasses import asdict, dataclass, field
 
 from proof.wire import QueryOptions, UNSET
+from proof.wire.requests import ONE
+
+SIMPLE = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
 
 
 @dataclass
 class Step:
-    """`kind` is "cql", "batch", "flush", "compact" or "restart". Values are hex, None, or "unset"."""
+    """`kind` is "cql", "batch", "flush", "compact", "restart" or "kill". Values are hex, None, or "unset"."""
 
     kind: str
     cql: str = ""
@@ -18,11 +21,16 @@ class Step:
     page_size: int | None = None
     timestamp: int | None = None
     now: int | None = None              # now_in_seconds, sent in v5 only
+    consistency: int = ONE
+    named: bool = False                 # values go by the names :n0, :n1 ...
     batch_type: int = 0
     items: list = field(default_factory=list)       # of a batch: [cql, values]
 
     def options(self, version: int) -> QueryOptions:
-        return QueryOptions(tuple(decode(v) for v in self.values), page_size=self.page_size, timestamp=self.timestamp,
+        values = tuple(decode(v) for v in self.values)
+        if self.named:
+            values = tuple((f"n{place}", value) for place, value in enumerate(values))
+        return QueryOptions(values, self.consistency, page_size=self.page_size, timestamp=self.timestamp,
                             skip_metadata=self.skip_metadata, now_in_seconds=self.now if version >= 5 else None)
 
     def batch_items(self) -> list[tuple]:
@@ -41,6 +49,8 @@ class Step:
             return f"-- {self.kind} both"
         if self.kind == "restart":
             return "-- restart Espalier"
+        if self.kind == "kill":
+            return "-- kill -9 Espalier, and start it again"
         if self.kind == "batch":
             lines = [f"--   {cql} {values or ''}" for cql, values in self.items]
             return "\n".join([f"-- BATCH message of type {self.batch_type}{self.notes()}", *lines])
@@ -48,7 +58,9 @@ class Step:
 
     def notes(self) -> str:
         notes = [f"values={self.values}" if self.values else ""]
-        notes += [name for name in ("prepared", "reuse", "skip_metadata") if getattr(self, name)]
+        notes += [name for name in ("prepared", "reuse", "skip_metadata", "named") if getattr(self, name)]
+        if self.consistency != ONE:
+            notes.append(f"consistency={self.consistency}")
         for name in ("page_size", "timestamp", "now"):
             if getattr(self, name) is not None:
                 notes.append(f"{name}={getattr(self, name)}")
@@ -69,6 +81,7 @@ class History:
     version: int
     compression: str | None
     steps: list[Step]
+    replication: str = SIMPLE
 
     def to_json(self) -> dict:
         return {**asdict(self), "steps": [step.to_json() for step in self.steps]}

@@ -1,5 +1,6 @@
 """Random writes: INSERT, INSERT JSON, UPDATE, DELETE and batches of them."""
 
+import struct
 from random import Random
 
 from proof.differential.schema import BASE_TIMESTAMP, Column, Table
@@ -13,19 +14,29 @@ class Text:
     def __init__(self, rng: Random, bound: bool):
         self.rng = rng
         self.bound = bound
+        self.named = bound and rng.random() < 0.1
         self.values: list[str | None] = []
 
     def value(self, value: Value) -> str:
-        """The value as it stands in the statement: its literal, or a marker."""
+        """The value as it stands in the statement: its literal, a function that gives it, or a marker."""
         if not self.bound or self.rng.random() < 0.1:
-            return value.literal
-        self.values.append(None if value.data is None else value.data.hex())
-        return "?"
+            as_json = value.json is not NO_JSON and value is not NULL and self.rng.random() < 0.04
+            return f"{self.rng.choice(('from_json', 'fromJson'))}({quoted(json_text(value.json))})" if as_json else value.literal
+        return self.marker(None if value.data is None else value.data.hex())
+
+    def number(self, number: int, fmt: str = ">i") -> str:
+        """A number of the statement itself, such as a limit."""
+        if not self.bound or self.rng.random() < 0.6:
+            return str(number)
+        return self.marker(struct.pack(fmt, number).hex())
+
+    def marker(self, value: str | None) -> str:
+        self.values.append(value)
+        return f":n{len(self.values) - 1}" if self.named else "?"
 
     def unset_or(self, value: Value) -> str:
         if self.bound and self.rng.random() < 0.05:
-            self.values.append("unset")
-            return "?"
+            return self.marker("unset")
         return self.value(value)
 
 
@@ -64,12 +75,14 @@ def write(rng: Random, table: Table, clock: Clock, now: int | None) -> Step:
 def finish(rng: Random, text: Text, cql: str, now: int | None, clock: Clock) -> Step:
     step = Step("cql", cql, text.values, now=now)
     step.prepared = text.bound and rng.random() < 0.7
+    step.named = text.named and bool(text.values)
     step.timestamp = clock.next()       # counts where the statement has none of its own
     return step
 
 
 def single_write(rng: Random, table: Table, clock: Clock, in_batch: bool = False) -> tuple[Text, str]:
     text = Text(rng, rng.random() < 0.4)
+    text.named = text.named and not in_batch
     roll = rng.random()
     if roll < 0.45:
         return text, insert(text, table, clock)
@@ -82,10 +95,14 @@ def single_write(rng: Random, table: Table, clock: Clock, in_batch: bool = False
 
 def using(text: Text, clock: Clock, ttl_allowed: bool = True) -> str:
     """Often USING TIMESTAMP, sometimes a TTL that no run lives to see expire unless the clock is the statement's."""
-    parts = [f"TIMESTAMP {clock.next()}"] if text.rng.random() < 0.7 else []
-    if ttl_allowed and text.rng.random() < 0.12:
-        parts.append(f"TTL {text.rng.choice((100_000, 0)) + text.rng.randrange(90_000_000) if text.rng.random() < 0.9 else 0}")
-    text.rng.shuffle(parts)
+    timed, living = text.rng.random() < 0.7, ttl_allowed and text.rng.random() < 0.12
+    parts = []
+    for part in text.rng.sample(("TIMESTAMP", "TTL"), 2):
+        if part == "TIMESTAMP" and timed:
+            parts.append(f"TIMESTAMP {text.number(clock.next(), '>q')}")
+        if part == "TTL" and living:
+            seconds = 100_000 + text.rng.randrange(90_000_000) if text.rng.random() < 0.9 else 0
+            parts.append(f"TTL {text.number(seconds)}")
     return f" USING {' AND '.join(parts)}" if parts else ""
 
 
@@ -114,7 +131,7 @@ def insert_json(text: Text, table: Table, clock: Clock) -> str:
         value = table.key_value(rng, column) if key else maybe_null(rng, column)
         if value.json is not NO_JSON:
             document[column.name] = value.json
-    literal = quoted(json_text(document))
+    literal = text.marker(json_text(document).encode().hex()) if text.bound else quoted(json_text(document))
     default = rng.choice(("", "", " DEFAULT NULL", " DEFAULT UNSET"))
     return f"INSERT INTO {table.full_name} JSON {literal}{default}{using(text, clock)}"
 
@@ -122,7 +139,10 @@ def insert_json(text: Text, table: Table, clock: Clock) -> str:
 def relation(text: Text, table: Table, column: Column, several: float = 0.15) -> str:
     rng = text.rng
     if rng.random() < several:
-        values = [text.value(table.key_value(rng, column)) for _ in range(rng.choice((0, 1, 2, 2, 3)))]
+        chosen = [table.key_value(rng, column) for _ in range(rng.choice((0, 1, 2, 2, 3)))]
+        if text.bound and rng.random() < 0.3:
+            return f"{column.name} IN {text.marker(List(column.type, True).of(chosen).data.hex())}"
+        values = [text.value(value) for value in chosen]
         return f"{column.name} IN ({', '.join(values)})"
     return f"{column.name} = {text.value(table.key_value(rng, column))}"
 

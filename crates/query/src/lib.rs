@@ -26,6 +26,7 @@ mod select;
 mod selection;
 mod system;
 mod terms;
+mod trace;
 
 pub use client::ClientState;
 pub use describe::create_statement;
@@ -36,3 +37,4 @@ pub use prepared::{Prepared, statement_id};
 pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};
 pub use response::{ChangeTarget, ChangeType, ColumnSpec, Response, ResponseBody, ResultMetadata, Rows, SchemaChange};
 pub use system::Node;
+pub use trace::{TraceEvent, TraceLog};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::TraceLog;
+
 /// How many replicas must answer, with the protocol's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // The names are Cassandra's.
@@ -130,6 +132,17 @@ pub struct QueryOptions<'a> {
     pub protocol_version: u8,
     /// Whether the client knows the result's columns already.
     pub skip_metadata: bool,
+    /// Where to note what happens, if the request is traced.
+    pub trace: Option<&'a TraceLog>,
+}
+
+impl QueryOptions<'_> {
+    /// Notes what happens now, if the request is traced.
+    pub(crate) fn note(&self, activity: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace {
+            trace.note(activity());
+        }
+    }
 }
 
 impl Default for QueryOptions<'_> {
@@ -145,6 +158,7 @@ impl Default for QueryOptions<'_> {
             keyspace: None,
             protocol_version: 5,
             skip_metadata: false,
+            trace: None,
         }
     }
 }

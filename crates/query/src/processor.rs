@@ -192,7 +192,10 @@ impl Processor {
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
         let keyspace = options.keyspace.or(client.keyspace.as_deref());
-        let prepared = self.prepare_parsed(cql::parse(text)?, keyspace)?;
+        options.note(|| format!("Parsing {text}"));
+        let parsed = cql::parse(text)?;
+        options.note(|| "Preparing statement".to_owned());
+        let prepared = self.prepare_parsed(parsed, keyspace)?;
         if prepared.variables.len() != options.values.len() && matches!(options.values, Values::Positional(_)) {
             return Err(QueryError::invalid("Invalid amount of bind variables"));
         }

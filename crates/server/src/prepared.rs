@@ -25,7 +25,7 @@ pub(crate) struct Prepared<H: QueryHandler> {
     pub(crate) result: Option<ResultColumns>,
     pub(crate) warnings: Vec<String>,
     pub(crate) is_modification: bool,
-    text: Arc<str>,
+    pub(crate) text: Arc<str>,
 }
 
 /// Statements by id, the least used ones leaving when the cache is full.

@@ -41,7 +41,11 @@ pub(crate) fn start<H: QueryHandler>(shared: &Arc<Shared<H>>, session: &mut Sess
         Request::Prepare { query, keyspace } => {
             let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
             let prepared = prepare(shared, session, query, keyspace);
-            return Started::Answered(reply(session, prepared.map(Answer::Prepared)));
+            let reply = reply(session, prepared.map(Answer::Prepared));
+            return match trace {
+                Some(trace) => Started::Working(traced_prepare(shared, trace, header, body, reply)),
+                None => Started::Answered(reply),
+            };
         }
         // The connection answers these itself.
         Request::Startup(_) | Request::Options | Request::Register(_) | Request::AuthResponse(_) => {
@@ -152,6 +156,22 @@ fn prepare<H: QueryHandler>(
     Ok(prepared)
 }
 
+/// The answer to a PREPARE, once its trace is written.
+fn traced_prepare<H: QueryHandler>(
+    shared: &Arc<Shared<H>>,
+    trace: Trace,
+    header: Header,
+    body: Bytes,
+    reply: Reply<H>,
+) -> InFlight<H> {
+    let (shared, size_bytes) = (shared.clone(), body.len());
+    let work = async move {
+        trace.record(&shared, &header, &body, None).await;
+        reply
+    };
+    InFlight::new(header.stream, size_bytes, TimeLimit::NONE, Box::pin(work))
+}
+
 fn check_page_size(options: &protocol::QueryOptions<'_>) -> Result<(), ErrorResponse> {
     if options.page_size == Some(0) {
         return Err(ProtocolError::new("The page size cannot be 0").into());
@@ -180,7 +200,11 @@ impl<H: QueryHandler> Task<H> {
         let mut tracing_id = None;
         if let Some(trace) = &self.trace {
             tracing_id = Some(trace.id());
-            trace.record(&self.shared, &self.header, &self.body).await;
+            let prepared = match &work {
+                Work::Execute(prepared) => Some(&**prepared),
+                _ => None,
+            };
+            trace.record(&self.shared, &self.header, &self.body, prepared).await;
         }
         Reply { stream: self.header.stream, tracing_id, warnings: self.warnings, answer }
     }
@@ -193,14 +217,14 @@ impl<H: QueryHandler> Task<H> {
         match (body.request, work) {
             (Request::Query { query, options }, Work::Query) => {
                 let bound = Bound::new(&options.values);
-                let query_options = query_options(&options, &bound, self.header.version);
+                let query_options = query_options(&options, &bound, self.header.version, self.trace.as_ref());
                 let response = handler.query(query, &self.client, &query_options).await;
                 let skip = options.skip_metadata;
                 answer(response, warned, |_| MetadataForm::of_rows(skip))
             }
             (Request::Execute { result_metadata_id, options, .. }, Work::Execute(prepared)) => {
                 let bound = Bound::new(&options.values);
-                let query_options = query_options(&options, &bound, self.header.version);
+                let query_options = query_options(&options, &bound, self.header.version, self.trace.as_ref());
                 let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
                 answer(response, warned, |response| {
                     metadata_form(handler, prepared, result_metadata_id, options.skip_metadata, response)
@@ -209,7 +233,7 @@ impl<H: QueryHandler> Task<H> {
             (Request::Batch(batch), Work::Batch(prepared)) => {
                 let entries: Vec<_> = batch.queries.iter().zip(prepared).map(batch_entry::<H>).collect();
                 let bound = Bound::Positional(Vec::new());
-                let options = query_options(&batch.options, &bound, self.header.version);
+                let options = query_options(&batch.options, &bound, self.header.version, self.trace.as_ref());
                 let response = handler.batch(batch.kind, &entries, &self.client, &options).await;
                 answer(response, warned, |_| MetadataForm::of_rows(false))
             }
@@ -302,7 +326,12 @@ fn to_value(value: BindValue<'_>) -> Value<'_> {
     }
 }
 
-fn query_options<'a>(options: &protocol::QueryOptions<'a>, bound: &'a Bound<'a>, version: Version) -> QueryOptions<'a> {
+fn query_options<'a>(
+    options: &protocol::QueryOptions<'a>,
+    bound: &'a Bound<'a>,
+    version: Version,
+    trace: Option<&'a Trace>,
+) -> QueryOptions<'a> {
     let consistency = |level: protocol::Consistency| Consistency::from_number(level.number()).unwrap_or_default();
     QueryOptions {
         consistency: consistency(options.consistency),
@@ -315,5 +344,6 @@ fn query_options<'a>(options: &protocol::QueryOptions<'a>, bound: &'a Bound<'a>,
         keyspace: options.keyspace,
         protocol_version: version.number(),
         skip_metadata: options.skip_metadata,
+        trace: trace.map(Trace::log),
     }
 }

@@ -2,48 +2,68 @@
 
 use crate::Shared;
 use crate::handler::QueryHandler;
-use protocol::{Body, Header, Opcode, Request};
-use query::{ClientState, QueryOptions, Value, Values};
+use crate::prepared::Prepared;
+use protocol::{BindValue, Body, Header, Opcode, QueryOptions as RequestOptions, Request};
+use query::{ClientState, QueryOptions, TraceLog, Value, Values};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use uuid::Uuid;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use uuid::{Timestamp, Uuid};
 
 /// Node part of the time-based ids made here; its multicast bit says that it is no network card's.
 const NODE: [u8; 6] = [0x01, b'e', b's', b'p', b'a', b'l'];
 
+/// Between the beginning of the Gregorian calendar and that of 1970, in units of 100 ns.
+const GREGORIAN_TO_UNIX_TICKS: u64 = 0x01B2_1DD2_1381_4000;
+
 /// Traces are kept for a day, as Cassandra's.
 const TTL_SECONDS: u32 = 86_400;
+
+/// Bound values are shown up to this many characters, as in Cassandra.
+const SHOWN_VALUE_CHARACTERS: usize = 1000;
 
 /// A request that is being traced.
 #[derive(Debug)]
 pub(crate) struct Trace {
     id: Uuid,
     client: Option<SocketAddr>,
-    started: Instant,
+    log: TraceLog,
     started_at: SystemTime,
 }
 
 impl Trace {
     pub(crate) fn begin(client: Option<SocketAddr>) -> Trace {
-        Trace { id: Uuid::now_v1(&NODE), client, started: Instant::now(), started_at: SystemTime::now() }
+        Trace { id: Uuid::now_v1(&NODE), client, log: TraceLog::begin(), started_at: SystemTime::now() }
     }
 
     pub(crate) fn id(&self) -> [u8; 16] {
         *self.id.as_bytes()
     }
 
-    /// Writes the session and its one event. Failing to do so costs the trace, not the request.
-    pub(crate) async fn record<H: QueryHandler>(&self, shared: &Shared<H>, header: &Header, body: &[u8]) {
-        let micros = i32::try_from(self.started.elapsed().as_micros()).unwrap_or(i32::MAX);
-        let parameters = parameters(header, body);
+    /// Where the query layer notes what happens.
+    pub(crate) fn log(&self) -> &TraceLog {
+        &self.log
+    }
+
+    /// Writes the session and its events. Failing to do so costs the trace, not the request.
+    pub(crate) async fn record<H: QueryHandler>(
+        &self,
+        shared: &Shared<H>,
+        header: &Header,
+        body: &[u8],
+        prepared: Option<&Prepared<H>>,
+    ) {
+        let duration = micros(self.log.elapsed());
+        let parameters = parameters(shared, header, body, prepared);
         let request = match header.opcode {
             Opcode::Query => "Execute CQL3 query",
             Opcode::Batch => "Execute batch of CQL3 queries",
+            Opcode::Prepare => "Preparing CQL3 query",
             _ => "Execute CQL3 prepared query",
         };
         let coordinator = address_bytes(shared.local.ip());
         let client = self.client.map(|address| address_bytes(address.ip()));
-        let started_at = self.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        let since_epoch = self.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_at = since_epoch.as_millis() as i64;
         let port = i32::from(shared.local.port()).to_be_bytes();
         let id = self.id.as_bytes();
         let session = format!(
@@ -56,25 +76,38 @@ impl Trace {
             client.as_deref().map_or(Value::Null, Value::Bytes),
             Value::Bytes(&coordinator),
             Value::Bytes(&port),
-            Value::Bytes(&micros.to_be_bytes()),
+            Value::Bytes(&duration),
             Value::Bytes(request.as_bytes()),
             Value::Bytes(&started_at.to_be_bytes()),
         ];
         insert(shared, &session, &values).await;
-        let event_id = Uuid::now_v1(&NODE);
-        let event = format!(
+        let insert_event = format!(
             "INSERT INTO system_traces.events (session_id, event_id, activity, source, source_port, source_elapsed, thread) \
-             VALUES (?, ?, 'Request carried out', ?, ?, ?, 'espalier') USING TTL {TTL_SECONDS}"
+             VALUES (?, ?, ?, ?, ?, ?, 'espalier') USING TTL {TTL_SECONDS}"
         );
-        let values = [
-            Value::Bytes(id),
-            Value::Bytes(event_id.as_bytes()),
-            Value::Bytes(&coordinator),
-            Value::Bytes(&port),
-            Value::Bytes(&micros.to_be_bytes()),
-        ];
-        insert(shared, &event, &values).await;
+        for (place, event) in self.log.events().iter().enumerate() {
+            let event_id = event_id(since_epoch + event.elapsed, place);
+            let values = [
+                Value::Bytes(id),
+                Value::Bytes(event_id.as_bytes()),
+                Value::Bytes(event.activity.as_bytes()),
+                Value::Bytes(&coordinator),
+                Value::Bytes(&port),
+                Value::Bytes(&micros(event.elapsed)),
+            ];
+            insert(shared, &insert_event, &values).await;
+        }
     }
+}
+
+/// The id of an event at a time: events of one moment stay apart and in order.
+fn event_id(since_epoch: Duration, place: usize) -> Uuid {
+    let ticks = GREGORIAN_TO_UNIX_TICKS + (since_epoch.as_nanos() / 100) as u64 + place as u64;
+    Uuid::new_v1(Timestamp::from_gregorian_time(ticks, 0), &NODE)
+}
+
+fn micros(elapsed: Duration) -> [u8; 4] {
+    i32::try_from(elapsed.as_micros()).unwrap_or(i32::MAX).to_be_bytes()
 }
 
 async fn insert<H: QueryHandler>(shared: &Shared<H>, text: &str, values: &[Value<'_>]) {
@@ -96,18 +129,47 @@ fn address_bytes(address: IpAddr) -> Vec<u8> {
 }
 
 /// What the request said, as a CQL map of Cassandra's keys.
-fn parameters(header: &Header, body: &[u8]) -> String {
-    let (query, options) = match Body::parse(header, body).map(|body| body.request) {
-        Ok(Request::Query { query, options }) => (Some(query.to_owned()), options),
-        Ok(Request::Execute { options, .. }) => (None, options),
+fn parameters<H: QueryHandler>(
+    shared: &Shared<H>,
+    header: &Header,
+    body: &[u8],
+    prepared: Option<&Prepared<H>>,
+) -> String {
+    let parsed = Body::parse(header, body).map(|body| body.request);
+    let (query, options) = match parsed {
+        Ok(Request::Query { query, options }) => (Some(query), options),
+        Ok(Request::Execute { options, .. }) => (prepared.map(|prepared| &*prepared.text), options),
         Ok(Request::Batch(batch)) => (None, batch.options),
+        Ok(Request::Prepare { query, .. }) => return format!("{{'query': {}}}", quoted(query)),
         _ => return "{}".to_owned(),
     };
-    let mut pairs = vec![format!("'consistency_level': '{}'", options.consistency)];
+    let mut pairs = prepared.map(|prepared| bound_values(shared, prepared, &options)).unwrap_or_default();
+    pairs.push(format!("'consistency_level': '{}'", options.consistency));
     pairs.extend(options.page_size.map(|size| format!("'page_size': '{size}'")));
-    pairs.extend(query.map(|query| format!("'query': {}", quoted(&query))));
+    pairs.extend(query.map(|query| format!("'query': {}", quoted(query))));
     pairs.push(format!("'serial_consistency_level': '{}'", options.serial_consistency));
     format!("{{{}}}", pairs.join(", "))
+}
+
+/// The values bound to a prepared statement's markers, as literals.
+fn bound_values<H: QueryHandler>(
+    shared: &Shared<H>,
+    prepared: &Prepared<H>,
+    options: &RequestOptions<'_>,
+) -> Vec<String> {
+    let markers = shared.handler.describe(&prepared.statement).markers;
+    let pair = |(place, (marker, (_, value))): (usize, (&query::ColumnSpec, (Option<&str>, BindValue<'_>)))| {
+        let text = match value {
+            BindValue::Value(bytes) => marker.ty.to_cql_literal(bytes),
+            BindValue::Null | BindValue::Unset => "null".to_owned(),
+        };
+        let mut shown: String = text.chars().take(SHOWN_VALUE_CHARACTERS).collect();
+        if shown.len() < text.len() {
+            shown.push_str("...'");
+        }
+        format!("{}: {}", quoted(&format!("bound_var_{place}_{}", marker.name)), quoted(&shown))
+    };
+    markers.iter().zip(options.values.iter()).enumerate().map(pair).collect()
 }
 
 /// A CQL string literal.

@@ -52,7 +52,7 @@ fn numeric(name: &str, operator: ArithmeticOperator, left: &CqlType, right: &Cql
         calculate(operator, &result, &left, &right).map(|number| Some(number.to_bytes())).map_err(|reason| {
             let symbol = operator.symbol();
             let message = format!("the operation '{} {symbol} {}' failed: {reason}", types[0], types[1]);
-            call.function.failure(&symbol.to_string(), message)
+            call.function.failure(&call.function.name, message)
         })
     })
 }
@@ -155,7 +155,7 @@ fn shift(name: &str, operator: ArithmeticOperator, ty: CqlType) -> Function {
             let symbol = operator.symbol();
             let ty = &call.function.arguments[0];
             let message = format!("the operation '{ty} {symbol} duration' failed: {reason}");
-            call.function.failure(&symbol.to_string(), message)
+            call.function.failure(&call.function.name, message)
         })
     })
 }

@@ -1,9 +1,9 @@
-//! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_inner` and `mask_outer`.
+//! Functions that hide values: `mask_null`, `mask_default`, `mask_replace`, `mask_hash`, `mask_inner` and `mask_outer`.
 
 use types::{CqlType, collection, timeuuid, utf8};
 
-use super::Function;
-use super::native::{argument_type, cannot_infer};
+use super::native::{argument_type, cannot_infer, check_type};
+use super::{Function, hash};
 use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
@@ -34,6 +34,7 @@ pub(super) fn function(
                 |_, arguments| Ok(arguments[1].map(<[u8]>::to_vec)),
             )
         }
+        "mask_hash" => hash::function(arguments, preparing)?,
         "mask_inner" | "mask_outer" => partial(name, arguments, preparing)?,
         _ => return Ok(None),
     }))
@@ -58,6 +59,9 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
     }
     let types = [ty.clone(), CqlType::Int, CqlType::Int, CqlType::Text];
     let types = types[..arguments.len()].to_vec();
+    for (argument, parameter) in arguments.iter().zip(&types).skip(1) {
+        check_type(name, *argument, parameter, preparing)?;
+    }
     Ok(Function::scalar(name, types, ty, |call, arguments| {
         let Some(text) = arguments[0] else { return Ok(None) };
         let number = |place: usize| {

@@ -5,6 +5,7 @@ mod arithmetic;
 mod blob;
 mod cast;
 mod collections;
+mod hash;
 mod json;
 mod mask;
 mod math;

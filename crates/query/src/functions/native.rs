@@ -4,7 +4,7 @@ use types::CqlType;
 
 use super::{Function, aggregate, arithmetic, blob, cast, collections, json, mask, math, time, vector};
 use crate::preparing::Preparing;
-use crate::terms::Assignable;
+use crate::terms::{Assignable, assign_type};
 use crate::{ColumnSpec, QueryError};
 
 /// The functions of this name. Some are made for the types of the arguments at hand: making them can fail.
@@ -74,6 +74,21 @@ pub(super) fn cannot_infer(argument: &dyn Assignable, name: &str, parameters: &s
     QueryError::invalid(format!(
         "Cannot infer type of argument {argument} in call to function system.{name}({parameters}): use type casts to disambiguate"
     ))
+}
+
+/// Refuses an argument of a function made for its arguments where its type is known and not that of the parameter.
+pub(super) fn check_type(
+    name: &str,
+    argument: &dyn Assignable,
+    parameter: &CqlType,
+    preparing: &Preparing<'_>,
+) -> Result<(), QueryError> {
+    match argument.compatible_type(preparing) {
+        Some(ty) if !assign_type(&ty, parameter).is_assignable() => Err(QueryError::invalid(format!(
+            "Function system.{name} requires an argument of type {parameter}, but found argument {argument} of type {ty}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The token of a partition key of the table at hand.

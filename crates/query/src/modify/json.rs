@@ -11,6 +11,7 @@ use super::plan::Modification;
 use super::statements::{Start, refuse_counters};
 use super::target::{RowTarget, Target};
 use crate::execution::Execution;
+use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
 use crate::restrictions::StatementType;
 use crate::terms::Term;
@@ -105,7 +106,7 @@ fn read(text: &str, table: &Table) -> Result<Vec<Named>, QueryError> {
         left.push((name, value));
     }
     let mut values = Vec::with_capacity(left.len());
-    for column in table.columns_in_select_order() {
+    for column in columns_in_hash_order(table) {
         let Some(place) = left.iter().position(|(name, _)| **name == *column.name) else { continue };
         let (name, value) = left.remove(place);
         let bytes = match value {

@@ -151,6 +151,7 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
 async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
     let processor = execution.processor;
     let data_center = &processor.options().node.data_center;
+    execution.options.note(|| "Determining replicas for mutation".to_owned());
     let mut checked = None;
     for update in mutation.updates() {
         let keyspace = &*update.table().keyspace;
@@ -158,6 +159,13 @@ async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), Que
             consistency::check_alive(execution.options.consistency, &execution.schema, keyspace, data_center)?;
         }
     }
+    let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+    if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
+        execution.options.note(|| "Appending to commitlog".to_owned());
+    }
     processor.engine().write(mutation).await?;
+    for update in mutation.updates() {
+        execution.options.note(|| format!("Adding to {} memtable", update.table().name));
+    }
     Ok(())
 }

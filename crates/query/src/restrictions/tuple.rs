@@ -7,7 +7,7 @@ use types::{CqlType, collection};
 
 use crate::execution::Execution;
 use crate::preparing::Preparing;
-use crate::terms::{Bound, InTerms, Term, prepare};
+use crate::terms::{Bound, InTerms, Term, check_count, prepare};
 use crate::{ColumnSpec, QueryError, Value};
 
 /// Values for columns that follow each other.
@@ -137,8 +137,10 @@ impl TupleIn {
                 let Value::Bytes(bytes) = execution.value(*index)? else {
                     return Err(QueryError::invalid("Invalid null value for IN restriction"));
                 };
+                check_count(&CqlType::list(CqlType::Blob), bytes)?;
                 let mut tuples = Vec::new();
-                for part in collection::elements(bytes)? {
+                let cut_short = |_| QueryError::invalid("Not enough bytes to read a list");
+                for part in collection::elements(bytes).map_err(cut_short)? {
                     tuples.push(match part? {
                         Some(tuple) => split_tuple(tuple, receivers)?,
                         None => receivers.iter().map(|_| Bound::Null).collect(),

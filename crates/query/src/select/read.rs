@@ -4,8 +4,8 @@ use std::cmp;
 use std::time::Duration;
 
 use model::{
-    BoxCursor, Clusterings, ColumnData, KeyRange, PartitionKey, ReadRange, Row, Table, Unfiltered, UnfilteredCursor,
-    ValuePlaces,
+    BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadRange, Row, Table, Unfiltered,
+    UnfilteredCursor, ValuePlaces,
 };
 
 use super::SelectPlan;
@@ -56,6 +56,8 @@ pub(super) struct Page<'p> {
     group_key: Vec<u8>,
     /// The clustering of the last row taken into the group.
     group_clustering: Vec<u8>,
+    /// What the group is sorted by, which its first row has.
+    group_sort_values: Vec<Option<Vec<u8>>>,
     scratch: Scratch,
     /// Where rows to be sorted end in `cells`, and what to sort them by.
     sorted: Vec<SortedRow>,
@@ -107,6 +109,12 @@ fn spread<'r>(table: &Table, is_static: bool, row: Option<Row<'r>>, out: &mut Ve
     }
 }
 
+/// The values that a row is sorted by.
+fn sort_values(plan: &SelectPlan, view: &RowView<'_>) -> Vec<Option<Vec<u8>>> {
+    let value = |place: usize| view.clustering.get(place).copied().flatten().map(<[u8]>::to_vec);
+    plan.ordering.sort.iter().flatten().map(|column| value(column.position)).collect()
+}
+
 /// A live row of a partition, or the partition's static row alone.
 #[derive(Clone, Copy)]
 struct Found<'a> {
@@ -127,6 +135,7 @@ impl<'p> Page<'p> {
             group: plan.is_grouping().then(|| plan.selection.group()),
             group_key: Vec::new(),
             group_clustering: Vec::new(),
+            group_sort_values: Vec::new(),
             scratch: Scratch::default(),
             sorted: Vec::new(),
             tombstones: 0,
@@ -151,8 +160,11 @@ impl<'p> Page<'p> {
         let options = self.execution.processor.options();
         self.timeout = if matches!(keys, KeyRange::Single(_)) { options.read_timeout } else { options.range_timeout };
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
+        self.note_read(&range);
+        let (live_before, tombstones_before) = (self.live_rows, self.tombstones);
         let mut cursor = self.execution.processor.read(table, &range)?;
         let mut static_bytes = Vec::new();
+        let mut goes_on = true;
         while cursor.advance_partition()? {
             self.check_time()?;
             let head = cursor.partition();
@@ -166,10 +178,31 @@ impl<'p> Page<'p> {
                 self.limits.remaining_in_partition = self.limits.per_partition;
             }
             if self.read_partition(&mut cursor, &partition, &static_bytes, is_resumed)? == Flow::Stop {
-                return Ok(false);
+                goes_on = false;
+                break;
             }
         }
-        Ok(true)
+        let (live, tombstones) = (self.live_rows - live_before, self.tombstones - tombstones_before);
+        self.execution.options.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
+        Ok(goes_on)
+    }
+
+    /// Notes the beginning of a read in the request's trace.
+    fn note_read(&self, range: &ReadRange) {
+        let table = &self.plan.table;
+        self.execution.options.note(|| {
+            if matches!(range.keys, KeyRange::Single(_)) {
+                return format!("Executing single-partition query on {}", table.name);
+            }
+            let sstables = self.execution.processor.engine().table_stats(table).map_or(0, |stats| stats.sstable_count);
+            match &range.keys {
+                KeyRange::Range { start: KeyBound::Unbounded, end: KeyBound::Unbounded } => {
+                    let minimum = format!("min({})", i64::MIN);
+                    format!("Executing seq scan across {sstables} sstables for ({minimum}, {minimum}]")
+                }
+                _ => format!("Executing seq scan across {sstables} sstables"),
+            }
+        });
     }
 
     fn read_partition(
@@ -345,19 +378,28 @@ impl<'p> Page<'p> {
         self.group_clustering.clear();
         self.group_clustering.extend_from_slice(found.clustering);
         if let Some(group) = &mut self.group {
+            if group.is_empty() {
+                self.group_sort_values = sort_values(self.plan, view);
+            }
             group.add(view, self.execution)?;
         }
         Ok(if self.plan.is_distinct { Flow::NextPartition } else { Flow::Next })
     }
 
     fn write_group(&mut self) -> Result<(), QueryError> {
-        if let Some(group) = &mut self.group {
-            group.write_row(self.execution, &mut self.cells)?;
+        let Some(group) = &mut self.group else { return Ok(()) };
+        self.limits.remaining_in_partition = self.limits.remaining_in_partition.saturating_sub(1);
+        if self.plan.grouping.is_some() && self.plan.ordering.sort.is_some() {
+            let mut cells = Vec::new();
+            group.write_row(self.execution, &mut cells)?;
             group.start_over();
+            self.sorted.push(SortedRow { values: std::mem::take(&mut self.group_sort_values), cells });
+            return Ok(());
         }
+        group.write_row(self.execution, &mut self.cells)?;
+        group.start_over();
         self.row_count += 1;
         self.limits.remaining -= 1;
-        self.limits.remaining_in_partition = self.limits.remaining_in_partition.saturating_sub(1);
         self.limits.page = self.limits.page.saturating_sub(1);
         Ok(())
     }
@@ -383,10 +425,7 @@ impl<'p> Page<'p> {
         let mut cells = Vec::new();
         let input = Input::Row { row: view, execution: self.execution };
         self.plan.selection.write_row(&input, &mut cells)?;
-        let columns = self.plan.ordering.sort.iter().flatten();
-        let values =
-            columns.map(|column| view.clustering.get(column.position).copied().flatten().map(<[u8]>::to_vec)).collect();
-        self.sorted.push(SortedRow { values, cells });
+        self.sorted.push(SortedRow { values: sort_values(self.plan, view), cells });
         self.live_rows += 1;
         self.limits.remaining_in_partition -= 1;
         let done = self.limits.remaining_in_partition == 0 || found.row.is_none();

@@ -7,9 +7,10 @@ use model::Table;
 use types::CqlType;
 
 use super::prepare::call_of;
+use super::shown::Shown;
 use crate::names::find_column;
 use crate::preparing::Preparing;
-use crate::terms::{Assignable, Assignment, assign_type, resolve_type};
+use crate::terms::{Assignable, Assignment, assign_type, common_type, resolve_type};
 use crate::{ColumnSpec, QueryError, functions};
 
 /// A selected expression of a table.
@@ -20,11 +21,7 @@ pub(super) struct Argument<'a> {
 
 impl fmt::Display for Argument<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.selectable {
-            // A function is named as it was found, and users' own are not there.
-            Selectable::Function { name, .. } if name.keyspace.is_none() => write!(f, "system.{}", self.selectable),
-            selectable => selectable.fmt(f),
-        }
+        Shown(self.selectable).fmt(f)
     }
 }
 
@@ -143,12 +140,19 @@ impl Assignable for Argument<'_> {
     fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
         match self.selectable {
             Selectable::Term(term) => term.compatible_type(preparing),
-            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => {
-                self.inner(&elements[0]).compatible_type(preparing)
+            // One element may be in parentheses, or be a tuple of one.
+            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => None,
+            Selectable::BetweenParenthesesOrTuple(elements) => {
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::tuple(types.collect::<Option<Vec<CqlType>>>()?))
             }
             Selectable::List(elements) => {
-                let element = elements.iter().find_map(|element| self.inner(element).compatible_type(preparing))?;
-                Some(CqlType::list(element.freeze()).freeze())
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::list(common_type(types)?.freeze()).freeze())
+            }
+            Selectable::Set(elements) => {
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::set(common_type(types)?.freeze()).freeze())
             }
             _ => self.exact_type(preparing),
         }

@@ -4,6 +4,7 @@ mod argument;
 mod group;
 mod prepare;
 mod selector;
+mod shown;
 mod writetime;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl Selection {
             }
             SelectClause::Selectors(clauses) => {
                 for clause in clauses {
+                    prepare::check_names(&clause.selectable, table, preparing)?;
                     let selector = builder.prepare(&clause.selectable, None, preparing)?;
                     let name = match &clause.alias {
                         Some(alias) => alias.as_str().to_owned(),

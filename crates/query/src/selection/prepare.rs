@@ -7,6 +7,7 @@ use model::{Column, ColumnKind, Table};
 use types::CqlType;
 
 use super::argument::Argument;
+use super::shown::Shown;
 use super::writetime::{Part, WritetimeSelector};
 use super::{AggregateCall, Selector};
 use crate::functions::{self, Function};
@@ -222,15 +223,19 @@ impl Builder {
         let (name, arguments) = call_of(selectable).ok_or_else(|| cannot_infer(selectable))?;
         if let (Selectable::Cast { type_name, .. }, [argument]) = (selectable, arguments.as_slice()) {
             let inner = Argument { selectable: argument, table: &self.table };
-            if inner.exact_type(preparing).as_ref() == Some(&crate::terms::cast_type(*type_name)) {
-                return self.prepare(argument, None, preparing);
+            match inner.exact_type(preparing) {
+                Some(ty) if ty == crate::terms::cast_type(*type_name) => {
+                    return self.prepare(argument, None, preparing);
+                }
+                Some(_) => {}
+                None => return Err(cannot_infer(argument)),
             }
         }
         let receiver = expected.map(|ty| self.receiver("[selection]", ty.clone()));
         let resolved = resolve_call(&name, &arguments, receiver.as_ref(), &self.table, preparing)?;
         let function = resolved.ok_or_else(|| match (selectable, arguments.as_slice()) {
             (Selectable::Cast { type_name, .. }, [argument]) => {
-                QueryError::invalid(format!("{argument} cannot be cast to {type_name}"))
+                QueryError::invalid(format!("{} cannot be cast to {type_name}", Shown(argument)))
             }
             _ => QueryError::invalid(format!("Unknown function '{name}'")),
         })?;
@@ -266,6 +271,7 @@ impl Builder {
     ) -> Result<Named, QueryError> {
         let inner = self.prepare(receiver, None, preparing)?;
         let ty = inner.selector.ty();
+        let receiver = Shown(receiver);
         let CqlType::Udt { definition, .. } = &ty else {
             let message = format!("Invalid field selection: {receiver} of type {ty} is not a user type");
             return Err(QueryError::invalid(message));
@@ -318,6 +324,7 @@ impl Builder {
         ty: &CqlType,
         what: &str,
     ) -> Result<ColumnSpec, QueryError> {
+        let receiver = Shown(receiver);
         match ty {
             CqlType::Map { key, .. } => Ok(self.receiver(&format!("key({name})"), (**key).clone())),
             CqlType::Set { element, .. } => Ok(self.receiver(&format!("value({name})"), (**element).clone())),
@@ -370,9 +377,10 @@ impl Builder {
         expected: Option<&CqlType>,
         preparing: &mut Preparing<'_>,
     ) -> Result<Named, QueryError> {
+        let whole = Shown(whole);
         let receiver = self.receiver(&whole.to_string(), ty.clone());
         if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, &receiver)?.is_assignable() {
-            let message = format!("Cannot assign value {inner} to {} of type {ty}", receiver.name);
+            let message = format!("Cannot assign value {whole} to {whole} of type {}", ty.freeze());
             return Err(QueryError::invalid(message));
         }
         if let Some(expected) = expected
@@ -509,6 +517,7 @@ fn qualified(name: &TypeName, keyspace: &str) -> TypeName {
 }
 
 fn cannot_infer(selectable: &Selectable) -> QueryError {
+    let selectable = Shown(selectable);
     QueryError::invalid(format!(
         "Cannot infer type for term {selectable} in selection clause (try using a cast to force a type)"
     ))

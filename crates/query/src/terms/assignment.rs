@@ -54,6 +54,12 @@ pub(crate) trait Assignable: fmt::Display {
     }
 }
 
+/// The one of these types, as far as they are known, that all the others can be read as.
+pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
+    let known: Vec<CqlType> = types.flatten().collect();
+    known.iter().find(|ty| known.iter().all(|other| is_value_compatible(ty, other))).cloned()
+}
+
 /// How well a value of type `from` fits a receiver of type `to`.
 pub(crate) fn assign_type(from: &CqlType, to: &CqlType) -> Assignment {
     let same = if from.is_multi_cell() || !to.is_multi_cell() { from == to } else { *from == to.freeze() };

@@ -3,7 +3,7 @@
 use cql::ast::InValues;
 use types::{CqlType, collection};
 
-use super::{Bound, Term, prepare};
+use super::{Bound, Term, check_count, prepare};
 use crate::execution::Execution;
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError, Value};
@@ -12,7 +12,7 @@ use crate::{ColumnSpec, QueryError, Value};
 #[derive(Clone, Debug)]
 pub(crate) enum InTerms {
     /// `IN ?`: a list.
-    Marker { index: usize, element: ColumnSpec },
+    Marker { index: usize, element: ColumnSpec, ty: CqlType },
     /// `IN (a, b)`.
     Terms(Vec<Term>),
 }
@@ -27,8 +27,8 @@ impl InTerms {
         match values {
             InValues::Marker(marker) => {
                 let ty = CqlType::list(receiver.ty.freeze());
-                preparing.bind(marker, &receiver.sibling(format!("in({})", receiver.name), ty));
-                Ok(InTerms::Marker { index: marker.index, element: receiver.clone() })
+                preparing.bind(marker, &receiver.sibling(format!("in({})", receiver.name), ty.clone()));
+                Ok(InTerms::Marker { index: marker.index, element: receiver.clone(), ty })
             }
             InValues::Terms(terms) => {
                 let terms: Result<Vec<Term>, QueryError> =
@@ -42,13 +42,14 @@ impl InTerms {
     pub fn bind<'v>(&'v self, execution: &'v Execution<'_>) -> Result<Vec<Bound<'v>>, QueryError> {
         match self {
             InTerms::Terms(terms) => terms.iter().map(|term| term.bind(execution)).collect(),
-            InTerms::Marker { index, element } => {
+            InTerms::Marker { index, element, ty } => {
                 let name = &element.name;
                 let bytes = match execution.value(*index)? {
                     Value::Null => return Err(QueryError::invalid(format!("Invalid null value for column {name}"))),
                     Value::Unset => return Err(QueryError::invalid(format!("Invalid unset value for column {name}"))),
                     Value::Bytes(bytes) => bytes,
                 };
+                check_count(ty, bytes)?;
                 let cut_short = || QueryError::invalid("Not enough bytes to read a list");
                 let mut parts = collection::elements(bytes).map_err(|_| cut_short())?;
                 let mut values = Vec::new();
@@ -56,6 +57,7 @@ impl InTerms {
                     match part.map_err(|_| cut_short())? {
                         None => values.push(Bound::Null),
                         Some(value) => {
+                            check_count(&element.ty, value)?;
                             element.ty.validate(value)?;
                             values.push(Bound::Bytes(super::literal::normalized(&element.ty, value)?));
                         }

@@ -15,7 +15,7 @@ use crate::execution::Execution;
 use crate::functions::FunctionCall;
 use crate::{ColumnSpec, QueryError, Value};
 
-pub(crate) use assignment::{Assignable, Assignment, assign_type, is_value_compatible};
+pub(crate) use assignment::{Assignable, Assignment, assign_type, common_type, is_value_compatible};
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
 pub(crate) use type_name::resolve_type;
@@ -142,9 +142,26 @@ fn bind_marker<'v>(value: Value<'v>, ty: &CqlType) -> Result<Bound<'v>, QueryErr
         Value::Null => Ok(Bound::Null),
         Value::Unset => Ok(Bound::Unset),
         Value::Bytes(bytes) => {
+            check_count(ty, bytes)?;
             ty.validate(bytes)?;
             Ok(Bound::Bytes(literal::normalized(ty, bytes)?))
         }
+    }
+}
+
+/// Refuses a bound collection with a negative number of elements.
+pub(crate) fn check_count(ty: &CqlType, bytes: &[u8]) -> Result<(), QueryError> {
+    let kind = match ty {
+        CqlType::List { .. } => "list",
+        CqlType::Set { .. } => "set",
+        CqlType::Map { .. } => "map",
+        _ => return Ok(()),
+    };
+    match bytes.split_first_chunk::<4>() {
+        Some((count, _)) if i32::from_be_bytes(*count) < 0 => {
+            Err(QueryError::invalid(format!("The data cannot be deserialized as a {kind}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use types::CqlType;
 
 use super::literal::{self, CollectionKind};
 use super::type_name::native_type;
-use super::{Assignable, Assignment, Term, constant, is_value_compatible, resolve_type};
+use super::{Assignable, Assignment, Term, common_type, constant, is_value_compatible, resolve_type};
 use crate::functions::{self, FunctionCall};
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
@@ -162,16 +162,16 @@ impl Assignable for ast::Term {
                 resolve_type(type_name, &preparing.schema, preparing.keyspace.unwrap_or_default()).ok()
             }
             ast::Term::List(elements) => {
-                let element = elements.iter().find_map(|element| element.compatible_type(preparing))?;
+                let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
                 Some(CqlType::list(element.freeze()).freeze())
             }
             ast::Term::Set(elements) => {
-                let element = elements.iter().find_map(|element| element.compatible_type(preparing))?;
+                let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
                 Some(CqlType::set(element.freeze()).freeze())
             }
             ast::Term::Map(entries) => {
-                let key = entries.iter().find_map(|(key, _)| key.compatible_type(preparing))?;
-                let value = entries.iter().find_map(|(_, value)| value.compatible_type(preparing))?;
+                let key = common_type(entries.iter().map(|(key, _)| key.compatible_type(preparing)))?;
+                let value = common_type(entries.iter().map(|(_, value)| value.compatible_type(preparing)))?;
                 Some(CqlType::map(key.freeze(), value.freeze()).freeze())
             }
             ast::Term::Tuple(elements) => {
