@@ -28,7 +28,7 @@ STEPS_PER_HISTORY = 130
 
 def main() -> None:
     options = arguments()
-    with Cassandra.start(heap_mb=1024) as left, started(options) as right:
+    with Cassandra.start(heap_mb=1024) as left, compared(options) as right:
         pair = Pair(left, right)
         totals = Totals(pair, options)
         started = time.monotonic()
@@ -42,7 +42,7 @@ def main() -> None:
     sys.exit(1 if totals.found or totals.strange_traces else 0)
 
 
-def started(options: argparse.Namespace):
+def compared(options: argparse.Namespace):
     """What Cassandra is compared with: Espalier, with a log that kill -9 takes nothing from."""
     return Cassandra.start(heap_mb=1024) if options.self else Espalier.start(commitlog_sync="batch")
 

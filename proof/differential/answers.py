@@ -8,6 +8,7 @@ from proof.wire.responses import Response
 UNORDERED = re.compile(r"(known type signatures:|matched by following signatures:).*", re.DOTALL)    # lists in hash order
 # Cassandra names a column of to_json(x) by whichever of its two names was used first for the type since the node started.
 TO_JSON = re.compile(r"\bsystem\.tojson\(")
+FROM_JSON = "0008" + b"fromjson".hex(), "0009" + b"from_json".hex()         # in the tail of a function failure, likewise
 # Which NaN a function returns is the processor's and the compiler's affair.
 NAN = {bytes.fromhex("ffc00000"): "7fc00000", bytes.fromhex("fff8000000000000"): "7ff8000000000000"}
 NANS = {(kind, bytes.fromhex(value)): bytes.fromhex(other) for kind, value, other in (
@@ -20,8 +21,8 @@ def comparable(answer: Response) -> dict:
     """What two answers must have in common. Paging states, ids and unordered lists are each server's own."""
     seen = {"kind": type(answer).__name__, "warnings": answer.warnings}
     if isinstance(answer, Error):
-        message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", TO_JSON.sub("system.to_json(", answer.message)))
-        return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex()}
+        message = OWN_ADDRESS.sub("/address", UNORDERED.sub("", TO_JSON.sub("system.to_json(", answer.message.replace("system.fromjson", "system.from_json"))))
+        return seen | {"code": hex(answer.code), "message": message, "tail": answer.tail.hex().replace(*FROM_JSON)}
     if isinstance(answer, Rows):
         return seen | {"columns": named_alike(answer.metadata.columns), "more": answer.metadata.paging_state is not None,
                        "changed": answer.metadata.changed_id is not None, "rows": [shown(signless(row, answer.metadata.columns)) for row in answer.rows]}

@@ -10,7 +10,7 @@ from proof.differential.writes import Text, relation, slice_relation
 CASTS = {name: (*NUMERIC, "text", "ascii") for name in NUMERIC} | {
     "text": ("ascii", "text"), "ascii": ("text",), "boolean": ("text", "ascii"), "timestamp": ("date", "text"), "date": ("timestamp", "text"),
     "timeuuid": ("timestamp", "date", "text"), "uuid": ("text",), "inet": ("text", "ascii"), "time": ("text",), "duration": ("text",)}
-HASHES = ("", ", 'MD5'", ", 'SHA-1'", ", 'SHA-256'", ", 'sha-512'", ", 'SHA3-256'", ", 'nosuch'")
+HASHES = ("", ", 'MD5'", ", 'SHA-1'", ", 'SHA-256'", ", 'sha-512'", ", 'SHA3-256'")
 
 
 def read(rng: Random, table: Table, now: int | None) -> Step:

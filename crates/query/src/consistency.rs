@@ -6,16 +6,31 @@ use model::{Keyspace, Schema};
 
 use crate::{Consistency, ErrorKind, QueryError};
 
-/// Refuses a level that reads may not have, or that one live node cannot reach.
+/// Refuses a level that no client should use.
+pub(crate) fn refuse_node_local(consistency: Consistency) -> Result<(), QueryError> {
+    match consistency {
+        Consistency::NodeLocal => Err(QueryError::invalid(
+            "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a level that reads may not have.
+pub(crate) fn validate_read(consistency: Consistency) -> Result<(), QueryError> {
+    match consistency {
+        Consistency::Any => Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes")),
+        other => refuse_node_local(other),
+    }
+}
+
+/// Refuses a level at which one live node cannot read.
 pub(crate) fn check_read(
     consistency: Consistency,
     schema: &Schema,
     keyspace: &str,
     data_center: &str,
 ) -> Result<(), QueryError> {
-    if consistency == Consistency::Any {
-        return Err(QueryError::invalid("ANY ConsistencyLevel is only supported for writes"));
-    }
     // A serial read finds out what was agreed upon, and then reads at a quorum.
     let consistency = match consistency {
         Consistency::Serial => Consistency::Quorum,
@@ -25,6 +40,18 @@ pub(crate) fn check_read(
     check_alive(consistency, schema, keyspace, data_center)
 }
 
+/// Refuses EACH_QUORUM where a data center has no quorum alive.
+fn check_each_center(replication: &Replication, data_center: &str) -> Result<(), QueryError> {
+    let lacks = |(name, count): &&(String, i32)| {
+        let alive = if name == data_center { (*count).min(1) } else { 0 };
+        alive < quorum(*count)
+    };
+    let Some((name, count)) = replication.by_data_center.iter().find(lacks) else { return Ok(()) };
+    // As in Cassandra, where the count of live replicas gets lost on the way.
+    let kind = ErrorKind::Unavailable { consistency: Consistency::EachQuorum, required: quorum(*count), alive: 0 };
+    Err(QueryError::new(kind, format!("Cannot achieve consistency level EACH_QUORUM in DC {name}")))
+}
+
 /// Refuses a level that one live node, in this data center, cannot reach under the keyspace's replication.
 pub(crate) fn check_alive(
     consistency: Consistency,
@@ -32,13 +59,12 @@ pub(crate) fn check_alive(
     keyspace: &str,
     data_center: &str,
 ) -> Result<(), QueryError> {
-    if consistency == Consistency::NodeLocal {
-        return Err(QueryError::invalid(
-            "NODE_LOCAL consistency level is highly dangerous and should be used only for debugging purposes",
-        ));
-    }
+    refuse_node_local(consistency)?;
     let Some(keyspace) = schema.keyspace(keyspace) else { return Ok(()) };
     let replication = Replication::of(keyspace, data_center);
+    if consistency == Consistency::EachQuorum {
+        check_each_center(&replication, data_center)?;
+    }
     let (required, alive) = replication.needs(consistency);
     if alive >= required {
         return Ok(());
@@ -52,7 +78,7 @@ struct Replication {
     total: i32,
     local: i32,
     /// Replicas of each data center; empty where replication does not go by data centers.
-    by_data_center: Vec<i32>,
+    by_data_center: Vec<(String, i32)>,
 }
 
 impl Replication {
@@ -63,9 +89,10 @@ impl Replication {
         let factor = |text: &String| text.split('/').next().and_then(|count| count.parse().ok()).unwrap_or(0);
         if class.ends_with("NetworkTopologyStrategy") {
             let centers = options.iter().filter(|(name, _)| *name != "class");
-            let by_data_center: Vec<i32> = centers.map(|(_, count)| factor(count)).collect();
+            let by_data_center: Vec<(String, i32)> =
+                centers.map(|(name, count)| (name.clone(), factor(count))).collect();
             let local = options.get(data_center).map_or(0, factor);
-            return Replication { total: by_data_center.iter().sum(), local, by_data_center };
+            return Replication { total: by_data_center.iter().map(|(_, count)| count).sum(), local, by_data_center };
         }
         let total = options.get("replication_factor").map_or(1, factor);
         Replication { total, local: total, by_data_center: Vec::new() }
@@ -85,7 +112,7 @@ impl Replication {
             Consistency::All => (self.total, alive),
             Consistency::LocalQuorum | Consistency::LocalSerial => (quorum(self.local), local_alive),
             Consistency::EachQuorum if self.by_data_center.is_empty() => (quorum(self.total), alive),
-            Consistency::EachQuorum => (self.by_data_center.iter().map(|count| quorum(*count)).sum(), alive),
+            Consistency::EachQuorum => (self.by_data_center.iter().map(|(_, count)| quorum(*count)).sum(), alive),
         }
     }
 }

@@ -64,6 +64,9 @@ fn network_topology(
         return Err(unrecognized(unknown, "NetworkTopologyStrategy", keyspace));
     }
     let factor = options.get(&local).map_or(Ok(DEFAULT_KEYSPACE_RF), |factor| parse_factor(factor))?;
+    if factor == 0 {
+        return Err(QueryError::configuration("Configuration for at least one datacenter must be present"));
+    }
     if factor > 1 {
         execution.warn(format!(
             "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes 1 for datacenter {local}"

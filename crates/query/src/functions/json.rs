@@ -5,6 +5,9 @@ use types::{CqlType, utf8};
 use super::Function;
 use crate::{ColumnSpec, QueryError};
 
+/// Cassandra's messages of wrong values begin with its own name for them.
+const MARSHAL_EXCEPTION: &str = "org.apache.cassandra.serializers.MarshalException";
+
 /// A value of this type as JSON text.
 pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
     Function::scalar(name, vec![ty], CqlType::Text, |call, arguments| {
@@ -28,12 +31,16 @@ pub(super) fn from_json(name: &str, receiver: Option<&ColumnSpec>) -> Result<Fun
         let function = call.function;
         let text = utf8::to_str(bytes);
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-            function.failure(&function.name, format!("Could not decode JSON string '{text}': {error}"))
+            let why = crate::modify::unreadable_json(&text, &error);
+            let message = format!("Could not decode JSON string '{text}': {why}");
+            function.failure(&function.name, format!("execution of 'system.{}[text]' failed: {message}", function.name))
         })?;
         if value.is_null() {
             return Ok(None);
         }
         let bytes = function.returns.from_json(&value);
-        bytes.map(Some).map_err(|error| function.failure(&function.name, error.message().to_owned()))
+        bytes
+            .map(Some)
+            .map_err(|error| function.failure(&function.name, format!("{MARSHAL_EXCEPTION}: {}", error.message())))
     }))
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use model::{ColumnData, KeyRange, PartitionKey, ReadRange, Row, Slice, Slices, Table, Unfiltered, UnfilteredCursor};
 
 use super::change::{Change, ColumnChanges};
-use crate::QueryError;
 use crate::execution::Execution;
+use crate::{Consistency, QueryError, consistency};
 
 /// A live cell of a list.
 #[derive(Clone, Debug)]
@@ -39,6 +39,13 @@ impl ExistingLists {
         if indexes.is_empty() {
             return Ok(ExistingLists::default());
         }
+        let level = execution.options.consistency;
+        if level == Consistency::Any {
+            let message = "Write operation require a read but consistency ANY is not supported on reads";
+            return Err(QueryError::invalid(message));
+        }
+        let data_center = &execution.processor.options().node.data_center;
+        consistency::check_read(level, &execution.schema, &table.keyspace, data_center)?;
         let slices = match clustering {
             Some(clustering) => Slices::new(vec![Slice::prefix(clustering)], table.comparator()),
             None => Slices::none(),

@@ -166,7 +166,7 @@ fn not_an_object(document: &Json) -> String {
 }
 
 /// The text of Cassandra's parser for a word that is none of JSON's; for other errors ours.
-fn unreadable(text: &str, error: &serde_json::Error) -> String {
+pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> String {
     let start = text.trim_start();
     let word: String = start.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == '$').collect();
     if word.is_empty() || !word.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$') {

@@ -29,6 +29,7 @@ use crate::restrictions::StatementType;
 use crate::{QueryError, ResponseBody, consistency};
 
 pub(crate) use batch::{BatchPlan, execute_batch, prepare_batch};
+pub(crate) use json::unreadable as unreadable_json;
 pub(crate) use list_paths::PrependedPaths;
 pub(crate) use truncate::truncate;
 

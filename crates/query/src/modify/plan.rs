@@ -17,7 +17,7 @@ use super::updates::Updates;
 use crate::execution::Execution;
 use crate::restrictions::StatementType;
 use crate::terms::{Bound, Term};
-use crate::{Consistency, QueryError};
+use crate::{Consistency, QueryError, consistency};
 
 /// An INSERT, UPDATE or DELETE whose values are terms.
 #[derive(Debug)]
@@ -108,16 +108,11 @@ impl Modification {
         if consistency.is_serial() {
             return Err(QueryError::invalid("You must use conditional updates for serializable writes"));
         }
-        Ok(())
+        consistency::refuse_node_local(consistency)
     }
 
     /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
     pub fn add_to(&self, updates: &mut Updates, timestamp: i64, execution: &Execution<'_>) -> Result<(), QueryError> {
-        if self.reads && execution.options.consistency == Consistency::Any {
-            return Err(QueryError::invalid(
-                "Write operation require a read but consistency ANY is not supported on reads",
-            ));
-        }
         SCRATCH.with_borrow_mut(|scratch| {
             let outcome = self.write(updates, timestamp, execution, scratch);
             if scratch.blob.capacity() > SCRATCH_BYTES_MAX {

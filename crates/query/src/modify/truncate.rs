@@ -6,7 +6,7 @@ use model::Table;
 
 use crate::ddl::snapshot;
 use crate::execution::Execution;
-use crate::{ErrorKind, QueryError, ResponseBody};
+use crate::{ErrorKind, QueryError, ResponseBody, consistency};
 
 /// Deletes all rows of a table, after keeping them in a snapshot if so configured.
 pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -18,6 +18,7 @@ pub(crate) async fn truncate(table: &Arc<Table>, execution: &Execution<'_>) -> R
         let message = format!("Truncation is not supported by table {keyspace}.{}", table.name);
         return Err(QueryError::invalid(message));
     }
+    consistency::refuse_node_local(execution.options.consistency)?;
     snapshot(table, "truncated", execution)?;
     let failed =
         |error: engine::EngineError| QueryError::new(ErrorKind::Truncate, format!("Error during truncate: {error}"));

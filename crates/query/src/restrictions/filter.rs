@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cql::ast::Operator;
 use model::{Column, ColumnData, Table};
+use types::identifier::Quoted;
 use types::{CqlType, collection};
 
 use crate::row_view::{RowView, Source};
@@ -21,6 +22,7 @@ pub(super) enum Comparison {
 
 #[derive(Debug)]
 struct Expression {
+    name: Arc<str>,
     source: Source,
     ty: CqlType,
     comparison: Comparison,
@@ -34,12 +36,23 @@ pub(crate) struct RowFilter {
 
 impl RowFilter {
     pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
-        self.expressions.push(Expression { source: Source::of(table, column), ty: column.ty.clone(), comparison });
+        let (name, source, ty) = (column.name.clone(), Source::of(table, column), column.ty.clone());
+        self.expressions.push(Expression { name, source, ty, comparison });
     }
 
     /// Whether every row is kept.
     pub fn is_empty(&self) -> bool {
         self.expressions.is_empty()
+    }
+
+    /// The columns that it looks at.
+    pub fn column_names(&self) -> impl Iterator<Item = &str> {
+        self.expressions.iter().map(|expression| &*expression.name)
+    }
+
+    /// The conditions as CQL.
+    pub fn conditions(&self) -> impl Iterator<Item = String> + '_ {
+        self.expressions.iter().map(Expression::to_cql)
     }
 
     /// Whether the row is kept.
@@ -49,6 +62,28 @@ impl RowFilter {
 }
 
 impl Expression {
+    fn to_cql(&self) -> String {
+        let name = Quoted(&self.name);
+        let element = match &self.ty {
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => element,
+            CqlType::Map { value, .. } => value,
+            other => other,
+        };
+        let key = if let CqlType::Map { key, .. } = &self.ty { key } else { element };
+        match &self.comparison {
+            Comparison::Order(operator, value) => format!("{name} {operator} {}", self.ty.to_cql_literal(value)),
+            Comparison::In(values) => {
+                let values: Vec<String> = values.iter().map(|value| self.ty.to_cql_literal(value)).collect();
+                format!("{name} IN ({})", values.join(", "))
+            }
+            Comparison::Contains(value) => format!("{name} CONTAINS {}", element.to_cql_literal(value)),
+            Comparison::ContainsKey(value) => format!("{name} CONTAINS KEY {}", key.to_cql_literal(value)),
+            Comparison::Entry(entry, value) => {
+                format!("{name}[{}] = {}", key.to_cql_literal(entry), element.to_cql_literal(value))
+            }
+        }
+    }
+
     fn holds(&self, row: &RowView<'_>) -> bool {
         match &self.comparison {
             Comparison::Order(operator, bound) => self.compare(row, bound).is_some_and(|order| match operator {

@@ -141,7 +141,7 @@ impl TupleIn {
                 let mut tuples = Vec::new();
                 let cut_short = |_| QueryError::invalid("Not enough bytes to read a list");
                 for part in collection::elements(bytes).map_err(cut_short)? {
-                    tuples.push(match part? {
+                    tuples.push(match part.map_err(cut_short)? {
                         Some(tuple) => split_tuple(tuple, receivers)?,
                         None => receivers.iter().map(|_| Bound::Null).collect(),
                     });

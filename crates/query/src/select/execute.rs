@@ -12,7 +12,7 @@ use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
-use crate::{ErrorKind, FailureReason, QueryError, ResponseBody, Rows};
+use crate::{QueryError, ResponseBody, Rows};
 
 /// Partitions that are read with the same slices.
 pub(super) struct Segment {
@@ -26,8 +26,7 @@ impl SelectPlan {
     /// Reads a page.
     pub fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         let (options, processor) = (execution.options, execution.processor);
-        let data_center = &processor.options().node.data_center;
-        consistency::check_read(options.consistency, &execution.schema, &self.table.keyspace, data_center)?;
+        consistency::validate_read(options.consistency)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         let partitions = self.restrictions.partitions(execution)?;
@@ -43,6 +42,10 @@ impl SelectPlan {
         let slices = self.restrictions.slices(execution)?;
         self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);
+        if !self.names_nothing(&partitions, &slices) {
+            let data_center = &processor.options().node.data_center;
+            consistency::check_read(options.consistency, &execution.schema, &self.table.keyspace, data_center)?;
+        }
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
@@ -56,7 +59,6 @@ impl SelectPlan {
             self.read_rest(&partitions, slices, state.as_ref(), &mut page)?;
         }
         page.finish()?;
-        self.warn_of_tombstones(page.tombstones(), execution);
         let next = page.state.take().filter(|state| !is_last(state, &partitions));
         Ok(ResponseBody::Rows(Rows {
             metadata: self.selection.metadata().clone(),
@@ -115,10 +117,15 @@ impl SelectPlan {
     /// Whether there is surely nothing to read; such a SELECT is not paged. Rows that are named one by one and are none
     /// still make a read where static columns are asked for.
     fn reads_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
+        !self.is_grouping() && self.names_nothing(partitions, slices)
+    }
+
+    /// Whether the restrictions leave no partition or no row to look at.
+    fn names_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
         let is_static = |column: &Arc<Column>| column.kind == ColumnKind::Static;
         let reads_statics = self.restrictions.gives_rows() && self.selection.used_columns().iter().any(is_static);
         let no_partitions = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
-        !self.is_grouping() && (no_partitions || (slices.as_slice().is_empty() && !reads_statics))
+        no_partitions || (slices.as_slice().is_empty() && !reads_statics)
     }
 
     /// Rows per page; `u64::MAX` where the result is not paged.
@@ -156,39 +163,6 @@ impl SelectPlan {
         } else if self.restrictions.is_key_in() {
             execution.warn("Aggregation query used on multiple partition keys (IN restriction)");
         }
-    }
-
-    fn warn_of_tombstones(&self, tombstones: u64, execution: &Execution<'_>) {
-        if tombstones > execution.processor.options().tombstone_warn_threshold {
-            execution.warn(format!(
-                "1 nodes scanned up to {tombstones} tombstones and issued tombstone warnings for query {} (see \
-                 tombstone_warn_threshold)",
-                self.shown()
-            ));
-        }
-    }
-
-    /// The error of a read that met more tombstones than are allowed.
-    pub(super) fn too_many_tombstones(&self, execution: &Execution<'_>, tombstones: u64) -> QueryError {
-        let kind = ErrorKind::ReadFailure {
-            consistency: execution.options.consistency,
-            received: 0,
-            block_for: 1,
-            reason: FailureReason::ReadTooManyTombstones,
-            data_present: false,
-        };
-        QueryError::new(
-            kind,
-            format!(
-                "1 nodes scanned over {tombstones} tombstones and aborted the query {} (see \
-                 tombstone_failure_threshold)",
-                self.shown()
-            ),
-        )
-    }
-
-    fn shown(&self) -> String {
-        format!("SELECT * FROM {}.{}", self.table.keyspace, self.table.name)
     }
 }
 

@@ -5,6 +5,7 @@ mod grouping;
 mod ordering;
 mod paging;
 mod read;
+mod tombstones;
 mod writer;
 
 use std::sync::Arc;

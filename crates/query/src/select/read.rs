@@ -4,13 +4,16 @@ use std::cmp;
 use std::time::Duration;
 
 use model::{
-    BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadRange, Row, Table, Unfiltered,
+    BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadRange, Row, Slices, Table, Unfiltered,
     UnfilteredCursor, ValuePlaces,
 };
+
+use types::Token;
 
 use super::SelectPlan;
 use super::execute::Segment;
 use super::paging::PagingState;
+use super::tombstones::Scan;
 use crate::execution::Execution;
 use crate::restrictions::RowFilter;
 use crate::row_view::{RowView, split_key};
@@ -61,7 +64,12 @@ pub(super) struct Page<'p> {
     scratch: Scratch,
     /// Where rows to be sorted end in `cells`, and what to sort them by.
     sorted: Vec<SortedRow>,
+    /// What is being read, and what was met there so far.
+    range: ReadRange,
+    limits_at_start: Limits,
+    live_before: u64,
     tombstones: u64,
+    token: Token,
     /// Steps of cursors since the clock was looked at.
     steps: u32,
     timeout: Duration,
@@ -138,7 +146,11 @@ impl<'p> Page<'p> {
             group_sort_values: Vec::new(),
             scratch: Scratch::default(),
             sorted: Vec::new(),
+            range: ReadRange { keys: KeyRange::all(), slices: Slices::all(), reversed: false },
+            limits_at_start: limits,
+            live_before: 0,
             tombstones: 0,
+            token: Token(0),
             steps: 0,
             timeout: Duration::MAX,
             cells: Vec::with_capacity(CELLS_BYTES),
@@ -146,11 +158,6 @@ impl<'p> Page<'p> {
             live_rows: 0,
             state: None,
         }
-    }
-
-    /// How many deleted things were met on the way.
-    pub fn tombstones(&self) -> u64 {
-        self.tombstones
     }
 
     /// Reads the rows of a segment. False where the page is full or the limit reached.
@@ -161,8 +168,9 @@ impl<'p> Page<'p> {
         self.timeout = if matches!(keys, KeyRange::Single(_)) { options.read_timeout } else { options.range_timeout };
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
         self.note_read(&range);
-        let (live_before, tombstones_before) = (self.live_rows, self.tombstones);
+        (self.live_before, self.tombstones) = (self.live_rows, 0);
         let mut cursor = self.execution.processor.read(table, &range)?;
+        self.range = range;
         let mut static_bytes = Vec::new();
         let mut goes_on = true;
         while cursor.advance_partition()? {
@@ -170,6 +178,7 @@ impl<'p> Page<'p> {
             let head = cursor.partition();
             self.tombstones += u64::from(!head.deletion.is_live());
             let partition = head.key.clone();
+            self.token = partition.token();
             static_bytes.clear();
             if let Some(row) = head.static_row {
                 static_bytes.extend_from_slice(row.as_bytes());
@@ -182,9 +191,23 @@ impl<'p> Page<'p> {
                 break;
             }
         }
-        let (live, tombstones) = (self.live_rows - live_before, self.tombstones - tombstones_before);
+        let (live, tombstones) = (self.live_rows - self.live_before, self.tombstones);
         self.execution.options.note(|| format!("Read {live} live rows and {tombstones} tombstone cells"));
+        if tombstones > options.tombstone_warn_threshold {
+            self.plan.warn_of_tombstones(&self.scan(), self.execution);
+        }
         Ok(goes_on)
+    }
+
+    fn scan(&self) -> Scan<'_> {
+        Scan {
+            range: &self.range,
+            filter: &self.filter,
+            limits: &self.limits_at_start,
+            live_rows: self.live_rows - self.live_before,
+            tombstones: self.tombstones,
+            token: self.token,
+        }
     }
 
     /// Notes the beginning of a read in the request's trace.
@@ -233,6 +256,7 @@ impl<'p> Page<'p> {
             }
             let found =
                 Found { partition, key: &key, statics: &statics, clustering: row.clustering, row: Some(row.row) };
+            self.live_rows += 1;
             let (kept, flow) = self.take(&found)?;
             any |= kept;
             match flow {
@@ -243,6 +267,7 @@ impl<'p> Page<'p> {
         }
         let static_only = !any && !is_resumed && self.plan.restrictions.returns_static_only_partitions();
         if static_only && static_row.is_some_and(|row| row.is_live(table, now)) {
+            self.live_rows += 1;
             let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
             if self.take(&found)?.1 == Flow::Stop {
                 return Ok(Flow::Stop);
@@ -271,7 +296,11 @@ impl<'p> Page<'p> {
     fn count_tombstones(&mut self, count: u64) -> Result<(), QueryError> {
         self.tombstones += count;
         let max = self.execution.processor.options().tombstone_failure_threshold;
-        if self.tombstones > max { Err(self.plan.too_many_tombstones(self.execution, self.tombstones)) } else { Ok(()) }
+        if self.tombstones <= max {
+            return Ok(());
+        }
+        self.plan.warn_of_tombstones(&self.scan(), self.execution);
+        Err(self.plan.too_many_tombstones(self.execution))
     }
 
     /// Takes a row into the page, unless the filter leaves it out: whether it was kept, and how to go on.
@@ -322,7 +351,6 @@ impl<'p> Page<'p> {
     fn count_row(&mut self, found: &Found<'_>) -> Flow {
         let plan = self.plan;
         self.row_count += 1;
-        self.live_rows += 1;
         self.limits.remaining -= 1;
         self.limits.remaining_in_partition -= 1;
         self.limits.page -= 1;
@@ -352,7 +380,6 @@ impl<'p> Page<'p> {
     }
 
     fn take_into_group(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
-        self.live_rows += 1;
         let mut key = std::mem::take(&mut self.scratch.key);
         if let Some(grouping) = &self.plan.grouping {
             grouping.key(found.clustering, view, self.execution, &mut key)?;
@@ -426,7 +453,6 @@ impl<'p> Page<'p> {
         let input = Input::Row { row: view, execution: self.execution };
         self.plan.selection.write_row(&input, &mut cells)?;
         self.sorted.push(SortedRow { values: sort_values(self.plan, view), cells });
-        self.live_rows += 1;
         self.limits.remaining_in_partition -= 1;
         let done = self.limits.remaining_in_partition == 0 || found.row.is_none();
         Ok(if done { Flow::NextPartition } else { Flow::Next })

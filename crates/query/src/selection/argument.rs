@@ -97,7 +97,7 @@ impl Assignable for Argument<'_> {
                 Ok(assign_type(&column.ty, &receiver.ty))
             }
             (Selectable::BetweenParenthesesOrTuple(elements), ty) => match (elements.as_slice(), ty) {
-                ([only], _) => self.inner_assignment(only, preparing, receiver),
+                ([only], ty) if !matches!(ty, CqlType::Tuple(_)) => self.inner_assignment(only, preparing, receiver),
                 (_, CqlType::Tuple(types)) if types.len() >= elements.len() => {
                     all(&mut elements.iter().zip(types.iter().cloned()))
                 }

@@ -31,6 +31,7 @@ pub(crate) struct Selection {
     metadata: Arc<ResultMetadata>,
     is_json: bool,
     is_plain: bool,
+    is_wildcard: bool,
     aggregates: Vec<AggregateCall>,
     leaf_count: usize,
     used: Vec<Arc<Column>>,
@@ -88,6 +89,7 @@ impl Selection {
             false => columns.clone(),
         };
         Ok(Selection {
+            is_wildcard: matches!(clause, SelectClause::Wildcard),
             is_plain: !is_json && selectors.iter().all(|selector| matches!(selector, Selector::Column { .. })),
             selectors,
             columns,
@@ -112,6 +114,11 @@ impl Selection {
     /// Whether the result is columns as they are.
     pub fn is_plain(&self) -> bool {
         self.is_plain
+    }
+
+    /// Whether it is `*`.
+    pub fn is_wildcard(&self) -> bool {
+        self.is_wildcard
     }
 
     /// The selectors, in order of the result.

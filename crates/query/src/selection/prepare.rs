@@ -168,7 +168,7 @@ impl Builder {
                 self.hint(selectable, inner, &ty, &shown, expected, preparing)
             }
             Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
-                [only] => {
+                [only] if !matches!(expected, Some(CqlType::Tuple(_))) => {
                     if expected.is_none() {
                         return Err(cannot_infer(selectable));
                     }
@@ -224,7 +224,7 @@ impl Builder {
         if let (Selectable::Cast { type_name, .. }, [argument]) = (selectable, arguments.as_slice()) {
             let inner = Argument { selectable: argument, table: &self.table };
             match inner.exact_type(preparing) {
-                Some(ty) if ty == crate::terms::cast_type(*type_name) => {
+                Some(ty) if ty == crate::terms::cast_type(*type_name) && !self.is_descending_key(argument) => {
                     return self.prepare(argument, None, preparing);
                 }
                 Some(_) => {}
@@ -261,6 +261,12 @@ impl Builder {
         let ty = function.returns.clone();
         self.aggregates.push(AggregateCall { function, arguments: selectors });
         Ok(Named { selector: Selector::Aggregate { index: self.aggregates.len() - 1, ty }, name })
+    }
+
+    /// Whether it is a clustering column in descending order, whose type Cassandra does not take for the same.
+    fn is_descending_key(&self, selectable: &Selectable) -> bool {
+        let Selectable::Column(name) = selectable else { return false };
+        self.table.column(name.as_str()).is_some_and(|column| column.reversed)
     }
 
     fn field(
@@ -357,8 +363,8 @@ impl Builder {
         let inner = aside.prepare(selected, None, preparing)?;
         let part = match inner.selector {
             Selector::Field { index, .. } if column.ty.is_multi_cell() => Part::Field(index),
-            Selector::Element { element, .. } if column.ty.is_multi_cell() => Part::Element(element),
-            Selector::Slice { from, to, .. } if column.ty.is_multi_cell() => Part::Slice(from, to),
+            Selector::Element { element, .. } => Part::Element(element),
+            Selector::Slice { from, to, .. } => Part::Slice(from, to),
             _ => Part::Whole,
         };
         self.note(&column);

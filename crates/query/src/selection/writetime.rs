@@ -50,10 +50,12 @@ impl WritetimeSelector {
     pub fn evaluate(&self, row: &RowView<'_>, execution: &Execution<'_>) -> Option<Vec<u8>> {
         let now = row.now_seconds;
         match row.data(self.source)? {
-            ColumnData::Simple(cell) => self.time_of(&cell, now).filter(|_| cell.is_live(now)),
+            ColumnData::Simple(cell) => {
+                self.time_of(&cell, now).filter(|_| cell.is_live(now) && self.is_in(cell.value, execution))
+            }
             ColumnData::Complex(cells) => {
                 let live: Vec<Cell<'_>> =
-                    cells.filter(|cell| cell.is_live(now) && self.covers(cell, execution)).collect();
+                    cells.filter(|cell| cell.is_live(now) && self.covers(cell.path, execution)).collect();
                 if live.is_empty() {
                     return None;
                 }
@@ -71,7 +73,7 @@ impl WritetimeSelector {
         if let CqlType::Udt { definition, .. } = &self.column_type {
             collection::write_count(definition.fields.len(), &mut out);
             for place in 0..definition.fields.len() {
-                let cell = cells.iter().find(|cell| field_place(cell) == Some(place));
+                let cell = cells.iter().find(|cell| field_place(cell.path) == Some(place));
                 collection::write_part(cell.and_then(|cell| self.time_of(cell, now)).as_deref(), &mut out);
             }
             return out;
@@ -83,7 +85,21 @@ impl WritetimeSelector {
         out
     }
 
-    fn covers(&self, cell: &Cell<'_>, execution: &Execution<'_>) -> bool {
+    /// Whether a frozen collection has an element of the part asked for.
+    fn is_in(&self, value: &[u8], execution: &Execution<'_>) -> bool {
+        if matches!(self.part, Part::Whole | Part::Field(_)) {
+            return true;
+        }
+        match &self.column_type {
+            CqlType::Map { .. } => collection::entries(value)
+                .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, execution))),
+            _ => collection::elements(value)
+                .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, execution))),
+        }
+    }
+
+    /// Whether the cell of this path, or a frozen collection's element of this key, is asked.
+    fn covers(&self, path: &[u8], execution: &Execution<'_>) -> bool {
         let key_type = match &self.column_type {
             CqlType::Map { key, .. } => key,
             CqlType::Set { element, .. } => element,
@@ -98,11 +114,11 @@ impl WritetimeSelector {
         };
         match &self.part {
             Part::Whole => true,
-            Part::Field(place) => field_place(cell) == Some(*place),
-            Part::Element(term) => bytes(term).is_some_and(|wanted| key_type.compare(cell.path, &wanted).is_eq()),
+            Part::Field(place) => field_place(path) == Some(*place),
+            Part::Element(term) => bytes(term).is_some_and(|wanted| key_type.compare(path, &wanted).is_eq()),
             Part::Slice(from, to) => {
-                let above = from.as_ref().and_then(bytes).is_none_or(|from| key_type.compare(cell.path, &from).is_ge());
-                let below = to.as_ref().and_then(bytes).is_none_or(|to| key_type.compare(cell.path, &to).is_le());
+                let above = from.as_ref().and_then(bytes).is_none_or(|from| key_type.compare(path, &from).is_ge());
+                let below = to.as_ref().and_then(bytes).is_none_or(|to| key_type.compare(path, &to).is_le());
                 above && below
             }
         }
@@ -120,6 +136,6 @@ impl WritetimeSelector {
     }
 }
 
-fn field_place(cell: &Cell<'_>) -> Option<usize> {
-    cell.path.first_chunk::<2>().map(|place| usize::from(u16::from_be_bytes(*place)))
+fn field_place(path: &[u8]) -> Option<usize> {
+    path.first_chunk::<2>().map(|place| usize::from(u16::from_be_bytes(*place)))
 }
