@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections import Counter
 
 from proof.wire import Connection, Prepared, QueryOptions, requests
 from proof.wire.connection import TRACING_FLAG
@@ -38,8 +39,7 @@ def check(nodes) -> list[str]:
 def difference(theirs: tuple, ours: tuple) -> str | None:
     if theirs[0] != ours[0]:
         return f"Cassandra's session is {theirs[0]}, Espalier's {ours[0]}"
-    left = iter(theirs[1])
-    strange = [activity for activity in ours[1] if activity not in left]     # in order: each is looked for behind the last
+    strange = list((Counter(ours[1]) - Counter(theirs[1])).elements())      # there, partitions are read side by side
     if strange:
         return f"Cassandra has not {strange} among {theirs[1]}"
     return "no events" if theirs[1] and not ours[1] else None
