@@ -3,6 +3,9 @@
 use types::{CqlType, utf8};
 
 use super::Function;
+use super::native::check_type;
+use crate::preparing::Preparing;
+use crate::terms::Assignable;
 use crate::{ColumnSpec, QueryError};
 
 /// Cassandra's messages of wrong values begin with its own name for them.
@@ -20,7 +23,17 @@ pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
 }
 
 /// JSON text as a value of what receives it.
-pub(super) fn from_json(name: &str, receiver: Option<&ColumnSpec>) -> Result<Function, QueryError> {
+pub(super) fn from_json(
+    name: &str,
+    arguments: &[&dyn Assignable],
+    receiver: Option<&ColumnSpec>,
+    preparing: &Preparing<'_>,
+) -> Result<Function, QueryError> {
+    let [argument] = arguments else {
+        let message = format!("Invalid number of arguments for function system.{name}(text)");
+        return Err(QueryError::invalid(message));
+    };
+    check_type(name, *argument, &CqlType::Text, preparing)?;
     let Some(receiver) = receiver else {
         return Err(QueryError::invalid(format!(
             "{name}() cannot be used in the selection clause of a SELECT statement"

@@ -32,7 +32,7 @@ pub(super) fn candidates(
         "token" => Some(token(preparing)),
         "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?.freeze())),
         "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?.freeze())),
-        "fromjson" | "from_json" => Some(json::from_json(name, receiver)?),
+        "fromjson" | "from_json" => Some(json::from_json(name, arguments, receiver, preparing)?),
         _ => match collections::parameter(name) {
             Some(parameter) => {
                 let ty = argument_type(name, parameter, arguments, preparing)?;

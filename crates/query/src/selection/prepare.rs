@@ -362,7 +362,7 @@ impl Builder {
         let mut aside = Builder::new(&self.table);
         let inner = aside.prepare(selected, None, preparing)?;
         let part = match inner.selector {
-            Selector::Field { index, .. } if column.ty.is_multi_cell() => Part::Field(index),
+            Selector::Field { index, .. } => Part::Field(index),
             Selector::Element { element, .. } => Part::Element(element),
             Selector::Slice { from, to, .. } => Part::Slice(from, to),
             _ => Part::Whole,

@@ -87,13 +87,12 @@ impl WritetimeSelector {
 
     /// Whether a frozen collection has an element of the part asked for.
     fn is_in(&self, value: &[u8], execution: &Execution<'_>) -> bool {
-        if matches!(self.part, Part::Whole | Part::Field(_)) {
-            return true;
-        }
-        match &self.column_type {
-            CqlType::Map { .. } => collection::entries(value)
+        match (&self.column_type, &self.part) {
+            (_, Part::Whole) => true,
+            (_, Part::Field(place)) => matches!(collection::fields(value).nth(*place), Some(Ok(Some(_)))),
+            (CqlType::Map { .. }, _) => collection::entries(value)
                 .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, execution))),
-            _ => collection::elements(value)
+            (_, _) => collection::elements(value)
                 .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, execution))),
         }
     }
