@@ -13,7 +13,7 @@ FROM_JSON = "0008" + b"fromjson".hex(), "0009" + b"from_json".hex()         # in
 NAN = {bytes.fromhex("ffc00000"): "7fc00000", bytes.fromhex("fff8000000000000"): "7ff8000000000000"}
 NANS = {(kind, bytes.fromhex(value)): bytes.fromhex(other) for kind, value, other in (
     ("float", "ffc00000", "7fc00000"), ("double", "fff8000000000000", "7ff8000000000000"),
-    (None, "fff8000000000000", "7ff8000000000000"))}          # None: no metadata was sent
+    (None, "ffc00000", "7fc00000"), (None, "fff8000000000000", "7ff8000000000000"))}          # None: no metadata was sent
 OWN_ADDRESS = re.compile(r"/127\.0\.0\.1:\d+")
 
 

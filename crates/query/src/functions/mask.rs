@@ -70,27 +70,29 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         };
         let padding = match arguments.get(3).copied().flatten() {
             Some(padding) => one_character(call.function, &utf8::to_str(padding))?,
-            None => '*',
+            None => u16::from(b'*'),
         };
         let (begin, end) = (number(1), number(2));
         let text = utf8::to_str(text);
-        let length = text.chars().count();
+        // Java counts the halves of characters beyond 16 bits, and writes "?" for one without the other.
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let length = units.len();
         let hides_inner = call.function.name == "mask_inner";
         let hidden = |place: usize| (place >= begin && place + end < length) == hides_inner;
-        let masked: String =
-            text.chars().enumerate().map(|(place, c)| if hidden(place) { padding } else { c }).collect();
+        let masked = units.iter().enumerate().map(|(place, unit)| if hidden(place) { padding } else { *unit });
+        let masked: String = char::decode_utf16(masked).map(|c| c.unwrap_or('?')).collect();
         Ok(Some(masked.into_bytes()))
     }))
 }
 
-fn one_character(function: &Function, padding: &str) -> Result<char, QueryError> {
-    let mut characters = padding.chars();
-    match (characters.next(), characters.next()) {
-        (Some(only), None) => Ok(only),
+fn one_character(function: &Function, padding: &str) -> Result<u16, QueryError> {
+    let units: Vec<u16> = padding.encode_utf16().collect();
+    match units.as_slice() {
+        [only] => Ok(*only),
         _ => Err(QueryError::invalid(format!(
             "The padding argument for function {} should be single-character, but '{padding}' has {} characters.",
             function.qualified_name(),
-            padding.chars().count()
+            units.len()
         ))),
     }
 }
