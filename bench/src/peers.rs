@@ -16,6 +16,16 @@ pub trait OrderedMap {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
 
+    /// The values of many keys at once, in the order of the keys. None: this map can only one by one.
+    fn get_many(&self, _keys: &[&[u8]]) -> Option<Vec<Option<u64>>> {
+        None
+    }
+
+    /// Inserts many at once. False: this map can only one by one.
+    fn insert_many(&mut self, _entries: &[(&[u8], u64)]) -> bool {
+        false
+    }
+
     /// Visits all entries in order, keys included; how many there were. None: this map has no such scan.
     fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64>;
 
@@ -55,6 +65,23 @@ impl OrderedMap for TriePeer {
 
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.pin().get(key).and_then(|content| content.try_into().ok()).map(u64::from_le_bytes)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Option<Vec<Option<u64>>> {
+        let mut values = vec![None; keys.len()];
+        self.0.pin().get_many(keys, |index, content| {
+            values[index] = content.and_then(|content| content.try_into().ok()).map(u64::from_le_bytes);
+        });
+        Some(values)
+    }
+
+    fn insert_many(&mut self, entries: &[(&[u8], u64)]) -> bool {
+        let mut writer = self.0.writer();
+        writer.prefetch(&entries.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+        for (key, value) in entries {
+            writer.put(key, &value.to_le_bytes()).expect("room for the benchmark's keys");
+        }
+        true
     }
 
     fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {

@@ -58,6 +58,9 @@ def judge(outcome: Outcome, figures: dict) -> Outcome:
         outcome.bars.append(Bar(f"{figure} ÷ Cassandra's trie", value(figure) / value(figure, TRIE), "<=", 1 / 5))
         outcome.bars.append(Bar(f"{figure} ÷ Cassandra's skip list", value(figure) / value(figure, SKIP_LIST), "<=", 1 / 25))
         outcome.bars.append(Bar(f"{figure} ÷ blart", value(figure) / value(figure, "blart"), "<=", 1))
+    outcome.bars.append(Bar("get of 64 ÷ Cassandra's trie, one by one", value("get, 64 at a time") / value("get, hit", TRIE), "<=", 1 / 15))
+    outcome.bars.append(Bar("insert of 32 ÷ Cassandra's trie, one by one",
+                            value("insert, 32 at a time, touched memory") / value("insert, cold memory", TRIE), "<=", 1 / 9))
     outcome.bars.append(Bar("get, dependent, in dependent loads", value("get, dependent") / value("dependent load", "this machine"), "<=", 3.2))
     touched, cold = value("insert, touched memory"), "insert, cold memory"
     outcome.bars.append(Bar("insert, touched memory ÷ Cassandra's trie", touched / value(cold, TRIE), "<=", 1 / 4))

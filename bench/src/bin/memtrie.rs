@@ -67,6 +67,7 @@ fn peer<M: OrderedMap>(count: u64, new: impl FnOnce() -> M) {
     timed(name, "get, miss", count, || {
         (count..2 * count).for_each(|index| assert_eq!(map.get(keys.encoded(index)), None));
     });
+    get_together(&map, count);
     timed(name, "get, dependent", count, || {
         let mut probe = 0;
         (0..count).for_each(|_| probe = (map.get(keys.encoded(probe)).expect("present") + STRIDE) % count);
@@ -83,11 +84,45 @@ fn peer<M: OrderedMap>(count: u64, new: impl FnOnce() -> M) {
         });
         assert_eq!(sum, count * (count - 1) / 2, "every entry once");
     }
-    if map.empty(&mut |index| (index < count).then(|| keys.encoded(index).to_vec())) {
+    let empty = |map: &mut M| map.empty(&mut |index| (index < count).then(|| Keys::default().encoded(index).to_vec()));
+    if empty(&mut map) && map.get_many(&[]).is_some() {
+        insert_together(&mut map, count);
+    }
+    if empty(&mut map) {
         timed(name, "insert, touched memory", count, || {
             (0..count).for_each(|index| map.insert(keys.encoded(index), index))
         });
     }
+}
+
+/// Keys are translated in the measured time here too.
+fn get_together<M: OrderedMap>(map: &M, count: u64) {
+    if map.get_many(&[]).is_none() {
+        return;
+    }
+    let mut keys: Vec<Keys> = (0..64).map(|_| Keys::default()).collect();
+    timed(map.name(), "get, 64 at a time", count, || {
+        for start in (0..count).step_by(64) {
+            let probes = start..count.min(start + 64);
+            let encoded: Vec<&[u8]> =
+                probes.clone().zip(&mut keys).map(|(index, keys)| keys.encoded(mix(index) % count)).collect();
+            let expected: Vec<_> = probes.map(|index| Some(mix(index) % count)).collect();
+            assert_eq!(map.get_many(&encoded), Some(expected));
+        }
+    });
+}
+
+fn insert_together<M: OrderedMap>(map: &mut M, count: u64) {
+    let mut keys: Vec<Keys> = (0..32).map(|_| Keys::default()).collect();
+    timed(map.name(), "insert, 32 at a time, touched memory", count, || {
+        for start in (0..count).step_by(32) {
+            let entries: Vec<(&[u8], u64)> = (start..count.min(start + 32))
+                .zip(&mut keys)
+                .map(|(index, keys)| (keys.encoded(index), index))
+                .collect();
+            assert!(map.insert_many(&entries));
+        }
+    });
 }
 
 /// What one load costs that depends on the one before, over as much memory as a map takes.

@@ -66,6 +66,11 @@ impl<'a> Cursor<'a> {
         Cursor { memory, reverse, end, key, content: &[], at: Place::NONE, frames, children, state }
     }
 
+    /// True before the first entry.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.state, State::New(..))
+    }
+
     /// The current key. Empty before the first entry.
     #[inline]
     pub fn key(&self) -> &[u8] {

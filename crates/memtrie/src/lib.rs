@@ -14,6 +14,7 @@ mod graph;
 mod node;
 mod node_cursor;
 mod paper;
+mod ranges;
 #[allow(unsafe_code)]
 mod raw;
 mod store;
@@ -21,12 +22,15 @@ mod sync;
 mod tail;
 mod together;
 mod trie;
+mod union;
 mod verify;
 
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
+pub use ranges::Ranges;
 pub use tail::Tail;
 pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
+pub use union::Union;
 
 /// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,6 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::node::{self, Place, View, view};
+use crate::ranges::Ranges;
 use crate::raw::memory::Memory;
 use crate::trie::{Bounds, Direction};
 
@@ -43,6 +44,14 @@ impl<'a> Tail<'a> {
         'a: 'b,
     {
         Cursor::new(self.memory, self.root, bounds, direction)
+    }
+
+    /// Goes through the keys within any of `ranges`, which ascend and do not overlap.
+    pub fn ranges<'b>(&self, ranges: &[Bounds<'b>], direction: Direction) -> Ranges<'b>
+    where
+        'a: 'b,
+    {
+        Ranges::new(self.cursor(Bounds::ALL, direction), ranges, direction)
     }
 
     /// The branch at `key` below this one.

@@ -254,6 +254,7 @@ pub(crate) fn child_slot(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<
         let slot = ptr.node_slot(u32::from(character));
         return (!memory.load(slot).is_none()).then_some(slot);
     }
+    prefetch_lines(memory, ptr);
     let shape = shape(ptr.node_kind());
     shape.find(memory, ptr, character).map(|place| shape.child_slot(ptr, place))
 }
@@ -291,6 +292,7 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
             if kind == FLAT {
                 return Step::To(memory.load(ptr.node_slot(u32::from(character))), 1);
             }
+            prefetch_lines(memory, ptr);
             // The shapes are constants in each arm, which is what makes the search short.
             let place = match kind {
                 SPARSE_3 => shape(SPARSE_3).find(memory, ptr, character),
@@ -317,6 +319,17 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
         memory.prefetch_slot(ptr.node_slot(u32::from(character)));
     } else {
         memory.prefetch_slot(ptr.node_slot(0));
+        prefetch_lines(memory, ptr);
+    }
+}
+
+/// Of a node larger than a cache line, asks for the lines after the first, before that says which will be needed.
+#[inline]
+fn prefetch_lines(memory: Memory<'_>, ptr: Ptr) {
+    match ptr.node_kind() {
+        SPARSE_24 => memory.prefetch_slot(ptr.node_slot(16)),
+        SPARSE_48 => [16, 32, 48].into_iter().for_each(|word| memory.prefetch_slot(ptr.node_slot(word))),
+        _ => {}
     }
 }
 

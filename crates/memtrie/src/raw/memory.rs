@@ -253,7 +253,10 @@ impl<'a> Memory<'a> {
     /// Asks for a blob's start to be brought near: it will be looked at soon.
     #[inline]
     pub(crate) fn prefetch_blob(self, leaf: Ptr) {
-        prefetch(self.blobs.wrapping_add(leaf.unit() as usize * 8));
+        let start = self.blobs.wrapping_add(leaf.unit() as usize * 8);
+        prefetch(start);
+        // A small blob may end on the next cache line.
+        prefetch(start.wrapping_add(32));
     }
 
     /// Asks for the cache line of a word to be brought near.

@@ -12,6 +12,8 @@ macro_rules! suite {
 
             #[path = "concurrency.rs"]
             mod concurrency;
+            #[path = "cursors.rs"]
+            mod cursors;
             #[path = "history.rs"]
             mod history;
             #[path = "limits.rs"]

@@ -1,0 +1,141 @@
+//! Unions of cursors, and cursors within sets of ranges.
+
+use std::ops::Bound;
+
+use memtrie::{Bounds, Direction, Trie, Union};
+
+use super::model::{Model, Random, expected, seeds, trie};
+
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
+
+fn key(random: &mut Random) -> Vec<u8> {
+    (0..random.below(6)).map(|_| b"abcdefgh"[random.below(8)]).collect()
+}
+
+fn filled(random: &mut Random, keys: usize, name: u8) -> (Trie, Model) {
+    let (trie, mut model) = (trie(), Model::new());
+    for _ in 0..keys {
+        let (key, content) = (key(random), vec![name; 1 + random.below(3)]);
+        trie.writer().put(&key, &content).expect("room");
+        model.insert(key, content);
+    }
+    (trie, model)
+}
+
+fn is_after(direction: Direction, key: &[u8], target: &[u8]) -> bool {
+    if direction == Direction::Forward { key >= target } else { key <= target }
+}
+
+/// Of none, one, two and many tries; where they meet, contents are joined in the order of the tries.
+#[test]
+fn a_union_gives_every_key_once_with_all_its_contents() {
+    for seed in seeds(0..60) {
+        let random = &mut Random(seed);
+        let count = random.below(6);
+        let tries: Vec<_> = (0..count)
+            .map(|i| {
+                let keys = [0, 5, 200][random.below(3)];
+                filled(random, keys, i as u8)
+            })
+            .collect();
+        let mut joined = Model::new();
+        for (key, content) in tries.iter().flat_map(|(_, model)| model) {
+            joined.entry(key.clone()).or_default().extend_from_slice(content);
+        }
+        let pins: Vec<_> = tries.iter().map(|(trie, _)| trie.pin()).collect();
+        for direction in DIRECTIONS {
+            let all = expected(&joined, Bounds::ALL, direction);
+            let new = || {
+                let cursors = pins.iter().map(|pin| pin.cursor(Bounds::ALL, direction)).collect();
+                Union::new(cursors, direction, |contents: &[&[u8]], out: &mut Vec<u8>| {
+                    assert!(contents.len() > 1 && out.is_empty());
+                    contents.iter().for_each(|content| out.extend_from_slice(content));
+                })
+            };
+            let mut union = new();
+            let mut found = Vec::new();
+            while union.advance() {
+                found.push((union.key().to_vec(), union.content().to_vec()));
+            }
+            assert!(!union.advance() && union.key().is_empty() && union.content().is_empty());
+            assert_eq!(found, all, "seed {seed}");
+            // Skipping and advancing in turns.
+            let mut union = new();
+            let (mut at, mut on_entry) = (0, false);
+            loop {
+                let reached = if random.below(2) == 0 {
+                    let target = key(random);
+                    at = (at..all.len()).find(|&index| is_after(direction, &all[index].0, &target)).unwrap_or(all.len());
+                    union.skip_to(&target)
+                } else {
+                    at += usize::from(on_entry);
+                    union.advance()
+                };
+                on_entry = true;
+                assert_eq!(reached, at < all.len(), "seed {seed}");
+                let Some((key, content)) = all.get(at) else { break };
+                assert_eq!((union.key(), union.content()), (key.as_slice(), content.as_slice()), "seed {seed}");
+            }
+        }
+    }
+}
+
+fn random_ranges(bounds: &[Vec<u8>], random: &mut Random) -> Vec<Bounds<'static>> {
+    let leak = |key: &Vec<u8>| -> &'static [u8] { Box::leak(key.clone().into_boxed_slice()) };
+    let bound = |key: &Vec<u8>, random: &mut Random| {
+        if random.below(2) == 0 { Bound::Included(leak(key)) } else { Bound::Excluded(leak(key)) }
+    };
+    let mut ranges: Vec<Bounds<'static>> = Vec::new();
+    for pair in bounds.chunks_exact(2) {
+        let (mut start, mut end) = (bound(&pair[0], random), bound(&pair[1], random));
+        if random.below(6) == 0 {
+            start = Bound::Included(leak(&pair[0]));
+            end = Bound::Included(leak(&pair[0]));
+        }
+        ranges.push(Bounds { start, end });
+    }
+    if let Some(first) = ranges.first_mut().filter(|_| random.below(3) == 0) {
+        first.start = Bound::Unbounded;
+    }
+    if let Some(last) = ranges.last_mut().filter(|_| random.below(3) == 0) {
+        last.end = Bound::Unbounded;
+    }
+    ranges
+}
+
+#[test]
+fn a_set_of_ranges_gives_what_is_in_any_of_them() {
+    for seed in seeds(0..200) {
+        let random = &mut Random(seed);
+        let (trie, model) = filled(random, 150, 7);
+        let mut bounds: Vec<Vec<u8>> = (0..2 * random.below(6)).map(|_| key(random)).collect();
+        bounds.sort();
+        bounds.dedup();
+        let ranges = random_ranges(&bounds, random);
+        let pin = trie.pin();
+        for direction in DIRECTIONS {
+            let mut within: Vec<_> = ranges.iter().flat_map(|&range| expected(&model, range, Direction::Forward)).collect();
+            if direction == Direction::Reverse {
+                within.reverse();
+            }
+            let mut cursor = pin.tail(&[]).ranges(&ranges, direction);
+            let mut found = Vec::new();
+            while cursor.advance() {
+                found.push((cursor.key().to_vec(), cursor.content().to_vec()));
+            }
+            assert!(!cursor.advance() && cursor.key().is_empty());
+            assert_eq!(found, within, "seed {seed}: {ranges:?} {direction:?}");
+            for _ in 0..10 {
+                let target = key(random);
+                let mut cursor = pin.tail(&[]).ranges(&ranges, direction);
+                let first = within.iter().position(|(key, _)| is_after(direction, key, &target));
+                assert_eq!(cursor.skip_to(&target), first.is_some(), "seed {seed}: {target:02x?} in {ranges:?}");
+                for (key, content) in &within[first.unwrap_or(within.len())..] {
+                    assert_eq!((cursor.key(), cursor.content()), (key.as_slice(), content.as_slice()));
+                    cursor.advance();
+                }
+                assert!(!cursor.advance());
+            }
+        }
+    }
+}
