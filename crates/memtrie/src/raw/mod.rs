@@ -21,4 +21,6 @@ pub(crate) mod blocks;
 pub(crate) mod epoch;
 pub(crate) mod leaf;
 pub(crate) mod memory;
+#[cfg(all(test, loom))]
+mod model;
 pub(crate) mod space;

@@ -1,0 +1,142 @@
+//! The hand-over between writer and readers under every schedule and every order of memory that the language allows (loom):
+//! `RUSTFLAGS="--cfg loom" cargo test -p memtrie --lib --release loom`. Nodes are stood for by cells that notice an access
+//! which is not ordered with a write.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+
+use super::epoch::{Epochs, Limbo};
+use super::memory::Ptr;
+use crate::sync::{AtomicU32, Ordering};
+
+const RECLAIMED: u32 = u32::MAX;
+
+/// A pointer word that leads to one of two pieces, and what they are.
+struct Shared {
+    epochs: Epochs,
+    word: AtomicU32,
+    pieces: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: for the model: loom checks every access to the cells.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            epochs: Epochs::new(),
+            word: AtomicU32::new(0),
+            pieces: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        })
+    }
+
+    fn read(&self) -> u32 {
+        let _pin = self.epochs.pin();
+        let piece = self.word.load(Ordering::Acquire);
+        // SAFETY: what the model is about: nobody writes the piece while the pin lives.
+        self.pieces[piece as usize].with(|value| unsafe { *value })
+    }
+
+    fn set(&self, piece: u32, value: u32) {
+        // SAFETY: as in `read`: no reader can reach the piece now.
+        self.pieces[piece as usize].with_mut(|cell| unsafe { *cell = value });
+    }
+}
+
+fn piece(number: u32) -> Ptr {
+    Ptr::leaf(number)
+}
+
+/// Replaces the content `rounds` times, each time recycling the piece that was replaced, if readers have passed.
+fn write(shared: &Shared, rounds: u32) {
+    let mut limbo = Limbo::default();
+    let mut free = vec![1_u32];
+    let mut live = 0;
+    for round in 1..=rounds {
+        if let Some(next) = free.pop() {
+            // Prepared where nobody looks, then published by one store.
+            shared.set(next, round);
+            shared.word.store(next, Ordering::Release);
+            limbo.push(shared.epochs.advance(), &mut vec![piece(live)]);
+            live = next;
+        }
+        limbo.drain(shared.epochs.oldest_pin(), |ptr| {
+            shared.set(ptr.unit(), RECLAIMED);
+            free.push(ptr.unit());
+        });
+    }
+}
+
+#[test]
+fn loom_a_reader_never_meets_what_is_recycled() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let reader = {
+            let shared = shared.clone();
+            loom::thread::spawn(move || {
+                let first = shared.read();
+                let second = shared.read();
+                assert!(first != RECLAIMED && second != RECLAIMED);
+                assert!(first <= second, "versions do not go back");
+            })
+        };
+        write(&shared, 2);
+        reader.join().expect("the reader is content");
+    });
+}
+
+/// Two readers, who may want the same slot.
+#[test]
+fn loom_pins_of_two_readers_both_count() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let readers = [0, 1].map(|_| {
+            let shared = shared.clone();
+            loom::thread::spawn(move || assert_ne!(shared.read(), RECLAIMED))
+        });
+        write(&shared, 1);
+        readers.into_iter().for_each(|reader| reader.join().expect("the reader is content"));
+    });
+}
+
+/// A child comes to a node in place: pointer and character first, then the count, in words of their own.
+#[test]
+fn loom_a_count_shows_only_children_that_are_there() {
+    loom::model(|| {
+        struct Node {
+            child: AtomicU32,
+            characters: AtomicU32,
+            count: AtomicU32,
+            content: UnsafeCell<u32>,
+        }
+        // SAFETY: for the model: loom checks every access to the cell.
+        unsafe impl Sync for Node {}
+        // SAFETY: as for Sync.
+        unsafe impl Send for Node {}
+        let node = Arc::new(Node {
+            child: AtomicU32::new(0),
+            characters: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+            content: UnsafeCell::new(0),
+        });
+        let reader = {
+            let node = node.clone();
+            loom::thread::spawn(move || {
+                if node.count.load(Ordering::Acquire) == 1 {
+                    assert_eq!(node.characters.load(Ordering::Relaxed), 7);
+                    assert_eq!(node.child.load(Ordering::Acquire), 9);
+                    // SAFETY: what the model is about: it was written before the count was published.
+                    assert_eq!(node.content.with(|content| unsafe { *content }), 5);
+                }
+            })
+        };
+        // SAFETY: nobody can reach it before the count is published.
+        node.content.with_mut(|content| unsafe { *content = 5 });
+        node.child.store(9, Ordering::Release);
+        node.characters.store(7, Ordering::Relaxed);
+        node.count.store(1, Ordering::Release);
+        reader.join().expect("the reader is content");
+    });
+}
