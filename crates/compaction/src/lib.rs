@@ -12,11 +12,13 @@ mod run;
 mod shards;
 mod strategy;
 mod time_window;
+mod tombstones;
 mod unified;
 
 pub use expired::fully_expired;
-pub use options::{OptionError, TimeWindowOptions, UnifiedOptions};
+pub use options::{OptionError, TimeWindowOptions, TombstoneOptions, UnifiedOptions};
 pub use purge::{Overlaps, PurgeCursor, oldest_overlapping_timestamp};
 pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};
 pub use shards::{shard_boundaries, shard_count};
 pub use strategy::{Pick, Strategy, TableMetadata};
+pub use tombstones::{TombstoneCandidate, worth_compacting_alone};

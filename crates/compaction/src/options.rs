@@ -170,6 +170,28 @@ fn flag(options: &Options, name: &str) -> bool {
     options.get(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
+/// When a table is compacted alone, for its tombstones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TombstoneOptions {
+    /// The share of a table's cells that must be droppable.
+    pub threshold: f64,
+    /// How old a table must be, seconds.
+    pub interval_seconds: u64,
+    /// Whether tables are tried whose tombstones others may need.
+    pub unchecked: bool,
+}
+
+impl TombstoneOptions {
+    /// Reads the options of a table.
+    pub fn from_options(options: &Options) -> Result<Self, OptionError> {
+        Ok(TombstoneOptions {
+            threshold: number(options, "tombstone_threshold", 0.2)?,
+            interval_seconds: number(options, "tombstone_compaction_interval", 86_400)?,
+            unchecked: flag(options, "unchecked_tombstone_compaction"),
+        })
+    }
+}
+
 /// Options of TimeWindowCompactionStrategy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeWindowOptions {

@@ -82,7 +82,7 @@ impl Engine {
             files,
             log,
             flusher,
-            compactor: Compactor::new(),
+            compactor: Compactor::new(options.concurrent_compactors, options.compaction_throughput_bytes),
             finisher: Finisher::new(),
             shut_down: AtomicBool::new(false),
             drops_unfinished: AtomicBool::new(true),

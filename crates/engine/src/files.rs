@@ -115,23 +115,19 @@ impl TableFiles {
         outputs: Vec<PreparedSSTable>,
     ) -> Result<(), EngineError> {
         let _no_snapshot = lock(&store.files);
-        let opened = self.try_replace(store, table, inputs, outputs);
-        // After a failure only the next start can say which files count.
+        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
+        let replaced = replace_tables(&*self.disk, &store.directory, outputs, &obsolete);
+        let added = replaced.map_err(|failure| {
+            // Only the next start can say which files count.
+            if failure.may_be_decided {
+                store.distrust_files();
+            }
+            EngineError::from(failure.error)
+        })?;
+        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<_, _>>();
         let opened = opened.inspect_err(|_| store.distrust_files())?;
         store.replace_sstables(inputs, opened);
         Ok(())
-    }
-
-    fn try_replace(
-        &self,
-        store: &TableStore,
-        table: &Arc<Table>,
-        inputs: &[Arc<SSTableReader>],
-        outputs: Vec<PreparedSSTable>,
-    ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
-        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
-        let added = replace_tables(&*self.disk, &store.directory, outputs, &obsolete)?;
-        added.iter().map(|descriptor| self.open(descriptor, table)).collect()
     }
 
     /// What of this node's log an SSTable holds; nothing for one that another node wrote.
@@ -199,20 +195,17 @@ impl TableFiles {
     }
 }
 
-/// A cursor over an SSTable, read under `table`; `None` if its statistics and filter rule the range out.
+/// A cursor over an SSTable, read under `table`.
 pub(crate) fn open_cursor(
     sstable: &Arc<SSTableReader>,
     table: &Arc<Table>,
     range: &ReadRange,
-) -> Result<Option<BoxCursor<'static>>, EngineError> {
-    if !sstable.may_contain(&range.keys) {
-        return Ok(None);
-    }
+) -> Result<BoxCursor<'static>, EngineError> {
     let cursor = match Arc::ptr_eq(sstable.table(), table) {
         true => sstable.cursor(range)?,
         false => sstable.with_table(table)?.cursor(range)?,
     };
-    Ok(Some(Box::new(cursor)))
+    Ok(Box::new(cursor))
 }
 
 /// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows them.

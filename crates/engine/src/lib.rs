@@ -8,6 +8,7 @@
 mod admin;
 mod block_on;
 mod compact;
+mod compaction_tasks;
 mod drop_table;
 mod engine;
 mod error;
@@ -17,6 +18,7 @@ mod flush;
 mod flusher;
 mod groups;
 mod import;
+mod newest_first;
 mod options;
 mod pool;
 mod read;
@@ -31,6 +33,7 @@ mod write;
 
 pub use admin::TableStats;
 pub use block_on::block_on;
+pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use options::EngineOptions;

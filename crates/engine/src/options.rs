@@ -26,6 +26,8 @@ pub struct EngineOptions {
     pub cache_bytes: u64,
     /// Compactions that run at the same time; 0 switches compaction off.
     pub concurrent_compactors: usize,
+    /// Bytes per second that all compactions together write, before compression; 0 is no limit.
+    pub compaction_throughput_bytes: u64,
 }
 
 impl EngineOptions {
@@ -42,6 +44,7 @@ impl EngineOptions {
             column_index_size_bytes: 16 << 10,
             cache_bytes: 128 << 20,
             concurrent_compactors: 1,
+            compaction_throughput_bytes: 64 << 20,
         }
     }
 }

@@ -3,27 +3,28 @@
 use std::sync::Arc;
 
 use model::{BoxCursor, MergeCursor, ReadRange, Table};
+use sstable::SSTableReader;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
+use crate::newest_first::{self, NewestFirst};
+use crate::store::View;
 
 impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
     /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
     ///
-    /// Blocks on the disk where SSTables are not cached; see [`Engine::is_in_memory`].
+    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in reads
+    /// of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
+    /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         let view = self.store(table)?.view();
-        let mut sources: Vec<BoxCursor<'static>> = Vec::with_capacity(1 + view.frozen.len() + view.sstables.len());
-        for generation in view.generations().filter(|generation| !generation.memtable.is_empty()) {
-            sources.push(generation.memtable.clone().cursor(table, range));
-        }
-        for sstable in &view.sstables {
-            if let Some(cursor) = open_cursor(sstable, table, range)? {
-                sources.push(cursor);
-            }
-        }
+        let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
+        let sources = match newest_first::applies(range) && !sstables.is_empty() {
+            true => newest_sources(&view, sstables, table, range)?,
+            false => all_sources(&view, &sstables, table, range)?,
+        };
         Ok(Box::new(MergeCursor::new(table.clone(), range.reversed, sources)))
     }
 
@@ -31,4 +32,48 @@ impl Engine {
     pub fn is_in_memory(&self, table: &Table) -> bool {
         self.store(table).is_ok_and(|store| store.borrow_view().sstables.is_empty())
     }
+}
+
+fn memtable_sources(view: &View, table: &Arc<Table>, range: &ReadRange) -> impl Iterator<Item = BoxCursor<'static>> {
+    let generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+    generations.map(|generation| generation.memtable.clone().cursor(table, range))
+}
+
+fn all_sources(
+    view: &View,
+    sstables: &[Arc<SSTableReader>],
+    table: &Arc<Table>,
+    range: &ReadRange,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let mut sources: Vec<BoxCursor<'static>> = memtable_sources(view, table, range).collect();
+    for sstable in sstables {
+        sources.push(open_cursor(sstable, table, range)?);
+    }
+    Ok(sources)
+}
+
+/// The sources that can matter, the newest SSTable first.
+fn newest_sources(
+    view: &View,
+    mut sstables: Vec<Arc<SSTableReader>>,
+    table: &Arc<Table>,
+    range: &ReadRange,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let max_timestamp = |sstable: &SSTableReader| sstable.statistics().stats.max_timestamp;
+    sstables.sort_by_key(|sstable| std::cmp::Reverse(max_timestamp(sstable)));
+    let mut search = NewestFirst::new(table, range);
+    let mut sources = Vec::with_capacity(1 + sstables.len());
+    for source in memtable_sources(view, table, range) {
+        sources.push(search.enter(source)?);
+    }
+    for (index, sstable) in sstables.iter().enumerate() {
+        if search.ends_before(max_timestamp(sstable)) {
+            break;
+        }
+        let cursor = open_cursor(sstable, table, range)?;
+        // There is nothing to be saved behind the last.
+        let is_last = index + 1 == sstables.len();
+        sources.push(if is_last { cursor } else { search.enter(cursor)? });
+    }
+    Ok(sources)
 }

@@ -93,6 +93,10 @@ pub(crate) struct TableStore {
     pub flushing: Mutex<()>,
     /// Held by a compaction: one at a time.
     pub compacting: Mutex<()>,
+    /// Whether SSTables came since a compaction in the background last looked.
+    pub compaction_wanted: AtomicBool,
+    /// Whether the table is compacted without being asked (`disableautocompaction`).
+    pub autocompaction: AtomicBool,
     /// Held while files of SSTables that reads look at are deleted or linked.
     pub files: Mutex<()>,
 }
@@ -114,6 +118,8 @@ impl TableStore {
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            compaction_wanted: AtomicBool::new(false),
+            autocompaction: AtomicBool::new(true),
             files: Mutex::new(()),
         }
     }
@@ -164,10 +170,17 @@ impl TableStore {
     /// Takes a newer version of the table. Memtables that are made meanwhile are made for it.
     pub fn alter(&self, table: &Arc<Table>) {
         let _one_at_a_time = lock(&self.change);
-        if **self.table.load() != **table {
-            self.table.store(table.clone());
-            self.view().generations().for_each(|generation| generation.memtable.table_altered(table));
+        let current = self.table.load_full();
+        if Arc::ptr_eq(&current, table) {
+            return;
         }
+        self.table.store(table.clone());
+        let view = self.view();
+        if *current != **table {
+            view.generations().for_each(|generation| generation.memtable.table_altered(table));
+        }
+        let sstables = view.sstables.iter().map(|sstable| under(sstable.clone(), table)).collect();
+        self.view.store(Arc::new(View { active: view.active.clone(), frozen: view.frozen.clone(), sstables }));
     }
 
     /// Freezes the active generation and makes what `next` makes for the table the active one, which is returned. It begins at the
@@ -235,21 +248,39 @@ impl TableStore {
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: view.frozen.iter().filter(|frozen| !Arc::ptr_eq(frozen, flushed)).cloned().collect(),
-            sstables: sstable.into_iter().chain(view.sstables.iter().cloned()).collect(),
+            sstables: self.current(sstable).chain(view.sstables.iter().cloned()).collect(),
         });
+    }
+
+    /// SSTables as they are read under the current version of the table.
+    fn current(
+        &self,
+        sstables: impl IntoIterator<Item = Arc<SSTableReader>>,
+    ) -> impl Iterator<Item = Arc<SSTableReader>> {
+        let table = self.table.load_full();
+        sstables.into_iter().map(move |sstable| under(sstable, &table))
     }
 
     /// Takes SSTables out and puts others in.
     pub fn replace_sstables(&self, removed: &[Arc<SSTableReader>], added: Vec<Arc<SSTableReader>>) {
         self.change_view(|view| {
-            let kept = view.sstables.iter().filter(|table| !removed.iter().any(|gone| Arc::ptr_eq(gone, table)));
+            let kept = view.sstables.iter().filter(|table| !removed.iter().any(|gone| gone.is_same(table)));
             View {
                 active: view.active.clone(),
                 frozen: view.frozen.clone(),
-                sstables: added.into_iter().chain(kept.cloned()).collect(),
+                sstables: self.current(added).chain(kept.cloned()).collect(),
             }
         });
     }
+}
+
+/// The SSTable under a version of the table. Reads come with the schema's own: if it is the same, nothing is translated
+/// for each of them.
+fn under(sstable: Arc<SSTableReader>, table: &Arc<Table>) -> Arc<SSTableReader> {
+    if Arc::ptr_eq(sstable.table(), table) {
+        return sstable;
+    }
+    sstable.with_table(table).map_or(sstable, Arc::new)
 }
 
 /// Locks; what these locks guard is replaced by single stores, so that a panic elsewhere leaves it valid.

@@ -44,6 +44,9 @@ enum Verb {
     Tablestats,
     Drain,
     Import,
+    CompactionStats,
+    EnableAutoCompaction,
+    DisableAutoCompaction,
 }
 
 /// What the node answers.

@@ -37,6 +37,12 @@ pub enum Command {
     },
     /// Show numbers of tables
     Tablestats(Tables),
+    /// Show what compaction is doing
+    Compactionstats(Node),
+    /// Let tables be compacted without being asked
+    Enableautocompaction(Tables),
+    /// Compact tables only when asked, until the next start
+    Disableautocompaction(Tables),
     /// Flush everything and refuse writes from then on
     Drain(Node),
     /// Look into SSTables, ours or Cassandra's; verify, salvage, import, export them

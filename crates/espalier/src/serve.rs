@@ -141,6 +141,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.column_index_size_bytes = config.column_index_size_bytes;
     options.cache_bytes = config.file_cache_size_bytes;
     options.concurrent_compactors = config.concurrent_compactors;
+    options.compaction_throughput_bytes = config.compaction_throughput_bytes;
     options
 }
 

@@ -18,6 +18,8 @@ const UUID_ID_LENGTH: usize = 28;
 /// Ticks of a version 1 UUID's timestamp per second.
 const TICKS_PER_SECOND: u64 = 10_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
+/// From the start of the UUID calendar (15 October 1582) to 1970, in seconds.
+const UUID_EPOCH_SECONDS: u64 = 12_219_292_800;
 
 /// What tells the tables of a directory apart. Within a kind, later is greater; sequence numbers come before UUIDs.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -51,6 +53,15 @@ impl SSTableId {
         let uuid = text.len() == UUID_ID_LENGTH
             && text.bytes().enumerate().all(|(at, byte)| if at == 4 || at == 9 { byte == b'_' } else { base36(byte) });
         (sequence || uuid).then(|| SSTableId(text.into()))
+    }
+
+    /// When the id was made, in seconds since the epoch; none for a sequence number.
+    pub fn created_seconds(&self) -> Option<u64> {
+        if self.0.len() != UUID_ID_LENGTH {
+            return None;
+        }
+        let part = |range| u64::from_str_radix(self.0.get(range)?, 36).ok();
+        (part(0..4)? * SECONDS_PER_DAY + part(5..9)?).checked_sub(UUID_EPOCH_SECONDS)
     }
 
     /// The id as it stands in file names.
@@ -216,10 +227,20 @@ mod tests {
         let high = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;
         let id = SSTableId::from_uuid(Uuid::from_u64_pair(high, 35));
         assert_eq!(id.as_str(), "0001_0001_00001000000000000z");
-        assert_eq!(SSTableId::parse(id.as_str()), Some(id));
+        assert_eq!(SSTableId::parse(id.as_str()), Some(id.clone()));
+        assert_eq!(id.created_seconds(), None, "long before 1970");
         for wrong in ["", "12345678901", "0001-0001_00001000000000000z", "0001_0001_00001000000000000Z", "12a"] {
             assert_eq!(SSTableId::parse(wrong), None);
         }
+    }
+
+    #[test]
+    fn ids_tell_when_they_were_made() {
+        // 2023-11-14T22:13:20Z.
+        let ticks = (1_700_000_000 + UUID_EPOCH_SECONDS) * TICKS_PER_SECOND + 5;
+        let high = ticks << 32 | (ticks >> 32 & 0xFFFF) << 16 | 0x1000 | ticks >> 48;
+        assert_eq!(SSTableId::from_uuid(Uuid::from_u64_pair(high, 35)).created_seconds(), Some(1_700_000_000));
+        assert_eq!(SSTableId::from_sequence(7).created_seconds(), None);
     }
 
     #[test]

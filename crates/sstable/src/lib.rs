@@ -40,7 +40,7 @@ pub use descriptor::{Component, Descriptor, SSTableId};
 pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
-pub use lifecycle::{remove_leftovers, remove_tables, replace_tables};
+pub use lifecycle::{ReplaceError, remove_leftovers, remove_tables, replace_tables};
 pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
 pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{

@@ -59,13 +59,13 @@ impl Record {
 /// Makes the prepared tables visible and removes the obsolete ones, all or nothing, also across a crash. All are in
 /// `dir`. Open readers of obsolete tables go on reading.
 ///
-/// An error leaves the decision to the next start: callers keep using what they had open.
+/// After an error callers keep using what they had open; it tells whether the next start may decide otherwise.
 pub fn replace_tables(
     disk: &dyn Disk,
     dir: &Path,
     prepared: Vec<PreparedSSTable>,
     obsolete: &[Descriptor],
-) -> Result<Vec<Descriptor>, SSTableError> {
+) -> Result<Vec<Descriptor>, ReplaceError> {
     let added: Vec<Descriptor> = prepared.iter().map(|table| table.descriptor().clone()).collect();
     let record = Record {
         added: added.iter().map(|table| table.id.clone()).collect(),
@@ -74,18 +74,40 @@ pub fn replace_tables(
     let Some(first) = record.added.first().or(record.removed.first()) else { return Ok(added) };
     let path = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}"));
     let temporary = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}{TEMPORARY}"));
-    let file = disk.open(&temporary, OpenOptions::create())?;
-    file.write_at(record.encode().as_bytes(), 0)?;
-    file.sync_data()?;
-    // The directory is synced before as well, so that the files the record speaks of are there if it is.
-    disk.sync_dir(dir)?;
-    disk.rename(&temporary, &path)?;
-    let decided = disk.sync_dir(dir);
+    if let Err(error) = write_record(disk, dir, &record, &temporary) {
+        // Best effort: a record under a temporary name means nothing.
+        let _ = disk.remove_file(&temporary);
+        return Err(ReplaceError { error, may_be_decided: false });
+    }
+    let decided = disk.rename(&temporary, &path).and_then(|()| disk.sync_dir(dir));
     // From here on the record may be on the device: the prepared files must stay, whatever happens.
     prepared.into_iter().for_each(PreparedSSTable::keep);
-    decided?;
-    carry_out(disk, dir, &record, &path)?;
+    let carried_out = decided.map_err(SSTableError::from).and_then(|()| carry_out(disk, dir, &record, &path));
+    carried_out.map_err(|error| ReplaceError { error, may_be_decided: true })?;
     Ok(added)
+}
+
+/// A replacement that was not carried out.
+#[derive(Debug)]
+pub struct ReplaceError {
+    /// What went wrong.
+    pub error: SSTableError,
+    /// Whether the next start may carry it out: if not, nothing has happened.
+    pub may_be_decided: bool,
+}
+
+impl From<ReplaceError> for SSTableError {
+    fn from(error: ReplaceError) -> Self {
+        error.error
+    }
+}
+
+/// Writes a record under its temporary name, durably, and with it the names of the files that it speaks of.
+fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) -> Result<(), SSTableError> {
+    let file = disk.open(temporary, OpenOptions::create())?;
+    file.write_at(record.encode().as_bytes(), 0)?;
+    file.sync_data()?;
+    Ok(disk.sync_dir(dir)?)
 }
 
 /// Does what a record says, from whatever point it was left at.

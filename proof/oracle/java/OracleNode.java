@@ -65,6 +65,9 @@ public class OracleNode
             case "compact":
                 StorageService.instance.forceKeyspaceCompaction(false, words[1], tables);
                 return "";
+            case "drain":
+                StorageService.instance.drain();
+                return "";
             case "import":
                 return importTables(store(words), words[3]);
             case "verify":

@@ -5,4 +5,5 @@ mod fixture;
 mod pressure;
 mod promises;
 mod schema;
+mod sstables;
 mod torture;

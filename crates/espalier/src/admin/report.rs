@@ -1,7 +1,7 @@
 //! What status and tablestats print, in nodetool's manner.
 
 use super::server::NodeState;
-use engine::TableStats;
+use engine::{Engine, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +11,7 @@ pub(super) fn status(node: &NodeState) -> String {
     let disk_bytes: u64 = stats.iter().map(|table| table.disk_bytes).sum();
     let seconds = node.started.elapsed().as_secs();
     let metrics = &node.metrics;
+    let compactions = node.engine.compaction_stats();
     let lines = [
         ("Cluster", node.cluster_name.clone()),
         ("ID", node.engine.host_id().to_string()),
@@ -21,6 +22,8 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Uptime (seconds)", seconds.to_string()),
         ("Load", size(disk_bytes)),
         ("Memtables", size(node.engine.memtable_bytes())),
+        ("Pending compactions", compactions.pending.to_string()),
+        ("Active compactions", compactions.active.len().to_string()),
         ("Native clients", metrics.connected_native_clients.get().to_string()),
         ("Requests", metrics.requests.get().to_string()),
         ("Received", size(metrics.bytes_received.get())),
@@ -70,6 +73,30 @@ pub(super) fn tablestats(stats: &[TableStats]) -> String {
     }
     if !stats.is_empty() {
         out += "----------------\n";
+    }
+    out
+}
+
+/// The answer to `compactionstats`.
+pub(super) fn compactionstats(engine: &Engine) -> String {
+    let stats = engine.compaction_stats();
+    let mut out = String::new();
+    for (name, value) in [
+        ("pending tasks", stats.pending as u64),
+        ("compactions completed", stats.completed),
+        ("data compacted", stats.written_bytes),
+        ("sstables dropped expired", stats.expired_sstables),
+    ] {
+        let _ = writeln!(out, "{name:<24} {value}");
+    }
+    if let Some(failure) = engine.last_compaction_failure() {
+        let _ = writeln!(out, "{:<24} {failure}", "last failure");
+    }
+    for task in &stats.active {
+        let share = 100.0 * task.written_bytes as f64 / (task.total_bytes as f64).max(1.0);
+        let (keyspace, table, sstables) = (&task.keyspace, &task.table, task.sstables);
+        let (written, total) = (task.written_bytes, task.total_bytes);
+        let _ = writeln!(out, "{keyspace} {table} {sstables} sstables {written} of {total} bytes {share:.2}%");
     }
     out
 }

@@ -1,6 +1,6 @@
 //! The node's side of the socket.
 
-use super::report::{status, tablestats};
+use super::report::{compactionstats, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
 use engine::Engine;
 use model::Table;
@@ -136,6 +136,12 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
                 engine.snapshot(&table, &tag, &query::create_statement(&table)).map_err(text)?;
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
+        }
+        Verb::CompactionStats => return Ok(compactionstats(engine)),
+        Verb::EnableAutoCompaction | Verb::DisableAutoCompaction => {
+            for table in tables(engine, request)? {
+                engine.set_autocompaction(&table, request.verb == Verb::EnableAutoCompaction).map_err(text)?;
+            }
         }
         Verb::Import => {
             let directory = request.directory.as_deref().ok_or("import of which directory?")?;

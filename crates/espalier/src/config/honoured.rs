@@ -1,7 +1,7 @@
 //! Options that are in force.
 
 use super::options::Honoured;
-use super::units::{boolean, duration, number, scalar, size_bytes, text};
+use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
 use super::{CommitlogSync, Config};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -242,6 +242,12 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "1",
         note: "compactions at the same time; 0 switches compaction off",
         apply: |config, value| set(&mut config.concurrent_compactors, number(value)),
+    },
+    Honoured {
+        name: "compaction_throughput",
+        default: "64MiB/s",
+        note: "what all compactions together write, before compression; 0 is no limit",
+        apply: |config, value| set(&mut config.compaction_throughput_bytes, bytes_per_second(value)),
     },
     Honoured {
         name: "auto_snapshot",

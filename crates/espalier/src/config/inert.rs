@@ -244,9 +244,8 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "compaction is not throttled or checked in this way",
+        "compaction is not checked in this way",
         &[
-            "compaction_throughput",
             "concurrent_materialized_view_builders",
             "concurrent_index_builders",
             "min_free_space_per_drive",

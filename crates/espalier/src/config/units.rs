@@ -56,6 +56,20 @@ pub(super) fn size_bytes(value: &Value) -> Result<u64, String> {
     })
 }
 
+/// `64MiB/s`, ... in bytes per second.
+pub(super) fn bytes_per_second(value: &Value) -> Result<u64, String> {
+    expected(value, "a rate such as 64MiB/s (units B/s, KiB/s, MiB/s)", |text| {
+        let (number, unit) = split(text)?;
+        let unit_bytes = match unit {
+            "B/s" => 1,
+            "KiB/s" => 1 << 10,
+            "MiB/s" => 1 << 20,
+            _ => return None,
+        };
+        number.checked_mul(unit_bytes)
+    })
+}
+
 /// A number without unit.
 pub(super) fn number<T: std::str::FromStr>(value: &Value) -> Result<T, String> {
     expected(value, "a number", |text| text.parse().ok())
@@ -94,6 +108,7 @@ mod tests {
         assert_eq!(duration(&json!("3h")), Ok(Duration::from_secs(10_800)));
         assert_eq!(size_bytes(&json!("32MiB")), Ok(32 << 20));
         assert_eq!(size_bytes(&json!("16KiB")), Ok(16 << 10));
+        assert_eq!(bytes_per_second(&json!("64MiB/s")), Ok(64 << 20));
     }
 
     #[test]
@@ -102,7 +117,7 @@ mod tests {
             assert!(duration(&bad).is_err(), "{bad}");
         }
         for bad in [json!(32), json!("32MB"), json!("32mib"), json!("99999999999999GiB"), json!([])] {
-            assert!(size_bytes(&bad).is_err(), "{bad}");
+            assert!(size_bytes(&bad).is_err() && bytes_per_second(&bad).is_err(), "{bad}");
         }
     }
 

@@ -110,7 +110,21 @@ pub(super) fn parse(
         execution.warn("cdc is stored but has no effect: this node writes no change-data-capture log");
     }
     validate(&options)?;
+    if super::properties::map(properties, "compaction")?.is_some() {
+        warn_of_equivalent(&options, execution);
+    }
     Ok(options)
+}
+
+/// Says so where a strategy is carried out by way of another.
+fn warn_of_equivalent(options: &TableOptions, execution: &Execution<'_>) {
+    let class = options.compaction.get("class").map_or("", String::as_str).rsplit('.').next().unwrap_or_default();
+    let equivalent = match class {
+        "SizeTieredCompactionStrategy" => "T<min_threshold>",
+        "LeveledCompactionStrategy" => "L<fanout_size>",
+        _ => return,
+    };
+    execution.warn(format!("{class} is carried out as UnifiedCompactionStrategy with scaling_parameters {equivalent}"));
 }
 
 fn validate(options: &TableOptions) -> Result<(), QueryError> {

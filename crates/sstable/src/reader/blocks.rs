@@ -60,7 +60,7 @@ pub(crate) struct DataFile {
     cache: BlockCache,
     number: u64,
     /// Share of blocks whose checksum is verified, in 1/65536.
-    verified_share: u64,
+    verified_share: AtomicU64,
     blocks_read: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl DataFile {
             block_length,
             cache,
             number: BlockCache::file_number(),
-            verified_share: (crc_check_chance.clamp(0.0, 1.0) * 65_536.0) as u64,
+            verified_share: AtomicU64::new(verified_share(crc_check_chance)),
             blocks_read: AtomicU64::new(0),
         })
     }
@@ -113,13 +113,19 @@ impl DataFile {
         &*self.file
     }
 
+    /// From now on, the share of blocks whose checksum is verified.
+    pub fn set_crc_check_chance(&self, chance: f64) {
+        self.verified_share.store(verified_share(chance), Ordering::Relaxed);
+    }
+
     /// Whether the next block's checksum is to be verified.
     fn verify_next(&self) -> bool {
-        if self.verified_share >= 65_536 {
+        let share = self.verified_share.load(Ordering::Relaxed);
+        if share >= 65_536 {
             return true;
         }
         let read = self.blocks_read.fetch_add(1, Ordering::Relaxed);
-        (read.wrapping_add(1).wrapping_mul(self.verified_share)) >> 16 != read.wrapping_mul(self.verified_share) >> 16
+        (read.wrapping_add(1).wrapping_mul(share)) >> 16 != read.wrapping_mul(share) >> 16
     }
 
     /// Uncompressed length of a block.
@@ -167,6 +173,11 @@ impl DataFile {
             Ok(block)
         })
     }
+}
+
+/// A chance from 0 to 1 in 1/65536.
+fn verified_share(chance: f64) -> u64 {
+    (chance.clamp(0.0, 1.0) * 65_536.0) as u64
 }
 
 /// How a cursor gets at blocks.

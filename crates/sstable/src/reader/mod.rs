@@ -238,7 +238,13 @@ impl SSTableReader {
 
     /// The same open files, read under another version of the schema.
     pub fn with_table(&self, table: &Arc<Table>) -> Result<SSTableReader, SSTableError> {
+        self.files.data.set_crc_check_chance(table.options.crc_check_chance);
         Ok(SSTableReader { files: self.files.clone(), view: View::new(&self.files, table)? })
+    }
+
+    /// Whether these are the same open files, under whatever schema.
+    pub fn is_same(&self, other: &SSTableReader) -> bool {
+        Arc::ptr_eq(&self.files, &other.files)
     }
 
     /// The schema that rows are read under.

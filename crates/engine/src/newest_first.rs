@@ -1,0 +1,139 @@
+//! A read of one partition looks at its sources newest first and ends early where what is left is too old to matter.
+//!
+//! What a source says of the partition is known once its cursor has entered it, so that each is entered before the next
+//! is opened. Two things end the search before an SSTable, all of whose timestamps are known not to be later than its
+//! statistics say: a partition deletion that is not older, and (in a read of one row) a row with every column that is
+//! newer.
+
+use std::sync::Arc;
+
+use model::{
+    BoxCursor, ColumnData, KeyRange, PartitionHead, ReadError, ReadRange, Row, Table, Unfiltered, UnfilteredCursor,
+};
+
+/// A cursor that has been moved ahead of its reader.
+struct Ahead {
+    cursor: BoxCursor<'static>,
+    /// What the first `advance_partition` found, until the reader asks.
+    entered: Option<bool>,
+    /// What the first `advance` found, until the reader asks.
+    advanced: Option<bool>,
+}
+
+impl UnfilteredCursor for Ahead {
+    fn table(&self) -> &Arc<Table> {
+        self.cursor.table()
+    }
+
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        match self.entered.take() {
+            Some(found) => Ok(found),
+            None => {
+                self.advanced = None;
+                self.cursor.advance_partition()
+            }
+        }
+    }
+
+    fn partition(&self) -> PartitionHead<'_> {
+        self.cursor.partition()
+    }
+
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        match self.advanced.take() {
+            Some(found) => Ok(found),
+            None => self.cursor.advance(),
+        }
+    }
+
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        self.cursor.unfiltered()
+    }
+}
+
+/// Whether reads of the range go newest first: those of one partition.
+pub(crate) fn applies(range: &ReadRange) -> bool {
+    matches!(range.keys, KeyRange::Single(_))
+}
+
+/// What the sources seen so far say of the ones to come.
+pub(crate) struct NewestFirst {
+    /// Whether at most one row is wanted, and that row alone.
+    is_one_row: bool,
+    /// Nothing written at or before this time (microseconds) is alive.
+    deleted_until: i64,
+    /// Nothing written before this time (microseconds) is part of the one row.
+    complete_since: i64,
+}
+
+impl NewestFirst {
+    /// Before the first source of a read of one partition.
+    pub fn new(table: &Table, range: &ReadRange) -> NewestFirst {
+        let is_simple = !table.has_statics() && !table.regulars().columns.iter().any(|column| column.is_complex());
+        NewestFirst {
+            is_one_row: is_simple && is_one_row(table, range),
+            deleted_until: i64::MIN,
+            complete_since: i64::MIN,
+        }
+    }
+
+    /// Whether a source with no timestamp above `max_timestamp` can be left out.
+    pub fn ends_before(&self, max_timestamp: i64) -> bool {
+        self.deleted_until >= max_timestamp || self.complete_since > max_timestamp
+    }
+
+    /// Enters a source and notes what it tells.
+    pub fn enter(&mut self, cursor: BoxCursor<'static>) -> Result<BoxCursor<'static>, ReadError> {
+        let mut ahead = Ahead { cursor, entered: None, advanced: None };
+        let entered = ahead.cursor.advance_partition()?;
+        ahead.entered = Some(entered);
+        if !entered {
+            return Ok(Box::new(ahead));
+        }
+        let deletion = ahead.cursor.partition().deletion;
+        if !deletion.is_live() {
+            self.deleted_until = self.deleted_until.max(deletion.marked_for_delete_at);
+        }
+        if self.is_one_row {
+            let advanced = ahead.cursor.advance()?;
+            ahead.advanced = Some(advanced);
+            if advanced && let Unfiltered::Row(row) = ahead.cursor.unfiltered() {
+                let since = complete_since(row.row, ahead.cursor.table());
+                self.complete_since = self.complete_since.max(since.unwrap_or(i64::MIN));
+            }
+        }
+        Ok(Box::new(ahead))
+    }
+}
+
+/// Whether the slices select one row by its whole clustering.
+fn is_one_row(table: &Table, range: &ReadRange) -> bool {
+    if table.clustering().is_empty() {
+        return true;
+    }
+    match range.slices.as_slice() {
+        [slice] => {
+            slice.start.prefix == slice.end.prefix
+                && slice.start.side == model::Side::Before
+                && slice.end.side == model::Side::After
+                && model::Clusterings(&slice.start.prefix).count() == table.clustering().len()
+        }
+        _ => false,
+    }
+}
+
+/// The time before which nothing can add to a row: it is alive, has every column, and this is the oldest of them.
+fn complete_since(row: Row<'_>, table: &Table) -> Option<i64> {
+    let liveness = row.liveness();
+    if liveness.is_empty() {
+        return None;
+    }
+    let mut oldest = liveness.timestamp;
+    let mut columns = 0;
+    for (_, data) in row.columns(table) {
+        let ColumnData::Simple(cell) = data else { return None };
+        oldest = oldest.min(cell.timestamp);
+        columns += 1;
+    }
+    (columns == table.regulars().columns.len()).then_some(oldest)
+}

@@ -1,0 +1,202 @@
+//! SSTables of a table: which of them a read looks at, where they come from, what compaction does with them.
+
+use std::sync::Arc;
+
+use blockio::{Fault, SimulatedDisk};
+use engine::{Engine, EngineOptions, block_on};
+use model::{
+    DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Slice, Slices, Table,
+    Unfiltered, UnfilteredCursor,
+};
+
+use crate::fixture::{Directory, clustering, create_table, insert, open, rows};
+
+fn without_compaction(disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 8 << 20;
+    options.memtable_shards = 1;
+    options.concurrent_compactors = 0;
+    options
+}
+
+/// Row `row` of partition `key` alone.
+fn one_row(table: &Table, key: i32, row: i32) -> ReadRange {
+    let slices = Slices::new(vec![Slice::prefix(&clustering(row))], table.comparator());
+    ReadRange { keys: KeyRange::Single(PartitionKey::new(&key.to_be_bytes())), slices, reversed: false }
+}
+
+/// Rows that a read finds, and the timestamps of their cells.
+fn read(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, i64)> {
+    let mut cursor = engine.read(table, range).unwrap();
+    let mut found = Vec::new();
+    while cursor.advance_partition().unwrap() {
+        while cursor.advance().unwrap() {
+            if let Unfiltered::Row(row) = cursor.unfiltered() {
+                found.push((row.clustering.to_vec(), row.row.liveness().timestamp));
+            }
+        }
+    }
+    found
+}
+
+fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp: i64) {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.delete_partition(DeletionTime::new(timestamp, 1));
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
+#[test]
+fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
+    // Every order of four flushes with these timestamps, deletions among them: early ends of the search must not show.
+    let mut orders = Vec::new();
+    for a in 0..4 {
+        for b in (0..4).filter(|b| *b != a) {
+            for c in (0..4).filter(|c| *c != a && *c != b) {
+                orders.push([a, b, c, 6 - a - b - c]);
+            }
+        }
+    }
+    for order in orders {
+        let disk = SimulatedDisk::new();
+        let engine = Engine::open(without_compaction(&disk)).unwrap();
+        let table = create_table(&engine);
+        for step in order {
+            match step {
+                0 => insert(&engine, &table, 1, 1, "old", 10),
+                1 => insert(&engine, &table, 1, 1, "new", 30),
+                2 => delete_partition(&engine, &table, 1, 20),
+                _ => insert(&engine, &table, 1, 2, "other", 20),
+            }
+            engine.flush(&table).unwrap();
+        }
+        insert(&engine, &table, 2, 1, "memtable", 5);
+        assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 4);
+        assert_eq!(read(&engine, &table, &one_row(&table, 1, 1)), [(clustering(1), 30)], "{order:?}");
+        assert_eq!(read(&engine, &table, &one_row(&table, 1, 2)), [], "{order:?}");
+        assert_eq!(read(&engine, &table, &one_row(&table, 2, 1)), [(clustering(1), 5)], "{order:?}");
+    }
+}
+
+#[test]
+fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncation() {
+    let (from, to) = (Directory::new(), Directory::new());
+    let source = open(&from);
+    let table = create_table(&source);
+    insert(&source, &table, 1, 1, "one", 10);
+    insert(&source, &table, 2, 1, "two", 10);
+    source.flush(&table).unwrap();
+    let snapshot = source.snapshot(&table, "s", "").unwrap();
+
+    let engine = open(&to);
+    let table = create_table(&engine);
+    insert(&engine, &table, 3, 1, "three", 10);
+    assert_eq!(engine.import(&table, &snapshot).unwrap(), 1);
+    assert_eq!(rows(&engine, &table).len(), 3);
+    drop(engine);
+    let engine = open(&to);
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    assert_eq!(rows(&engine, &table).len(), 3);
+    engine.truncate(&table).unwrap();
+    drop(engine);
+    let engine = open(&to);
+    assert_eq!(rows(&engine, &table), []);
+    // What is imported after the truncation stays.
+    engine.import(&table, &snapshot).unwrap();
+    drop(engine);
+    let engine = open(&to);
+    assert_eq!(rows(&engine, &table).len(), 2);
+}
+
+#[test]
+fn a_damaged_table_is_not_imported() {
+    let (from, to) = (Directory::new(), Directory::new());
+    let source = open(&from);
+    let table = create_table(&source);
+    insert(&source, &table, 1, 1, "one", 10);
+    source.flush(&table).unwrap();
+    let snapshot = source.snapshot(&table, "s", "").unwrap();
+    let engine = open(&to);
+    let target = create_table(&engine);
+    for entry in std::fs::read_dir(&snapshot).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().ends_with("-Data.db") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[3] ^= 1;
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    assert!(engine.import(&target, &snapshot).unwrap_err().to_string().contains("Data.db"));
+    assert_eq!(engine.table_stats(&target).unwrap().sstable_count, 0);
+}
+
+#[test]
+fn tables_in_which_all_expired_are_dropped_unread() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(without_compaction(&disk)).unwrap();
+    let table = create_table(&engine);
+    // Deleted in 1970, long before gc_grace_seconds: nothing else is in the table.
+    delete_partition(&engine, &table, 1, 10);
+    engine.flush(&table).unwrap();
+    let late = 2_000_000_000_000_000;
+    insert(&engine, &table, 2, 1, "alive", late);
+    engine.flush(&table).unwrap();
+    engine.compact(&table).unwrap();
+    let stats = engine.compaction_stats();
+    assert_eq!((stats.expired_sstables, stats.completed), (0, 1), "the log would bring its records back");
+    // Writes fill segments of the log until the one with the deletion is gone.
+    for round in 0..400 {
+        insert(&engine, &table, 3, round % 7, &"v".repeat(9000), late + i64::from(round));
+    }
+    engine.flush_all().unwrap();
+    delete_partition(&engine, &table, 1, 10);
+    engine.flush(&table).unwrap();
+    for round in 0..400 {
+        insert(&engine, &table, 3, round % 7, &"v".repeat(9000), late + 1000 + i64::from(round));
+    }
+    engine.flush_all().unwrap();
+    engine.compact(&table).unwrap();
+    assert_eq!(engine.compaction_stats().expired_sstables, 1);
+    assert_eq!(rows(&engine, &table).len(), 8);
+}
+
+#[test]
+fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
+    let names = |disk: &SimulatedDisk, table: &Table| {
+        let dir = format!("/node/data/ks/t-{}", table.id.0.simple());
+        let mut names: Vec<String> =
+            blockio::Disk::list(disk, dir.as_ref()).unwrap().into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        names
+    };
+    // The disk is full at each operation in turn until the compaction gets through.
+    for after in 0.. {
+        let disk = SimulatedDisk::new();
+        let engine = Engine::open(without_compaction(&disk)).unwrap();
+        let table = create_table(&engine);
+        for key in 0..3 {
+            insert(&engine, &table, key, 1, "value", 10 + i64::from(key));
+            engine.flush(&table).unwrap();
+        }
+        let before = names(&disk, &table);
+        disk.inject(Fault::Full, after);
+        let compacted = engine.compact(&table);
+        assert_eq!(rows(&engine, &table).len(), 3);
+        match compacted {
+            Err(_) if names(&disk, &table) == before => engine.compact(&table).unwrap(),
+            // It happened once the replacement was decided: the next start finishes it.
+            Err(_) => {
+                let again = Engine::open(without_compaction(&disk.crash_image(after))).unwrap();
+                let table = again.schema().table("ks", "t").unwrap().clone();
+                assert_eq!(again.table_stats(&table).unwrap().sstable_count, 1, "full after {after} operations");
+                assert_eq!(rows(&again, &table).len(), 3);
+                continue;
+            }
+            Ok(()) if after > 60 => break,
+            Ok(()) => {}
+        }
+        assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+        assert_eq!(rows(&engine, &table).len(), 3);
+    }
+}
