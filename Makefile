@@ -18,7 +18,7 @@ help:
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
 	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
-	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the engine'
+	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
@@ -50,6 +50,7 @@ cassandra: install
 
 # Tests of the normal run with more cases, and with its debug checks.
 torture:
+	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test crash
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
 
 fuzz:

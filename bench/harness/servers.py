@@ -53,6 +53,8 @@ class Cassandra(oracle.Cassandra):
         native, storage, ssl = places.free_ports(3)
         oracle.write_configuration(directory, native, storage, ssl, False, durable=sync == "batch")
         adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb)
+        if sync == "group":
+            in_groups(directory / "cassandra.yaml")
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{oracle.HERE}/logback.xml",
@@ -93,6 +95,11 @@ class Cassandra(oracle.Cassandra):
 
     def gc_seconds(self) -> float:
         return int(self.command("gc")) / 1000
+
+
+def in_groups(path: Path) -> None:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("commitlog_sync")]
+    path.write_text("\n".join([*lines, "commitlog_sync: group", "commitlog_sync_group_window: 10ms", ""]))
 
 
 def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int) -> None:

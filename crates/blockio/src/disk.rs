@@ -41,6 +41,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Takes `dir` for this process until the lock is dropped. [`DiskErrorKind::Locked`] names the holder.
     fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError>;
 
+    /// Takes a file or a block device for this process, likewise.
+    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError>;
+
     /// Room on the file system that holds `path`.
     fn space(&self, path: &Path) -> Result<Space, DiskError>;
 }
@@ -60,7 +63,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// success may be lost, and trying again proves nothing.
     fn sync_data(&self) -> Result<(), DiskError>;
 
-    /// The file's length in bytes.
+    /// The file's length in bytes; a block device's size.
     fn len(&self) -> Result<u64, DiskError>;
 
     /// Whether the file holds no byte.
@@ -192,7 +195,7 @@ pub struct Space {
     pub total_bytes: u64,
 }
 
-/// A directory held by this process; dropping it lets go.
+/// A directory or file held by this process; dropping it lets go.
 pub struct DirectoryLock {
     _held: Box<dyn Any + Send + Sync>,
 }

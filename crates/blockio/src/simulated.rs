@@ -270,6 +270,10 @@ impl Disk for SimulatedDisk {
         Ok(DirectoryLock::new(SimulatedLock { disk: self.clone(), dir: dir.to_path_buf() }))
     }
 
+    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
+        self.lock_dir(path)
+    }
+
     fn space(&self, _path: &Path) -> Result<Space, DiskError> {
         let state = self.lock();
         let total_bytes = state.capacity_bytes.unwrap_or(1 << 40);

@@ -5,7 +5,7 @@ mod ring_queue;
 use std::fs;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -120,6 +120,18 @@ impl Disk for SystemDisk {
         let _ = file.rewind();
         let _ = writeln!(file, "pid {}", std::process::id());
         Ok(DirectoryLock::new(file))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
+        let file = std_options(OpenMode::Write).open(path).map_err(|e| DiskError::new("lock", path, None, e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(DirectoryLock::new(file)),
+            Err(Errno::WOULDBLOCK) => {
+                let text = format!("{} is in use by another process", path.display());
+                Err(DiskError::of_kind(DiskErrorKind::Locked, "lock", path, None, text))
+            }
+            Err(e) => Err(DiskError::new("lock", path, None, e.into())),
+        }
     }
 
     fn space(&self, path: &Path) -> Result<Space, DiskError> {
@@ -255,7 +267,12 @@ impl File for SystemFile {
     }
 
     fn len(&self) -> Result<u64, DiskError> {
-        Ok(self.file.metadata().map_err(|e| self.error("measure", None, e))?.len())
+        let error = |e| self.error("measure", None, e);
+        let metadata = self.file.metadata().map_err(error)?;
+        if metadata.file_type().is_block_device() {
+            return (&self.file).seek(io::SeekFrom::End(0)).map_err(error);
+        }
+        Ok(metadata.len())
     }
 
     fn set_len(&self, length: u64) -> Result<(), DiskError> {

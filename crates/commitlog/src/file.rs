@@ -11,7 +11,7 @@ use crate::format::{
     SuperblockFault,
 };
 use crate::scan::SegmentImage;
-use crate::{Corruption, LogError};
+use crate::{Corruption, LogError, LogOptions};
 
 /// The file's name in the commit log directory.
 pub const FILE_NAME: &str = "commitlog.log";
@@ -41,25 +41,43 @@ pub(crate) fn seed_of(log_id: Uuid) -> u32 {
 }
 
 impl LogFile {
-    /// Opens the log in `directory`; `None` if there is none.
-    pub fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<LogFile>, LogError> {
-        let path = directory.join(FILE_NAME);
-        let file = match disk.open(&path, OpenOptions::write().blocks()) {
+    /// Opens the log of the options' directory or device; `None` if there is none.
+    pub fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Option<LogFile>, LogError> {
+        let file = match disk.open(&options.log_path(), OpenOptions::write().blocks()) {
             Ok(file) => file,
-            Err(e) if e.kind() == DiskErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == DiskErrorKind::NotFound && options.device.is_none() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let found = read_superblocks(&*file)?;
+        if options.device.is_some() && is_blank(&*file)? {
+            return Ok(None);
+        }
+        let found = match read_superblocks(&*file) {
+            Err(LogError::Corrupt(damage)) if options.device.is_some() => return Err(foreign_device(&damage)),
+            found => found?,
+        };
         let log = LogFile::with(file, found);
         log.repair_superblock()?;
         Ok(Some(log))
     }
 
     /// Opens the log for reading only: nothing is locked or repaired.
-    pub fn open_to_read(disk: &dyn Disk, directory: &Path) -> Result<LogFile, LogError> {
-        let file = disk.open(&directory.join(FILE_NAME), OpenOptions::read())?;
+    pub fn open_to_read(disk: &dyn Disk, path: &Path) -> Result<LogFile, LogError> {
+        let file = disk.open(path, OpenOptions::read())?;
         let found = read_superblocks(&*file)?;
         Ok(LogFile::with(file, found))
+    }
+
+    /// Makes a new log on a device: superblocks last, so that until it is whole the device is blank.
+    pub fn create_on_device(disk: &dyn Disk, device: &Path, superblock: Superblock) -> Result<LogFile, LogError> {
+        let file = disk.open(device, OpenOptions::write().blocks())?;
+        let log = LogFile::with(file, FoundSuperblock { superblock, damaged: None, is_old: false });
+        let blank = AlignedBuffer::new(Geometry::bookkeeping_start() as usize);
+        log.file.write_blocks(blank.all_blocks(), 0, Durability::Durable)?;
+        log.write_all_free()?;
+        log.file.sync_data()?;
+        log.write_superblock(0)?;
+        log.write_superblock(1)?;
+        Ok(log)
     }
 
     /// Makes a new log, in place of the one that is there if any, and opens it.
@@ -186,6 +204,19 @@ impl LogFile {
     pub fn corrupt(&self, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Corruption {
         Corruption { path: self.path().to_path_buf(), offset, expected: expected.into(), got: got.into() }
     }
+}
+
+/// Whether there are zeros where superblocks should be.
+fn is_blank(file: &dyn File) -> Result<bool, LogError> {
+    let mut bytes = vec![0; Geometry::bookkeeping_start() as usize];
+    let got = file.read_at(&mut bytes, 0)?;
+    Ok(bytes.iter().take(got).all(|byte| *byte == 0))
+}
+
+/// A device is not made a log over what may be somebody's data.
+fn foreign_device(damage: &Corruption) -> LogError {
+    let reason = format!("it holds something else ({damage}); write zeros over its first 8192 bytes to make it a log");
+    LogError::Refused { path: damage.path.clone(), reason }
 }
 
 /// What the two copies say.

@@ -76,9 +76,9 @@ impl Inspected {
 }
 
 impl LogInspector {
-    /// Reads superblocks and bookkeeping of the log in `directory`.
-    pub fn open(disk: &dyn Disk, directory: &Path) -> Result<LogInspector, LogError> {
-        let file = LogFile::open_to_read(disk, directory)?;
+    /// Reads superblocks and bookkeeping of the log in the file or device `path`.
+    pub fn open(disk: &dyn Disk, path: &Path) -> Result<LogInspector, LogError> {
+        let file = LogFile::open_to_read(disk, path)?;
         let entries = file.read_entries()?;
         Ok(LogInspector { file, entries })
     }

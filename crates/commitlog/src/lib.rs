@@ -13,16 +13,19 @@
 #![forbid(unsafe_code)]
 
 mod decision;
+mod durable;
 mod error;
 mod file;
 mod format;
 mod frame;
+mod hold;
 mod inspect;
 mod log;
 mod metrics;
 mod options;
 mod position;
 mod prewrite;
+mod primitive;
 mod recovery;
 mod replay;
 mod scan;
@@ -33,19 +36,21 @@ mod signals;
 mod waiters;
 mod writer;
 
+pub use blockio::{BlockWrites, QueueMeans};
 pub use decision::{BlockKind, DECISIONS, Decision, Order, Place, decide};
+pub use durable::{Durable, RoomChange};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};
 pub use format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, BookkeepingEntry, EntryFault, Geometry,
     RecordFault, SegmentState, Superblock, SuperblockFault,
 };
+pub use hold::{HeldWakeUps, release_held_wake_ups};
 pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};
-pub use options::{Clock, LogOptions, SyncMode};
+pub use options::{Clock, FailureHook, LogOptions, SyncMode};
 pub use position::{IntervalSet, LogPosition, PositionInterval};
 pub use replay::{Gap, Record, Replay, ReplayReport};
 pub use scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict, count_records};
 pub use segments::Pressure;
-pub use waiters::{Durable, RoomChange};

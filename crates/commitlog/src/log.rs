@@ -15,8 +15,8 @@ use crate::segments::Segments;
 use crate::shared::Shared;
 use crate::writer;
 use crate::{
-    Durable, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay, RoomChange, SyncMode,
-    recovery,
+    Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay,
+    RoomChange, SyncMode, hold, recovery,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -29,7 +29,7 @@ pub struct CommitLog {
     writer: Mutex<Option<JoinHandle<()>>>,
     append_timeout: Duration,
     queue: QueueMeans,
-    _lock: DirectoryLock,
+    _locks: (DirectoryLock, Option<DirectoryLock>),
 }
 
 /// Where a record went.
@@ -45,10 +45,10 @@ impl CommitLog {
     /// Opens the log in `options.directory`, or makes one. The log takes records at once, but what was in it should be replayed
     /// first: [`Replay`] yields it.
     pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<(CommitLog, Replay), LogError> {
-        let wanted = options.geometry()?;
         disk.create_dir_all(&options.directory)?;
         let lock = disk.lock_dir(&options.directory)?;
-        let found = recovery::open_or_create(&*disk, &options, wanted)?;
+        let device_lock = options.device.as_deref().map(|device| disk.lock_file(device)).transpose()?;
+        let found = recovery::open_or_create(&*disk, &options)?;
         let segments = Segments::new(
             Arc::clone(&options.clock),
             found.last_id,
@@ -62,7 +62,7 @@ impl CommitLog {
             writer: Mutex::new(Some(thread)),
             append_timeout: options.append_timeout,
             queue,
-            _lock: lock,
+            _locks: (lock, device_lock),
         };
         match shared.next_segment(0) {
             // Replay and flushes will free some; a full disk must not keep anyone from reading.
@@ -115,7 +115,9 @@ impl CommitLog {
         drop(recent);
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        shared.signals.appended(end);
+        if !hold::holds_back(shared, end) {
+            shared.signals.appended(end);
+        }
         Ok(appended)
     }
 
@@ -164,6 +166,11 @@ impl CommitLog {
             SyncMode::Batch | SyncMode::Group { .. } | SyncMode::Each => self.shared.ring_position(position),
         };
         Durable::new(Arc::clone(&self.shared), target)
+    }
+
+    /// Has the appends of this thread go together while what is returned lives.
+    pub fn hold_wake_ups(&self) -> HeldWakeUps {
+        HeldWakeUps::new(&self.shared)
     }
 
     /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.
@@ -218,7 +225,7 @@ impl CommitLog {
         if let Some(error) = self.shared.closed() {
             return Err(error);
         }
-        self.shared.fail(SHUT_DOWN);
+        self.shared.close(SHUT_DOWN);
         let freed = self.shared.segments().free_if(&self.shared.file, SegmentUse::is_clean);
         freed.map(|_| ())
     }

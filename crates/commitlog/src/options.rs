@@ -9,6 +9,7 @@ use blockio::BLOCK_SIZE;
 use uuid::Uuid;
 
 use crate::LogError;
+use crate::file::FILE_NAME;
 use crate::format::Geometry;
 
 /// When a record is on the device.
@@ -45,11 +46,17 @@ impl SyncMode {
 /// Milliseconds since the epoch, by whatever clock the node goes by.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
+/// Told why the log takes no more records.
+pub type FailureHook = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What a log is opened with.
 #[derive(Clone)]
 pub struct LogOptions {
     /// `commitlog_directory`. Taken for this process alone while the log is open.
     pub directory: PathBuf,
+    /// `commitlog_device`: a block device, or a file of a fixed size that was written to its end, which is the log in place of a file
+    /// in the directory. Taken likewise. It holds a log already or begins with 8 KiB of zeros; anything else is refused.
+    pub device: Option<PathBuf>,
     /// `commitlog_segment_size`, in bytes: a multiple of 4096. Holds for a new log, and for one that is opened with nothing in it.
     pub segment_size_bytes: u32,
     /// `commitlog_total_space`, in bytes: the log never takes more. At least two segments. Holds as the segment size does.
@@ -71,6 +78,9 @@ pub struct LogOptions {
     /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins to have something to say. Must
     /// return soon.
     pub on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Called, from any thread, when the disk has failed and the log takes no more records for that reason (`commit_failure_policy`
+    /// decides what follows). Once at most.
+    pub on_failure: Option<FailureHook>,
 }
 
 impl LogOptions {
@@ -78,6 +88,7 @@ impl LogOptions {
     pub fn new(directory: impl Into<PathBuf>) -> LogOptions {
         LogOptions {
             directory: directory.into(),
+            device: None,
             segment_size_bytes: 32 << 20,
             total_space_bytes: 8 << 30,
             sync: SyncMode::Batch,
@@ -88,11 +99,17 @@ impl LogOptions {
             salvage: false,
             clock: Arc::new(system_clock),
             on_pressure: None,
+            on_failure: None,
         }
     }
 
-    /// The layout they ask for.
-    pub(crate) fn geometry(&self) -> Result<Geometry, LogError> {
+    /// Where the log lies.
+    pub fn log_path(&self) -> PathBuf {
+        self.device.clone().unwrap_or_else(|| self.directory.join(FILE_NAME))
+    }
+
+    /// The layout they ask for, on a device of that many bytes if it is one.
+    pub(crate) fn geometry(&self, device_size_bytes: Option<u64>) -> Result<Geometry, LogError> {
         let invalid = |reason: String| Err(LogError::InvalidOptions(reason));
         let size = self.segment_size_bytes;
         if !size.is_multiple_of(BLOCK_SIZE as u32) || size < 4 * BLOCK_SIZE as u32 || size > 1 << 30 {
@@ -100,12 +117,21 @@ impl LogOptions {
                 "commitlog_segment_size of {size} bytes: it must be a multiple of 4096 from 16 KiB to 1 GiB"
             ));
         }
-        let segments = self.total_space_bytes / u64::from(size);
+        let mut segments = self.total_space_bytes / u64::from(size);
         if !(2..=1 << 20).contains(&segments) {
             return invalid(format!(
                 "commitlog_total_space of {} bytes holds {segments} segments: 2 to 1048576",
                 self.total_space_bytes
             ));
+        }
+        if let Some(device_size_bytes) = device_size_bytes {
+            let room = device_size_bytes.saturating_sub(Geometry::bookkeeping_start());
+            segments = segments.min(room / (u64::from(size) + BLOCK_SIZE as u64));
+            if segments < 2 {
+                return invalid(format!(
+                    "commitlog_device of {device_size_bytes} bytes holds {segments} segments of {size} bytes: at least 2"
+                ));
+            }
         }
         Ok(Geometry { segment_size_bytes: size, segments: segments as u32 })
     }

@@ -1,12 +1,13 @@
 //! Opening: which log is there, what its bookkeeping says, and whether it may be used.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockio::{Disk, OpenOptions};
+use blockio::{BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::file::LogFile;
-use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
+use crate::format::{BlockState, BookkeepingEntry, Geometry, SegmentState, Superblock, classify_block};
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
 
@@ -25,10 +26,12 @@ pub(crate) struct Opened {
 }
 
 /// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and has
-/// another layout than `wanted`.
-pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Opened, LogError> {
+/// another layout than they ask for.
+pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Opened, LogError> {
+    let measure = |device: &PathBuf| disk.open(device, OpenOptions::read())?.len();
+    let wanted = options.geometry(options.device.as_ref().map(measure).transpose()?)?;
     let host_id = || options.host_id.unwrap_or_else(Uuid::new_v4);
-    let file = match LogFile::open(disk, &options.directory) {
+    let file = match LogFile::open(disk, options) {
         Ok(Some(file)) => file,
         Ok(None) => return create(disk, options, wanted, host_id(), options.segment_id_seen),
         Err(LogError::Corrupt(damage)) if options.salvage => {
@@ -56,7 +59,11 @@ fn create(
     last_id: i64,
 ) -> Result<Opened, LogError> {
     let log_id = options.log_id.unwrap_or_else(Uuid::new_v4);
-    let file = LogFile::create(disk, &options.directory, Superblock { geometry, log_id, host_id })?;
+    let superblock = Superblock { geometry, log_id, host_id };
+    let file = match &options.device {
+        Some(device) => LogFile::create_on_device(disk, device, superblock)?,
+        None => LogFile::create(disk, &options.directory, superblock)?,
+    };
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
 }
 
@@ -84,10 +91,14 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     let mut entries = Vec::new();
     for (slot, entry) in (0..).zip(file.read_entries()?) {
         match entry {
-            Ok(entry) => entries.push(entry),
-            Err(fault) => {
+            Ok(entry) if !used_behind_its_back(&file, &entry)? => entries.push(entry),
+            unsound => {
+                let got = match unsound {
+                    Ok(entry) => format!("{:?} with id {}, though it was used since", entry.state, entry.id),
+                    Err(fault) => fault.to_string(),
+                };
                 let offset = file.geometry().bookkeeping_offset(slot);
-                let damage = file.corrupt(offset, format!("the bookkeeping of segment {slot}"), fault.to_string());
+                let damage = file.corrupt(offset, format!("the bookkeeping of segment {slot}"), got);
                 if !options.salvage {
                     return Err(LogError::Corrupt(Box::new(damage)));
                 }
@@ -105,6 +116,15 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     }
     let live = live.into_iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
     Ok(Opened { file, last_id, live, gaps })
+}
+
+/// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an entry is
+/// durable before any block of the use it tells of.
+fn used_behind_its_back(file: &LogFile, entry: &BookkeepingEntry) -> Result<bool, LogError> {
+    let mut block = vec![0; BLOCK_SIZE];
+    let got = file.file().read_at(&mut block, file.geometry().segment_offset(entry.index))?;
+    let state = classify_block(block.get(..got).unwrap_or_default(), file.seed, entry.id, 0);
+    Ok(matches!(state, BlockState::Misplaced(header) if header.index == 0 && header.segment_id > entry.id))
 }
 
 fn twins(file: &LogFile, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {

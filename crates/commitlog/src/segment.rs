@@ -32,6 +32,18 @@ struct DirtyRange {
     last: AtomicI32,
 }
 
+impl DirtyRange {
+    /// Takes in a record. Mostly only its end moves; what need not be written is only read.
+    fn extend(&self, offset: i32) {
+        if offset < self.first.load(Ordering::Relaxed) {
+            self.first.fetch_min(offset, Ordering::Relaxed);
+        }
+        if offset > self.last.load(Ordering::Relaxed) {
+            self.last.fetch_max(offset, Ordering::Relaxed);
+        }
+    }
+}
+
 impl SegmentUse {
     /// A segment to be filled.
     pub fn new(id: i64, slot: u32, number: u64) -> SegmentUse {
@@ -74,10 +86,7 @@ impl SegmentUse {
         let mut known = true;
         for table in tables {
             match dirty.get(table) {
-                Some(range) => {
-                    range.first.fetch_min(offset, Ordering::Relaxed);
-                    range.last.fetch_max(offset, Ordering::Relaxed);
-                }
+                Some(range) => range.extend(offset),
                 None => known = false,
             }
         }
@@ -93,8 +102,7 @@ impl SegmentUse {
             let range = dirty
                 .entry(*table)
                 .or_insert_with(|| DirtyRange { first: AtomicI32::new(offset), last: AtomicI32::new(offset) });
-            range.first.fetch_min(offset, Ordering::Relaxed);
-            range.last.fetch_max(offset, Ordering::Relaxed);
+            range.extend(offset);
         }
     }
 

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
 
+use crate::durable::Room;
 use crate::file::LogFile;
 use crate::format::{advance, record_start};
 use crate::metrics::Counters;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::signals::Signals;
-use crate::waiters::{Room, Waiters};
-use crate::{LogError, LogOptions, LogPosition, SyncMode};
+use crate::waiters::Waiters;
+use crate::{FailureHook, LogError, LogOptions, LogPosition, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Segments of this run that records in memory may belong to: the ring holds one segment's length, so at most two at a time.
@@ -39,15 +40,18 @@ pub(crate) struct Shared {
     /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
     free_later: AtomicBool,
     failure: OnceLock<Arc<str>>,
-    on_pressure: PressureHook,
+    hooks: Hooks,
 }
 
-/// The caller's hook; apart because it cannot be printed.
-pub(crate) struct PressureHook(Option<Arc<dyn Fn() + Send + Sync>>);
+/// The caller's hooks; apart because they cannot be printed.
+pub(crate) struct Hooks {
+    on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
+    on_failure: Option<FailureHook>,
+}
 
-impl fmt::Debug for PressureHook {
+impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PressureHook")
+        f.write_str("Hooks")
     }
 }
 
@@ -66,7 +70,7 @@ impl Shared {
             segments: Mutex::new(segments),
             free_later: AtomicBool::new(false),
             failure: OnceLock::new(),
-            on_pressure: PressureHook(options.on_pressure.clone()),
+            hooks: Hooks { on_pressure: options.on_pressure.clone(), on_failure: options.on_failure.clone() },
         }
     }
 
@@ -95,11 +99,19 @@ impl Shared {
         self.failure.get().map(|reason| LogError::Closed(Arc::clone(reason)))
     }
 
-    /// Closes the log for good; the first reason stays.
-    pub fn fail(&self, reason: &str) {
-        let _ = self.failure.set(reason.into());
+    /// The log takes no more records; the first reason stays. Answers whether this is it.
+    pub fn close(&self, reason: &str) -> bool {
+        let first = self.failure.set(reason.into()).is_ok();
         self.waiters.wake_all();
         self.room.announce();
+        first
+    }
+
+    /// Closes the log because of a failure.
+    pub fn fail(&self, reason: &str) {
+        if let (true, Some(hook)) = (self.close(reason), &self.hooks.on_failure) {
+            hook(reason);
+        }
     }
 
     /// An I/O failure on the log's own blocks is sticky; other refusals are not.
@@ -194,7 +206,7 @@ impl Shared {
 
     /// Tells the caller's hook that the log wants flushes.
     pub fn press(&self) {
-        if let Some(hook) = &self.on_pressure.0 {
+        if let Some(hook) = &self.hooks.on_pressure {
             hook();
         }
     }

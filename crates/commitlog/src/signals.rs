@@ -1,9 +1,8 @@
 //! How the writer thread is told things.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use blockio::QueueWaker;
+use crate::primitive::{AtomicBool, AtomicU64, Ordering, QueueWaker, fence};
 
 /// How the writer thread is told things. See [`appended`](Signals::appended) for the hand-off between it and those who append.
 #[derive(Debug)]

@@ -169,7 +169,11 @@ fn a_waiter_is_woken_by_its_latest_waker() {
 #[test]
 fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
     let disk = SimulatedDisk::new();
-    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(SyncMode::Batch)).unwrap();
+    let reasons = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&reasons);
+    let on_failure: commitlog::FailureHook = Arc::new(move |reason| told.lock().unwrap().push(reason.to_owned()));
+    let options = LogOptions { on_failure: Some(on_failure), ..options(SyncMode::Batch) };
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
     let at = log.append(&[], b"kept").unwrap().position;
     log.durable(at).wait().unwrap();
     disk.inject(blockio::Fault::Fail, 0);
@@ -179,4 +183,32 @@ fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
     assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
     assert!(log.durable(lost).wait().is_err() && log.sync().is_err() && log.shutdown().is_err());
     log.durable(at).wait().unwrap();
+    drop(log);
+    assert!(matches!(&reasons.lock().unwrap()[..], [reason] if reason.contains("/log/commitlog.log at offset")));
+    // A shutdown is no failure.
+    let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options).unwrap();
+    log.shutdown().unwrap();
+    assert!(log.append(&[], b"x").is_err());
+    drop(log);
+    assert_eq!(reasons.lock().unwrap().len(), 1);
+}
+
+/// What a thread holds back is told when it lets go, when it waits, and by whoever else appends.
+#[test]
+fn appends_that_are_held_back_are_not_forgotten() {
+    let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
+    for _ in 0..20 {
+        let held = log.hold_wake_ups();
+        let positions: Vec<_> = (0..10u8).map(|number| log.append(&[], &[number; 10]).unwrap().position).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| log.durable(log.append(&[], b"other").unwrap().position).wait().unwrap());
+        });
+        drop(held);
+        for position in positions {
+            log.durable(position).wait().unwrap();
+        }
+    }
+    // Whoever waits lets go by waiting.
+    let _held = log.hold_wake_ups();
+    log.durable(log.append(&[], b"last").unwrap().position).wait().unwrap();
 }

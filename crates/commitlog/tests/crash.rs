@@ -225,7 +225,7 @@ fn history(seed: u64) -> u32 {
 
 #[test]
 fn the_promise_holds_over_power_cuts_anywhere() {
-    let cases = std::env::var("CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400);
+    let cases = std::env::var("CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(500);
     let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1u64);
     let next = AtomicI64::new(0);
     let cuts = AtomicI64::new(0);
@@ -261,6 +261,64 @@ fn a_log_is_made_whole_or_not_at_all() {
             log.append(&[], b"12345678").unwrap();
         }
     }
+}
+
+/// A life in which the device once writes something wrong, or to the wrong place, and says nothing. Every record is acknowledged before the
+/// next is sent, so that all but the last are vouched for. Answers whether damage was reported.
+fn silent_fault(seed: u64) -> bool {
+    let mut node = Node::new(seed);
+    if matches!(node.sync, SyncMode::Periodic { .. }) {
+        node.sync = SyncMode::Batch;
+    }
+    let (log, replay) = node.open().unwrap();
+    node.replay(replay).unwrap();
+    let fault = if node.choices.below(2) == 0 { Fault::FlipBit } else { Fault::Misdirect };
+    let skip = node.choices.below(60);
+    node.disk.inject(fault, skip);
+    for _ in 0..60 {
+        node.clock.fetch_add(node.choices.below(2000) as i64 - 1000, Ordering::Relaxed);
+        let at = node.append(&log).unwrap();
+        log.durable(at).wait().unwrap();
+        node.sent.last_mut().unwrap().acknowledged = true;
+        if node.choices.below(8) == 0 {
+            let table = Uuid::from_u128(node.choices.below(4).into());
+            node.flush(&log, table).unwrap();
+        }
+    }
+    drop(log);
+    node.disk = node.disk.crash_image(seed);
+    let reported = match node.open().and_then(|(_, mut replay)| {
+        while replay.next_record()?.is_some() {}
+        Ok(())
+    }) {
+        Ok(()) => false,
+        Err(LogError::Corrupt(damage)) => {
+            assert!(damage.path.ends_with("commitlog.log") && !damage.expected.is_empty(), "seed {seed}: {damage:?}");
+            true
+        }
+        Err(error) => panic!("seed {seed}: {error}"),
+    };
+    let options = LogOptions { salvage: true, ..node.options() };
+    let (_log, mut replay) = CommitLog::open(Arc::new(node.disk.clone()), options).unwrap();
+    let mut found = BTreeSet::new();
+    while let Some(record) = replay.next_record().unwrap() {
+        let number = usize::from_be_bytes(record.data[..8].try_into().unwrap());
+        assert!(node.sent[number].data == record.data, "seed {seed}: record {number} is not whole");
+        found.insert(number);
+    }
+    assert_eq!(!replay.report().gaps.is_empty(), reported, "seed {seed}");
+    let last = node.sent.len() - 1;
+    for (number, sent) in node.sent.iter().enumerate().take(last) {
+        let flushed = sent.tables.iter().all(|table| sent.flushed.contains(table));
+        assert!(reported || flushed || found.contains(&number), "seed {seed}: record {number} was lost without a word");
+    }
+    reported
+}
+
+#[test]
+fn what_the_device_did_wrong_in_silence_is_reported() {
+    let reported = (1..400).filter(|seed| silent_fault(*seed)).count();
+    assert!(reported > 100, "{reported}");
 }
 
 /// Every operation of a history fails once: what was acknowledged before and after still holds, and nothing is acknowledged after

@@ -12,19 +12,20 @@ use blockio::SystemDisk;
 use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
 use uuid::Uuid;
 
+/// Set in the child: its sync mode.
+const MODE: &str = "ESPALIER_TEST_LOG_MODE";
 /// Set in the child: the directory of its log.
 const CHILD: &str = "ESPALIER_TEST_LOG_DIRECTORY";
-const WRITERS: u64 = 16;
+const WRITERS: u64 = 64;
 /// Records below this of each writer are flushed as they are acknowledged, so that segments are used again.
 const TABLES: u128 = 3;
 
-fn options(directory: PathBuf) -> LogOptions {
-    LogOptions {
-        segment_size_bytes: 128 << 10,
-        total_space_bytes: 8 * (128 << 10),
-        sync: SyncMode::Batch,
-        ..LogOptions::new(directory)
-    }
+fn options(directory: PathBuf, sync: SyncMode) -> LogOptions {
+    LogOptions { segment_size_bytes: 128 << 10, total_space_bytes: 8 * (128 << 10), sync, ..LogOptions::new(directory) }
+}
+
+fn mode(name: &str) -> SyncMode {
+    if name == "each" { SyncMode::Each } else { SyncMode::Batch }
 }
 
 fn data_of(writer: u64, number: u64) -> Vec<u8> {
@@ -37,7 +38,9 @@ fn data_of(writer: u64, number: u64) -> Vec<u8> {
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(CHILD) else { return };
-    let (log, _) = CommitLog::open(Arc::new(SystemDisk::new()), options(directory.into())).unwrap();
+    let (log, _) =
+        CommitLog::open(Arc::new(SystemDisk::new()), options(directory.into(), mode(&std::env::var(MODE).unwrap())))
+            .unwrap();
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -78,9 +81,12 @@ fn what_a_killed_process_acknowledged_is_replayed() {
     let directory = std::env::temp_dir().join(format!("espalier-commitlog-kill-{}", std::process::id()));
     let mut replayed_before = BTreeSet::new();
     for round in 0..4u64 {
+        // A log may be opened in another mode than it was written in.
+        let mode_name = if round % 2 == 0 { "batch" } else { "each" };
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture"])
             .env(CHILD, &directory)
+            .env(MODE, mode_name)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -95,7 +101,8 @@ fn what_a_killed_process_acknowledged_is_replayed() {
         }
         child.wait().unwrap();
         assert!(acknowledged.len() > 500);
-        let (log, mut replay) = CommitLog::open(Arc::new(SystemDisk::new()), options(directory.clone())).unwrap();
+        let (log, mut replay) =
+            CommitLog::open(Arc::new(SystemDisk::new()), options(directory.clone(), SyncMode::Batch)).unwrap();
         let mut replayed = BTreeSet::new();
         while let Some(record) = replay.next_record().unwrap() {
             let number = |at: usize| u64::from_be_bytes(record.data[at..at + 8].try_into().unwrap());

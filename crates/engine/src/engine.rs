@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use commitlog::{CommitLog, LogError, Replay};
+use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
@@ -44,6 +44,8 @@ pub struct Engine {
     drops_unfinished: AtomicBool,
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
+    log_report: ReplayReport,
+    recovery_time: Duration,
     flush_failure: Mutex<Option<EngineError>>,
     compaction_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
@@ -88,6 +90,8 @@ impl Engine {
             drops_unfinished: AtomicBool::new(true),
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
+            log_report: ReplayReport::default(),
+            recovery_time: Duration::ZERO,
             flush_failure: Mutex::new(None),
             compaction_failure: Mutex::new(None),
             _directory: directory,
@@ -102,6 +106,7 @@ impl Engine {
     }
 
     fn recover(&mut self, mut replay: Replay) -> Result<(), EngineError> {
+        let started = Instant::now();
         let startup = |error: LogError| EngineError::Startup(error.to_string());
         let mut recovery = Recovery::default();
         self.open_stores(&self.schema())?;
@@ -121,6 +126,8 @@ impl Engine {
             self.replay_record(record.data, record.position, &mut recovery)?;
         }
         self.replayed = recovery.summary;
+        self.log_report = replay.report().clone();
+        self.recovery_time = started.elapsed();
         if recovery.summary != ReplaySummary::default() {
             self.flush_all()?;
         }
@@ -253,6 +260,37 @@ impl Engine {
     /// What the start replayed.
     pub fn replay_summary(&self) -> ReplaySummary {
         self.replayed
+    }
+
+    /// What the log held when it was opened: records, and with salvage the gaps that were got over.
+    pub fn log_report(&self) -> &ReplayReport {
+        &self.log_report
+    }
+
+    /// How long reading and replaying the log took.
+    pub fn recovery_time(&self) -> Duration {
+        self.recovery_time
+    }
+
+    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for them, nor do
+    /// they for any that begins later.
+    pub fn hold_log(&self) -> HeldWakeUps {
+        self.log.hold_wake_ups()
+    }
+
+    /// The log's counters.
+    pub fn log_metrics(&self) -> LogMetrics {
+        self.log.metrics()
+    }
+
+    /// How the log reaches the device.
+    pub fn log_means(&self) -> (BlockWrites, QueueMeans) {
+        (self.log.block_writes(), self.log.queue_means().clone())
+    }
+
+    /// Why the log takes no more records, if so: it failed, or was shut down.
+    pub fn log_closed(&self) -> Option<String> {
+        self.log.closed().map(|reason| reason.to_string())
     }
 
     /// The settings.

@@ -19,6 +19,8 @@ impl Engine {
     /// of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
     /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
+        // It may take long: writes that were begun before it on this thread go first.
+        commitlog::release_held_wake_ups();
         let view = self.store(table)?.view();
         let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         let sources = match newest_first::applies(range) && !sstables.is_empty() {

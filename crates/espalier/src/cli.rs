@@ -45,8 +45,46 @@ pub enum Command {
     Disableautocompaction(Tables),
     /// Flush everything and refuse writes from then on
     Drain(Node),
+    /// Look into the commit log of a running or a stopped node
+    Log(Log),
     /// Look into SSTables, ours or Cassandra's; verify, salvage, import, export them
     Sstable(SSTable),
+}
+
+/// What to do with the commit log.
+#[derive(Debug, Args)]
+pub struct Log {
+    /// What to do
+    #[command(subcommand)]
+    pub command: LogCommand,
+}
+
+/// What to do with the commit log. Nothing is locked or changed.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print what log it is, and what each segment in use holds
+    Describe(LogPlace),
+    /// Print all damage; fails if there is any
+    Verify(LogPlace),
+    /// Print every sound record: position, tables, data
+    Dump(LogPlace),
+}
+
+/// Which commit log, and how to print.
+#[derive(Debug, Args)]
+pub struct LogPlace {
+    /// The node
+    #[command(flatten)]
+    pub node: Node,
+    /// Configuration file of the node, if it says where the log is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The log itself, a file or a device; wins over the above
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// A line of JSON for each
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What to do with SSTables.
@@ -149,6 +187,9 @@ pub struct Serve {
     /// Configuration file; see docs/options.md
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Replay what is sound of a damaged commit log, keep a copy of the rest, log every gap
+    #[arg(long)]
+    pub commitlog_salvage: bool,
 }
 
 /// Which running node is meant.

@@ -29,6 +29,21 @@ pub enum CommitlogSync {
     Batch,
     /// Before, together with what came within a window.
     Group,
+    /// Before, each by itself.
+    Each,
+}
+
+/// What follows when the disk refuses to write the log. In all of them no write is acknowledged from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitFailurePolicy {
+    /// Clients are disconnected; the process stays, to be looked at.
+    Stop,
+    /// The process ends at once.
+    Die,
+    /// Reads go on.
+    StopCommit,
+    /// As `StopCommit`.
+    Ignore,
 }
 
 /// Everything that the node can be told; `docs/options.md` says by which option.
@@ -37,6 +52,9 @@ pub enum CommitlogSync {
 pub struct Config {
     pub data_directory: PathBuf,
     pub commitlog_directory: Option<PathBuf>,
+    pub commitlog_device: Option<PathBuf>,
+    pub commitlog_salvage: bool,
+    pub commit_failure_policy: CommitFailurePolicy,
     pub cluster_name: String,
     pub listen: IpAddr,
     pub port: u16,
@@ -78,6 +96,9 @@ impl Default for Config {
         Config {
             data_directory: PathBuf::from("data"),
             commitlog_directory: None,
+            commitlog_device: None,
+            commitlog_salvage: false,
+            commit_failure_policy: CommitFailurePolicy::Stop,
             cluster_name: "Test Cluster".to_owned(),
             listen: IpAddr::from([127, 0, 0, 1]),
             port: 9042,

@@ -4,6 +4,7 @@
 mod admin;
 mod cli;
 mod config;
+mod log;
 mod serve;
 mod sstable;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
             print!("{}", config::options_page());
             Ok(ExitCode::SUCCESS)
         }
+        cli::Command::Log(command) => log::run(command),
         cli::Command::Sstable(command) => sstable::run(command),
         command => admin::client::run(command).map(|()| ExitCode::SUCCESS),
     };

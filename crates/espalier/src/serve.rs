@@ -2,9 +2,9 @@
 
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
-use crate::config::{CommitlogSync, Config};
+use crate::config::{CommitFailurePolicy, CommitlogSync, Config};
 use blockio::SystemDisk;
-use commitlog::SyncMode;
+use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
 use engine::{Engine, EngineError, EngineOptions};
 use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
@@ -13,11 +13,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 /// Threads that serve connections.
 const WORKER_THREADS: usize = 2;
+
+/// The process's status when `commit_failure_policy: die` ends it; Cassandra's.
+const LOG_FAILED_STATUS: i32 = 100;
 
 /// Runs a node until SIGTERM or SIGINT. The error is one line for the user.
 pub fn serve(flags: Serve) -> Result<(), String> {
@@ -37,8 +41,18 @@ pub fn serve(flags: Serve) -> Result<(), String> {
 
 /// Opens a stopped node's engine, as `serve` would.
 pub fn open_engine(data: PathBuf, config: Option<PathBuf>) -> Result<Arc<Engine>, String> {
-    let config = configuration(Serve { data: Some(data), listen: None, port: None, config })?;
+    let config = configuration(of_data(data, config))?;
     Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))
+}
+
+/// Where the commit log of a node lies.
+pub fn log_path(data: PathBuf, config: Option<PathBuf>) -> Result<PathBuf, String> {
+    let config = configuration(of_data(data, config))?;
+    Ok(engine_options(&config).commitlog.log_path())
+}
+
+fn of_data(data: PathBuf, config: Option<PathBuf>) -> Serve {
+    Serve { data: Some(data), listen: None, port: None, config, commitlog_salvage: false }
 }
 
 /// File, environment, flags.
@@ -56,6 +70,7 @@ fn configuration(flags: Serve) -> Result<Config, String> {
     if let Some(port) = flags.port {
         config.port = port;
     }
+    config.commitlog_salvage = flags.commitlog_salvage;
     Ok(config)
 }
 
@@ -70,7 +85,11 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let data = config.data_directory.clone();
     let address = SocketAddr::new(config.listen, config.port);
     // The directory first: whoever has it owns the node, whatever its port.
-    let engine = Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))?;
+    let mut options = engine_options(&config);
+    let (failure, mut failed) = watch::channel(false);
+    options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure));
+    let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
+    log_opened(&engine);
     let listener = Listener::bind(server_options(&config))
         .await
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
@@ -89,23 +108,27 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         started,
         drained: AtomicBool::new(false),
     });
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("cannot watch signals: {error}"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let mut signals = Signals::new()?;
     tracing::info!(
         %address,
         data = %data.display(),
         startup_ms = started.elapsed().as_millis() as u64,
         "Starting listening for CQL clients"
     );
-    let stop = async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    let serve = async {
+        let stop = async {
+            tokio::select! {
+                () = signals.next() => tracing::info!("stopping: no new connections, then drain"),
+                Ok(_) = failed.wait_for(|failed| *failed) => tracing::error!("clients are disconnected: the commit log failed"),
+            }
+        };
+        server.run(stop).await;
+        if *failed.borrow() {
+            signals.next().await;
         }
-        tracing::info!("stopping: no new connections, then drain");
     };
     tokio::select! {
-        () = server.run(stop) => {}
+        () = serve => {}
         () = admin.serve(&node) => {}
     }
     drop(admin);
@@ -120,6 +143,68 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     }
 }
 
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, String> {
+        let watch = |kind| signal(kind).map_err(|error| format!("cannot watch signals: {error}"));
+        Ok(Signals { terminate: watch(SignalKind::terminate())?, interrupt: watch(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// What `commit_failure_policy` says; `failure` is told if clients are to go.
+fn on_log_failure(policy: CommitFailurePolicy, failure: watch::Sender<bool>) -> FailureHook {
+    Arc::new(move |reason| {
+        tracing::error!("the commit log failed, and no write is acknowledged any more: {reason}");
+        match policy {
+            CommitFailurePolicy::Stop => drop(failure.send(true)),
+            CommitFailurePolicy::Die => std::process::exit(LOG_FAILED_STATUS),
+            CommitFailurePolicy::StopCommit | CommitFailurePolicy::Ignore => {}
+        }
+    })
+}
+
+/// Says how the log is written, and what was replayed.
+fn log_opened(engine: &Engine) {
+    match engine.log_means() {
+        (BlockWrites::Direct, QueueMeans::Plain { reason }) => {
+            tracing::info!("the commit log is written one frame at a time: {reason}");
+        }
+        (BlockWrites::Direct, _) => tracing::info!("the commit log is written past the page cache, by io_uring"),
+        (BlockWrites::Buffered { reason }, _) => {
+            tracing::info!("the commit log is written through the page cache: {reason}");
+        }
+    }
+    let (report, replayed) = (engine.log_report(), engine.replay_summary());
+    for gap in &report.gaps {
+        tracing::error!("the commit log had a gap: {gap}");
+    }
+    if report.records > 0 || report.cut_records > 0 {
+        tracing::info!(
+            segments = report.segments,
+            records = report.records,
+            bytes = report.data_bytes,
+            cut_records = report.cut_records,
+            mutations = replayed.replayed,
+            in_tables_already = replayed.covered,
+            of_dropped_tables = replayed.of_dropped_tables,
+            millis = engine.recovery_time().as_millis() as u64,
+            "the commit log was replayed"
+        );
+    }
+}
+
 fn open_failed(config: &Config, error: &EngineError) -> String {
     format!("{}: {error}", config.data_directory.display())
 }
@@ -129,9 +214,12 @@ fn engine_options(config: &Config) -> EngineOptions {
     if let Some(directory) = &config.commitlog_directory {
         options.commitlog.directory = directory.clone();
     }
+    options.commitlog.device = config.commitlog_device.clone();
+    options.commitlog.salvage = config.commitlog_salvage;
     options.commitlog.sync = match config.commitlog_sync {
         CommitlogSync::Periodic => SyncMode::Periodic { period: config.commitlog_sync_period },
         CommitlogSync::Batch => SyncMode::Batch,
+        CommitlogSync::Each => SyncMode::Each,
         CommitlogSync::Group => SyncMode::Group { window: config.commitlog_sync_group_window },
     };
     options.commitlog.segment_size_bytes = config.commitlog_segment_size_bytes;

@@ -18,7 +18,7 @@ pub fn file(bytes: &[u8]) {
         file.write_at(bytes, 0)
     });
     written.expect("a disk in memory has no faults");
-    let Ok(inspector) = LogInspector::open(&disk, directory) else { return };
+    let Ok(inspector) = LogInspector::open(&disk, &directory.join(FILE_NAME)) else { return };
     let _ = inspector.damage();
     // Bookkeeping is bounded by the file, each segment's image by its own.
     for segment in inspector.segments().take(64).flatten() {

@@ -109,6 +109,8 @@ impl<H: QueryHandler> Connection<H> {
         let mut begun = 0;
         loop {
             let mut progress = self.collect_replies(cx) | self.collect_events(cx);
+            let shared = Arc::clone(&self.shared);
+            let bunch = shared.handler.bunch();
             while begun < REQUESTS_PER_TURN && self.may_begin() {
                 match self.decoder.next_envelope() {
                     Ok(Some(envelope)) => self.accept(envelope, cx),
@@ -118,6 +120,7 @@ impl<H: QueryHandler> Connection<H> {
                 begun += 1;
                 progress = true;
             }
+            drop(bunch);
             progress |= self.write(cx)?;
             if self.closing && self.running.is_empty() && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));

@@ -18,6 +18,10 @@ pub trait QueryHandler: Send + Sync + 'static {
     /// Whether the statement means the same under today's schema as when it was prepared.
     fn is_current(&self, statement: &Self::Statement) -> bool;
 
+    /// What is begun while this lives is begun together: what it has in common may be put off until this is dropped. Held for a moment,
+    /// by one thread.
+    fn bunch(&self) -> impl Sized {}
+
     /// Carries out a statement that is not prepared.
     fn query<'a>(
         &'a self,

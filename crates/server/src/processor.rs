@@ -11,6 +11,10 @@ impl QueryHandler for Processor {
         Processor::prepare(self, text, keyspace)
     }
 
+    fn bunch(&self) -> impl Sized {
+        self.engine().hold_log()
+    }
+
     fn describe<'s>(&self, statement: &'s Prepared) -> StatementInfo<'s> {
         StatementInfo {
             markers: &statement.variables,

@@ -94,9 +94,9 @@ fn sound_blocks(segment: &Inspected) -> u32 {
     segment.verdict.runs.iter().map(|run| run.blocks.end - run.blocks.start).sum()
 }
 
-/// Prints what log lies in `directory`, and what each segment in use holds.
-pub fn describe(disk: &dyn Disk, directory: &Path, output: Output, out: &mut dyn Write) -> Result<(), ToolError> {
-    let log = LogInspector::open(disk, directory)?;
+/// Prints what log the file or device `path` is, and what each segment in use holds.
+pub fn describe(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<(), ToolError> {
+    let log = LogInspector::open(disk, path)?;
     let superblock = log.superblock();
     let geometry = log.geometry();
     let live = log.live().len();
@@ -162,9 +162,9 @@ fn describe_segment(
     }
 }
 
-/// Prints all damage of the log in `directory`, and answers whether there was none.
-pub fn verify(disk: &dyn Disk, directory: &Path, output: Output, out: &mut dyn Write) -> Result<bool, ToolError> {
-    let log = LogInspector::open(disk, directory)?;
+/// Prints all damage of the log `path`, and answers whether there was none.
+pub fn verify(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<bool, ToolError> {
+    let log = LogInspector::open(disk, path)?;
     let mut damage = log.damage();
     let mut records = 0;
     let mut segments = 0;
@@ -194,9 +194,9 @@ pub fn verify(disk: &dyn Disk, directory: &Path, output: Output, out: &mut dyn W
     Ok(damage.is_empty())
 }
 
-/// Prints every sound record of the log in `directory`: position, tables, and data in hexadecimal.
-pub fn dump(disk: &dyn Disk, directory: &Path, output: Output, out: &mut dyn Write) -> Result<(), ToolError> {
-    let log = LogInspector::open(disk, directory)?;
+/// Prints every sound record of the log `path`: position, tables, and data in hexadecimal.
+pub fn dump(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<(), ToolError> {
+    let log = LogInspector::open(disk, path)?;
     for segment in log.segments() {
         segment?.walk(|step| match step {
             Walked::Record(record) => dump_record(&record, output, out),

@@ -36,7 +36,7 @@ fn printed(print: impl FnOnce(&mut dyn std::io::Write)) -> String {
 #[test]
 fn a_log_in_use_is_described() {
     let (disk, _log) = log_of_three();
-    let text = printed(|out| describe(&disk, Path::new("/log"), Output::Text, out).unwrap());
+    let text = printed(|out| describe(&disk, Path::new("/log/commitlog.log"), Output::Text, out).unwrap());
     assert_eq!(
         text,
         "/log/commitlog.log\n\
@@ -47,7 +47,7 @@ fn a_log_in_use_is_described() {
            table 00000000-0000-0000-0000-000000000007: 2 records\n  \
            table 00000000-0000-0000-0000-000000000008: 1 records\n"
     );
-    let lines = printed(|out| describe(&disk, Path::new("/log"), Output::Json, out).unwrap());
+    let lines = printed(|out| describe(&disk, Path::new("/log/commitlog.log"), Output::Json, out).unwrap());
     let values: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((values[0]["segments_in_use"].as_u64(), values[1]["records"].as_u64()), (Some(1), Some(3)));
 }
@@ -55,10 +55,10 @@ fn a_log_in_use_is_described() {
 #[test]
 fn records_are_dumped_with_their_positions() {
     let (disk, _log) = log_of_three();
-    let text = printed(|out| dump(&disk, Path::new("/log"), Output::Text, out).unwrap());
+    let text = printed(|out| dump(&disk, Path::new("/log/commitlog.log"), Output::Text, out).unwrap());
     assert_eq!(text.lines().next().unwrap(), "1000:75 tables [00000000-0000-0000-0000-000000000007] 3 bytes 0x6f6e65");
     assert_eq!(text.lines().count(), 3);
-    let json = printed(|out| dump(&disk, Path::new("/log"), Output::Json, out).unwrap());
+    let json = printed(|out| dump(&disk, Path::new("/log/commitlog.log"), Output::Json, out).unwrap());
     let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
     assert_eq!(last["data"], "0x7468726565");
 }
@@ -67,10 +67,10 @@ fn records_are_dumped_with_their_positions() {
 fn damage_is_told_with_its_place() {
     let (disk, log) = log_of_three();
     drop(log);
-    let text = printed(|out| assert!(verify(&disk, Path::new("/log"), Output::Text, out).unwrap()));
+    let text = printed(|out| assert!(verify(&disk, Path::new("/log/commitlog.log"), Output::Text, out).unwrap()));
     assert_eq!(text, "1 segments in use, 3 sound records, 0 damaged places\n");
     disk.flip_bit(Path::new("/log/commitlog.log"), 5 * 4096 + 9, 0).unwrap();
-    let text = printed(|out| assert!(!verify(&disk, Path::new("/log"), Output::Text, out).unwrap()));
+    let text = printed(|out| assert!(!verify(&disk, Path::new("/log/commitlog.log"), Output::Text, out).unwrap()));
     assert!(
         text.starts_with(
             "/log/commitlog.log is damaged at offset 20480: expected block 1 of segment 1000, got checksum "

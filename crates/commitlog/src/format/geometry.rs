@@ -28,9 +28,14 @@ impl Geometry {
         copy * BLOCK_SIZE as u64
     }
 
+    /// File offset behind the superblocks.
+    pub fn bookkeeping_start() -> u64 {
+        SUPERBLOCKS * BLOCK_SIZE as u64
+    }
+
     /// File offset of a segment's bookkeeping block.
     pub fn bookkeeping_offset(&self, index: u32) -> u64 {
-        (SUPERBLOCKS + u64::from(index)) * BLOCK_SIZE as u64
+        Self::bookkeeping_start() + u64::from(index) * BLOCK_SIZE as u64
     }
 
     /// File offset of a segment; for `index == segments`, of the end of the whole log.

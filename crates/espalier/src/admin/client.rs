@@ -69,6 +69,8 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
-        Command::Serve(_) | Command::Options | Command::Sstable(_) => return Err("not for a running node".to_owned()),
+        Command::Serve(_) | Command::Options | Command::Log(_) | Command::Sstable(_) => {
+            return Err("not for a running node".to_owned());
+        }
     })
 }

@@ -1,6 +1,7 @@
 //! What status and tablestats print, in nodetool's manner.
 
 use super::server::NodeState;
+use commitlog::WaitCount;
 use engine::{Engine, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 /// The answer to `status`.
 pub(super) fn status(node: &NodeState) -> String {
     let stats = node.engine.all_table_stats();
+    let pending_flushes: usize = stats.iter().map(|table| table.pending_flushes).sum();
     let disk_bytes: u64 = stats.iter().map(|table| table.disk_bytes).sum();
     let seconds = node.started.elapsed().as_secs();
     let metrics = &node.metrics;
@@ -32,11 +34,32 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Protocol errors", metrics.protocol_errors.get().to_string()),
         ("Schema version", node.engine.schema().version.to_string()),
     ];
-    lines.iter().fold(String::new(), |mut out, (name, value)| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(out, "{name:<24}: {value}");
-        out
-    })
+    lines.into_iter().chain(log_metrics(&node.engine)).chain([("PendingFlushes", pending_flushes.to_string())]).fold(
+        String::new(),
+        |mut out, (name, value)| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{name:<24}: {value}");
+            out
+        },
+    )
+}
+
+/// The commit log's metrics, by Cassandra's names where it has them.
+fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
+    let metrics = engine.log_metrics();
+    let waits = |wait: WaitCount| format!("{} ({} µs)", wait.count, wait.total.as_micros());
+    vec![
+        ("CommitLog.CompletedTasks", metrics.completed_tasks.to_string()),
+        ("CommitLog.PendingTasks", metrics.pending_tasks.to_string()),
+        ("CommitLog.TotalCommitLogSize", metrics.total_size_bytes.to_string()),
+        ("CommitLog.WaitingOnCommit", waits(metrics.waiting_on_commit)),
+        ("CommitLog.WaitingOnSegmentAllocation", waits(metrics.waiting_on_segment_allocation)),
+        ("CommitLog.Frames", metrics.frames.to_string()),
+        ("CommitLog.WrittenBytes", metrics.written_bytes.to_string()),
+        ("CommitLog.PaddingBytes", metrics.padding_bytes.to_string()),
+        ("CommitLog.Syncs", metrics.syncs.to_string()),
+        ("CommitLog.Closed", engine.log_closed().unwrap_or_else(|| "no".to_owned())),
+    ]
 }
 
 /// In nodetool's words.

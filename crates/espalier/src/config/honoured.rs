@@ -2,7 +2,7 @@
 
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
-use super::{CommitlogSync, Config};
+use super::{CommitFailurePolicy, CommitlogSync, Config};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -35,7 +35,19 @@ fn commitlog_sync(config: &mut Config, value: &Value) -> Result<(), String> {
         Some("periodic") => CommitlogSync::Periodic,
         Some("batch") => CommitlogSync::Batch,
         Some("group") => CommitlogSync::Group,
-        _ => return Err(format!("expected periodic, batch or group, got {value}")),
+        Some("each") => CommitlogSync::Each,
+        _ => return Err(format!("expected periodic, batch, group or each, got {value}")),
+    };
+    Ok(())
+}
+
+fn commit_failure_policy(config: &mut Config, value: &Value) -> Result<(), String> {
+    config.commit_failure_policy = match scalar(value).as_deref() {
+        Some("stop") => CommitFailurePolicy::Stop,
+        Some("die") => CommitFailurePolicy::Die,
+        Some("stop_commit") => CommitFailurePolicy::StopCommit,
+        Some("ignore") => CommitFailurePolicy::Ignore,
+        _ => return Err(format!("expected stop, die, stop_commit or ignore, got {value}")),
     };
     Ok(())
 }
@@ -75,6 +87,12 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "data/commitlog",
         note: "the commit log",
         apply: |config, value| set(&mut config.commitlog_directory, text(value).map(PathBuf::from).map(Some)),
+    },
+    Honoured {
+        name: "commitlog_device",
+        default: "",
+        note: "Espalier's own: a block device or a file written to its end, which is the log; it begins with 8 KiB of zeros or holds a log",
+        apply: |config, value| set(&mut config.commitlog_device, text(value).map(PathBuf::from).map(Some)),
     },
     Honoured {
         name: "cluster_name",
@@ -169,7 +187,8 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "commitlog_sync",
         default: "periodic",
-        note: "`periodic` acknowledges before the log is on the device; `batch` and `group` after",
+        note: "`periodic` acknowledges before the log is on the device; `batch` and `group` after; Espalier's own `each` too, with each \
+               write in blocks of its own",
         apply: commitlog_sync,
     },
     Honoured {
@@ -202,6 +221,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "8192MiB",
         note: "the log never takes more; at least two segments",
         apply: |config, value| set(&mut config.commitlog_total_space_bytes, size_bytes(value)),
+    },
+    Honoured {
+        name: "commit_failure_policy",
+        default: "stop",
+        note: "when the log cannot be written no write is acknowledged any more, and: `stop` disconnects clients, `die` ends the process with \
+               status 100, `stop_commit` and `ignore` go on reading",
+        apply: commit_failure_policy,
     },
     Honoured {
         name: "memtable_offheap_space",

@@ -230,7 +230,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     ),
     (
         "a failed sync or a damaged file always stops writes and keeps reads",
-        &["disk_failure_policy", "commit_failure_policy", "corrupted_tombstone_strategy"],
+        &["disk_failure_policy", "corrupted_tombstone_strategy"],
     ),
     (
         "SSTables are always Cassandra 5.0's da-*-bti, their ids always time-based",

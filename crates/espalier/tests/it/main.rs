@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod log;
 mod node;
 mod start_stop;

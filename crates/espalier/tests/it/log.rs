@@ -1,0 +1,89 @@
+//! The commit log as an operator meets it.
+
+use crate::node::{Node, TempDir, espalier, failure, run};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What `espalier log VERB` prints, and whether it succeeded.
+fn log(verb: &str, data: &Path, more: &[&str]) -> (bool, String) {
+    let output = run(&[&["log", verb, "--data", data.to_str().unwrap()], more].concat());
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_log_of_a_running_and_of_a_stopped_node_is_shown() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    let (sound, text) = log("describe", &data, &[]);
+    assert!(sound && text.contains("segments of 33554432 bytes, 1 in use"), "{text}");
+    let status = String::from_utf8(run(&["status", "--data", data.to_str().unwrap()]).stdout).unwrap();
+    assert!(status.contains("CommitLog.TotalCommitLogSize: 33554432\n"), "{status}");
+    node.signal("KILL");
+    node.end();
+    let (sound, text) = log("verify", &data, &[]);
+    assert!(sound && text.ends_with(" 0 damaged places\n"), "{text}");
+    let (sound, text) = log("dump", &data, &["--json"]);
+    assert!(sound && text.lines().count() > 1 && text.starts_with("{\"position\":{\"segment\":"), "{text}");
+    let file = data.join("commitlog/commitlog.log");
+    let (sound, by_file) = log("dump", &directory.join("elsewhere"), &["--json", "--file", file.to_str().unwrap()]);
+    assert!(sound && by_file == text);
+    let line = failure(&run(&["log", "describe", "--data", directory.join("elsewhere").to_str().unwrap()]));
+    assert!(line.contains("elsewhere/commitlog/commitlog.log"), "{line}");
+}
+
+#[test]
+fn a_damaged_log_stops_the_start_and_salvage_goes_on() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    node.signal("KILL");
+    node.end();
+    // The first block of the first segment: later frames say that it was on the device.
+    let offset = (2 + 256) * 4096;
+    let path = data.join("commitlog/commitlog.log");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset + 100).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], offset + 100).unwrap();
+    let (sound, text) = log("verify", &data, &[]);
+    assert!(!sound && text.contains(&format!("is damaged at offset {offset}: expected block 0")), "{text}");
+    let serve = ["serve", "--data", data.to_str().unwrap(), "--port", "0"];
+    let line = failure(&run(&serve));
+    assert!(line.contains(&format!("at offset {offset}")) && line.contains("--commitlog-salvage"), "{line}");
+    let salvaging = Node::launch(espalier(&[&serve[..], &["--commitlog-salvage"]].concat()));
+    salvaging.signal("TERM");
+    assert_eq!(salvaging.end().0, Some(0));
+    let copies = std::fs::read_dir(data.join("commitlog")).unwrap();
+    assert!(copies.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("commitlog.damaged-")));
+    drop(Node::start(&data));
+}
+
+#[test]
+fn a_log_lies_on_a_device_if_asked_to() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let device = directory.join("device");
+    std::fs::write(&device, vec![0; 9 << 20]).unwrap();
+    let config = directory.join("espalier.yaml");
+    let text = format!(
+        "commitlog_device: {}\ncommitlog_segment_size: 1MiB\ncommitlog_sync: each\ncommit_failure_policy: stop_commit\n",
+        device.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    let serve = |data: &Path| {
+        let arguments =
+            ["serve", "--data", data.to_str().unwrap(), "--port", "0", "--config", config.to_str().unwrap()];
+        espalier(&arguments)
+    };
+    let node = Node::launch(serve(&data));
+    let line = failure(&serve(&directory.join("other")).output().unwrap());
+    assert!(line.contains("is in use by another process"), "{line}");
+    node.signal("KILL");
+    node.end();
+    let (sound, text) = log("describe", &data, &["--config", config.to_str().unwrap()]);
+    assert!(sound && text.starts_with(&format!("{}\n", device.display())) && text.contains("8 segments"), "{text}");
+    drop(Node::launch(serve(&data)));
+    assert!(!data.join("commitlog/commitlog.log").exists());
+}
