@@ -93,7 +93,10 @@ pub struct ColumnSet {
 impl ColumnSet {
     /// The index of the column named `name`.
     pub fn index_of(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| &*column.name == name)
+        let (simple, complex) = self.columns.split_at(self.first_complex());
+        let search =
+            |columns: &[Arc<Column>]| columns.binary_search_by(|column| compare_names(&column.name, name)).ok();
+        search(simple).or_else(|| search(complex).map(|index| simple.len() + index))
     }
 
     /// The columns that the table has: those that were not dropped.

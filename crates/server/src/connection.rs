@@ -37,6 +37,9 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Answers that may wait for the socket before no further work is taken on.
 const OUTPUT_WAITING_BYTES_MAX: usize = 1024 * 1024;
 
+/// Answers that are sent before the turn ends: while they are still in the processor's cache.
+const OUTPUT_SENT_BYTES: usize = 128 * 1024;
+
 /// Requests begun in one turn; then other connections have theirs.
 const REQUESTS_PER_TURN: usize = 256;
 
@@ -119,6 +122,9 @@ impl<H: QueryHandler> Connection<H> {
                 }
                 begun += 1;
                 progress = true;
+                if self.encoder.pending_bytes() >= OUTPUT_SENT_BYTES {
+                    self.write(cx)?;
+                }
             }
             drop(bunch);
             progress |= self.write(cx)?;

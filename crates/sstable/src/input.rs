@@ -2,6 +2,9 @@
 
 use crate::error::{Corruption, Decoded};
 
+/// What is copied as one block rather than byte by byte.
+pub(crate) const BLOCK_BYTES: usize = 64;
+
 /// Bytes of a file with a read position.
 #[derive(Clone)]
 pub(crate) struct Input<'a> {
@@ -62,6 +65,18 @@ impl<'a> Input<'a> {
             }
             None => Err(self.short(length, what)),
         }
+    }
+
+    /// Takes `length` bytes, if they are few and enough others come behind them: a block that begins with them, which is
+    /// sooner copied and cut than they are by themselves.
+    #[inline]
+    pub fn take_in_block(&mut self, length: usize) -> Option<&'a [u8; BLOCK_BYTES]> {
+        let block = self.bytes.get(self.at..)?.first_chunk()?;
+        if length > BLOCK_BYTES {
+            return None;
+        }
+        self.at += length;
+        Some(block)
     }
 
     #[inline]

@@ -138,13 +138,16 @@ impl RowBuilder {
         self.push_cell(cell);
     }
 
-    /// Adds the cell of the simple column at `index` of the set, with the times of the row's liveness. Indexes must ascend.
-    pub fn cell_of_row(&mut self, index: usize, value: &[u8]) {
-        if self.columns.is_empty() && !self.liveness.is_empty() {
-            return self.push_slot(index, value);
+    /// Adds the cells of the first columns of the set, all with the times of the row's liveness: `write` appends their slots
+    /// (an i32 length and the value each) and returns how many they are. Only where nothing but the liveness was set.
+    pub fn slots_of_row<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>) -> Result<usize, E> {
+        debug_assert!(self.columns.is_empty() && self.runs.is_empty() && !self.liveness.is_empty(), "slots come first");
+        let start = self.bytes.len();
+        let count = write(&mut self.bytes)?;
+        if count > 0 {
+            self.runs.push(Run { index: 0, count, slots: start..self.bytes.len() });
         }
-        let Liveness { timestamp, ttl, expiration } = self.liveness;
-        self.cell(index, &Cell::expiring(timestamp, ttl, expiration, value));
+        Ok(count)
     }
 
     /// Adds a cell that is as the row says.

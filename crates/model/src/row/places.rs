@@ -9,8 +9,9 @@ use crate::Table;
 /// from row to row.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePlaces {
-    /// Starts of the slots and the end of the last, where the row's slots are what the protocol wants.
+    /// Where the row's slots are what the protocol wants: starts of the slots and the end of the last, from `first_slot`.
     slots: Vec<u32>,
+    first_slot: usize,
     /// Otherwise: start and length of each value.
     places: Vec<(u32, i32)>,
     is_dense: bool,
@@ -37,12 +38,13 @@ impl ValuePlaces {
     /// Looks up the columns below `count`, all simple, as a client sees them at `now_seconds`.
     pub fn locate(&mut self, row: Row<'_>, table: &Table, now_seconds: u32, count: usize) {
         self.is_dense = row.slots(table, now_seconds).is_some_and(|slots| {
-            let start = row.as_bytes().len() - slots.len();
-            self.locate_slots(row.as_bytes(), start, count).is_some()
+            self.first_slot = row.as_bytes().len() - slots.len();
+            self.locate_slots(slots, count).is_some()
         });
         if self.is_dense {
             return;
         }
+        self.slots.clear();
         let places = &mut self.places;
         places.clear();
         places.resize(count, (0, ABSENT));
@@ -53,35 +55,62 @@ impl ValuePlaces {
         });
     }
 
-    /// `None` where bytes are missing, which only bytes that were not checked can lack.
-    fn locate_slots(&mut self, bytes: &[u8], start: usize, count: usize) -> Option<()> {
+    /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not checked
+    /// can lack.
+    fn locate_slots(&mut self, slots: &[u8], count: usize) -> Option<()> {
+        let known = if self.slots.len() == count + 1 { self.agreeing(slots) } else { 0 };
         self.slots.resize(count + 1, 0);
-        let mut at = start;
-        for slot in &mut self.slots[..count] {
+        let mut at = self.slots[known] as usize;
+        for slot in &mut self.slots[known..count] {
             *slot = at as u32;
-            let length = i32::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
-            at += 4 + length.max(0) as usize;
+            at += slot_size(slots, at)?;
         }
         self.slots[count] = at as u32;
-        (at <= bytes.len()).then_some(())
+        (at <= slots.len()).then_some(())
+    }
+
+    /// How many of the slots are as long as those of the row looked up before. Rows of a table are often alike, and to ask
+    /// this does not wait for one length to find the next.
+    fn agreeing(&self, slots: &[u8]) -> usize {
+        let agrees = |pair: &[u32]| slot_size(slots, pair[0] as usize) == Some(pair[1].wrapping_sub(pair[0]) as usize);
+        self.slots.windows(2).take_while(|pair| agrees(pair)).count()
     }
 
     /// Appends the values of `columns` of the row that was looked up last, each as i32 length and bytes, or -1 for none.
     /// Returns how many deleted or expired cells were among them.
     pub fn copy(&self, row: Row<'_>, columns: Range<usize>, out: &mut Vec<u8>) -> u64 {
         if self.is_dense {
-            out.extend_from_slice(
-                &row.as_bytes()[self.slots[columns.start] as usize..self.slots[columns.end] as usize],
-            );
+            let (start, end) = (self.slots[columns.start] as usize, self.slots[columns.end] as usize);
+            append(&row.as_bytes()[self.first_slot + start..], end - start, out);
             return 0;
         }
         let mut dead = 0;
         for &(start, length) in &self.places[columns] {
             dead += u64::from(length == DEAD);
             out.extend_from_slice(&length.max(-1).to_be_bytes());
-            let start = start as usize;
-            out.extend_from_slice(&row.as_bytes()[start..start + length.max(0) as usize]);
+            append(&row.as_bytes()[start as usize..], length.max(0) as usize, out);
         }
         dead
+    }
+}
+
+/// The size of the slot at `at`.
+#[inline]
+fn slot_size(slots: &[u8], at: usize) -> Option<usize> {
+    let length = i32::from_be_bytes(*slots.get(at..)?.first_chunk()?);
+    Some(size_of::<i32>() + usize::try_from(length).unwrap_or(0))
+}
+
+/// Appends the first `length` bytes. A few are sooner copied as a block of fixed size and cut than by a call.
+#[inline]
+fn append(bytes: &[u8], length: usize, out: &mut Vec<u8>) {
+    const BLOCK_BYTES: usize = 64;
+    match bytes.first_chunk::<BLOCK_BYTES>() {
+        Some(block) if length <= BLOCK_BYTES => {
+            let end = out.len() + length;
+            out.extend_from_slice(block);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(&bytes[..length]),
     }
 }

@@ -6,10 +6,11 @@ use cql::ast::{self, Deletion, Identifier, Operation};
 use model::{Column, ColumnKind, Table};
 use types::{CqlType, UserType};
 
+use crate::execution::Execution;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::terms::{Term, prepare as prepare_term};
-use crate::{ColumnSpec, ErrorKind, QueryError};
+use crate::{ColumnSpec, ErrorKind, QueryError, Value};
 
 /// What is done to a column, or to elements of it.
 #[derive(Clone, Debug)]
@@ -59,6 +60,44 @@ pub(super) struct ColumnChanges {
     pub column: Arc<Column>,
     /// In the order written.
     pub changes: Vec<Change>,
+    /// The marker that gives the column its value, if one does and most values need no more than a look.
+    pub marker: Option<PlainMarker>,
+}
+
+impl ColumnChanges {
+    fn new(index: usize, column: &Arc<Column>, change: Change) -> ColumnChanges {
+        let marker = if column.is_complex() { None } else { PlainMarker::of(&change) };
+        ColumnChanges { index, column: column.clone(), changes: vec![change], marker }
+    }
+}
+
+/// A bind marker for a simple column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlainMarker {
+    number: u32,
+    /// Whether values must be ASCII to be taken as they are; otherwise any are.
+    is_text: bool,
+}
+
+impl PlainMarker {
+    fn of(change: &Change) -> Option<PlainMarker> {
+        let Change::Set(Term::Marker { index, receiver }) = change else { return None };
+        let is_text = match receiver.ty {
+            CqlType::Text | CqlType::Ascii => true,
+            CqlType::Blob => false,
+            _ => return None,
+        };
+        Some(PlainMarker { number: u32::try_from(*index).ok()?, is_text })
+    }
+
+    /// The value, if it is surely a valid one; `None` says nothing.
+    #[inline]
+    pub fn value<'v>(&self, execution: &Execution<'v>) -> Option<&'v [u8]> {
+        match execution.values.get(self.number as usize) {
+            Some(Value::Bytes(bytes)) if !self.is_text || bytes.is_ascii() => Some(*bytes),
+            _ => None,
+        }
+    }
 }
 
 /// The changes of a statement.
@@ -79,10 +118,8 @@ impl Changes {
         let columns = if is_static { &mut self.statics } else { &mut self.regulars };
         match columns.binary_search_by_key(&index, |known| known.index) {
             Ok(place) if column.is_complex() => columns[place].changes.push(change),
-            Ok(place) => columns[place].changes = vec![change],
-            Err(place) => {
-                columns.insert(place, ColumnChanges { index, column: column.clone(), changes: vec![change] });
-            }
+            Ok(place) => columns[place] = ColumnChanges::new(index, column, change),
+            Err(place) => columns.insert(place, ColumnChanges::new(index, column, change)),
         }
         Ok(())
     }

@@ -254,7 +254,9 @@ impl Writer<'_> {
             false => ExistingLists::default(),
         };
         for column in columns {
-            if column.column.is_complex() {
+            if let Some(value) = column.marker.and_then(|marker| marker.value(self.execution)) {
+                scratch.builder.cell(column.index, &self.times.cell(value));
+            } else if column.column.is_complex() {
                 let list = existing.list(column.index);
                 elements::write(column, list, &self.times, self.execution, &mut scratch.builder)?;
             } else if let Some(change) = column.changes.last() {

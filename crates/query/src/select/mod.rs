@@ -9,6 +9,7 @@ mod tombstones;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use cql::ast::{self, Select};
 use model::{ColumnKind, Table};
@@ -38,6 +39,8 @@ pub(crate) struct SelectPlan {
     ordering: Ordering,
     limit: Option<Term>,
     per_partition_limit: Option<Term>,
+    /// The size of the cells of an earlier answer: room for those of the next one, bytes.
+    usual_size_bytes: AtomicUsize,
 }
 
 impl SelectPlan {
@@ -90,6 +93,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         ordering,
         limit,
         per_partition_limit,
+        usual_size_bytes: AtomicUsize::new(0),
     })
 }
 

@@ -1,6 +1,8 @@
 //! Reading rows and making a page of them.
 
 use std::cmp;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::{
@@ -28,8 +30,8 @@ pub(super) struct Position<'a> {
     pub statics: &'a [Option<ColumnData<'a>>],
 }
 
-/// Room for the rows of a page, before it has to grow; most results are of one row.
-const CELLS_BYTES: usize = 256;
+/// Room for the rows of a page, before it has to grow.
+const CELLS_BYTES: Range<usize> = 256..64 << 10;
 
 /// What to do after a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,7 +155,9 @@ impl<'p> Page<'p> {
             token: Token(0),
             steps: 0,
             timeout: Duration::MAX,
-            cells: Vec::with_capacity(CELLS_BYTES),
+            cells: Vec::with_capacity(
+                plan.usual_size_bytes.load(Ordering::Relaxed).clamp(CELLS_BYTES.start, CELLS_BYTES.end),
+            ),
             row_count: 0,
             live_rows: 0,
             state: None,
@@ -462,6 +466,10 @@ impl<'p> Page<'p> {
     pub fn finish(&mut self) -> Result<(), QueryError> {
         if self.plan.grouping.is_none() && self.group.is_some() {
             self.write_group()?;
+        }
+        if self.cells.capacity() > CELLS_BYTES.start {
+            // A little more, since the next answer may be a little longer.
+            self.plan.usual_size_bytes.store(self.cells.len() + self.cells.len() / 8, Ordering::Relaxed);
         }
         let Some(columns) = &self.plan.ordering.sort else { return Ok(()) };
         self.sorted.sort_by(|left, right| {

@@ -24,6 +24,8 @@ pub(crate) struct FileColumn {
 pub(crate) struct FileColumns {
     pub statics: Vec<FileColumn>,
     pub regulars: Vec<FileColumn>,
+    /// How many of the first regular columns are simple, never dropped, and the table's first in the same order.
+    pub copied_regulars: usize,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
     /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
@@ -50,9 +52,14 @@ impl FileColumns {
             return Err(Corruption::new(file, 0, expected, clustering.len().to_string()).into());
         }
         let mut unknown = None;
+        let regulars = Self::relate(file, &header.regulars, table, ColumnKind::Regular, &mut unknown)?;
+        let is_copied = |(index, column): &(usize, &FileColumn)| {
+            column.target == Some(*index) && !column.complex && column.dropped_until == i64::MIN
+        };
         Ok(FileColumns {
             statics: Self::relate(file, &header.statics, table, ColumnKind::Static, &mut unknown)?,
-            regulars: Self::relate(file, &header.regulars, table, ColumnKind::Regular, &mut unknown)?,
+            copied_regulars: regulars.iter().enumerate().take_while(is_copied).count(),
+            regulars,
             clustering,
             unknown,
         })

@@ -182,13 +182,42 @@ impl Decoder<'_> {
         let columns = self.columns.of(is_static);
         let has_complex_deletion = head.flags & flag::HAS_COMPLEX_DELETION != 0;
         if head.flags & flag::HAS_ALL_COLUMNS != 0 {
-            for column in columns {
+            let is_copied = !is_static && !liveness.is_empty() && !liveness.is_expiring();
+            let copied = if is_copied { builder.slots_of_row(|slots| self.copy_cells(body, slots))? } else { 0 };
+            for column in &columns[copied..] {
                 self.column(column, &liveness, has_complex_deletion, body, builder)?;
             }
         } else {
             self.some_columns(columns, &liveness, has_complex_deletion, body, builder)?;
         }
         self.check_end(body)
+    }
+
+    /// Reads the cells of the first regular columns as long as they have the row's timestamp, and appends them as slots of a
+    /// row blob. Returns how many they were.
+    fn copy_cells(&self, body: &mut Input<'_>, slots: &mut Vec<u8>) -> Decoded<usize> {
+        let columns = &self.columns.regulars[..self.columns.copied_regulars];
+        slots.reserve(body.remaining() + size_of::<i32>() * columns.len());
+        for (copied, column) in columns.iter().enumerate() {
+            if body.peek() != Some(cell_flag::USE_ROW_TIMESTAMP) {
+                return Ok(copied);
+            }
+            body.u8("cell flags")?;
+            let length = match column.fixed_length {
+                Some(length) => length,
+                None => body.length("value")?,
+            };
+            slots.extend_from_slice(&(length as i32).to_be_bytes());
+            match body.take_in_block(length) {
+                Some(block) => {
+                    let end = slots.len() + length;
+                    slots.extend_from_slice(block);
+                    slots.truncate(end);
+                }
+                None => slots.extend_from_slice(body.take(length, "value")?),
+            }
+        }
+        Ok(columns.len())
     }
 
     fn some_columns(
@@ -226,14 +255,6 @@ impl Decoder<'_> {
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
         if !column.complex {
-            if let (Some(target), Some(cell_flag::USE_ROW_TIMESTAMP)) = (column.target, body.peek())
-                && !liveness.is_expiring()
-                && !is_dropped(column, liveness.timestamp)
-            {
-                body.u8("cell flags")?;
-                builder.cell_of_row(target, read_value(column.fixed_length, body)?);
-                return Ok(());
-            }
             let cell = self.cell(column, liveness, body)?;
             if let Some(target) = column.target
                 && !is_dropped(column, cell.timestamp)
