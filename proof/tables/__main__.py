@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from proof.differential.compare import compare, exchange
-from proof.differential.explained import explanation
+from proof.differential.compare import compare, exchange, explained
 from proof.differential.generator import Generator
 from proof.differential.reads import read
 from proof.differential.steps import Step
@@ -86,7 +85,7 @@ class Proof:
     def ask(self, step: Step) -> None:
         answers = exchange(self.connections, step)
         difference = compare(*answers)
-        self.check(str(step), difference is None or explanation(step, *answers) is not None, str(difference))
+        self.check(str(step), difference is None or explained(step, *answers) is not None, str(difference))
 
 
 def main() -> None:

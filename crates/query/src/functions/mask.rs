@@ -62,7 +62,8 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
     for (argument, parameter) in arguments.iter().zip(&types).skip(1) {
         check_type(name, *argument, parameter, preparing)?;
     }
-    Ok(Function::scalar(name, types, ty, |call, arguments| {
+    let is_ascii = ty == CqlType::Ascii;
+    Ok(Function::scalar(name, types, ty, move |call, arguments| {
         let Some(text) = arguments[0] else { return Ok(None) };
         let number = |place: usize| {
             let bytes: Option<[u8; 4]> = arguments[place].and_then(|bytes| bytes.try_into().ok());
@@ -74,13 +75,15 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         };
         let (begin, end) = (number(1), number(2));
         let text = utf8::to_str(text);
-        // Java counts the halves of characters beyond 16 bits, and writes "?" for one without the other.
+        // Java counts the halves of characters beyond 16 bits. It writes "?" for one without the other, and in ascii for
+        // what is not.
         let units: Vec<u16> = text.encode_utf16().collect();
         let length = units.len();
         let hides_inner = call.function.name == "mask_inner";
         let hidden = |place: usize| (place >= begin && place + end < length) == hides_inner;
         let masked = units.iter().enumerate().map(|(place, unit)| if hidden(place) { padding } else { *unit });
-        let masked: String = char::decode_utf16(masked).map(|c| c.unwrap_or('?')).collect();
+        let written = |c: char| if is_ascii && !c.is_ascii() { '?' } else { c };
+        let masked: String = char::decode_utf16(masked).map(|c| written(c.unwrap_or('?'))).collect();
         Ok(Some(masked.into_bytes()))
     }))
 }

@@ -93,9 +93,13 @@ pub(super) fn to_bytes(constant: &Constant, receiver: &ColumnSpec) -> Result<Vec
     let bytes = match &receiver.ty {
         CqlType::Counter => CqlType::Bigint.from_text(text),
         CqlType::Varint if *kind == ConstantKind::Integer => Ok(integer_bytes(text)?),
+        CqlType::Tuple(_) if *kind == ConstantKind::Hex => CqlType::Blob.from_text(text),
         ty => ty.from_text(text),
-    };
-    Ok(bytes?)
+    }?;
+    if matches!(receiver.ty, CqlType::Tuple(_)) {
+        receiver.ty.validate(&bytes)?; // hexadecimal digits stand for anything
+    }
+    Ok(bytes)
 }
 
 fn integer_bytes(text: &str) -> Result<Vec<u8>, QueryError> {

@@ -6,6 +6,7 @@ mod inet;
 mod number;
 mod time;
 mod timestamp;
+mod tuple;
 mod zone;
 
 use crate::{CqlType, MarshalError, hex, timeuuid};
@@ -19,8 +20,8 @@ pub use timestamp::{Separator, format_timestamp};
 impl CqlType {
     /// The serialized value that this text is for the type. The empty text is the empty value where the type has one.
     ///
-    /// Collections and vectors take hexadecimal bytes; tuples and user types have no text form. Host names are no
-    /// addresses: nothing is looked up.
+    /// Collections and vectors take hexadecimal bytes, tuples and user types their fields between colons (`1:a:@`).
+    /// Host names are no addresses: nothing is looked up.
     pub fn from_text(&self, text: &str) -> Result<Vec<u8>, MarshalError> {
         match self {
             CqlType::Text => Ok(text.as_bytes().to_vec()),
@@ -45,9 +46,8 @@ impl CqlType {
             CqlType::Timeuuid => parse_timeuuid(text),
             CqlType::Inet => inet::parse(text),
             CqlType::Duration => duration::parse(text).map(|duration| duration.to_bytes()),
-            CqlType::Tuple(_) | CqlType::Udt { .. } => {
-                Err(MarshalError::new(format!("Unable to make {self} from '{text}'")))
-            }
+            CqlType::Tuple(fields) => tuple::parse(self, fields.iter(), text),
+            CqlType::Udt { definition, .. } => tuple::parse(self, definition.fields.iter().map(|(_, ty)| ty), text),
             _ => hex::parse(text).ok_or_else(|| MarshalError::new(format!("cannot parse '{text}' as hex bytes"))),
         }
     }

@@ -156,3 +156,20 @@ fn classes_name_the_same_types() {
         Ok(format!("{name}|{class}|{}|{length}", cql_type.is_multi_cell()))
     });
 }
+
+#[test]
+fn tuples_are_made_of_fields_between_colons() {
+    let inner = CqlType::tuple([CqlType::Text, CqlType::Int]);
+    let ty = CqlType::tuple([CqlType::Int, inner]);
+    let value = |text: &str| ty.from_text(text).map(|value| hex::to_string(&value)).map_err(|e| e.message().to_owned());
+    // As Cassandra 5.0.8 answers to these literals.
+    assert_eq!(value(""), Ok(String::new()));
+    assert_eq!(value("1"), Ok("0000000400000001".into()));
+    assert_eq!(value("@"), Ok("ffffffff".into()));
+    assert_eq!(value(r"@:b\:1"), Ok("ffffffff0000000d00000001620000000400000001".into()));
+    assert_eq!(value(r"@:\@\:1"), Ok("ffffffff0000000cffffffff0000000400000001".into()));
+    assert_eq!(value(r"@:\\@\:1"), Ok("ffffffff0000000d00000001400000000400000001".into()));
+    assert_eq!(value("a"), Err("Unable to make int from 'a'".into()));
+    let too_many = "Invalid tuple literal: too many elements. Type frozen<tuple<int, frozen<tuple<text, int>>>> expects 2 but got 3";
+    assert_eq!(value("1:b:"), Err(too_many.into()));
+}
