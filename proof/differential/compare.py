@@ -137,6 +137,9 @@ def require(answer: Response) -> None:
 
 def exchange(connections: list[Connection], step: Step) -> tuple[list, list]:
     """Every answer to a step (PREPARE, then each page) from both servers."""
+    if any(step.cql not in connection.prepared for connection in connections):
+        for connection in connections:
+            connection.prepared.pop(step.cql, None)         # what one could not prepare both prepare anew
     conversations = [converse(connection, step) for connection in connections]
     answers: tuple[list, list] = ([], [])
     pending = [next(conversation, None) for conversation in conversations]

@@ -23,6 +23,7 @@ FAILURES = {SERVER_ERROR, 0x1100, 0x1200, 0x1300, 0x1500}       # and timeouts a
 
 OLD_TIMEUUID_CLASS = "'org.apache.cassandra.db.marshal.LegacyTimeUUIDType'"
 OLD_TIMEUUID = re.compile(r"'?org\.apache\.cassandra\.db\.marshal\.LegacyTimeUUIDType'?")
+DOCUMENTS_IN_ORDER = re.compile(r"SELECT JSON \* .*\bIN\b.* ORDER BY ", re.DOTALL)
 PARSER_FAILURE = re.compile(r"Failed parsing statement: \[.*\] reason: \w+Exception", re.DOTALL)
 
 
@@ -61,6 +62,15 @@ def collection_functions_of_descending_keys(step: Step, left: Response, right: R
         r"Function system\.collection_\w+ requires a .* argument, but found argument \S+ of type frozen<(list|set|map)<", left.message))
 
 
+def documents_in_order(step: Step, left: Response, right: Response) -> bool:
+    """Cassandra sorts the documents of SELECT JSON * as if they were values of the column to order by."""
+    if not DOCUMENTS_IN_ORDER.match(step.cql) or not (isinstance(left, Rows) and isinstance(right, Rows)):
+        return False
+    if left.metadata.columns != right.metadata.columns or len(left.rows) != len(right.rows):
+        return False
+    return "LIMIT" in step.cql or sorted(left.rows) == sorted(right.rows)
+
+
 def pages_of_group_by(step: Step, left: list[Response], right: list[Response]) -> bool:
     """The same groups in the same order, cut into pages at other places; the last page may be empty."""
     answers = [[answer for answer in side if not isinstance(answer, Prepared)] for side in (left, right)]
@@ -81,6 +91,7 @@ PAGES = "pages of GROUP BY"
 RULES: list[Rule] = [
     Rule("half a character", half_a_character),
     Rule("collection functions of descending keys", collection_functions_of_descending_keys),
+    Rule("JSON * in order", documents_in_order),
     Rule("min and max of a timeuuid", timeuuid_by_its_old_name),
     Rule("Cassandra refuses its own paging state", refuses_its_own_paging_state),
     Rule("compaction strategies", says_how_a_strategy_is_carried_out),
