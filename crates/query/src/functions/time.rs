@@ -133,6 +133,12 @@ fn add_months(millis: i64, months: i64) -> i64 {
     days_from_civil(year, month, day_of_month).saturating_mul(MILLIS_PER_DAY).saturating_add(time)
 }
 
+/// The number of a time's month, counted from the year 0.
+fn month_of(millis: i64) -> i64 {
+    let (year, month, _) = civil_from_days(millis.div_euclid(MILLIS_PER_DAY));
+    year * 12 + i64::from(month)
+}
+
 fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -203,7 +209,8 @@ fn floor(arguments: Vec<CqlType>, returns: CqlType) -> Function {
     .monotonic()
 }
 
-/// The latest time that lies a whole number of durations after `start`, and not after `millis`.
+/// The latest time that lies a whole number of durations after `start`, and not after `millis`. Of durations that are
+/// months Cassandra compares the months only: a time before the start's day of the month may get a floor behind it.
 fn floor_millis(millis: i64, duration: &Duration, start: i64) -> Result<i64, QueryError> {
     if start > millis {
         return Err(QueryError::invalid("The floor function starting time is greater than the provided time"));
@@ -212,6 +219,10 @@ fn floor_millis(millis: i64, duration: &Duration, start: i64) -> Result<i64, Que
     if duration.months == 0 {
         let step = i64::from(duration.days) * MILLIS_PER_DAY + duration.nanoseconds / 1_000_000;
         return Ok(if step == 0 { millis } else { millis - (millis - start) % step });
+    }
+    if duration.days == 0 && duration.nanoseconds == 0 {
+        let months = i64::from(duration.months);
+        return Ok(add_months(start, (month_of(millis) - month_of(start)) / months * months));
     }
     // A month has at least 28 days, so that this many steps are surely too many.
     let (mut low, mut high) = (0, (millis - start) / (28 * MILLIS_PER_DAY) + 2);
@@ -266,7 +277,9 @@ mod tests {
         let day = |year, month, day| days_from_civil(year, month, day) * MILLIS_PER_DAY;
         let month = Duration { months: 1, days: 0, nanoseconds: 0 };
         assert_eq!(floor_millis(day(2024, 5, 17), &month, 0).unwrap(), day(2024, 5, 1));
-        assert_eq!(floor_millis(day(2024, 5, 17), &month, day(2024, 1, 20)).unwrap(), day(2024, 4, 20));
+        assert_eq!(floor_millis(day(2024, 5, 17), &month, day(2024, 1, 20)).unwrap(), day(2024, 5, 20));
+        let month_and_day = Duration { months: 1, days: 1, nanoseconds: 0 };
+        assert_eq!(floor_millis(day(2024, 5, 17), &month_and_day, day(2024, 1, 20)).unwrap(), day(2024, 4, 23));
         let hour = Duration { months: 0, days: 0, nanoseconds: 3_600_000_000_000 };
         assert_eq!(floor_millis(7_300_000, &hour, 0).unwrap(), 7_200_000);
         assert!(floor_millis(-1, &hour, 0).is_err());

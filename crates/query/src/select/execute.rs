@@ -1,9 +1,8 @@
 //! Carrying out a SELECT: which partitions and rows to read for this page, and the answer.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use model::{ClusteringBound, Column, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
+use model::{ClusteringBound, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
 
 use super::SelectPlan;
 use super::paging::PagingState;
@@ -122,10 +121,16 @@ impl SelectPlan {
 
     /// Whether the restrictions leave no partition or no row to look at.
     fn names_nothing(&self, partitions: &Partitions, slices: &Slices) -> bool {
-        let is_static = |column: &Arc<Column>| column.kind == ColumnKind::Static;
-        let reads_statics = self.restrictions.gives_rows() && self.selection.used_columns().iter().any(is_static);
+        let reads_statics = self.restrictions.gives_rows() && self.fetches_statics();
         let no_partitions = matches!(partitions, Partitions::Keys(keys) if keys.is_empty());
         no_partitions || (slices.as_slice().is_empty() && !reads_statics)
+    }
+
+    /// Whether static columns are asked for, or nothing but the key, for which all columns are looked at.
+    fn fetches_statics(&self) -> bool {
+        let columns = || self.selection.used_columns().iter().chain(self.restrictions.other_columns());
+        let any = |kind: ColumnKind| columns().any(|column| column.kind == kind);
+        any(ColumnKind::Static) || (self.table.has_statics() && !any(ColumnKind::Regular))
     }
 
     /// Rows per page; `u64::MAX` where the result is not paged.

@@ -26,16 +26,19 @@ pub(super) struct SortColumn {
     pub position: usize,
     pub ty: CqlType,
     pub descending: bool,
+    /// Whether rows without the column, of partitions with nothing but static cells, come last: where partitions are
+    /// read backwards.
+    pub nulls_last: bool,
 }
 
 impl SortColumn {
-    /// Compares two values of the column; null comes first.
+    /// Compares two values of the column.
     pub fn compare(&self, left: Option<&[u8]>, right: Option<&[u8]>) -> cmp::Ordering {
-        let order = match (left, right) {
-            (Some(left), Some(right)) => self.ty.compare(left, right),
-            (left, right) => left.is_some().cmp(&right.is_some()),
+        let (order, reversed) = match (left, right) {
+            (Some(left), Some(right)) => (self.ty.compare(left, right), self.descending),
+            (left, right) => (left.is_some().cmp(&right.is_some()), self.nulls_last),
         };
-        if self.descending { order.reverse() } else { order }
+        if reversed { order.reverse() } else { order }
     }
 }
 
@@ -75,8 +78,9 @@ impl Ordering {
             }
             next += 1;
             let descending = clause.direction == Direction::Desc;
-            directions.push(descending != column.reversed);
-            sort.push(SortColumn { position, ty: column.ty.clone(), descending });
+            let is_reversed = descending != column.reversed;
+            directions.push(is_reversed);
+            sort.push(SortColumn { position, ty: column.ty.clone(), descending, nulls_last: is_reversed });
         }
         let is_reversed = directions[0];
         if directions.iter().any(|direction| *direction != is_reversed) {
