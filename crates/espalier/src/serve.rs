@@ -89,10 +89,10 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let (failure, mut failed) = watch::channel(false);
     options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
-    log_opened(&engine);
     let listener = Listener::bind(server_options(&config))
         .await
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    log_opened(&engine);
     let address = listener.local_addr();
     let options = processor_options(&config, address);
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);

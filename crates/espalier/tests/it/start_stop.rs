@@ -72,7 +72,7 @@ fn bad_options_are_one_clear_line() {
     assert_eq!(line, "espalier: no-such-file.yaml: No such file or directory (os error 2)");
     let output = espalier(&["serve"]).env("ESPALIER_COMMITLOG_SYNC", "sometimes").output().unwrap();
     let line = failure(&output);
-    assert_eq!(line, "espalier: ESPALIER_COMMITLOG_SYNC: expected periodic, batch or group, got \"sometimes\"");
+    assert_eq!(line, "espalier: ESPALIER_COMMITLOG_SYNC: expected periodic, batch, group or each, got \"sometimes\"");
     assert_eq!(run(&["serve", "--no-such-flag"]).status.code(), Some(2));
 }
 
