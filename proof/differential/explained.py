@@ -81,9 +81,12 @@ def pages_of_group_by(step: Step, left: list[Response], right: list[Response]) -
     return rows[0] == rows[1] and columns[0] == columns[1]
 
 
+CARRIED_OUT = "is carried out as UnifiedCompactionStrategy"
+
+
 def says_how_a_strategy_is_carried_out(step: Step, left: Response, right: Response) -> bool:
     """The same answer, with one warning more."""
-    more = [warning for warning in right.warnings if "is carried out as UnifiedCompactionStrategy" not in warning]
+    more = [warning for warning in right.warnings if CARRIED_OUT not in warning]
     return type(left) is type(right) and len(more) < len(right.warnings) and more == list(left.warnings)
 
 

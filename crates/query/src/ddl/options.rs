@@ -119,12 +119,14 @@ pub(super) fn parse(
 /// Says so where a strategy is carried out by way of another.
 fn warn_of_equivalent(options: &TableOptions, execution: &Execution<'_>) {
     let class = options.compaction.get("class").map_or("", String::as_str).rsplit('.').next().unwrap_or_default();
-    let equivalent = match class {
-        "SizeTieredCompactionStrategy" => "T<min_threshold>",
-        "LeveledCompactionStrategy" => "L<fanout_size>",
+    let (kind, option, default) = match class {
+        "SizeTieredCompactionStrategy" => ('T', "min_threshold", "4"),
+        "LeveledCompactionStrategy" => ('L', "fanout_size", "10"),
         _ => return,
     };
-    execution.warn(format!("{class} is carried out as UnifiedCompactionStrategy with scaling_parameters {equivalent}"));
+    let factor = options.compaction.get(option).map_or(default, String::as_str);
+    execution
+        .warn(format!("{class} is carried out as UnifiedCompactionStrategy with scaling_parameters {kind}{factor}"));
 }
 
 fn validate(options: &TableOptions) -> Result<(), QueryError> {
