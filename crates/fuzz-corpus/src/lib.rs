@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sstable_compression_info", run: tables::compression_info },
     Target { name: "sstable_filter", run: tables::filter },
     Target { name: "sstable_crc", run: tables::crc },
+    Target { name: "sstable_checksums", run: tables::checksums },
     Target { name: "sstable_partitions", run: tables::partitions },
     Target { name: "sstable_rows", run: tables::rows },
     Target { name: "sstable_data", run: tables::data },

@@ -22,6 +22,10 @@ pub fn crc(bytes: &[u8]) {
     let _ = decode::component(Component::Crc, bytes);
 }
 
+pub fn checksums(bytes: &[u8]) {
+    let _ = decode::component(Component::Checksums, bytes);
+}
+
 pub fn partitions(bytes: &[u8]) {
     let _ = decode::component(Component::Partitions, bytes);
 }

@@ -135,17 +135,48 @@ pub(super) fn exp(value: &Decimal) -> Option<Decimal> {
 
 /// `ln value`; `None` where there is none.
 pub(super) fn log(value: &Decimal) -> Option<Decimal> {
-    let digits = wanted_digits(value);
+    log_to(value, wanted_digits(value))
+}
+
+fn log_to(value: &Decimal, digits: u32) -> Option<Decimal> {
     let fixed = Fixed::new(digits + GUARD_DIGITS);
-    rounded(natural(value, &fixed)?, i64::from(fixed.digits), digits)
+    let natural = natural(value, &fixed)?;
+    if natural.is_zero() {
+        return Some(Decimal::new(0, 0));
+    }
+    rounded(natural, i64::from(fixed.digits), digits)
 }
 
 /// The logarithm of base ten; `None` where there is none.
+///
+/// It is the quotient of two logarithms that were rounded before, as in Cassandra: of some powers of ten it is a short number (2), of
+/// others one with all its digits (3.000…).
 pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     let digits = wanted_digits(value);
-    let fixed = Fixed::new(digits + GUARD_DIGITS);
-    let quotient = fixed.divide(&natural(value, &fixed)?, &fixed.ln_ten());
-    rounded(quotient, i64::from(fixed.digits), digits).map(|log| log.strip_trailing_zeros())
+    let carried = digits + 2;
+    let fixed = Fixed::new(carried + GUARD_DIGITS);
+    let ln_ten = rounded(fixed.ln_ten(), i64::from(fixed.digits), carried)?;
+    let quotient = quotient(&log_to(value, carried)?, &ln_ten, carried)?;
+    rounded(quotient.unscaled, i64::from(quotient.scale), digits)
+}
+
+/// `a / b` as Java's `BigDecimal` divides: at this many digits, with no more trailing zeros than the scales ask for where it is exact.
+fn quotient(a: &Decimal, b: &Decimal, digits: u32) -> Option<Decimal> {
+    let preferred_scale = i64::from(a.scale) - i64::from(b.scale);
+    let shift = digits + 5 + u32::try_from(b.precision()).ok()?;
+    let dividend = &a.unscaled * power_of_ten(shift);
+    let (mut value, remainder) = (&dividend / &b.unscaled, &dividend % &b.unscaled);
+    let mut scale = preferred_scale + i64::from(shift);
+    if !remainder.is_zero() {
+        // One digit more says that something follows.
+        let beyond = if value.is_negative() { -1 } else { 1 };
+        return rounded(value * 10 + beyond, scale + 1, digits);
+    }
+    while scale > preferred_scale && (&value % 10u32).is_zero() {
+        value /= 10;
+        scale -= 1;
+    }
+    rounded(value, scale, digits)
 }
 
 fn natural(value: &Decimal, fixed: &Fixed) -> Option<BigInt> {
@@ -173,9 +204,27 @@ mod tests {
         assert_eq!(e.to_string(), "2.7182818284590452353602874713527");
         let ln2 = log(&decimal("2")).unwrap();
         assert_eq!(ln2.to_string(), "0.69314718055994530941723212145818");
-        assert_eq!(log10(&decimal("1000")).unwrap().to_string(), "3");
         // As Cassandra answers it.
         assert_eq!(log(&decimal("12.345")).unwrap().to_string(), "2.5132511227971428258519031715410");
+    }
+
+    #[test]
+    fn powers_of_ten_have_the_scales_of_cassandra() {
+        let thousandth = (-3_i128 * 10_i128.pow(31), 31);
+        let thousand = (3 * 10_i128.pow(31), 31);
+        let cases = [
+            ("1", (0, -33)),
+            ("1.00", (0, -33)),
+            ("10", (1, 0)),
+            ("100", (2, 0)),
+            ("1000", thousand),
+            ("0.001", thousandth),
+        ];
+        for (text, (unscaled, scale)) in cases {
+            assert_eq!(log10(&decimal(text)), Some(Decimal::new(unscaled, scale)), "{text}");
+        }
+        assert_eq!(log10(&decimal("1e20")), Some(Decimal::new(2, -1)));
+        assert_eq!(log(&decimal("1.0")), Some(Decimal::new(0, 0)));
     }
 
     #[test]
