@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockio::SystemDisk;
+use blockio::{SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
@@ -107,4 +107,14 @@ pub fn rows(engine: &Engine, table: &Arc<Table>) -> Vec<(i32, i32, String)> {
     }
     rows.sort();
     rows
+}
+
+/// A node of one memtable shard with a small log, which never compacts by itself.
+pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 8 << 20;
+    options.memtable_shards = 1;
+    options.concurrent_compactors = 0;
+    options
 }

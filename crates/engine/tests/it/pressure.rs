@@ -4,19 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, SimulatedDisk};
-use engine::{Engine, EngineError, EngineOptions, block_on};
+use engine::{Engine, EngineError, block_on};
 use model::Table;
 
-use crate::fixture::{create_table, insert, insertion, rows};
-
-fn options(disk: &SimulatedDisk) -> EngineOptions {
-    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
-    options.commitlog.segment_size_bytes = 256 << 10;
-    options.commitlog.total_space_bytes = 8 << 20;
-    options.memtable_shards = 1;
-    options.concurrent_compactors = 0;
-    options
-}
+use crate::fixture::{create_table, insert, insertion, rows, small_options};
 
 /// Several writers at once, each with rows of its own.
 fn write_in_parallel(engine: &Engine, table: &Arc<Table>, writers: i32, writes: i32, value: &str) {
@@ -30,7 +21,7 @@ fn write_in_parallel(engine: &Engine, table: &Arc<Table>, writers: i32, writes: 
 #[test]
 fn writers_above_the_memory_limit_wait_for_the_flush_that_frees_them() {
     let disk = SimulatedDisk::new();
-    let mut options = options(&disk);
+    let mut options = small_options(&disk);
     options.memtable_space_bytes = 1 << 20;
     let engine = Engine::open(options).unwrap();
     let table = create_table(&engine);
@@ -45,7 +36,7 @@ fn writers_above_the_memory_limit_wait_for_the_flush_that_frees_them() {
 #[test]
 fn writers_that_fill_the_log_wait_for_the_flushes_that_free_it() {
     let disk = SimulatedDisk::new();
-    let mut options = options(&disk);
+    let mut options = small_options(&disk);
     options.commitlog.total_space_bytes = 1 << 20;
     let engine = Engine::open(options).unwrap();
     let table = create_table(&engine);
@@ -56,7 +47,7 @@ fn writers_that_fill_the_log_wait_for_the_flushes_that_free_it() {
 #[test]
 fn a_full_disk_stops_writes_and_keeps_reads_until_there_is_room() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     let table = create_table(&engine);
     let space = disk.space(Path::new("/node")).unwrap();
     disk.set_capacity(space.total_bytes - space.free_bytes);
@@ -75,14 +66,14 @@ fn a_full_disk_stops_writes_and_keeps_reads_until_there_is_room() {
     disk.set_capacity(1 << 30);
     insert(&engine, &table, 1, written, &value, 10);
     drop(engine);
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     assert_eq!(rows(&engine, &table).len(), written as usize + 1);
 }
 
 #[test]
 fn a_failed_log_write_closes_the_engine_for_writes_and_flushes_but_not_for_reads() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "kept", 10);
     disk.inject(Fault::Fail, 0);
@@ -95,7 +86,7 @@ fn a_failed_log_write_closes_the_engine_for_writes_and_flushes_but_not_for_reads
     assert!(matches!(engine.truncate(&table), Err(EngineError::ClosedForWrites(_))));
     assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
     drop(engine);
-    let engine = Engine::open(options(&disk.crash_image(1))).unwrap();
+    let engine = Engine::open(small_options(&disk.crash_image(1))).unwrap();
     assert!(rows(&engine, &table).contains(&(1, 1, "kept".into())));
     insert(&engine, &table, 1, 4, "after", 10);
 }
@@ -103,7 +94,7 @@ fn a_failed_log_write_closes_the_engine_for_writes_and_flushes_but_not_for_reads
 #[test]
 fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
     let original = SimulatedDisk::new();
-    let engine = Engine::open(options(&original)).unwrap();
+    let engine = Engine::open(small_options(&original)).unwrap();
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "flushed", 10);
     engine.flush_all().unwrap();
@@ -113,20 +104,20 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
     for skip in (0..400).step_by(9) {
         let disk = original.crash_image(skip);
         disk.inject(Fault::Fail, skip);
-        if let Err(error) = Engine::open(options(&disk)) {
+        if let Err(error) = Engine::open(small_options(&disk)) {
             failed += 1;
             assert!(error.to_string().contains("/node"), "what failed is named: {error}");
         }
-        let disk = match Engine::open(options(&disk)) {
+        let disk = match Engine::open(small_options(&disk)) {
             Ok(_) => disk,
             // The fault was still to come.
             Err(_) => {
-                drop(Engine::open(options(&disk)).unwrap());
+                drop(Engine::open(small_options(&disk)).unwrap());
                 disk
             }
         };
         // A fault that nothing met would hit the reads.
-        let engine = Engine::open(options(&disk.crash_image(skip))).unwrap();
+        let engine = Engine::open(small_options(&disk.crash_image(skip))).unwrap();
         assert_eq!(rows(&engine, &table).len(), 2, "after a start that failed at operation {skip}");
     }
     assert!(failed > 10, "most operations of a start matter");
@@ -135,7 +126,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
 #[test]
 fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     for round in 0..4 {
         let table = create_table(&engine);
         std::thread::scope(|scope| {
@@ -161,6 +152,6 @@ fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
     }
     engine.shutdown().unwrap();
     drop(engine);
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     assert_eq!(engine.replay_summary(), Default::default());
 }

@@ -14,16 +14,7 @@ use model::{Keyspace, Mutation, Table, TableBuilder, TableId};
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{insert, insertion, rows};
-
-fn options(disk: &SimulatedDisk) -> EngineOptions {
-    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
-    options.commitlog.segment_size_bytes = 256 << 10;
-    options.commitlog.total_space_bytes = 8 << 20;
-    options.memtable_shards = 1;
-    options.concurrent_compactors = 0;
-    options
-}
+use crate::fixture::{insert, insertion, rows, small_options};
 
 fn open_with(options: &EngineOptions) -> Arc<Engine> {
     loop {
@@ -35,7 +26,7 @@ fn open_with(options: &EngineOptions) -> Arc<Engine> {
 }
 
 fn open(disk: &SimulatedDisk) -> Arc<Engine> {
-    open_with(&options(disk))
+    open_with(&small_options(disk))
 }
 
 fn table(name: &str, id: Uuid) -> Arc<Table> {
@@ -69,7 +60,7 @@ fn directory_of(table: &Table) -> PathBuf {
 fn a_write_concurrent_with_a_truncation_is_gone_or_kept_now_and_after_a_restart() {
     for round in 0..6 {
         let disk = SimulatedDisk::new();
-        let mut options = options(&disk);
+        let mut options = small_options(&disk);
         options.commitlog.sync = SyncMode::Periodic { period: Duration::from_millis(10) };
         let engine = open_with(&options);
         let [t] = create(&engine, ["t"]);

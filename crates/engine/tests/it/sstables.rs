@@ -3,22 +3,13 @@
 use std::sync::Arc;
 
 use blockio::{Fault, SimulatedDisk};
-use engine::{Engine, EngineOptions, block_on};
+use engine::{Engine, block_on};
 use model::{
     DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Slice, Slices, Table,
     Unfiltered, UnfilteredCursor,
 };
 
-use crate::fixture::{Directory, clustering, create_table, insert, open, rows};
-
-fn without_compaction(disk: &SimulatedDisk) -> EngineOptions {
-    let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
-    options.commitlog.segment_size_bytes = 256 << 10;
-    options.commitlog.total_space_bytes = 8 << 20;
-    options.memtable_shards = 1;
-    options.concurrent_compactors = 0;
-    options
-}
+use crate::fixture::{Directory, clustering, create_table, insert, open, rows, small_options};
 
 /// Row `row` of partition `key` alone.
 fn one_row(table: &Table, key: i32, row: i32) -> ReadRange {
@@ -59,7 +50,7 @@ fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
     }
     for order in orders {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(without_compaction(&disk)).unwrap();
+        let engine = Engine::open(small_options(&disk)).unwrap();
         let table = create_table(&engine);
         for step in order {
             match step {
@@ -134,7 +125,7 @@ fn a_damaged_table_is_not_imported() {
 #[test]
 fn tables_in_which_all_expired_are_dropped_unread() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(without_compaction(&disk)).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
     let table = create_table(&engine);
     // Deleted in 1970, long before gc_grace_seconds: nothing else is in the table.
     delete_partition(&engine, &table, 1, 10);
@@ -173,7 +164,7 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
     // The disk is full at each operation in turn until the compaction gets through.
     for after in 0.. {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(without_compaction(&disk)).unwrap();
+        let engine = Engine::open(small_options(&disk)).unwrap();
         let table = create_table(&engine);
         for key in 0..3 {
             insert(&engine, &table, key, 1, "value", 10 + i64::from(key));
@@ -187,7 +178,7 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
             Err(_) if names(&disk, &table) == before => engine.compact(&table).unwrap(),
             // It happened once the replacement was decided: the next start finishes it.
             Err(_) => {
-                let again = Engine::open(without_compaction(&disk.crash_image(after))).unwrap();
+                let again = Engine::open(small_options(&disk.crash_image(after))).unwrap();
                 let table = again.schema().table("ks", "t").unwrap().clone();
                 assert_eq!(again.table_stats(&table).unwrap().sstable_count, 1, "full after {after} operations");
                 assert_eq!(rows(&again, &table).len(), 3);
