@@ -174,6 +174,9 @@ def statements(checks: Named, cluster, session) -> None:
     checks.equal("json", json, '{"c": 4, "v": "four"}')
     row = session.execute("SELECT c AS x FROM wide WHERE p = 1 AND c > 3").one()
     checks.equal("alias", row._asdict(), {"x": 4})
+    if cluster.protocol_version >= 4:
+        result = session.execute("SELECT key FROM system.local", custom_payload={"trace": b"1", "empty": b""})
+        checks.equal("custom payload is accepted", result.one(), ("local",))
     count = session.execute("SELECT count(*) FROM wide").one()[0]
     checks.equal("count", count, 3)
     trace = session.execute("SELECT * FROM wide", trace=True).get_query_trace(max_wait_sec=10)
