@@ -1,5 +1,6 @@
 //! The log's one file: made whole under another name, then opened, read in large pieces and written in blocks.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -7,8 +8,8 @@ use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskErrorKind, Durab
 use uuid::Uuid;
 
 use crate::format::{
-    BookkeepingEntry, EntryFault, FORMAT_VERSION, FORMAT_VERSION_MIN, Geometry, SegmentState, Superblock,
-    SuperblockFault,
+    BlockState, BookkeepingEntry, EntryFault, FORMAT_VERSION, FORMAT_VERSION_MIN, Geometry, SegmentState, Superblock,
+    SuperblockFault, classify_block,
 };
 use crate::scan::SegmentImage;
 use crate::{Corruption, LogError, LogOptions};
@@ -183,6 +184,39 @@ impl LogFile {
         self.file.read_exact_at(&mut bytes, self.geometry().bookkeeping_offset(0))?;
         let blocks = (0..segments).zip(bytes.chunks_exact(BLOCK_SIZE));
         Ok(blocks.map(|(index, block)| BookkeepingEntry::decode(block, self.seed, index)).collect())
+    }
+
+    /// Reads one segment's entry.
+    pub fn read_entry(&self, slot: u32) -> Result<Result<BookkeepingEntry, EntryFault>, LogError> {
+        let mut block = vec![0; BLOCK_SIZE];
+        self.file.read_exact_at(&mut block, self.geometry().bookkeeping_offset(slot))?;
+        Ok(BookkeepingEntry::decode(&block, self.seed, slot))
+    }
+
+    /// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an entry is
+    /// durable before any block of the use it tells of.
+    pub fn was_used_since(&self, entry: &BookkeepingEntry) -> Result<bool, LogError> {
+        let mut block = vec![0; BLOCK_SIZE];
+        let got = self.file.read_at(&mut block, self.geometry().segment_offset(entry.index))?;
+        let state = classify_block(block.get(..got).unwrap_or_default(), self.seed, entry.id, 0);
+        Ok(matches!(state, BlockState::Misplaced(header) if header.index == 0 && header.segment_id > entry.id))
+    }
+
+    /// The damage of an entry after which the segment was used.
+    pub fn lost_entry(&self, entry: &BookkeepingEntry) -> Corruption {
+        self.unsound_entry(entry.index, &format!("{:?} with id {}, though it was used since", entry.state, entry.id))
+    }
+
+    /// The damage of an entry that is not what it should be.
+    pub fn unsound_entry(&self, slot: u32, got: &dyn fmt::Display) -> Corruption {
+        let offset = self.geometry().bookkeeping_offset(slot);
+        self.corrupt(offset, format!("the bookkeeping of segment {slot}"), got.to_string())
+    }
+
+    /// The damage of two segments in use with one id.
+    pub fn twin_entries(&self, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {
+        let offset = self.geometry().bookkeeping_offset(b.index);
+        self.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
     }
 
     /// Reads what was ever written of a segment: whole blocks, fewer than a segment has if the file ends in it.

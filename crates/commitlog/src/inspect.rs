@@ -104,13 +104,22 @@ impl LogInspector {
     }
 
     /// Damage of a superblock copy and of bookkeeping.
-    pub fn damage(&self) -> Vec<Corruption> {
-        let faults = (0..).zip(&self.entries).filter_map(|(slot, entry)| {
-            let fault = entry.as_ref().err()?;
-            let offset = self.geometry().bookkeeping_offset(slot);
-            Some(self.file.corrupt(offset, format!("the bookkeeping of segment {slot}"), fault.to_string()))
-        });
-        self.file.damaged_superblock.iter().cloned().chain(faults).collect()
+    pub fn damage(&self) -> Result<Vec<Corruption>, LogError> {
+        let mut damage: Vec<Corruption> = self.file.damaged_superblock.iter().cloned().collect();
+        for (slot, entry) in (0..).zip(&self.entries) {
+            match entry {
+                Err(fault) => damage.push(self.file.unsound_entry(slot, fault)),
+                // A running node may use the segment anew meanwhile: its entry says so then.
+                Ok(entry) if self.file.was_used_since(entry)? && self.file.read_entry(slot)?.as_ref() == Ok(entry) => {
+                    damage.push(self.file.lost_entry(entry));
+                }
+                Ok(_) => {}
+            }
+        }
+        let live = self.live();
+        let twins = live.array_windows::<2>().filter(|[a, b]| a.id == b.id);
+        damage.extend(twins.map(|[a, b]| self.file.twin_entries(&[a, b])));
+        Ok(damage)
     }
 
     /// The sound bookkeeping entries, by slot.

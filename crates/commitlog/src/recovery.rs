@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockio::{BLOCK_SIZE, Disk, OpenOptions};
+use blockio::{Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::file::LogFile;
-use crate::format::{BlockState, BookkeepingEntry, Geometry, SegmentState, Superblock, classify_block};
+use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
 
@@ -91,14 +91,12 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     let mut entries = Vec::new();
     for (slot, entry) in (0..).zip(file.read_entries()?) {
         match entry {
-            Ok(entry) if !used_behind_its_back(&file, &entry)? => entries.push(entry),
+            Ok(entry) if !file.was_used_since(&entry)? => entries.push(entry),
             unsound => {
-                let got = match unsound {
-                    Ok(entry) => format!("{:?} with id {}, though it was used since", entry.state, entry.id),
-                    Err(fault) => fault.to_string(),
+                let damage = match unsound {
+                    Ok(entry) => file.lost_entry(&entry),
+                    Err(fault) => file.unsound_entry(slot, &fault),
                 };
-                let offset = file.geometry().bookkeeping_offset(slot);
-                let damage = file.corrupt(offset, format!("the bookkeeping of segment {slot}"), got);
                 if !options.salvage {
                     return Err(LogError::Corrupt(Box::new(damage)));
                 }
@@ -112,24 +110,10 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     let mut live: Vec<_> = entries.iter().filter(|entry| entry.state == SegmentState::Live).collect();
     live.sort_by_key(|entry| entry.id);
     if let Some(pair) = live.array_windows::<2>().find(|[a, b]| a.id == b.id) {
-        return Err(LogError::Corrupt(Box::new(twins(&file, pair))));
+        return Err(LogError::Corrupt(Box::new(file.twin_entries(pair))));
     }
     let live = live.into_iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
     Ok(Opened { file, last_id, live, gaps })
-}
-
-/// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an entry is
-/// durable before any block of the use it tells of.
-fn used_behind_its_back(file: &LogFile, entry: &BookkeepingEntry) -> Result<bool, LogError> {
-    let mut block = vec![0; BLOCK_SIZE];
-    let got = file.file().read_at(&mut block, file.geometry().segment_offset(entry.index))?;
-    let state = classify_block(block.get(..got).unwrap_or_default(), file.seed, entry.id, 0);
-    Ok(matches!(state, BlockState::Misplaced(header) if header.index == 0 && header.segment_id > entry.id))
-}
-
-fn twins(file: &LogFile, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {
-    let offset = file.geometry().bookkeeping_offset(b.index);
-    file.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
 }
 
 /// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.

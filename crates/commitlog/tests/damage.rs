@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
-use commitlog::{CommitLog, LogError, LogOptions, LogPosition, ReplayReport};
+use commitlog::{CommitLog, LogError, LogInspector, LogOptions, LogPosition, ReplayReport};
 use uuid::Uuid;
 
 const DIR: &str = "/log";
@@ -163,6 +163,32 @@ fn damaged_bookkeeping_is_named_and_salvage_asks_the_blocks() {
             assert_eq!(report.gaps[0].damage.offset, entry(slot));
         }
     }
+}
+
+/// An entry as it was before the last use of its segment: sound, and older than the blocks. Tools see it, as a start does.
+#[test]
+fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
+    let (disk, records) = log_of(5, 600);
+    let entry = 2 * BLOCK;
+    let file = disk.open(&path(), OpenOptions::write()).unwrap();
+    let found = |disk: &SimulatedDisk| {
+        LogInspector::open(disk, &path()).unwrap().damage().unwrap().iter().map(|damage| damage.offset).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&disk), []);
+    let mut block = [0; 28];
+    file.read_exact_at(&mut block, entry).unwrap();
+    for state in [1, 2] {
+        block[8] = state;
+        block[16..24].copy_from_slice(&99i64.to_be_bytes());
+        let mut crc = crc32fast::Hasher::new_with_initial(crc32fast::hash(Uuid::from_u128(1).as_bytes()));
+        crc.update(&block[..24]);
+        block[24..].copy_from_slice(&crc.finalize().to_be_bytes());
+        file.write_at(&block, entry).unwrap();
+        assert_eq!(found(&disk), [entry]);
+        assert_eq!(damage_of(replay(&disk, false)), entry);
+    }
+    let (salvaged, report) = replay(&disk, true).unwrap();
+    assert_eq!((salvaged, report.gaps[0].damage.offset), (records, entry));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn fills_and_comes_back(disk: Arc<dyn Disk>, path: &Path, directory: &Path) {
         drop(log);
         assert_eq!(replayed(&disk, &options), written);
         let inspected = LogInspector::open(&*disk, path).unwrap();
-        assert_eq!((inspected.live().len(), inspected.damage()), (log_segments(size), vec![]));
+        assert_eq!((inspected.live().len(), inspected.damage().unwrap()), (log_segments(size), vec![]));
         let (log, _) = CommitLog::open(Arc::clone(&disk), options).unwrap();
         log.discard_replayed().unwrap();
         log.shutdown().unwrap();

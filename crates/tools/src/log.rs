@@ -165,7 +165,7 @@ fn describe_segment(
 /// Prints all damage of the log `path`, and answers whether there was none.
 pub fn verify(disk: &dyn Disk, path: &Path, output: Output, out: &mut dyn Write) -> Result<bool, ToolError> {
     let log = LogInspector::open(disk, path)?;
-    let mut damage = log.damage();
+    let mut damage = log.damage()?;
     let mut records = 0;
     let mut segments = 0;
     for segment in log.segments() {
