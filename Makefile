@@ -11,14 +11,15 @@ CASES ?= 10000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: fuzz torture help run test install build oracle drivers catalog errors kill tables node flights cassandra bench
+.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables node flights cassandra bench
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
-	@echo 'make node drivers catalog errors tables kill flights  one stage alone'
+	@echo 'make node drivers catalog errors tables kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
+	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
@@ -39,7 +40,7 @@ build:
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS)
 
-node drivers catalog errors kill tables: install build
+node drivers catalog errors kill log tables: install build
 	@$(PYTHON) -m proof.$@
 
 flights: install build
@@ -52,6 +53,10 @@ cassandra: install
 torture:
 	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test crash
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
+
+powercut: CASES = 200
+powercut: install build
+	@$(PYTHON) -m proof.powercut --seed $(SEED) --cases $(CASES)
 
 fuzz:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \

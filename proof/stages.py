@@ -41,6 +41,7 @@ STAGES = [
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"]),
     Stage("tables", [PYTHON, "-m", "proof.tables"]),
     Stage("kill", [PYTHON, "-m", "proof.kill"]),
+    Stage("log", [PYTHON, "-m", "proof.log"]),
 ]
 
 

@@ -30,6 +30,8 @@ class Espalier:
     name = "espalier"
     host = "127.0.0.1"
 
+    flags: tuple[str, ...] = ()         # of `espalier serve`, besides directory and port
+
     def __init__(self, directory: Path, port: int, environment: dict[str, str], keep: bool):
         self.directory = directory
         self.data = directory / "data"
@@ -51,7 +53,8 @@ class Espalier:
         binary = places.espalier_binary()
         if not binary.exists():
             raise RuntimeError(f"{binary} does not exist: build it with `cargo build --release`")
-        command = [str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port)]
+        command = [str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port),
+                   *self.flags]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=environment(**self.environment), start_new_session=True)

@@ -120,12 +120,13 @@ impl Room {
 pub struct RoomChange {
     shared: Arc<Shared>,
     epoch: u64,
+    waiting_since: Option<Instant>,
 }
 
 impl RoomChange {
     pub(crate) fn new(shared: Arc<Shared>) -> RoomChange {
         let epoch = shared.room.epoch();
-        RoomChange { shared, epoch }
+        RoomChange { shared, epoch, waiting_since: None }
     }
 }
 
@@ -133,12 +134,23 @@ impl Future for RoomChange {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let room = &self.shared.room;
+        let this = self.get_mut();
+        let room = &this.shared.room;
         let mut waiting = room.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if room.epoch() != self.epoch {
+        if room.epoch() != this.epoch {
             return Poll::Ready(());
         }
+        this.waiting_since.get_or_insert_with(Instant::now);
         waiting.push(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Drop for RoomChange {
+    /// Whether it ended with room or was given up: it was waited for.
+    fn drop(&mut self) {
+        if let Some(since) = self.waiting_since {
+            self.shared.counters.allocation_waits.add(since.elapsed());
+        }
     }
 }

@@ -126,7 +126,10 @@ impl CommitLog {
         let max_bytes = self.shared.file.geometry().record_size_max();
         match (u16::try_from(tables.len()), u32::try_from(record.len())) {
             (Ok(tables), Ok(data_size)) if size_bytes <= max_bytes => Ok(RecordHead { data_size, tables }),
-            _ => Err(LogError::TooLarge { size_bytes, max_bytes }),
+            _ => {
+                self.shared.counters.over_sized_mutations.fetch_add(1, Ordering::Relaxed);
+                Err(LogError::TooLarge { size_bytes, max_bytes })
+            }
         }
     }
 

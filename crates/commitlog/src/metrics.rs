@@ -16,6 +16,8 @@ pub struct LogMetrics {
     pub waiting_on_commit: WaitCount,
     /// `WaitingOnSegmentAllocation`: waits for room in memory or in the log.
     pub waiting_on_segment_allocation: WaitCount,
+    /// `OverSizedMutations`: records refused because of their size.
+    pub over_sized_mutations: u64,
     /// Device writes.
     pub frames: u64,
     /// Bytes in them.
@@ -41,6 +43,7 @@ pub(crate) struct Counters {
     pub completed_tasks: AtomicU64,
     pub commit_waits: Waits,
     pub allocation_waits: Waits,
+    pub over_sized_mutations: AtomicU64,
     pub frames: AtomicU64,
     pub written_bytes: AtomicU64,
     pub padding_bytes: AtomicU64,
@@ -76,6 +79,7 @@ impl Counters {
             total_size_bytes,
             waiting_on_commit: self.commit_waits.read(),
             waiting_on_segment_allocation: self.allocation_waits.read(),
+            over_sized_mutations: load(&self.over_sized_mutations),
             frames: load(&self.frames),
             written_bytes: load(&self.written_bytes),
             padding_bytes: load(&self.padding_bytes),

@@ -1,6 +1,6 @@
 //! All segments: which are free, which are live and in what order, and who gets the next id.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct Pressure {
     pub free_segments: u32,
     /// All segments of the log.
     pub segments: u32,
-    /// The tables whose records hold the oldest segments.
+    /// The tables whose records hold the oldest segments; those of the oldest first.
     pub tables: Vec<Uuid>,
     /// A flush of these tables that covers records up to here frees them.
     pub up_to: LogPosition,
@@ -130,14 +130,12 @@ impl Segments {
         if missing == 0 {
             return None;
         }
-        let mut tables = Vec::new();
+        let (mut tables, mut seen) = (Vec::new(), HashSet::new());
         let mut up_to = LogPosition::NONE;
         for segment in self.live.iter().take(missing as usize) {
-            tables.extend(segment.dirty_tables());
+            tables.extend(segment.dirty_tables().into_iter().filter(|table| seen.insert(*table)));
             up_to = segment.at(i32::MAX);
         }
-        tables.sort();
-        tables.dedup();
         Some(Pressure { free_segments: free, segments: self.free.len() as u32, tables, up_to })
     }
 }

@@ -172,7 +172,13 @@ fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
     let entry = 2 * BLOCK;
     let file = disk.open(&path(), OpenOptions::write()).unwrap();
     let found = |disk: &SimulatedDisk| {
-        LogInspector::open(disk, &path()).unwrap().damage().unwrap().iter().map(|damage| damage.offset).collect::<Vec<_>>()
+        LogInspector::open(disk, &path())
+            .unwrap()
+            .damage()
+            .unwrap()
+            .iter()
+            .map(|damage| damage.offset)
+            .collect::<Vec<_>>()
     };
     assert_eq!(found(&disk), []);
     let mut block = [0; 28];

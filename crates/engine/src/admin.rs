@@ -34,12 +34,12 @@ impl Engine {
     /// Flushes one table. Blocks on the disk.
     pub fn flush(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
-        self.flush_and_compact(&store)
+        self.flush_and_compact(&store).map(|_| ())
     }
 
     /// Flushes every table that holds anything. Blocks on the disk.
     pub fn flush_all(&self) -> Result<(), EngineError> {
-        self.stores().iter().try_for_each(|store| self.flush_store(store))
+        self.stores().iter().try_for_each(|store| self.flush_store(store).map(|_| ()))
     }
 
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest

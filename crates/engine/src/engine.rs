@@ -46,7 +46,7 @@ pub struct Engine {
     replayed: ReplaySummary,
     log_report: ReplayReport,
     recovery_time: Duration,
-    flush_failure: Mutex<Option<EngineError>>,
+    flush_failure: Mutex<Option<(TableId, EngineError)>>,
     compaction_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
 }
@@ -63,7 +63,7 @@ impl Engine {
     /// Fails if another process has the directory open, or with the place of the damage if stored data is damaged.
     pub fn open(options: EngineOptions) -> Result<Arc<Engine>, EngineError> {
         let disk = options.disk.clone();
-        let flusher = Flusher::new();
+        let flusher = Flusher::new(options.memtable_flush_writers);
         let data = options.directory.join("data");
         disk.create_dir_all(&data)?;
         let directory = disk.lock_dir(&options.directory)?;
@@ -382,8 +382,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn note_flush_failure(&self, failure: Option<EngineError>) {
-        *lock(&self.flush_failure) = failure;
+    /// Keeps the last failure of a flush until that table is flushed.
+    pub(crate) fn note_flush(&self, table: TableId, failure: Option<EngineError>) {
+        let mut last = lock(&self.flush_failure);
+        match failure {
+            Some(failure) => *last = Some((table, failure)),
+            None => drop(last.take_if(|(failed, _)| *failed == table)),
+        }
     }
 
     pub(crate) fn note_compaction_failure(&self, failure: Option<EngineError>) {
@@ -395,9 +400,9 @@ impl Engine {
         lock(&self.compaction_failure).clone()
     }
 
-    /// Why the last flush in the background failed, if it did.
+    /// Why a flush in the background failed whose table was not flushed since.
     pub fn last_flush_failure(&self) -> Option<EngineError> {
-        lock(&self.flush_failure).clone()
+        lock(&self.flush_failure).as_ref().map(|(_, failure)| failure.clone())
     }
 
     pub(crate) fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {

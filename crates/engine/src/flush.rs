@@ -11,11 +11,12 @@ use crate::error::EngineError;
 use crate::store::{Generation, TableStore, lock};
 
 impl Engine {
-    /// Writes what the table's memtable holds to an SSTable. Returns once it is durable; blocks on the disk.
-    pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+    /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was anything;
+    /// blocks on the disk.
+    pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if store.is_dropped() {
-            return Ok(());
+            return Ok(false);
         }
         let active = store.view().active.clone();
         let first = if active.memtable.is_empty() { active } else { self.retire_active(store) };
@@ -23,13 +24,13 @@ impl Engine {
         // A flush that failed left its memtable frozen: it goes first, so that intervals are marked in order.
         let frozen = store.before(&first);
         if frozen.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.complete_log()?;
         for (generation, next) in &frozen {
             self.flush_generation(store, generation, self.covered_interval(generation, next))?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the log durable as far as it goes, so that a mutation of which a part gets into an SSTable has the others in the log.

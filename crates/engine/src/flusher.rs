@@ -1,7 +1,7 @@
-//! The thread that flushes in the background.
+//! The threads that flush in the background, and the queue they take tables from.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use model::TableId;
@@ -13,51 +13,117 @@ use crate::worker::Worker;
 
 /// Flushes tables on request, when memtables hold too much, when the log needs its space back, and periodically.
 pub(crate) struct Flusher {
-    requests: Arc<(Mutex<Requests>, Condvar)>,
-    worker: Worker,
+    queue: Arc<Queue>,
+    workers: Vec<Worker>,
 }
+
+type Queue = (Mutex<Requests>, Condvar);
 
 #[derive(Default)]
 struct Requests {
-    tables: HashSet<TableId>,
+    /// Tables to flush, in the order they were asked for; each once.
+    waiting: VecDeque<TableId>,
+    /// Tables whose flush is under way.
+    active: HashSet<TableId>,
+    completed: u64,
     /// Memory or log is short: look at both.
     cleanup: bool,
+    /// It was looked at since the last flush ended, and flushes were found: looking again finds little more.
+    looked: bool,
     stopped: bool,
+}
+
+/// The queue of flushes in the background: Cassandra's `MemtableFlushWriter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushStats {
+    /// Tables that wait for a thread.
+    pub pending: usize,
+    /// Tables being flushed.
+    pub active: usize,
+    /// Flushes that ended since the start, failed ones too.
+    pub completed: u64,
+}
+
+/// What a thread does next.
+enum Task {
+    /// Find out which tables are to be flushed.
+    Look,
+    Flush(TableId),
 }
 
 /// How often periodic flushes and the log's pressure are looked at without being asked.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    pub fn new() -> Self {
-        Flusher { requests: Arc::default(), worker: Worker::new() }
+    /// With so many threads (`memtable_flush_writers`).
+    pub fn new(threads: usize) -> Self {
+        Flusher { queue: Arc::default(), workers: (0..threads.max(1)).map(|_| Worker::new()).collect() }
     }
 
-    /// Starts the thread; it ends with the engine.
+    /// Starts the threads; they end with the engine.
     pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
-        let requests = self.requests.clone();
-        self.worker.start("flusher", engine, move |engine| run(&engine, &requests))
-    }
-
-    /// Ends the thread after what it is doing.
-    pub fn stop(&self) {
-        lock(&self.requests.0).stopped = true;
-        self.requests.1.notify_all();
-        self.worker.join();
-    }
-
-    /// What the log calls when it begins to run out of segments: wakes the thread, which asks the log for more.
-    pub fn pressure_hook(&self) -> Arc<dyn Fn() + Send + Sync> {
-        let requests = self.requests.clone();
-        Arc::new(move || {
-            lock(&requests.0).cleanup = true;
-            requests.1.notify_all();
+        self.workers.iter().try_for_each(|worker| {
+            let queue = self.queue.clone();
+            worker.start("flusher", engine, move |engine| run(&engine, &queue))
         })
     }
 
-    fn request(&self, change: impl FnOnce(&mut Requests)) {
-        change(&mut lock(&self.requests.0));
-        self.requests.1.notify_all();
+    /// Ends the threads after what they are doing.
+    pub fn stop(&self) {
+        lock(&self.queue.0).stopped = true;
+        self.queue.1.notify_all();
+        self.workers.iter().for_each(Worker::join);
+    }
+
+    /// What the log calls when it begins to run out of segments: wakes a thread, which asks the log for more.
+    pub fn pressure_hook(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let queue = self.queue.clone();
+        Arc::new(move || {
+            lock(&queue.0).cleanup = true;
+            queue.1.notify_one();
+        })
+    }
+
+    pub fn stats(&self) -> FlushStats {
+        let requests = lock(&self.queue.0);
+        FlushStats { pending: requests.waiting.len(), active: requests.active.len(), completed: requests.completed }
+    }
+
+    /// Whether the table's flush is under way or will be.
+    fn has(&self, table: TableId) -> bool {
+        let requests = lock(&self.queue.0);
+        requests.active.contains(&table) || requests.waiting.contains(&table)
+    }
+
+    fn enqueue(&self, table: TableId) {
+        let mut requests = lock(&self.queue.0);
+        if !requests.waiting.contains(&table) {
+            requests.waiting.push_back(table);
+            self.queue.1.notify_one();
+        }
+    }
+
+    /// Has a thread look what is to be flushed, unless it was looked and flushes are under way for it.
+    fn look(&self) {
+        let mut requests = lock(&self.queue.0);
+        if !requests.looked {
+            requests.cleanup = true;
+            self.queue.1.notify_one();
+        }
+    }
+
+    fn looked(&self) {
+        let mut requests = lock(&self.queue.0);
+        requests.looked = !requests.waiting.is_empty() || !requests.active.is_empty();
+    }
+
+    fn ended(&self, table: TableId) {
+        let mut requests = lock(&self.queue.0);
+        requests.active.remove(&table);
+        requests.completed += 1;
+        requests.looked = false;
+        // The table may have been asked for again, and only now be free.
+        self.queue.1.notify_one();
     }
 }
 
@@ -67,69 +133,120 @@ impl Drop for Flusher {
     }
 }
 
-fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
+impl Requests {
+    fn take(&mut self) -> Option<Task> {
+        if std::mem::take(&mut self.cleanup) {
+            return Some(Task::Look);
+        }
+        let at = self.waiting.iter().position(|table| !self.active.contains(table))?;
+        let table = self.waiting.remove(at)?;
+        self.active.insert(table);
+        Some(Task::Flush(table))
+    }
+}
+
+/// Waits for something to do; `None` when it is time to end.
+fn next_task((requests, changed): &Queue) -> Option<Task> {
+    let mut requests = lock(requests);
     loop {
-        let tables = {
-            let mut waiting = lock(&requests.0);
-            if waiting.tables.is_empty() && !waiting.cleanup && !waiting.stopped {
-                let waited = requests.1.wait_timeout(waiting, TICK);
-                waiting = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-            }
-            if waiting.stopped {
-                return;
-            }
-            waiting.cleanup = false;
-            std::mem::take(&mut waiting.tables)
-        };
+        if requests.stopped {
+            return None;
+        }
+        if let Some(task) = requests.take() {
+            return Some(task);
+        }
+        let (woken, timeout) = changed.wait_timeout(requests, TICK).unwrap_or_else(PoisonError::into_inner);
+        requests = woken;
+        requests.cleanup |= timeout.timed_out();
+    }
+}
+
+fn run(engine: &Weak<Engine>, queue: &Queue) {
+    while let Some(task) = next_task(queue) {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        // A failed flush keeps its memtable; the next one tries again. `last_flush_failure` tells whoever asks for status.
-        let failure = engine.flush_in_background(tables).err();
-        engine.note_flush_failure(failure);
+        match task {
+            Task::Look => engine.enqueue_flushes(),
+            Task::Flush(table) => engine.flush_in_background(table),
+        }
     }
 }
 
 impl Engine {
     /// Asks for a flush of one table.
     pub(crate) fn request_flush(&self, store: &TableStore) {
-        let id = store.table.load().id;
-        self.flusher().request(|requests| {
-            requests.tables.insert(id);
-        });
+        self.flusher().enqueue(store.table.load().id);
     }
 
-    /// Asks for a flush of the largest memtable.
+    /// Asks for flushes of what holds most memory, or keeps the log from being used again.
     pub(crate) fn request_cleanup(&self) {
-        self.flusher().request(|requests| requests.cleanup = true);
+        self.flusher().look();
     }
 
-    /// Flushes what is asked for and what is due. A table that cannot be flushed keeps none of the others; the first failure is
-    /// returned.
-    fn flush_in_background(&self, requested: HashSet<TableId>) -> Result<(), EngineError> {
-        let pressed: HashSet<_> = self.log().pressure().into_iter().flat_map(|pressure| pressure.tables).collect();
-        let now = self.now_millis();
-        let mut result = Ok(());
-        for store in self.stores() {
-            let table = store.table.load_full();
-            let period = i64::from(table.options.memtable_flush_period_in_ms);
-            let active = store.view().active.clone();
-            let is_due = period > 0 && !active.memtable.is_empty() && now - active.created_millis >= period;
-            if is_due || requested.contains(&table.id) || pressed.contains(&table.id.0) {
-                result = result.and(self.flush_and_compact(&store));
+    /// The queue of flushes in the background.
+    pub fn flush_stats(&self) -> FlushStats {
+        self.flusher().stats()
+    }
+
+    /// A failed flush keeps its memtable. It is tried again when the table's turn comes again, without being asked within a second:
+    /// writers may be waiting for it. `last_flush_failure` tells whoever asks for status.
+    fn flush_in_background(&self, table: TableId) {
+        let store = self.stores().into_iter().find(|store| store.table.load().id == table);
+        let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
+        self.flusher().ended(table);
+        if let Ok(true) = flushed {
+            // There may be more to do than this table could.
+            self.flusher().look();
+        }
+        self.note_flush(table, flushed.err());
+    }
+
+    /// Queues the tables that are due, those that hold the log's oldest segments if it is short of free ones, and the largest
+    /// if memory is short.
+    fn enqueue_flushes(&self) {
+        let flusher = self.flusher();
+        let stores = self.stores();
+        // The oldest segments' tables first: they free the log soonest.
+        let pressed = self.log().pressure().into_iter().flat_map(|pressure| pressure.tables).map(TableId);
+        let due = stores.iter().filter(|store| self.is_due(store)).map(|store| store.table.load().id);
+        for table in pressed.chain(due) {
+            if !flusher.has(table) {
+                flusher.enqueue(table);
             }
         }
-        result.and(self.flush_largest())
+        // What is being flushed gives its memory back; only what is above that needs more flushes.
+        let (mut largest, flushing): (Vec<_>, Vec<_>) = stores
+            .iter()
+            .map(|store| (used_bytes(store), store.table.load().id))
+            .partition(|(_, table)| !flusher.has(*table));
+        let mut freed: u64 = flushing.iter().map(|(bytes, _)| bytes).sum();
+        largest.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        for (bytes, table) in largest {
+            if !self.pool().wants_flush_without(freed) {
+                break;
+            }
+            flusher.enqueue(table);
+            freed += bytes;
+        }
+        flusher.looked();
     }
 
-    pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        self.flush_store(store)?;
+    /// Whether the table's `memtable_flush_period_in_ms` has passed.
+    fn is_due(&self, store: &TableStore) -> bool {
+        let period = i64::from(store.table.load().options.memtable_flush_period_in_ms);
+        let active = store.view().active.clone();
+        period > 0 && !active.memtable.is_empty() && self.now_millis() - active.created_millis >= period
+    }
+
+    /// Answers whether there was anything to flush.
+    pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+        let flushed = self.flush_store(store)?;
         self.compact_after_flush(store);
-        Ok(())
+        Ok(flushed)
     }
 
-    /// Flushes the tables whose memtables hold most, until memtables together hold little enough. Asked for by writers once;
-    /// without being asked again it is tried as long as it fails, because they wait.
+    /// Flushes the tables whose memtables hold most, one after another, until memtables together hold little enough.
     pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
         if !self.pool().wants_flush() {
             return Ok(());
@@ -142,7 +259,7 @@ impl Engine {
             if !self.pool().wants_flush() {
                 break;
             }
-            result = result.and(self.flush_and_compact(&store));
+            result = result.and(self.flush_and_compact(&store).map(|_| ()));
         }
         result
     }

@@ -36,6 +36,7 @@ pub use block_on::block_on;
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use engine::Engine;
 pub use error::EngineError;
+pub use flusher::FlushStats;
 pub use options::EngineOptions;
 pub use recovery::ReplaySummary;
 pub use schema_change::Keyspaces;

@@ -18,6 +18,8 @@ pub struct EngineOptions {
     pub memtable_space_bytes: u64,
     /// The part of it at which the largest memtable is flushed, 0 to 1.
     pub memtable_cleanup_threshold: f64,
+    /// Tables that are flushed at the same time in the background; at least one.
+    pub memtable_flush_writers: usize,
     /// Shards of a user table's memtable.
     pub memtable_shards: usize,
     /// The granularity of row indexes, bytes (`column_index_size`).
@@ -40,6 +42,7 @@ impl EngineOptions {
             directory,
             memtable_space_bytes: 512 << 20,
             memtable_cleanup_threshold: 0.33,
+            memtable_flush_writers: 2,
             memtable_shards: std::thread::available_parallelism().map_or(2, |cores| cores.get()),
             column_index_size_bytes: 16 << 10,
             cache_bytes: 128 << 20,

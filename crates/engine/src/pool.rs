@@ -48,6 +48,11 @@ impl MemtablePool {
         self.used_bytes.load(Ordering::Relaxed) > self.cleanup_bytes
     }
 
+    /// The same when `freed_bytes` are on their way back.
+    pub fn wants_flush_without(&self, freed_bytes: u64) -> bool {
+        self.used_bytes() > freed_bytes.saturating_add(self.cleanup_bytes.max(0) as u64)
+    }
+
     /// Ready once the memtables hold less than they may.
     pub async fn admit(&self) {
         if self.used_bytes.load(Ordering::Relaxed) < self.limit_bytes {

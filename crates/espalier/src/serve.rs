@@ -226,6 +226,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.commitlog.total_space_bytes = config.commitlog_total_space_bytes;
     options.memtable_space_bytes = config.memtable_space_bytes;
     options.memtable_cleanup_threshold = config.memtable_cleanup_threshold;
+    options.memtable_flush_writers = config.memtable_flush_writers;
     options.column_index_size_bytes = config.column_index_size_bytes;
     options.cache_bytes = config.file_cache_size_bytes;
     options.concurrent_compactors = config.concurrent_compactors;

@@ -34,7 +34,7 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Protocol errors", metrics.protocol_errors.get().to_string()),
         ("Schema version", node.engine.schema().version.to_string()),
     ];
-    lines.into_iter().chain(log_metrics(&node.engine)).chain([("PendingFlushes", pending_flushes.to_string())]).fold(
+    lines.into_iter().chain(flush_metrics(&node.engine, pending_flushes)).chain(log_metrics(&node.engine)).fold(
         String::new(),
         |mut out, (name, value)| {
             // Writing to a String cannot fail.
@@ -42,6 +42,21 @@ pub(super) fn status(node: &NodeState) -> String {
             out
         },
     )
+}
+
+/// The flushes' metrics, by Cassandra's names where it has them.
+fn flush_metrics(engine: &Engine, pending_flushes: usize) -> Vec<(&'static str, String)> {
+    let stats = engine.flush_stats();
+    vec![
+        ("PendingFlushes", pending_flushes.to_string()),
+        ("MemtableFlushWriter.PendingTasks", stats.pending.to_string()),
+        ("MemtableFlushWriter.ActiveTasks", stats.active.to_string()),
+        ("MemtableFlushWriter.CompletedTasks", stats.completed.to_string()),
+        (
+            "MemtableFlushWriter.LastFailure",
+            engine.last_flush_failure().map_or_else(|| "none".to_owned(), |failure| failure.to_string()),
+        ),
+    ]
 }
 
 /// The commit log's metrics, by Cassandra's names where it has them.
@@ -54,6 +69,7 @@ fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
         ("CommitLog.TotalCommitLogSize", metrics.total_size_bytes.to_string()),
         ("CommitLog.WaitingOnCommit", waits(metrics.waiting_on_commit)),
         ("CommitLog.WaitingOnSegmentAllocation", waits(metrics.waiting_on_segment_allocation)),
+        ("CommitLog.OverSizedMutations", metrics.over_sized_mutations.to_string()),
         ("CommitLog.Frames", metrics.frames.to_string()),
         ("CommitLog.WrittenBytes", metrics.written_bytes.to_string()),
         ("CommitLog.PaddingBytes", metrics.padding_bytes.to_string()),

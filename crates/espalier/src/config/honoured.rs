@@ -225,8 +225,8 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "commit_failure_policy",
         default: "stop",
-        note: "when the log cannot be written no write is acknowledged any more, and: `stop` disconnects clients, `die` ends the process with \
-               status 100, `stop_commit` and `ignore` go on reading",
+        note: "when a write or sync of the log fails no write is acknowledged until a restart, and: `stop` disconnects clients, `die` ends the \
+               process with status 100, `stop_commit` and `ignore` go on reading",
         apply: commit_failure_policy,
     },
     Honoured {
@@ -246,6 +246,18 @@ pub(super) const HONOURED: &[Honoured] = &[
             }
             config.memtable_cleanup_threshold = threshold;
             Ok(())
+        },
+    },
+    Honoured {
+        name: "memtable_flush_writers",
+        default: "2",
+        note: "tables that are flushed at the same time",
+        apply: |config, value| {
+            config.memtable_flush_writers = number(value)?;
+            match config.memtable_flush_writers {
+                1..=1024 => Ok(()),
+                _ => Err(format!("expected a number from 1 to 1024, got {value}")),
+            }
         },
     },
     Honoured {

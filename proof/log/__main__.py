@@ -1,0 +1,342 @@
+"""The commit log of the real binary where the disk fails, fills up, stalls, is damaged, or is a block device.
+
+Faults are those of a disk in memory that is mounted over FUSE (`proof/volume`); where nothing can be mounted those parts are
+skipped, and say so.
+
+usage: python -m proof.log
+"""
+
+import errno
+import json
+import shutil
+import subprocess
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from proof import places
+from proof.drivers.checks import Checks
+from proof.node.__main__ import refused, serve
+from proof.oracle.espalier import Espalier
+from proof.volume import Disk, Mount, in_own_namespace
+from proof.wire import Connection, ConnectionClosed, Error, Rows
+
+LOG = "commitlog/commitlog.log"
+SCHEMA = ("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+          "CREATE TABLE ks.t (k int PRIMARY KEY, v text)")
+WRITE_TIMEOUT = 0x1100
+DIE_STATUS = 100
+WAIT_SECONDS = 30
+
+
+def main() -> None:
+    checks = Checks("log")
+    cannot_mount = in_own_namespace("proof.log")
+    parts = [salvage, one_log_one_node, block_device]
+    if cannot_mount is None:
+        parts += [failed_writes, failed_syncs, full_disk, full_log, flush_writers]
+    else:
+        print(f"NOT PROVED HERE: failing, full and stalling disks: {cannot_mount}", flush=True)
+    for part in parts:
+        with checks.part(part.__name__):
+            part(checks)
+    checks.end()
+
+
+@contextmanager
+def node_on(disk: Disk, **settings: str):
+    """A node whose data directory is on the disk, and the mount."""
+    directory = places.run_directory("espalier")
+    with Mount(disk, directory / "data") as mount:
+        node = Espalier(directory, places.free_ports(1)[0], {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, False)
+        try:
+            node.launch()
+            yield node, mount
+        except Exception:
+            print(node.log_tail(), flush=True)
+            raise
+        finally:
+            mount.release()
+            if node.process is not None and node.process.poll() is None:
+                node.kill()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def query(node, cql: str):
+    with Connection(node.host, node.port) as connection:
+        return connection.query(cql)
+
+
+def make_table(node) -> None:
+    for cql in SCHEMA:
+        answer = query(node, cql)
+        if isinstance(answer, Error):
+            raise RuntimeError(f"{cql}: {answer}")
+
+
+def insert(node, k: int, v: str = "v"):
+    return query(node, f"INSERT INTO ks.t (k, v) VALUES ({k}, '{v}')")
+
+
+def keys(node) -> set[int]:
+    answer = query(node, "SELECT k FROM ks.t")
+    return {int.from_bytes(row[0], "big") for row in answer.rows} if isinstance(answer, Rows) else {-1}
+
+
+def eventually(condition) -> bool:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def status(node, name: str) -> str:
+    lines = dict(line.split(":", 1) for line in node.steer("status").splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in lines.items()}[name]
+
+
+def failed_writes(checks: Checks) -> None:
+    """A write of the log fails: nothing is acknowledged after it, though the disk is well again; then what the policy says."""
+    for policy in ("stop_commit", "ignore", "stop", "die"):
+        disk = Disk()
+        with node_on(disk, commitlog_sync="batch", commit_failure_policy=policy) as (node, mount):
+            make_table(node)
+            insert(node, 1)
+            bystander = Connection(node.host, node.port)
+            fault = mount.fail(LOG, errno.EIO)
+            try:
+                refusals = [insert(node, 2)]
+            except (ConnectionClosed, OSError):
+                refusals = []
+            checks.true(f"{policy}: the fault was met", fault.met.is_set())
+            mount.lift(fault)
+            if policy == "die":
+                checks.equal("die: status", node.process.wait(WAIT_SECONDS), DIE_STATUS)
+            elif policy == "stop":
+                checks.true("stop: the client is disconnected", eventually(lambda: is_closed(bystander)))
+                checks.true("stop: nobody is let in", eventually(lambda: not node.answers()))
+                checks.equal("stop: the process lives", node.process.poll(), None)
+            else:
+                refusals += [insert(node, 3), query(node, "CREATE TABLE ks.other (k int PRIMARY KEY)")]
+                checks.equal(f"{policy}: reads go on", keys(node), {1})
+                checks.equal(f"{policy}: refusals", [type(refusal) for refusal in refusals], [Error] * 3)
+            for refusal in refusals:
+                checks.true(f"{policy}: the reason is told", isinstance(refusal, Error) and LOG in refusal.message, str(refusal))
+            if policy != "die":
+                checks.true(f"{policy}: the reason is in the metrics", LOG in status(node, "CommitLog.Closed"), node.steer("status"))
+            checks.true(f"{policy}: the reason is logged once", node.log_tail().count("the commit log failed, and no write") == 1, node.log_tail())
+        comes_back(checks, policy, disk)
+
+
+def is_closed(connection: Connection) -> bool:
+    try:
+        connection.query("SELECT key FROM system.local")
+        return False
+    except (ConnectionClosed, OSError):
+        return True
+
+
+def comes_back(checks: Checks, name: str, disk: Disk) -> None:
+    """What was acknowledged is there after a restart; what was refused may be, whole."""
+    with node_on(disk, commitlog_sync="batch") as (node, _):
+        seen = keys(node)
+        checks.true(f"{name}: acknowledged writes are there after a restart", {1} <= seen <= {1, 2}, str(seen))
+        checks.true(f"{name}: writes go on after a restart", not isinstance(insert(node, 9), Error))
+
+
+def failed_syncs(checks: Checks) -> None:
+    """`periodic` acknowledges before the sync; once one has failed it does no more."""
+    disk = Disk()
+    with node_on(disk, commitlog_sync="periodic", commitlog_sync_period="50ms", commit_failure_policy="stop_commit") as (node, mount):
+        make_table(node)
+        insert(node, 1)
+        fault = mount.fail(LOG, errno.EIO, "fsync")
+        insert(node, 2)
+        checks.true("the sync was met", fault.met.wait(WAIT_SECONDS))
+        mount.lift(fault)
+        checks.true("a failed sync is sticky", eventually(lambda: isinstance(insert(node, 3), Error)))
+        refusal = insert(node, 4)
+        checks.true("and told", isinstance(refusal, Error) and LOG in refusal.message, str(refusal))
+        checks.true("reads go on", {1} <= keys(node))
+
+
+def full_disk(checks: Checks) -> None:
+    """Writes are refused while the log cannot grow, and taken again when it can."""
+    disk = Disk()
+    with node_on(disk, commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="64MiB") as (node, _):
+        make_table(node)
+        disk.capacity_bytes = disk.used_bytes() + (256 << 10)
+        written, refusal = set(), None
+        for k in range(400):
+            answer = insert(node, k, "x" * 10_000)
+            if isinstance(answer, Error):
+                refusal = answer
+                break
+            written.add(k)
+        checks.true("a full disk refuses", refusal is not None and LOG in refusal.message and "grow" in refusal.message, str(refusal))
+        checks.equal("reads go on", keys(node), written)
+        checks.equal("it is not closed for good", status(node, "CommitLog.Closed"), "no")
+        disk.capacity_bytes = 1 << 40
+        checks.true("writes go on", not isinstance(insert(node, 1000), Error))
+
+
+def full_log(checks: Checks) -> None:
+    """All segments hold what is not flushed, and flushes stall: writers wait, time out with Cassandra's error, and go on after."""
+    disk = Disk()
+    with node_on(disk, commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="4MiB", write_request_timeout="500ms") \
+            as (node, mount):
+        make_table(node)
+        node.flush()
+        fault = mount.stall("-Data.db", "write", "create", "fsync")
+        written, late = set(), None
+        for k in range(1000):
+            answer = insert(node, k, "x" * 10_000)
+            if isinstance(answer, Error):
+                late = answer
+                break
+            written.add(k)
+        checks.equal("a writer without room times out", getattr(late, "code", None), WRITE_TIMEOUT)
+        checks.true("the log keeps to its space", int(status(node, "CommitLog.TotalCommitLogSize")) <= 4 << 20, node.steer("status"))
+        checks.true("a flush is under way", int(status(node, "MemtableFlushWriter.ActiveTasks")) >= 1, node.steer("status"))
+        checks.true("reads go on", written <= keys(node) <= written | {len(written)})
+        waiting: list = []
+        writer = threading.Thread(target=lambda: waiting.append(insert_with_patience(node, 2000)))
+        writer.start()
+        time.sleep(0.2)
+        mount.lift(fault)
+        writer.join(WAIT_SECONDS)
+        checks.true("who waits goes on when flushes do", waiting and not isinstance(waiting[0], Error), str(waiting))
+        for k in range(3000, 3600):
+            answer = insert_with_patience(node, k, "x" * 10_000)
+            if isinstance(answer, Error):
+                checks.true("more than the log holds is taken", False, str(answer))
+                break
+        checks.true("flushes were counted", int(status(node, "MemtableFlushWriter.CompletedTasks")) >= 2, node.steer("status"))
+        checks.equal("no flush failed", status(node, "MemtableFlushWriter.LastFailure"), "none")
+
+
+def flush_writers(checks: Checks) -> None:
+    """As many tables are flushed at a time as `memtable_flush_writers` says; the others are in the queue, and counted."""
+    for writers, expected in ((1, ("1", "2")), (2, ("2", "1")), (4, ("3", "0"))):
+        with node_on(Disk(), commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="4MiB",
+                     write_request_timeout="300ms", memtable_flush_writers=str(writers)) as (node, mount):
+            make_table(node)
+            for name in ("u", "w"):
+                query(node, f"CREATE TABLE ks.{name} (k int PRIMARY KEY, v text)")
+            node.flush()
+            fault = mount.stall("-Data.db")
+            late = (query(node, f"INSERT INTO ks.{name} (k, v) VALUES ({k}, '{'x' * 10_000}')") for k in range(300) for name in "tuw")
+            next(answer for answer in late if isinstance(answer, Error))
+            tasks = ("MemtableFlushWriter.ActiveTasks", "MemtableFlushWriter.PendingTasks")
+            checks.true(f"{writers} flush writers", eventually(lambda: tuple(status(node, name) for name in tasks) == expected),
+                        node.steer("status"))
+            mount.lift(fault)
+            checks.true(f"{writers} flush writers: all is flushed", eventually(lambda: status(node, tasks[0]) == status(node, tasks[1]) == "0"))
+
+
+def insert_with_patience(node, k: int, v: str = "v"):
+    """A client that tries again after a timeout."""
+    answer = None
+    for _ in range(20):
+        answer = insert(node, k, v)
+        if getattr(answer, "code", None) != WRITE_TIMEOUT:
+            break
+    return answer
+
+
+def salvage(checks: Checks) -> None:
+    """A flipped byte under a killed node's log: the start names it and the way out; with the flag it goes on without that record."""
+    node = Espalier.start(commitlog_sync="batch")
+    with node:
+        make_table(node)
+        for k in range(20):
+            insert(node, k, f"value-{k}")
+        node.kill()
+        path = node.data / LOG
+        at = path.read_bytes().find(b"value-7")
+        block = at // 4096 * 4096
+        with open(path, "r+b") as log:
+            log.seek(at)
+            log.write(b"w")
+        found = subprocess.run([str(places.espalier_binary()), "log", "verify", "--data", str(node.data)], capture_output=True, text=True)
+        checks.true("espalier log verify names it", found.returncode == 1 and f"at offset {block}: expected" in found.stdout, str(found))
+        words = (str(path), f"offset {block}", "expected", "got", "--commitlog-salvage")
+        port = str(node.port)
+        refused(checks, "a damaged log", serve("--data", str(node.data), "--port", port), *words)
+        node.flags = ("--commitlog-salvage",)
+        node.launch()
+        checks.equal("salvage loses the one row", keys(node), set(range(20)) - {7})
+        checks.equal("and keeps a copy", len(list((node.data / "commitlog").glob("commitlog.damaged-*"))), 1)
+        log = node.log_tail()
+        checks.true("and reports the gap", "the commit log had a gap" in log and f"offset {block}" in log, log)
+        insert(node, 7, "again")
+        node.flags = ()
+        node.restart()
+        checks.equal("then all is sound", keys(node), set(range(20)))
+
+
+def one_log_one_node(checks: Checks) -> None:
+    """Two data directories with one commit log directory."""
+    with Espalier.start() as node:
+        other = places.run_directory("other")
+        try:
+            done = serve("--data", str(other), "--port", str(places.free_ports(1)[0]),
+                         ESPALIER_COMMITLOG_DIRECTORY=str(node.data / "commitlog"))
+            refused(checks, "a second node on one log", done, str(node.data / "commitlog"), "is in use by another process", str(node.process.pid))
+        finally:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def block_device(checks: Checks) -> None:
+    """The log on a block device: a loop device over a file."""
+    directory = places.run_directory("device")
+    image = directory / "image"
+    with open(image, "wb") as file:
+        file.write(bytes(16 << 20))
+    made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True) if shutil.which("losetup") else None
+    if made is None or made.returncode != 0:
+        print(f"NOT PROVED HERE: a block device: {made.stderr.strip() if made else 'no losetup'}", flush=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    device = made.stdout.strip()
+    try:
+        on_device(checks, device)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def on_device(checks: Checks, device: str) -> None:
+    settings = {"commitlog_device": device, "commitlog_segment_size": "1MiB"}
+    for sync in ("batch", "each"):
+        with Espalier.start(commitlog_sync=sync, **settings) as node:
+            checks.true(f"{sync}: past the page cache", "the commit log is written past the page cache" in node.log_tail(), node.log_tail())
+            make_table(node)
+            for k in range(300):
+                insert(node, k)
+            other = places.run_directory("other")
+            environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
+            refused(checks, f"{sync}: a second node on the device",
+                    serve("--data", str(other), "--port", str(places.free_ports(1)[0]), **environment), device, "is in use by another process")
+            shutil.rmtree(other, ignore_errors=True)
+            node.kill()
+            described = described_log(device)
+            checks.equal(f"{sync}: the log is on the device", (described["path"], described["segments_in_use"] >= 1), (device, True))
+            node.launch()
+            checks.equal(f"{sync}: rows are there after kill -9", keys(node), set(range(300)))
+            checks.true(f"{sync}: and no file in the directory", not (node.data / LOG).exists())
+        # The next node is another one: it takes the device only when its start is blank.
+        with open(device, "r+b") as blank:
+            blank.write(bytes(8192))
+
+
+def described_log(path: str) -> dict:
+    done = subprocess.run([str(places.espalier_binary()), "log", "describe", "--json", "--file", path], capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[0])
+
+
+if __name__ == "__main__":
+    main()

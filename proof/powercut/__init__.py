@@ -1,0 +1,1 @@
+"""Power cuts under the unmodified binary."""

@@ -1,0 +1,150 @@
+"""Cuts the power under the unmodified binary, at any write or sync of its files, and checks it after each restart.
+
+Its whole data directory lies on a disk in memory (`proof/volume`) that keeps what is not synced apart. When the power goes, each such
+write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started on what is left. The load and
+the check are those of `proof/kill`. A third of the cuts hits the start after a cut.
+
+usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
+
+--periodic proves this program: in a mode that acknowledges first, losses must be found.
+"""
+
+import argparse
+import shutil
+import sys
+import threading
+from random import Random
+
+from proof import places
+from proof.kill.__main__ import run
+from proof.kill.load import SchemaChanger, Writer, create_schema
+from proof.oracle.espalier import Espalier
+from proof.volume import Disk, Mount, in_own_namespace
+from proof.wire import Connection
+
+WRITERS = 4
+CASES_PER_NODE = 20
+# Small, so that segments are used anew and memtables flushed.
+SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "memtable_offheap_space": "8MiB",
+            "memtable_cleanup_threshold": "0.2"}
+OPERATIONS_MAX = {"batch": 3000, "group": 1500, "each": 5000, "periodic": 1000}
+DURABLE = ("batch", "each", "group")
+LONGEST_SECONDS = 2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--periodic", action="store_true")
+    options = parser.parse_args()
+    cannot_mount = in_own_namespace("proof.powercut")
+    if cannot_mount:
+        sys.exit(f"powercut: {cannot_mount}")
+    ran = failed = cuts = acknowledged = 0
+    for first in range(0, options.cases, CASES_PER_NODE):
+        machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
+        for case in range(first, min(first + CASES_PER_NODE, options.cases)):
+            wrong = machine.case()
+            ran += 1
+            failed += bool(wrong)
+            for line in wrong[:20]:
+                print(f"case {case}: {line}", flush=True)
+            if wrong:
+                machine.keep = True
+                break
+        cuts += machine.cuts
+        acknowledged += sum(load.acknowledged for load in machine.loads)
+        machine.end()
+    print(f"seed {options.seed}: {cuts} power cuts, {acknowledged} writes and schema steps acknowledged")
+    print(f"{ran - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+class Machine:
+    """A node's life through many power cuts."""
+
+    def __init__(self, seed: int, number: int, sync: str | None):
+        self.rng = Random(f"{seed}/machine {number}")
+        self.sync = sync or self.rng.choice(DURABLE)
+        self.disk = Disk()
+        self.directory = places.run_directory("powercut")
+        settings = {**SETTINGS, "commitlog_sync": self.sync, "commitlog_sync_group_window": "2ms"}
+        self.node = Espalier(self.directory, places.free_ports(1)[0],
+                             {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
+        self.loads = [Writer(number, seed) for number in range(WRITERS)] + [SchemaChanger(seed)]
+        self.mount = Mount(self.disk, self.node.data)
+        self.cuts = 0
+        self.keep = False
+        self.node.launch()
+        with Connection(self.node.host, self.node.port) as connection:
+            create_schema(connection)
+
+    def case(self) -> list[str]:
+        """Load until the power goes, restart on what is left, check: what is wrong."""
+        stop, refused = threading.Event(), []
+        threads = [threading.Thread(target=run, args=(load, self.node, stop, refused)) for load in self.loads]
+        self.mount.cut_power_after(self.rng.randrange(OPERATIONS_MAX[self.sync]))
+        for thread in threads:
+            thread.start()
+        if not self.mount.power_cut.wait(LONGEST_SECONDS):
+            self.mount.cut_power()
+        stop.set()
+        self.power_off()
+        for thread in threads:
+            thread.join()
+        while self.rng.random() < 0.33:
+            if not self.start_is_cut(self.rng.randrange(400)):
+                break
+        try:
+            if self.node.process.poll() is not None:
+                self.node.launch()
+            with Connection(self.node.host, self.node.port) as connection:
+                return refused + [line for load in self.loads for line in load.check(connection)]
+        except Exception as failure:
+            return [*refused, f"{self.sync}: {failure!r}\n{self.node.log_tail()}"]
+
+    def start_is_cut(self, operations: int) -> bool:
+        """Starts the node and cuts the power meanwhile; false if the start took fewer operations, and the node runs."""
+        self.mount.cut_power_after(operations)
+        started = threading.Thread(target=self.try_launch)
+        started.start()
+        while started.is_alive() and not self.mount.power_cut.is_set():
+            started.join(0.005)
+        if not self.mount.power_cut.is_set():
+            with self.mount.lock:
+                self.mount.cut_at = None
+                if not self.mount.power_cut.is_set():
+                    return False
+        self.power_off()
+        started.join()
+        return True
+
+    def try_launch(self) -> None:
+        try:
+            self.node.launch()
+        except RuntimeError:
+            pass                        # the power went
+
+    def power_off(self) -> None:
+        """The process is gone, and what it had not made durable may be."""
+        self.cuts += 1
+        self.node.process.kill()
+        self.mount.close()
+        self.node.process.wait()
+        self.disk = self.disk.after_power_cut(self.rng)
+        self.mount = Mount(self.disk, self.node.data)
+
+    def end(self) -> None:
+        self.mount.release()
+        if self.node.process.poll() is None:
+            self.node.kill()
+        self.mount.close()
+        if self.keep:
+            print(f"the node's log is kept: {self.directory}")
+            return
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

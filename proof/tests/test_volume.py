@@ -1,0 +1,81 @@
+"""The disk in memory: what a power cut may leave, and what it may not."""
+
+import unittest
+from random import Random
+
+from proof.volume.disk import SECTOR, Disk
+
+
+class PowerCuts(unittest.TestCase):
+    def images(self, make, count: int = 200) -> list[Disk]:
+        disk = Disk()
+        make(disk)
+        return [disk.after_power_cut(Random(seed)) for seed in range(count)]
+
+    def contents(self, make, name: str = "file") -> set[bytes | None]:
+        found = (image.root.names.get(name) for image in self.images(make))
+        return {None if node is None else bytes(node.now) for node in found}
+
+    def test_what_is_synced_stays(self):
+        def make(disk: Disk) -> None:
+            node = disk.make(disk.root, "file", 0o100644)
+            disk.write(node, 0, b"synced", False)
+            node.sync()
+            disk.sync_names(disk.root)
+        self.assertEqual(self.contents(make), {b"synced"})
+
+    def test_a_name_needs_its_directory_synced(self):
+        def make(disk: Disk) -> None:
+            disk.make(disk.root, "file", 0o100644).sync()
+        self.assertEqual(self.contents(make), {None, b""})
+
+    def test_what_is_not_synced_is_kept_dropped_or_torn_at_sectors(self):
+        def make(disk: Disk) -> None:
+            node = disk.make(disk.root, "file", 0o100644)
+            node.set_length(2 * SECTOR)
+            node.sync()
+            disk.sync_names(disk.root)
+            disk.write(node, 0, b"x" * 2 * SECTOR, False)
+        old, new = bytes(SECTOR), b"x" * SECTOR
+        self.assertEqual(self.contents(make), {old + old, old + new, new + old, new + new})
+
+    def test_a_durable_write_syncs_itself_and_no_other(self):
+        def make(disk: Disk) -> None:
+            node = disk.make(disk.root, "file", 0o100644)
+            disk.sync_names(disk.root)
+            disk.write(node, 0, b"a" * SECTOR, False)
+            disk.write(node, SECTOR, b"b" * SECTOR, True)
+        tail = b"b" * SECTOR
+        self.assertEqual(self.contents(make), {bytes(SECTOR) + tail, b"a" * SECTOR + tail})
+
+    def test_a_durable_write_is_not_undone_by_an_older_one(self):
+        def make(disk: Disk) -> None:
+            node = disk.make(disk.root, "file", 0o100644)
+            disk.sync_names(disk.root)
+            disk.write(node, 0, b"old", False)
+            disk.write(node, 0, b"new", True)
+        self.assertEqual(self.contents(make), {b"new"})
+
+    def test_a_rename_happens_whole(self):
+        def make(disk: Disk) -> None:
+            for name in ("file", "other"):
+                node = disk.make(disk.root, name, 0o100644)
+                disk.write(node, 0, name.encode(), False)
+                node.sync()
+            disk.sync_names(disk.root)
+            disk.rename(disk.root, "other", disk.root, "file")
+        images = {(bytes(image.root.names["file"].now), "other" in image.root.names) for image in self.images(make)}
+        self.assertEqual(images, {(b"file", True), (b"other", False)})
+
+    def test_a_sync_of_a_directory_takes_what_its_names_build_on(self):
+        def make(disk: Disk) -> None:
+            made = disk.make(disk.root, "dir", 0o040755)
+            disk.make(made, "new", 0o100644)
+            disk.rename(made, "new", disk.root, "file")
+            disk.sync_names(disk.root)
+        self.assertEqual(self.contents(make), {b""})
+        self.assertTrue(all("new" not in image.root.names["dir"].names for image in self.images(make)))
+
+
+if __name__ == "__main__":
+    unittest.main()
