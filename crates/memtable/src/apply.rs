@@ -11,12 +11,21 @@ use std::ops::Bound;
 use memtrie::{Bounds, Direction, Edit, TrieFull, Upsert, Writer};
 use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
 
+use crate::branch::behind_row;
 use crate::deletions::{UpdateRanges, range_deletion_at};
-use crate::layout::{Header, Layout, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion};
+use crate::layout::{
+    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
+};
+use crate::pieces::{LargeRows, RowChange};
+
+mod large;
+
+use large::{header_content, replace_edits, small_row};
 
 /// Buffers of one shard's writer.
 pub(crate) struct Applier {
     merger: RowMerger,
+    large: LargeRows,
     path: Vec<u8>,
     merged: Vec<u8>,
     /// Keys and contents being built.
@@ -63,6 +72,7 @@ impl Applier {
     pub fn new() -> Self {
         Applier {
             merger: RowMerger::of_all_written(),
+            large: LargeRows::new(),
             path: Vec::new(),
             merged: Vec::new(),
             bytes: Vec::new(),
@@ -103,16 +113,28 @@ impl Applier {
             update.update.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
         let new_row = update.update.rows().next().map(|row| row.row);
         let Applier { merger, merged, .. } = self;
-        let mut is_new = false;
+        let (mut is_new, mut large) = (false, None);
         writer.upsert(update.path, |existing, out| {
             is_new = existing.is_none();
             let header = existing.map_or(Header::EMPTY, Header::read);
             let deletion = header.deletion.max(new_deletion);
-            let row = merge(merger, update.table, header.row, new_row, deletion, merged);
+            let deletes_stored = deletion != header.deletion;
+            let change = RowChange { new: new_row, active: deletion, deletes_stored };
+            let Some(row) = small_row(merger, update.table, header.row, &change, merged) else {
+                large = Some(change);
+                return Upsert::Keep;
+            };
             watch.changed(&[], header.row, row);
             Header { deletion, row, has_branches: false }.write(out);
             Upsert::Replace
         })?;
+        if let Some(change) = large {
+            let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
+            let mut edits = Edits::new();
+            let row = self.change_header_row(writer, update, header.row, change, watch, &mut edits);
+            edits.insert(Vec::new(), Some(header_content(change.active, row.as_deref(), false)));
+            apply_edits(writer, update.path, &edits)?;
+        }
         Ok(is_new)
     }
 
@@ -125,9 +147,7 @@ impl Applier {
         let header = writer.get(update.path).map(Header::read);
         let is_new = header.is_none();
         let changes = update.update;
-        let has_deletion = !changes.partition_deletion().is_live()
-            || changes.range_deletion_count() > 0
-            || changes.rows().any(|row| !row.row.deletion().is_live());
+        let has_deletion = update.has_deletion();
         let header = header.unwrap_or(Header::EMPTY);
         let deletion = header.deletion;
         update.deletion = update.deletion.max(deletion);
@@ -135,9 +155,7 @@ impl Applier {
         if has_deletion || has_branches {
             let mut edits = Edits::new();
             self.collect(writer, &update, is_new, &mut edits, watch);
-            let edits: Vec<Edit<'_>> =
-                edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
-            writer.apply(update.path, &edits)?;
+            apply_edits(writer, update.path, &edits)?;
         } else if is_new || changes.static_row().is_some() || changes.row_count() > 1 {
             self.apply_rows(writer, &update, is_new, watch)?;
         } else {
@@ -156,31 +174,46 @@ impl Applier {
         is_new: bool,
         watch: &mut Watch<'_, '_>,
     ) -> Result<(), TrieFull> {
-        let Applier { merger, merged, bytes, spans, .. } = self;
+        let (mut bytes, mut spans) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.spans));
         bytes.clear();
         spans.clear();
         let static_row = update.update.static_row();
         if is_new || static_row.is_some() {
             let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
-            let row = merge(merger, update.table, header.row, static_row, update.deletion, merged);
-            watch.changed(&[], header.row, row);
-            Header { deletion: update.deletion, row, has_branches: false }.write(bytes);
-            spans.push((0..0, Some(0..bytes.len())));
+            let change = update.header_change(&header);
+            if let Some(row) = small_row(&mut self.merger, update.table, header.row, &change, &mut self.merged) {
+                watch.changed(&[], header.row, row);
+                Header { deletion: update.deletion, row, has_branches: false }.write(&mut bytes);
+                spans.push((0..0, Some(0..bytes.len())));
+            } else {
+                let mut edits = Edits::new();
+                let content = self.large_header(writer, update, &header, false, watch, &mut edits);
+                edits.insert(Vec::new(), Some(content));
+                push_spans(&edits, &mut bytes, &mut spans);
+            }
         }
         for row in update.update.rows() {
+            let Applier { merger, merged, .. } = self;
             let start = bytes.len();
             bytes.extend_from_slice(update.path);
             let suffix_start = bytes.len();
-            update.layout.push_row(row.clustering, bytes);
+            update.layout.push_row(row.clustering, &mut bytes);
             let suffix = suffix_start..bytes.len();
             let stored = if is_new { None } else { writer.get(&bytes[start..]) };
             let (kept, existing) = update.existing_row(stored);
-            let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
+            let change = RowChange { new: Some(row.row), active: update.deletion, deletes_stored: false };
+            let Some(after) = small_row(merger, update.table, existing, &change, merged) else {
+                let position = bytes[suffix].to_vec();
+                let edits = self.large_row_edits(writer, update, &position, row.clustering, change, watch);
+                bytes.truncate(start);
+                push_spans(&edits, &mut bytes, &mut spans);
+                continue;
+            };
             watch.changed(row.clustering, existing, after);
             let content_start = bytes.len();
             match after {
                 Some(after) => {
-                    update.layout.push_content_head(kept.unwrap_or(row.clustering), bytes);
+                    update.layout.push_content_head(kept.unwrap_or(row.clustering), &mut bytes);
                     bytes.extend_from_slice(after.as_bytes());
                     spans.push((suffix, Some(content_start..bytes.len())));
                 }
@@ -197,6 +230,7 @@ impl Applier {
             .collect();
         let result = writer.apply(update.path, &edits);
         bytes.shrink_to(BUFFER_BYTES_MAX);
+        (self.bytes, self.spans) = (bytes, spans);
         result
     }
 
@@ -212,9 +246,14 @@ impl Applier {
         bytes.clear();
         bytes.extend_from_slice(update.path);
         update.layout.push_row(row.clustering, bytes);
+        let change = RowChange { new: Some(row.row), active: update.deletion, deletes_stored: false };
+        let mut is_small = true;
         writer.upsert(bytes, |existing, out| {
             let (kept, existing) = update.existing_row(existing);
-            let after = merge(merger, update.table, existing, Some(row.row), update.deletion, merged);
+            let Some(after) = small_row(merger, update.table, existing, &change, merged) else {
+                is_small = false;
+                return Upsert::Keep;
+            };
             watch.changed(row.clustering, existing, after);
             match after {
                 Some(after) => {
@@ -225,7 +264,19 @@ impl Applier {
                 None if existing.is_some() => Upsert::Remove,
                 None => Upsert::Keep,
             }
-        })
+        })?;
+        if is_small {
+            return Ok(());
+        }
+        let key = bytes.clone();
+        let position = &key[update.path.len()..];
+        let edits = self.large_row_edits(writer, update, position, row.clustering, change, watch);
+        // Copied from the row on, not from the partition on.
+        let edits: Vec<Edit<'_>> = edits
+            .iter()
+            .map(|(suffix, content)| Edit { suffix: &suffix[position.len()..], content: content.as_deref() })
+            .collect();
+        writer.apply(&key, &edits)
     }
 
     /// Collects everything the update changes below the partition's key.
@@ -262,17 +313,14 @@ impl Applier {
         }
         let has_branches =
             header.has_branches || edits.iter().any(|(suffix, content)| is_branch(suffix) && content.is_some());
+        let change = update.header_change(&header);
         let mut content = Vec::new();
-        let row = merge(
-            &mut self.merger,
-            update.table,
-            header.row,
-            update.update.static_row(),
-            update.deletion,
-            &mut self.merged,
-        );
-        watch.changed(&[], header.row, row);
-        Header { deletion: update.deletion, row, has_branches }.write(&mut content);
+        if let Some(row) = small_row(&mut self.merger, update.table, header.row, &change, &mut self.merged) {
+            watch.changed(&[], header.row, row);
+            Header { deletion: update.deletion, row, has_branches }.write(&mut content);
+        } else {
+            content = self.large_header(writer, update, &header, has_branches, watch, edits);
+        }
         if writer.get(update.path) != Some(content.as_slice()) {
             edits.insert(Vec::new(), Some(content));
         }
@@ -301,36 +349,56 @@ impl Applier {
             }
         }
         // Rows start above the branches.
-        let (start, end) = (key(&[], ends.0, &[ROW_DELETION_BRANCH + 1]), key(&[], ends.1, &[0xFF]));
+        let (start, end) = (key(&[], ends.0, &[PIECE_BRANCH + 1]), key(&[], ends.1, &[0xFF]));
         let mut cursor =
             writer.cursor(Bounds { start: Bound::Included(&start), end: Bound::Included(&end) }, Direction::Forward);
-        while cursor.advance() {
+        let mut has_entry = cursor.advance();
+        while has_entry {
             let suffix = &cursor.key()[lead..];
-            let before = match edits.get(suffix) {
-                // An earlier range of the same update was here.
-                Some(Some(content)) => content.clone(),
-                Some(None) => continue,
-                None => cursor.content().to_vec(),
-            };
-            let (kept, existing) = update.existing_row(Some(&before));
-            let after = merge(&mut self.merger, update.table, existing, None, deletion, &mut self.merged);
-            if after == existing {
+            if update.layout.is_piece(cursor.content()) {
+                self.purge_large_row(writer, update, suffix, deletion, edits, watch);
+                has_entry = cursor.skip_to(&behind_row(cursor.key()));
                 continue;
             }
-            let mut clustering = Vec::new();
-            if watch.observer.is_some() && update.layout.push_clustering(suffix, kept, &mut clustering).is_ok() {
-                watch.changed(&clustering, existing, after);
-            }
-            let content = after.map(|row| {
-                let mut content = Vec::new();
-                if let Some(kept) = kept {
-                    update.layout.push_content_head(kept, &mut content);
-                }
-                content.extend_from_slice(row.as_bytes());
-                content
-            });
-            edits.insert(suffix.to_vec(), content);
+            self.purge_row(update, suffix, cursor.content(), deletion, edits, watch);
+            has_entry = cursor.advance();
         }
+    }
+
+    /// Drops what `deletion` shadows of a row.
+    fn purge_row(
+        &mut self,
+        update: &Update<'_>,
+        suffix: &[u8],
+        content: &[u8],
+        deletion: DeletionTime,
+        edits: &mut Edits,
+        watch: &mut Watch<'_, '_>,
+    ) {
+        let before = match edits.get(suffix) {
+            // An earlier range of the same update was here.
+            Some(Some(content)) => content.clone(),
+            Some(None) => return,
+            None => content.to_vec(),
+        };
+        let (kept, existing) = update.existing_row(Some(&before));
+        let after = merge(&mut self.merger, update.table, existing, None, deletion, &mut self.merged);
+        if after == existing {
+            return;
+        }
+        let mut clustering = Vec::new();
+        if watch.observer.is_some() && update.layout.push_clustering(suffix, kept, &mut clustering).is_ok() {
+            watch.changed(&clustering, existing, after);
+        }
+        let content = after.map(|row| {
+            let mut content = Vec::new();
+            if let Some(kept) = kept {
+                update.layout.push_content_head(kept, &mut content);
+            }
+            content.extend_from_slice(row.as_bytes());
+            content
+        });
+        edits.insert(suffix.to_vec(), content);
     }
 
     /// Adds a row of the update, and its deletion.
@@ -370,7 +438,13 @@ impl Applier {
         }
         let stored = writer.get(&[update.path, &position].concat());
         let (kept, existing) = update.existing_row(stored);
-        let after = merge(&mut self.merger, update.table, existing, Some(row.row), active, &mut self.merged);
+        let deletes_stored = update.has_deletion();
+        let change = RowChange { new: Some(row.row), active, deletes_stored };
+        let after = small_row(&mut self.merger, update.table, existing, &change, &mut self.merged);
+        let Some(after) = after else {
+            let changes = self.large_row_edits(writer, update, &position, row.clustering, change, watch);
+            return replace_edits(edits, &position, changes);
+        };
         watch.changed(row.clustering, existing, after);
         match after {
             Some(after) => {
@@ -386,6 +460,19 @@ impl Applier {
 }
 
 impl Update<'_> {
+    /// What becomes of the header's row.
+    fn header_change(&self, header: &Header<'_>) -> RowChange<'_> {
+        let new = self.update.static_row();
+        RowChange { new, active: self.deletion, deletes_stored: self.deletion != header.deletion }
+    }
+
+    /// Whether it deletes the partition, ranges or rows.
+    fn has_deletion(&self) -> bool {
+        !self.update.partition_deletion().is_live()
+            || self.update.range_deletion_count() > 0
+            || self.update.rows().any(|row| row.row.has_deletion())
+    }
+
     /// A stored row: the clustering kept with it, and the row.
     fn existing_row<'c>(&self, stored: Option<&'c [u8]>) -> (Option<&'c [u8]>, Option<Row<'c>>) {
         match stored {
@@ -402,8 +489,27 @@ fn is_branch(suffix: &[u8]) -> bool {
     matches!(suffix.first(), Some(&(RANGE_BRANCH | ROW_DELETION_BRANCH)))
 }
 
+/// Publishes changes below `prefix`.
+fn apply_edits(writer: &mut Writer<'_>, prefix: &[u8], edits: &Edits) -> Result<(), TrieFull> {
+    let edits: Vec<Edit<'_>> =
+        edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
+    writer.apply(prefix, &edits)
+}
+
+/// Appends edits to what is to be published.
+fn push_spans(edits: &Edits, bytes: &mut Vec<u8>, spans: &mut Vec<(Span, Option<Span>)>) {
+    for (suffix, content) in edits {
+        let start = bytes.len();
+        bytes.extend_from_slice(suffix);
+        let suffix = start..bytes.len();
+        bytes.extend_from_slice(content.as_deref().unwrap_or_default());
+        let content = content.is_some().then_some(suffix.end..bytes.len());
+        spans.push((suffix, content));
+    }
+}
+
 /// What two versions of a row are together, less what `active` deletes; in `out` if it is not one of them.
-fn merge<'r>(
+pub(crate) fn merge<'r>(
     merger: &mut RowMerger,
     table: &Table,
     existing: Option<Row<'r>>,

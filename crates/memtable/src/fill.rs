@@ -10,10 +10,12 @@
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-use memtrie::{Bounds, Cursor, Direction, Tail};
+use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
-use crate::layout::{Border, Header, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
+use crate::branch::{Branch, BranchRange, after_partition, behind_row};
+use crate::layout::{Border, Header, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
+use crate::pieces::{LargeRows, StoredRow};
 use crate::plan::{Place, Plan};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
@@ -109,52 +111,21 @@ pub(crate) struct Filler {
     pub batch: Batch,
     merger: RowMerger,
     scratch: Vec<u8>,
-}
-
-/// A key range within one branch of a partition.
-struct BranchRange {
-    low: Vec<u8>,
-    high: Vec<u8>,
-}
-
-impl BranchRange {
-    /// Between two positions, neither included, in reading order.
-    fn new(branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
-        let (low, high) = if reversed { (to, from) } else { (from, to) };
-        BranchRange { low: [branch, low].concat(), high: [branch, high].concat() }
-    }
-
-    fn bounds(&self) -> Bounds<'_> {
-        Bounds { start: Bound::Excluded(&self.low), end: Bound::Excluded(&self.high) }
-    }
-}
-
-/// A trie cursor over a branch that stands on its next entry, or is at its end.
-struct Branch<'c> {
-    cursor: Cursor<'c>,
-    lead: usize,
-    has_entry: bool,
-}
-
-impl<'c> Branch<'c> {
-    fn new(tail: Tail<'c>, range: &'c BranchRange, lead: usize, direction: Direction) -> Branch<'c> {
-        let mut cursor = tail.cursor(range.bounds(), direction);
-        let has_entry = cursor.advance();
-        Branch { cursor, lead, has_entry }
-    }
-
-    fn position(&self) -> Option<&[u8]> {
-        if self.has_entry { self.cursor.key().get(self.lead..) } else { None }
-    }
-
-    fn advance(&mut self) {
-        self.has_entry = self.cursor.advance();
-    }
+    large: LargeRows,
+    /// A row joined of its pieces.
+    joined: Vec<u8>,
 }
 
 impl Filler {
     pub fn new(plan: Plan) -> Filler {
-        Filler { plan: Arc::new(plan), batch: Batch::default(), merger: RowMerger::default(), scratch: Vec::new() }
+        Filler {
+            plan: Arc::new(plan),
+            batch: Batch::default(),
+            merger: RowMerger::default(),
+            scratch: Vec::new(),
+            large: LargeRows::new(),
+            joined: Vec::new(),
+        }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -211,6 +182,7 @@ impl Filler {
 
     fn partitions(&mut self, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
         let plan = self.plan.clone();
+        let layout = plan.memtable.layout();
         let pin = plan.memtable.shards()[shard].trie.pin();
         if plan.single.is_some() {
             let tail = pin.tail(&path);
@@ -229,20 +201,27 @@ impl Filler {
             path.clear();
             path.extend_from_slice(cursor.key());
             let header = Header::read(cursor.content());
+            let tail = cursor.tail();
             if plan.is_plain && !header.has_branches {
-                self.begin_partition(&path, &header);
+                self.begin_partition(&path, tail, &header);
                 let deletion = header.deletion;
-                has_entry = cursor.advance();
+                has_entry = match header.row {
+                    Some(row) if row.is_piece() => cursor.skip_to(&[path.as_slice(), &[PIECE_BRANCH + 1]].concat()),
+                    _ => cursor.advance(),
+                };
                 while has_entry && cursor.key().starts_with(&path) {
-                    let row = self.row(&plan, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
+                    let row = self.row(&plan, tail, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
                     if self.batch.is_full() {
                         let at = Position { place: Some(self.place_beside(row)), ..Position::start(deletion) };
                         return Ok(Stop::Rows { shard, path, at });
                     }
-                    has_entry = cursor.advance();
+                    has_entry = match layout.is_piece(cursor.content()) {
+                        true => cursor.skip_to(&behind_row(cursor.key())),
+                        false => cursor.advance(),
+                    };
                 }
             } else {
-                if let Some(at) = self.partition(&plan, cursor.tail(), &path, cursor.content())? {
+                if let Some(at) = self.partition(&plan, tail, &path, cursor.content())? {
                     return Ok(Stop::Rows { shard, path, at });
                 }
                 after_partition(&mut path);
@@ -264,16 +243,24 @@ impl Filler {
         content: &[u8],
     ) -> Result<Option<Position>, ReadError> {
         let header = Header::read(content);
-        self.begin_partition(path, &header);
+        self.begin_partition(path, tail, &header);
         if plan.slices.is_empty() || !plan.memtable.layout().has_clustering() {
             return Ok(None);
         }
         self.rows(plan, tail, &header, Position::start(header.deletion))
     }
 
-    fn begin_partition(&mut self, path: &[u8], header: &Header<'_>) {
+    fn begin_partition(&mut self, path: &[u8], tail: Tail<'_>, header: &Header<'_>) {
         let path = self.batch.push(path);
-        let row = header.row.map(|row| self.push_row(row));
+        let row = header.row.map(|row| {
+            if !row.is_piece() {
+                return self.push_row(row);
+            }
+            let joined = self.join(StoredRow { head: row, pieces: tail.tail(&[PIECE_BRANCH]) });
+            let span = self.push_row(Row::new(&joined));
+            self.joined = joined;
+            span
+        });
         let is_static = header.row.is_some_and(|row| row.is_static());
         let static_row = row.clone().filter(|_| is_static);
         self.batch.items.push(Item::Partition { path, deletion: header.deletion, static_row });
@@ -296,16 +283,19 @@ impl Filler {
         // A partition deletion that came after the partition was given is said as a range deletion of the rest.
         let late = if header.deletion.supersedes(&at.deletion) { header.deletion } else { DeletionTime::LIVE };
         while let Some(slice) = plan.slices.get(at.slice) {
-            let now = late.max(self.open_at(plan, tail, header, &at));
+            // Where the last fill stopped at the slice's very end, nothing is left but to close what is open.
+            let is_at_end = at.place.as_ref().is_some_and(|place| place.position == slice.to.position);
+            let now = if is_at_end { at.open } else { late.max(self.open_at(plan, tail, header, &at)) };
             if now != at.open {
                 let before = std::mem::replace(&mut at.open, now);
                 let place = at.place(plan);
                 self.marker(&place.prefix, place.side, before, now);
             }
             match &slice.row {
+                _ if is_at_end => {}
                 Some(position) if !header.has_branches && at.place.is_none() => {
                     if let Some(row) = tail.get(position) {
-                        let row = self.row(plan, position, Some(row), None)?;
+                        let row = self.row(plan, tail, position, Some(row), None)?;
                         if self.batch.is_full() {
                             at.place = Some(self.place_beside(row));
                             return Ok(Some(at));
@@ -357,15 +347,16 @@ impl Filler {
         let to = &plan.slices[at.slice].to.position;
         let range = |branch: &[u8]| BranchRange::new(branch, &at.place(plan).position, to, reversed);
         let live_range = range(&[]);
-        let mut live = Branch::new(tail, &live_range, 0, direction);
+        let layout = plan.memtable.layout();
+        let mut live = Branch::of_rows(tail, &live_range, direction, layout);
         if !header.has_branches {
             while let Some(position) = live.position() {
-                let span = self.row(plan, position, Some(live.cursor.content()), None)?;
+                let span = self.row(plan, tail, position, Some(live.cursor.content()), None)?;
                 if self.batch.is_full() {
                     at.place = Some(self.place_beside(span));
                     return Ok(true);
                 }
-                live.advance();
+                live.advance_row(layout, direction);
             }
             return Ok(false);
         }
@@ -399,13 +390,13 @@ impl Filler {
             let (has_row, has_deletion) = (positions[0] == Some(next), positions[1] == Some(next));
             let row = has_row.then(|| live.cursor.content());
             let deletion = has_deletion.then(|| deleted.cursor.content());
-            let span = self.row(plan, &position, row, deletion)?;
+            let span = self.row(plan, tail, &position, row, deletion)?;
             if self.batch.is_full() {
                 at.place = Some(self.place_beside(span));
                 return Ok(true);
             }
             if has_row {
-                live.advance();
+                live.advance_row(layout, direction);
             }
             if has_deletion {
                 deleted.advance();
@@ -417,10 +408,14 @@ impl Filler {
     fn row(
         &mut self,
         plan: &Plan,
+        tail: Tail<'_>,
         position: &[u8],
         row: Option<&[u8]>,
         deletion: Option<&[u8]>,
     ) -> Result<Span, ReadError> {
+        if row.is_some_and(|content| plan.memtable.layout().is_piece(content)) {
+            return self.large_row(plan, tail.tail(position), position, deletion);
+        }
         let layout = plan.memtable.layout();
         let kept = row.or(deletion).and_then(|content| layout.split_content(content).0);
         let start = self.batch.bytes.len();
@@ -428,6 +423,47 @@ impl Filler {
         let clustering = start..self.batch.bytes.len();
         let live = row.map(|content| Row::new(layout.split_content(content).1));
         let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
+        self.row_at(clustering, live, deletion)
+    }
+
+    /// Copies a row that may be in pieces, which `pieces` shows one version of.
+    fn large_row(
+        &mut self,
+        plan: &Plan,
+        pieces: Tail<'_>,
+        position: &[u8],
+        deletion: Option<&[u8]>,
+    ) -> Result<Span, ReadError> {
+        let layout = plan.memtable.layout();
+        let head = pieces.get(&[]).map(|content| layout.split_content(content));
+        let kept = head.and_then(|(kept, _)| kept);
+        let start = self.batch.bytes.len();
+        layout.push_clustering(position, kept, &mut self.batch.bytes)?;
+        let clustering = start..self.batch.bytes.len();
+        let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
+        let joined = head.map(|(_, head)| self.join(StoredRow { head: Row::new(head), pieces }));
+        let result = self.row_at(clustering, joined.as_deref().map(Row::new), deletion);
+        self.joined = joined.unwrap_or_default();
+        result
+    }
+
+    /// A stored row in one piece, in the buffer for that.
+    fn join(&mut self, stored: StoredRow<'_>) -> Vec<u8> {
+        let (plan, table) = (self.plan.clone(), self.newest());
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.clear();
+        joined.shrink_to(BATCH_BYTES_MAX);
+        self.large.join(plan.memtable.layout(), &table, stored, &mut joined);
+        joined
+    }
+
+    /// Adds the item of a row and its deletion.
+    fn row_at(
+        &mut self,
+        clustering: Span,
+        live: Option<Row<'_>>,
+        deletion: Option<DeletionTime>,
+    ) -> Result<Span, ReadError> {
         let row = match (live, deletion) {
             (Some(row), None) => self.push_row(row),
             (None, None) => return Ok(clustering),
@@ -480,12 +516,5 @@ impl Filler {
         let mut position = Vec::new();
         self.plan.memtable.layout().push_bound(&prefix, side, &mut position);
         Place { position, prefix, side }
-    }
-}
-
-/// Moves a partition's path past all that is below it.
-fn after_partition(path: &mut [u8]) {
-    if let Some(last) = path.last_mut() {
-        *last += 1;
     }
 }

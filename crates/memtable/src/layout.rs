@@ -5,10 +5,15 @@ use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, en
 use model::{Clusterings, DeletionTime, PartitionKey, ReadError, Row, Side, Table};
 use types::vint;
 
+use crate::pieces::RowEdits;
+
 /// Leads to the borders of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
 pub(crate) const RANGE_BRANCH: u8 = 0x01;
 /// Leads to the deletions of single rows.
 pub(crate) const ROW_DELETION_BRANCH: u8 = 0x02;
+
+/// Leads to the pieces of a large static row, or of a large row in a table without clustering.
+pub(crate) const PIECE_BRANCH: u8 = 0x03;
 
 const HAS_DELETION: u8 = 0x01;
 const HAS_STATIC_ROW: u8 = 0x02;
@@ -75,6 +80,36 @@ impl Layout {
         let length = vint::read_uvint(&mut rest).unwrap_or(0) as usize;
         let (clustering, content) = rest.split_at(length.min(rest.len()));
         (Some(clustering), content)
+    }
+
+    /// Puts before the blobs of a row what is stored before them. Only the row's own content keeps its clustering.
+    pub fn finish_row_edits(&self, clustering: &[u8], edits: &mut RowEdits) {
+        if !self.keeps_clustering {
+            return;
+        }
+        for (key, content) in edits {
+            let clustering = if key.is_empty() { clustering } else { &[] };
+            if let Some(blob) = content {
+                let mut content = Vec::with_capacity(blob.len() + clustering.len() + 2);
+                self.push_content_head(clustering, &mut content);
+                content.extend_from_slice(blob);
+                *blob = content;
+            }
+        }
+    }
+
+    /// Whether a stored content is a piece of a row.
+    pub fn is_piece(&self, content: &[u8]) -> bool {
+        Row::new(self.split_content(content).1).is_piece()
+    }
+
+    /// How much of a key below the partition's is the position of a row; the rest says which piece of it.
+    pub fn position_length(&self, key: &[u8]) -> usize {
+        let mut rest = key;
+        match decode_clustering(&self.columns, &mut rest, &mut Vec::new()) {
+            Ok(_) => key.len() - rest.len(),
+            Err(_) => key.len(),
+        }
     }
 
     /// Appends the serialized clustering (or prefix) of a position; `kept` is what its content keeps.

@@ -6,11 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod branch;
 mod cursor;
 mod deletions;
 mod fill;
 mod layout;
 mod memtable;
+mod pieces;
+#[cfg(test)]
+mod pieces_test;
 mod plan;
 mod shard;
 mod statistics;

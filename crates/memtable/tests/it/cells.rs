@@ -79,6 +79,28 @@ impl RowCells {
         self.cells.insert(key, cell);
     }
 
+    /// What is not the same in both.
+    fn difference(&self, expected: &RowCells) -> Vec<String> {
+        let mut differing = Vec::new();
+        if (self.liveness, self.deletion) != (expected.liveness, expected.deletion) {
+            let RowCells { liveness, deletion, .. } = expected;
+            differing.push(format!("{:?}, {:?} for {liveness:?}, {deletion:?}", self.liveness, self.deletion));
+        }
+        if self.complex_deletions != expected.complex_deletions {
+            differing.push(format!("{:?} for {:?}", self.complex_deletions, expected.complex_deletions));
+        }
+        let keys: std::collections::BTreeSet<_> = self.cells.keys().chain(expected.cells.keys()).collect();
+        let short = |cell: Option<&OwnedCell>| cell.map(|c| (c.timestamp, c.ttl, c.local_deletion_time, c.value.len()));
+        for key in keys.into_iter().filter(|key| self.cells.get(*key) != expected.cells.get(*key)).take(20) {
+            differing.push(format!(
+                "{key:?}: {:?} for {:?}",
+                short(self.cells.get(key)),
+                short(expected.cells.get(key))
+            ));
+        }
+        differing
+    }
+
     /// What is left under a deletion around the row.
     pub fn visible(&self, around: DeletionTime) -> RowCells {
         let mut visible = RowCells::default();
@@ -150,6 +172,22 @@ pub struct Seen {
     pub ranges: Vec<(Vec<u8>, DeletionTime)>,
 }
 
+impl Seen {
+    /// Fails where another was expected, and says in few words where.
+    pub fn assert_is(&self, expected: &Seen, context: &dyn std::fmt::Debug) {
+        if self == expected {
+            return;
+        }
+        let ranges = (&self.ranges, &expected.ranges);
+        let rows =
+            |seen: &Seen| -> Vec<Vec<u8>> { seen.rows.iter().map(|(clustering, _)| clustering.clone()).collect() };
+        let mut differing = vec![self.static_row.difference(&expected.static_row)];
+        differing.extend(self.rows.iter().zip(&expected.rows).map(|((_, a), (_, b))| a.difference(b)));
+        differing.retain(|row| !row.is_empty());
+        panic!("{context:?}: rows {:?} for {:?}, ranges {ranges:?}: {differing:?}", rows(self), rows(expected));
+    }
+}
+
 /// Reads the cursor's current partition, and checks that its order and its markers are sound. `probes` in reading order.
 pub fn read_partition(cursor: &mut dyn UnfilteredCursor, probes: &[Vec<u8>], reversed: bool) -> Seen {
     let table = cursor.table().clone();
@@ -157,6 +195,7 @@ pub fn read_partition(cursor: &mut dyn UnfilteredCursor, probes: &[Vec<u8>], rev
     let mut static_row = RowCells::default();
     if let Some(row) = head.static_row {
         static_row.write(row, &table);
+        static_row.complex_deletions.retain(|_, deletion| !deletion.is_live());
     }
     let mut seen = Seen { deletion: head.deletion, static_row, rows: Vec::new(), ranges: Vec::new() };
     let mut open = DeletionTime::LIVE;
@@ -174,7 +213,10 @@ pub fn read_partition(cursor: &mut dyn UnfilteredCursor, probes: &[Vec<u8>], rev
             if reversed { order.is_lt() } else { order.is_gt() }
         };
         if let Some((last, last_weight)) = &last {
-            assert!(is_after((&prefix, weight), (last, *last_weight)), "in order");
+            assert!(
+                is_after((&prefix, weight), (last, *last_weight)),
+                "{prefix:?} {weight} after {last:?} {last_weight}"
+            );
         }
         while let Some(probe) = probes.next_if(|probe| is_after((&prefix, weight), (probe, 0))) {
             seen.ranges.push((probe.clone(), open));

@@ -3,3 +3,4 @@
 mod against_model;
 mod behaviour;
 mod cells;
+mod large_rows;

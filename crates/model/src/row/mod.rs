@@ -3,12 +3,14 @@
 mod builder;
 mod cells;
 mod merge;
+mod pieces;
 mod places;
 
 pub use builder::RowBuilder;
 use cells::Scope;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};
+pub use pieces::{CellPlace, RowCutter, RowJoiner, mark_piece};
 pub use places::ValuePlaces;
 
 use types::vint;
@@ -26,6 +28,7 @@ pub(crate) mod flag {
     pub const SPARSE: u8 = 0x10;
     pub const CELL_META: u8 = 0x20;
     pub const STATIC: u8 = 0x40;
+    pub const PIECE: u8 = 0x80;
 }
 
 pub(crate) mod cell_flag {
@@ -322,8 +325,8 @@ mod check {
     pub(super) fn row(bytes: &[u8], table: &Table) -> Result<(), CorruptMutation> {
         let mut at = Checked { bytes, length: bytes.len() };
         let flags = at.u8("row flags")?;
-        if flags & 0x80 != 0 {
-            return Err(at.fail("row flags of a known version"));
+        if flags & flag::PIECE != 0 {
+            return Err(at.fail("flags of a whole row"));
         }
         let version = at.uvint("column-set version")?;
         let sets = table.column_sets(flags & flag::STATIC != 0);

@@ -1,0 +1,88 @@
+//! Cursors over one branch of a partition: its rows, the deletions of rows, the borders of deleted ranges.
+
+use std::ops::Bound;
+
+use memtrie::{Bounds, Cursor, Direction, Tail};
+
+use crate::layout::Layout;
+
+/// A key range within one branch of a partition.
+pub(crate) struct BranchRange {
+    low: Vec<u8>,
+    high: Vec<u8>,
+}
+
+impl BranchRange {
+    /// Between two positions, neither included, in reading order.
+    pub fn new(branch: &[u8], from: &[u8], to: &[u8], reversed: bool) -> BranchRange {
+        let (low, high) = if reversed { (to, from) } else { (from, to) };
+        BranchRange { low: [branch, low].concat(), high: [branch, high].concat() }
+    }
+
+    fn bounds(&self) -> Bounds<'_> {
+        Bounds { start: Bound::Excluded(&self.low), end: Bound::Excluded(&self.high) }
+    }
+}
+
+/// A trie cursor over a branch that stands on its next entry, or is at its end.
+pub(crate) struct Branch<'c> {
+    pub cursor: Cursor<'c>,
+    lead: usize,
+    has_entry: bool,
+}
+
+impl<'c> Branch<'c> {
+    pub fn new(tail: Tail<'c>, range: &'c BranchRange, lead: usize, direction: Direction) -> Branch<'c> {
+        let mut cursor = tail.cursor(range.bounds(), direction);
+        let has_entry = cursor.advance();
+        Branch { cursor, lead, has_entry }
+    }
+
+    pub fn position(&self) -> Option<&[u8]> {
+        if self.has_entry { self.cursor.key().get(self.lead..) } else { None }
+    }
+
+    pub fn advance(&mut self) {
+        self.has_entry = self.cursor.advance();
+    }
+
+    /// Over the rows of a partition: stands on rows only, not on the pieces of one.
+    pub fn of_rows(tail: Tail<'c>, range: &'c BranchRange, direction: Direction, layout: &Layout) -> Branch<'c> {
+        let mut branch = Branch::new(tail, range, 0, direction);
+        branch.leave_pieces(layout, direction);
+        branch
+    }
+
+    /// Goes to the next row.
+    pub fn advance_row(&mut self, layout: &Layout, direction: Direction) {
+        if direction == Direction::Forward && layout.is_piece(self.cursor.content()) {
+            let behind = behind_row(self.cursor.key());
+            self.has_entry = self.cursor.skip_to(&behind);
+        } else {
+            self.advance();
+            self.leave_pieces(layout, direction);
+        }
+    }
+
+    /// In reverse a row's pieces come before it.
+    fn leave_pieces(&mut self, layout: &Layout, direction: Direction) {
+        if self.has_entry && direction == Direction::Reverse && layout.is_piece(self.cursor.content()) {
+            let position = self.cursor.key()[..layout.position_length(self.cursor.key())].to_vec();
+            self.has_entry = self.cursor.skip_to(&position);
+        }
+    }
+}
+
+/// The least key that is behind a row and its pieces.
+pub(crate) fn behind_row(key: &[u8]) -> Vec<u8> {
+    let mut behind = key.to_vec();
+    after_partition(&mut behind);
+    behind
+}
+
+/// Moves a partition's path past all that is below it.
+pub(crate) fn after_partition(path: &mut [u8]) {
+    if let Some(last) = path.last_mut() {
+        *last += 1;
+    }
+}

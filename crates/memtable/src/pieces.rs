@@ -1,0 +1,321 @@
+//! Rows too large for one content: cut into pieces below the row's key, so that a change copies the pieces it concerns and not
+//! the rest (`FORMAT.md`).
+//!
+//! Pieces are changed by [`memtrie::Writer::apply`] at or above the row's key alone: under one tail a reader sees one version of
+//! all of them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytecomp::encode_value;
+use bytecomp::separator::TERMINATOR;
+use memtrie::{Bounds, Direction, Tail};
+use model::{CellPlace, ColumnData, DeletionTime, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table, mark_piece};
+use types::CqlType;
+
+use crate::apply::merge;
+use crate::layout::Layout;
+
+/// Rows larger than this are cut, if they have several cells.
+const WHOLE_ROW_BYTES_MAX: usize = 4 << 10;
+/// A piece larger than this is cut again, if it has several cells.
+const PIECE_BYTES_MAX: usize = 2 << 10;
+/// About the size that cutting gives pieces: room to grow.
+const PIECE_BYTES_CUT: usize = 1536;
+/// Stands before an encoded path; the start of a column has nothing there.
+const PATH_FOLLOWS: u8 = 0x01;
+
+/// Changes of a row's contents: where below the row's key (the row's own is empty), and the blob or `None`.
+pub(crate) type RowEdits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A row as it is stored.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredRow<'t> {
+    /// The row, or its first piece.
+    pub head: Row<'t>,
+    /// Where the others are.
+    pub pieces: Tail<'t>,
+}
+
+/// What comes to a stored row.
+#[derive(Clone, Copy)]
+pub(crate) struct RowChange<'u> {
+    pub new: Option<Row<'u>>,
+    /// What deletes of the new version, and of the stored one if `deletes_stored`.
+    pub active: DeletionTime,
+    /// Whether the stored row may hold something that `active` deletes.
+    pub deletes_stored: bool,
+}
+
+/// Whether a row is to be cut.
+pub(crate) fn is_large(row: Row<'_>, table: &Table) -> bool {
+    row.as_bytes().len() > WHOLE_ROW_BYTES_MAX && row.is_divisible(table)
+}
+
+/// Changes and joins rows in pieces. Keeps its buffers from row to row.
+pub(crate) struct LargeRows {
+    merger: RowMerger,
+    cutter: RowCutter,
+    joiner: RowJoiner,
+    builder: RowBuilder,
+    joined: Vec<u8>,
+    merged: Vec<u8>,
+    part: Vec<u8>,
+}
+
+impl LargeRows {
+    pub fn new() -> LargeRows {
+        LargeRows {
+            merger: RowMerger::of_all_written(),
+            cutter: RowCutter::default(),
+            joiner: RowJoiner::default(),
+            builder: RowBuilder::default(),
+            joined: Vec::new(),
+            merged: Vec::new(),
+            part: Vec::new(),
+        }
+    }
+
+    /// Appends a stored row in one piece.
+    pub fn join(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, out: &mut Vec<u8>) {
+        if !stored.head.is_piece() {
+            out.extend_from_slice(stored.head.as_bytes());
+            return;
+        }
+        self.joiner.start(table, stored.head);
+        let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
+        while cursor.advance() {
+            self.joiner.add(table, Row::new(layout.split_content(cursor.content()).1));
+        }
+        self.joiner.finish(out);
+    }
+
+    /// What is to be changed of a row that is in pieces, or will be. Empty if nothing.
+    pub fn change(
+        &mut self,
+        layout: &Layout,
+        table: &Table,
+        stored: Option<StoredRow<'_>>,
+        change: RowChange<'_>,
+    ) -> RowEdits {
+        // Pieces are of one column set, and know of no deletion of the whole row.
+        let is_current = |row: Row<'_>| row.column_set_version() == table.columns(row.is_static()).version;
+        let is_plain = |row: Row<'_>| is_current(row) && !row.has_deletion();
+        match (stored, change.new) {
+            (Some(stored), Some(new))
+                if stored.head.is_piece() && is_plain(stored.head) && !new.has_deletion() && !change.deletes_stored =>
+            {
+                let mut left = Vec::new();
+                let new = merge(&mut self.merger, table, None, Some(new), change.active, &mut left);
+                new.map_or_else(RowEdits::new, |new| self.change_pieces(layout, table, stored, new))
+            }
+            _ => self.rewrite(layout, table, stored, change),
+        }
+    }
+
+    /// Joins, merges and cuts again.
+    fn rewrite(
+        &mut self,
+        layout: &Layout,
+        table: &Table,
+        stored: Option<StoredRow<'_>>,
+        change: RowChange<'_>,
+    ) -> RowEdits {
+        let mut edits = RowEdits::new();
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.clear();
+        if let Some(stored) = stored {
+            self.join(layout, table, stored, &mut joined);
+            edits.insert(Vec::new(), None);
+            let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
+            while stored.head.is_piece() && cursor.advance() {
+                edits.insert(cursor.key().to_vec(), None);
+            }
+        }
+        let existing = stored.map(|_| Row::new(&joined));
+        match merge(&mut self.merger, table, existing, change.new, change.active, &mut self.merged) {
+            None => {}
+            Some(row) if change.new.is_none() && existing == Some(row) => edits.clear(),
+            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, &[], &mut edits),
+            Some(row) => drop(edits.insert(Vec::new(), Some(row.as_bytes().to_vec()))),
+        }
+        joined.clear();
+        joined.shrink_to(BUFFER_BYTES_MAX);
+        self.joined = joined;
+        self.merged.shrink_to(BUFFER_BYTES_MAX);
+        edits
+    }
+
+    /// Merges into the pieces what `new` says of their cells. Nothing of the stored row goes but by deletions of complex columns.
+    fn change_pieces(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, new: Row<'_>) -> RowEdits {
+        let is_static = new.is_static();
+        let mut sorting =
+            Sorting { rows: self, layout, table, stored, at: Vec::new(), next: None, edits: RowEdits::new() };
+        sorting.next = sorting.after(&[]);
+        sorting.start(is_static);
+        sorting.rows.builder.liveness(new.liveness());
+        let mut key = Vec::new();
+        for (index, data) in new.written_columns(table) {
+            piece_key(table, is_static, CellPlace { index, path: None }, &mut key);
+            sorting.go_to(&key, is_static);
+            match data {
+                ColumnData::Simple(cell) => sorting.rows.builder.cell(index, &cell),
+                ColumnData::Complex(cells) => {
+                    let deletion = cells.deletion;
+                    sorting.rows.builder.complex(index, deletion);
+                    for cell in cells {
+                        piece_key(table, is_static, CellPlace { index, path: Some(cell.path) }, &mut key);
+                        if deletion.is_live() {
+                            if sorting.go_to(&key, is_static) {
+                                sorting.rows.builder.complex(index, deletion);
+                            }
+                        } else {
+                            // The deletion concerns every piece on the way.
+                            while sorting.next.as_ref().is_some_and(|next| *next <= key) {
+                                sorting.go_on(is_static);
+                                sorting.rows.builder.complex(index, deletion);
+                            }
+                        }
+                        sorting.rows.builder.complex_cell(&cell);
+                    }
+                    piece_key(table, is_static, CellPlace { index, path: None }, &mut key);
+                    while !deletion.is_live() && sorting.next.as_ref().is_some_and(|next| next.starts_with(&key)) {
+                        sorting.go_on(is_static);
+                        sorting.rows.builder.complex(index, deletion);
+                    }
+                }
+            }
+        }
+        sorting.hand_over();
+        sorting.edits
+    }
+}
+
+/// Buffers do not stay larger than this.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// All but the row's own content.
+const ALL_PIECES: Bounds<'static> = Bounds { start: Bound::Excluded(&[]), end: Bound::Unbounded };
+
+/// Replaces `out` by the key of the piece that begins at `place`, below the row's.
+fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&(place.index as u32).to_be_bytes());
+    let Some(path) = place.path else { return };
+    out.push(PATH_FOLLOWS);
+    match table.columns(is_static).columns.get(place.index).map(|column| &column.ty) {
+        Some(CqlType::List { .. }) => drop(encode_value(&CqlType::Timeuuid, path, out)),
+        Some(CqlType::Set { element, .. }) => drop(encode_value(element, path, out)),
+        Some(CqlType::Map { key, .. }) => drop(encode_value(key, path, out)),
+        // Fields of a user type are told apart by a big-endian u16.
+        _ => out.extend_from_slice(path),
+    }
+    out.push(TERMINATOR);
+}
+
+/// Cuts a row, or a piece that begins at the key `first`.
+fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, first: &[u8], edits: &mut RowEdits) {
+    let is_static = row.is_static();
+    cutter.cut(table, row, PIECE_BYTES_CUT, |place, blob| {
+        let mut key = first.to_vec();
+        if let Some(place) = place {
+            piece_key(table, is_static, place, &mut key);
+        }
+        let mut blob = blob.to_vec();
+        mark_piece(&mut blob);
+        edits.insert(key, Some(blob));
+    });
+}
+
+/// What a new version says, on the way to the pieces it concerns, in their order.
+struct Sorting<'r, 't> {
+    rows: &'r mut LargeRows,
+    layout: &'r Layout,
+    table: &'r Table,
+    stored: StoredRow<'t>,
+    /// Key of the piece whose part is in the builder; empty for the first.
+    at: Vec<u8>,
+    /// Key of the piece behind it.
+    next: Option<Vec<u8>>,
+    edits: RowEdits,
+}
+
+impl Sorting<'_, '_> {
+    fn start(&mut self, is_static: bool) {
+        self.rows.builder.start(self.table.columns(is_static), is_static);
+    }
+
+    /// The key of the piece behind the one at `key`.
+    fn after(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let bounds = Bounds { start: Bound::Excluded(key), end: Bound::Unbounded };
+        let mut cursor = self.stored.pieces.cursor(bounds, Direction::Forward);
+        cursor.advance().then(|| cursor.key().to_vec())
+    }
+
+    /// Goes to the piece that `key` lies in, which is not before the current one. True if it is another one.
+    fn go_to(&mut self, key: &[u8], is_static: bool) -> bool {
+        if self.next.as_ref().is_none_or(|next| key < next.as_slice()) {
+            return false;
+        }
+        self.hand_over();
+        let bounds = Bounds { start: Bound::Excluded(&self.at), end: Bound::Included(key) };
+        let mut cursor = self.stored.pieces.cursor(bounds, Direction::Reverse);
+        if cursor.advance() {
+            let at = cursor.key().to_vec();
+            self.next = self.after(&at);
+            self.at = at;
+        }
+        self.start(is_static);
+        true
+    }
+
+    /// Goes to the next piece.
+    fn go_on(&mut self, is_static: bool) {
+        self.hand_over();
+        if let Some(at) = self.next.take() {
+            self.next = self.after(&at);
+            self.at = at;
+        }
+        self.start(is_static);
+    }
+
+    /// Merges the part in the builder into its piece.
+    fn hand_over(&mut self) {
+        let LargeRows { merger, cutter, builder, merged, part, .. } = &mut *self.rows;
+        if builder.is_empty() {
+            return;
+        }
+        part.clear();
+        builder.finish(part);
+        let stored = if self.at.is_empty() {
+            Some(self.stored.head)
+        } else {
+            self.stored.pieces.get(&self.at).map(|content| Row::new(self.layout.split_content(content).1))
+        };
+        let piece = merge(merger, self.table, stored, Some(Row::new(part)), DeletionTime::LIVE, merged);
+        let Some(piece) = piece else { return };
+        if only_repeats_deletion(&self.at, piece, self.table) {
+            self.edits.insert(self.at.clone(), None);
+        } else if piece.as_bytes().len() > PIECE_BYTES_MAX && piece.is_divisible(self.table) {
+            cut(cutter, self.table, piece, &self.at, &mut self.edits);
+        } else {
+            let mut blob = piece.as_bytes().to_vec();
+            mark_piece(&mut blob);
+            self.edits.insert(self.at.clone(), Some(blob));
+        }
+        self.rows.merged.shrink_to(BUFFER_BYTES_MAX);
+        self.rows.part.shrink_to(BUFFER_BYTES_MAX);
+    }
+}
+
+/// Whether a piece that begins, at the key `at`, within a complex column holds nothing but that column's deletion, which an
+/// earlier piece says too.
+fn only_repeats_deletion(at: &[u8], piece: Row<'_>, table: &Table) -> bool {
+    let begins_within = at.get(size_of::<u32>()) == Some(&PATH_FOLLOWS);
+    let is_bare = |data: ColumnData<'_>| match data {
+        ColumnData::Simple(_) => false,
+        ColumnData::Complex(mut cells) => cells.next().is_none(),
+    };
+    let mut columns = piece.written_columns(table);
+    begins_within && columns.next().is_none_or(|(_, data)| is_bare(data)) && columns.next().is_none()
+}
