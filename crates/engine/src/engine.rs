@@ -52,9 +52,28 @@ pub struct Engine {
 }
 
 /// The schema and the data that belongs to it.
-struct Catalog {
+pub(crate) struct Catalog {
     schema: Arc<Schema>,
     stores: HashMap<TableId, Arc<TableStore>>,
+}
+
+impl Catalog {
+    /// The store of a table; fails if it is gone.
+    pub fn store(&self, table: &Table) -> Result<&Arc<TableStore>, EngineError> {
+        let store = self.stores.get(&table.id).filter(|store| !store.is_dropped());
+        store.ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
+    }
+}
+
+/// The schema as it was when this was made.
+pub struct BorrowedSchema(arc_swap::Guard<Arc<Catalog>>);
+
+impl std::ops::Deref for BorrowedSchema {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        &self.0.schema
+    }
 }
 
 impl Engine {
@@ -252,6 +271,15 @@ impl Engine {
         self.catalog.load().schema.clone()
     }
 
+    /// As [`Engine::schema`], for the length of a request: to look at it writes to no memory that other threads use.
+    pub fn borrow_schema(&self) -> BorrowedSchema {
+        BorrowedSchema(self.catalog.load())
+    }
+
+    pub(crate) fn catalog(&self) -> arc_swap::Guard<Arc<Catalog>> {
+        self.catalog.load()
+    }
+
     /// The node's id, which its log and its SSTables carry.
     pub fn host_id(&self) -> Uuid {
         self.log.host_id()
@@ -327,9 +355,7 @@ impl Engine {
     }
 
     pub(crate) fn store(&self, table: &Table) -> Result<Arc<TableStore>, EngineError> {
-        let catalog = self.catalog.load();
-        let store = catalog.stores.get(&table.id).filter(|store| !store.is_dropped());
-        store.cloned().ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
+        self.catalog.load().store(table).cloned()
     }
 
     pub(crate) fn stores(&self) -> Vec<Arc<TableStore>> {

@@ -21,18 +21,19 @@ impl Engine {
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         // It may take long: writes that were begun before it on this thread go first.
         commitlog::release_held_wake_ups();
-        let view = self.store(table)?.view();
+        let catalog = self.catalog();
+        let view = catalog.store(table)?.borrow_view();
         let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         let sources = match newest_first::applies(range) && !sstables.is_empty() {
             true => newest_sources(&view, sstables, table, range)?,
             false => all_sources(&view, &sstables, table, range)?,
         };
-        Ok(Box::new(MergeCursor::new(table.clone(), range.reversed, sources)))
+        Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
     }
 
     /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
     pub fn is_in_memory(&self, table: &Table) -> bool {
-        self.store(table).is_ok_and(|store| store.borrow_view().sstables.is_empty())
+        self.catalog().store(table).is_ok_and(|store| store.borrow_view().sstables.is_empty())
     }
 }
 

@@ -35,6 +35,11 @@ pub(crate) struct Slice {
 
 impl Slice {
     fn new(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
+        if !layout.has_clustering() {
+            // The partition's one row is read with the partition.
+            let place = |bound: &ClusteringBound| Place { position: Vec::new(), prefix: Vec::new(), side: bound.side };
+            return Slice { from: place(&slice.start), to: place(&slice.end), row: None };
+        }
         let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
         let is_one_row = start.prefix == end.prefix && start.side != end.side && layout.is_whole(&start.prefix);
         let row = is_one_row.then(|| {

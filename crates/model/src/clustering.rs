@@ -4,6 +4,7 @@
 //! protocol, so that a row's clustering goes to a client by copying. Length -1 stands for null. A prefix has fewer
 //! components; no component means the start or the end of the partition.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use types::CqlType;
@@ -115,17 +116,22 @@ impl Slice {
 
 /// Slices in clustering order that do not overlap or touch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Slices(Vec<Slice>);
+pub struct Slices(Cow<'static, [Slice]>);
+
+static WHOLE_PARTITION: [Slice; 1] = [Slice {
+    start: ClusteringBound { prefix: Vec::new(), side: Side::Before },
+    end: ClusteringBound { prefix: Vec::new(), side: Side::After },
+}];
 
 impl Slices {
     /// The whole partition.
     pub fn all() -> Self {
-        Slices(vec![Slice::all()])
+        Slices(Cow::Borrowed(&WHOLE_PARTITION))
     }
 
     /// No row (static row only).
     pub fn none() -> Self {
-        Slices(Vec::new())
+        Slices(Cow::Borrowed(&[]))
     }
 
     /// Sorts the slices, drops empty ones and joins those that overlap.
@@ -143,7 +149,7 @@ impl Slices {
                 _ => joined.push(slice),
             }
         }
-        Slices(joined)
+        Slices(Cow::Owned(joined))
     }
 
     /// The slices in clustering order.
@@ -153,7 +159,7 @@ impl Slices {
 
     /// Whether the whole partition is selected.
     pub fn is_all(&self) -> bool {
-        matches!(self.0.as_slice(), [only] if only.start.prefix.is_empty() && only.end.prefix.is_empty())
+        matches!(self.as_slice(), [only] if only.start.prefix.is_empty() && only.end.prefix.is_empty())
     }
 
     /// Whether a row with this clustering is selected.

@@ -14,7 +14,8 @@ use crate::{
 
 /// A union of cursors that were opened for the same range in the same direction.
 pub struct MergeCursor<'a> {
-    table: Arc<Table>,
+    /// Kept where no source has it.
+    table: Option<Arc<Table>>,
     reversed: bool,
     sources: Vec<Source<'a>>,
     key: Option<PartitionKey>,
@@ -70,7 +71,9 @@ enum Current {
 
 impl<'a> MergeCursor<'a> {
     /// Merges `sources`; all were opened with the same `reversed` and yield rows under `table`.
-    pub fn new(table: Arc<Table>, reversed: bool, sources: Vec<BoxCursor<'a>>) -> Self {
+    pub fn new(table: &Arc<Table>, reversed: bool, sources: Vec<BoxCursor<'a>>) -> Self {
+        // Many readers at once: each count of the table's owners is a write to a line that all of them share.
+        let table = sources.is_empty().then(|| table.clone());
         let sources = sources
             .into_iter()
             .map(|cursor| Source { cursor, partition: Stand::Used, item: Stand::End, open: DeletionTime::LIVE })
@@ -106,7 +109,7 @@ impl<'a> MergeCursor<'a> {
             [_] if deletion.is_live() => StaticRow::OfSource(only),
             rows => {
                 self.static_bytes.clear();
-                match self.merger.merge(&self.table, rows, deletion, &mut self.static_bytes) {
+                match self.merger.merge(table_of(&self.sources, &self.table), rows, deletion, &mut self.static_bytes) {
                     true => StaticRow::Merged,
                     false => StaticRow::None,
                 }
@@ -122,7 +125,7 @@ impl<'a> MergeCursor<'a> {
                 None => Ordering::Equal,
                 Some(&first) => {
                     let order = compare_items(
-                        &self.table,
+                        table_of(&self.sources, &self.table),
                         &source.cursor.unfiltered(),
                         &self.sources[first].cursor.unfiltered(),
                     );
@@ -160,7 +163,7 @@ impl<'a> MergeCursor<'a> {
             .collect();
         self.row_bytes.clear();
         self.current = Current::Merged(first);
-        self.merger.merge(&self.table, &rows, active, &mut self.row_bytes)
+        self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes)
     }
 
     /// Takes over the markers at the current position; false if they do not change the deletion in force.
@@ -180,6 +183,14 @@ impl<'a> MergeCursor<'a> {
         let (before, after) = if self.reversed { (next, previous) } else { (previous, next) };
         self.current = Current::Marker { source: self.meeting[0], before, after };
         true
+    }
+}
+
+/// The table that all sources read; the one kept if there is none.
+fn table_of<'s>(sources: &'s [Source<'_>], kept: &'s Option<Arc<Table>>) -> &'s Arc<Table> {
+    match (sources.first(), kept) {
+        (Some(source), _) => source.cursor.table(),
+        (None, kept) => kept.as_ref().expect("a merge of nothing keeps the table"),
     }
 }
 
@@ -212,7 +223,7 @@ fn prefix<'u>(item: &Unfiltered<'u>) -> &'u [u8] {
 
 impl UnfilteredCursor for MergeCursor<'_> {
     fn table(&self) -> &Arc<Table> {
-        &self.table
+        table_of(&self.sources, &self.table)
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

@@ -1,6 +1,6 @@
 //! What carrying out a statement needs at hand.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use model::Schema;
 
@@ -11,7 +11,7 @@ pub(crate) struct Execution<'a> {
     /// The processor: engine, options, clock.
     pub processor: &'a Processor,
     /// The schema at the start.
-    pub schema: Arc<Schema>,
+    pub schema: &'a Schema,
     /// The client.
     pub client: &'a ClientState,
     /// The request's options. Use `values` instead of `options.values`.
@@ -34,11 +34,11 @@ impl<'a> Execution<'a> {
         options: &'a QueryOptions<'a>,
         values: &'a [Value<'a>],
         keyspace: Option<&'a str>,
+        schema: &'a Schema,
     ) -> Self {
         let now_micros = processor.now_micros();
         let clock_seconds = u32::try_from(now_micros / 1_000_000).unwrap_or(u32::MAX);
         let now_seconds = options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32);
-        let schema = processor.schema();
         let warnings = Mutex::new(Vec::new());
         Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
     }
@@ -65,8 +65,8 @@ impl<'a> Execution<'a> {
 
     /// The execution of another statement of the same request, with values of its own.
     pub fn with_values(&self, values: &'a [Value<'a>]) -> Execution<'a> {
-        let Execution { processor, client, options, keyspace, now_seconds, now_micros, .. } = *self;
-        let (schema, warnings) = (self.schema.clone(), Mutex::new(Vec::new()));
+        let Execution { processor, schema, client, options, keyspace, now_seconds, now_micros, .. } = *self;
+        let warnings = Mutex::new(Vec::new());
         Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
     }
 }

@@ -176,12 +176,26 @@ impl Processor {
         client: &ClientState,
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
-        let (expected, got) = (prepared.variables.len(), options.values.len());
-        if expected != got && matches!(options.values, Values::Positional(_)) {
-            let message = format!("there were {expected} markers(?) in CQL but {got} bound variables");
-            return Err(QueryError::invalid(message));
-        }
+        check_value_count(prepared, options)?;
         self.carry_out(prepared, client, options).await
+    }
+
+    /// Carries out a prepared SELECT on the spot, where no part of it can wait: rows are read from memory alone. `None`
+    /// for everything else, which [`Processor::execute`] carries out.
+    pub fn execute_in_memory(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Option<Result<Response, QueryError>> {
+        let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
+        if !self.engine.is_in_memory(select.table()) {
+            return None;
+        }
+        let schema = self.engine.borrow_schema();
+        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
+        let body = check_value_count(prepared, options).and_then(|()| select.execute(&execution));
+        Some(with_warnings(body, &execution))
     }
 
     /// Prepares and carries out a statement once.
@@ -216,7 +230,8 @@ impl Processor {
                 &ordered
             }
         };
-        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref());
+        let schema = self.engine.borrow_schema();
+        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let body = self.dispatch(&prepared.plan, &execution).await;
         with_warnings(body, &execution)
     }
@@ -273,10 +288,20 @@ impl Processor {
             }
             statements.push((&**modification, entry.values));
         }
-        let execution = Execution::new(self, client, options, &[], keyspace);
+        let schema = self.engine.borrow_schema();
+        let execution = Execution::new(self, client, options, &[], keyspace, &schema);
         let body = modify::execute_batch(kind, &statements, &execution).await;
         with_warnings(body, &execution)
     }
+}
+
+fn check_value_count(prepared: &Prepared, options: &QueryOptions<'_>) -> Result<(), QueryError> {
+    let (expected, got) = (prepared.variables.len(), options.values.len());
+    if expected != got && matches!(options.values, Values::Positional(_)) {
+        let message = format!("there were {expected} markers(?) in CQL but {got} bound variables");
+        return Err(QueryError::invalid(message));
+    }
+    Ok(())
 }
 
 /// The answer with the warnings of its making; a failure has them too.

@@ -11,6 +11,7 @@ use crate::Shared;
 use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
+use crate::prepared::RecentStatements;
 use crate::reply::{Answer, Reply, schema_change};
 use crate::session::Session;
 use crate::start::{Started, start};
@@ -56,6 +57,7 @@ pub(crate) struct Connection<H: QueryHandler> {
     decoder: Decoder,
     encoder: Encoder,
     session: Session,
+    statements: RecentStatements<H>,
     /// What STARTUP agreed on; none before it.
     agreement: Option<Agreement>,
     subscription: Option<(Subscription, Vec<EventType>)>,
@@ -75,6 +77,7 @@ impl<H: QueryHandler> Connection<H> {
             decoder: Decoder::new(shared.options.frame_size_bytes_max, id),
             encoder: Encoder::new(Version::V5),
             session: Session::new(peer),
+            statements: RecentStatements::new(),
             agreement: None,
             subscription: None,
             running: FuturesUnordered::new(),
@@ -228,7 +231,7 @@ impl<H: QueryHandler> Connection<H> {
                            cannot accept more requests.";
             return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
         }
-        match start(&self.shared, &mut self.session, envelope) {
+        match start(&self.shared, &mut self.session, &mut self.statements, envelope) {
             Started::Answered(reply) => self.answer(reply),
             Started::Working(mut work) => match Pin::new(&mut work).poll(cx) {
                 Poll::Ready((_, reply)) => self.answer(reply),

@@ -38,6 +38,16 @@ pub trait QueryHandler: Send + Sync + 'static {
         options: &'a QueryOptions<'a>,
     ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
 
+    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect.
+    fn execute_at_once(
+        &self,
+        _statement: &Self::Statement,
+        _client: &ClientState,
+        _options: &QueryOptions<'_>,
+    ) -> Option<Result<Response, QueryError>> {
+        None
+    }
+
     /// Carries out several statements as one batch.
     fn batch<'a>(
         &'a self,

@@ -57,6 +57,11 @@ impl TimeLimit {
         TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate, blocks: true }
     }
 
+    /// Whether the work may hold its thread for long.
+    pub(crate) fn blocks(&self) -> bool {
+        self.blocks
+    }
+
     fn error(&self) -> QueryError {
         let message = match self.kind {
             ErrorKind::Truncate => "Truncate timed out - received only 0 responses",

@@ -1,5 +1,6 @@
 //! The cache of prepared statements: ids, bounds, and what a change of the schema does to it.
 
+use crate::Shared;
 use crate::handler::QueryHandler;
 use crate::reply::{to_columns, to_protocol};
 use md5::{Digest, Md5};
@@ -7,6 +8,7 @@ use protocol::ResultColumns;
 use query::{ColumnSpec, QueryError};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// An MD5, as Cassandra uses it for ids.
@@ -94,6 +96,39 @@ impl<H: QueryHandler> PreparedCache<H> {
                 None
             }
         }
+    }
+}
+
+/// Statements that a connection has used: to find one again touches nothing that connections share.
+pub(crate) struct RecentStatements<H: QueryHandler> {
+    statements: HashMap<Md5Id, Arc<Prepared<H>>>,
+}
+
+/// More than most clients prepare.
+const RECENT_STATEMENTS_MAX: usize = 32;
+
+impl<H: QueryHandler> RecentStatements<H> {
+    pub(crate) fn new() -> Self {
+        RecentStatements { statements: HashMap::new() }
+    }
+
+    /// As [`PreparedCache::get`] of the server's statements.
+    pub(crate) fn get(&mut self, shared: &Shared<H>, id: &[u8]) -> Option<Arc<Prepared<H>>> {
+        let key = Md5Id::try_from(id).ok()?;
+        if let Some(known) = self.statements.get(&key)
+            && shared.handler.is_current(&known.statement)
+        {
+            return Some(known.clone());
+        }
+        if self.statements.len() >= RECENT_STATEMENTS_MAX {
+            self.statements.clear();
+        }
+        let found = shared.prepared.get(&shared.handler, id);
+        match &found {
+            Some(found) => self.statements.insert(key, found.clone()),
+            None => self.statements.remove(&key),
+        };
+        found
     }
 }
 

@@ -26,7 +26,7 @@ impl QueryHandler for Processor {
     }
 
     fn is_current(&self, statement: &Prepared) -> bool {
-        statement.is_current(&self.schema())
+        statement.is_current(&self.engine().borrow_schema())
     }
 
     async fn query(
@@ -45,6 +45,15 @@ impl QueryHandler for Processor {
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
         Processor::execute(self, statement, client, options).await
+    }
+
+    fn execute_at_once(
+        &self,
+        statement: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Option<Result<Response, QueryError>> {
+        self.execute_in_memory(statement, client, options)
     }
 
     async fn batch(

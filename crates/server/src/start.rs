@@ -3,7 +3,7 @@
 use crate::Shared;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
-use crate::prepared::{Prepared, result_id};
+use crate::prepared::{Prepared, RecentStatements, result_id};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
 use crate::trace::Trace;
@@ -21,7 +21,12 @@ pub(crate) enum Started<H: QueryHandler> {
 }
 
 /// Begins a QUERY, PREPARE, EXECUTE or BATCH.
-pub(crate) fn start<H: QueryHandler>(shared: &Arc<Shared<H>>, session: &mut Session, envelope: Envelope) -> Started<H> {
+pub(crate) fn start<H: QueryHandler>(
+    shared: &Arc<Shared<H>>,
+    session: &mut Session,
+    statements: &mut RecentStatements<H>,
+    envelope: Envelope,
+) -> Started<H> {
     let Envelope { header, body } = envelope;
     let trace = (header.flags & flags::TRACING != 0).then(|| Trace::begin(session.client.address));
     let tracing_id = trace.as_ref().map(Trace::id);
@@ -36,7 +41,16 @@ pub(crate) fn start<H: QueryHandler>(shared: &Arc<Shared<H>>, session: &mut Sess
     };
     let begun = match parsed.request {
         Request::Query { query, ref options } => begin_query(shared, query, options),
-        Request::Execute { id, ref options, .. } => begin_execute(shared, session, id, options),
+        Request::Execute { id, result_metadata_id, ref options } => {
+            let begun = begin_execute(shared, session, statements, id, options);
+            if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
+                && !limit.blocks()
+                && let Some(answered) = execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
+            {
+                return Started::Answered(answered);
+            }
+            begun
+        }
         Request::Batch(ref batch) => begin_batch(shared, batch),
         Request::Prepare { query, keyspace } => {
             let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
@@ -100,10 +114,11 @@ fn may_scan(query: &str) -> bool {
 fn begin_execute<H: QueryHandler>(
     shared: &Shared<H>,
     session: &mut Session,
+    statements: &mut RecentStatements<H>,
     id: &[u8],
     options: &protocol::QueryOptions<'_>,
 ) -> Begun<H> {
-    let prepared = shared.prepared.get(&shared.handler, id).ok_or_else(|| ErrorResponse::unprepared(id))?;
+    let prepared = statements.get(shared, id).ok_or_else(|| ErrorResponse::unprepared(id))?;
     if prepared.keyspace.is_some() && prepared.keyspace != session.client.keyspace {
         session.warn_about_use(&prepared.id, prepared.keyspace.as_deref());
     }
@@ -193,10 +208,7 @@ impl<H: QueryHandler> Task<H> {
     async fn run(mut self, work: Work<H>) -> Reply<H> {
         let mut warned = Vec::new();
         let mut answer = self.execute(&work, &mut warned).await;
-        self.warnings.splice(0..0, warned);
-        if let (Ok(Answer::Result { response, .. }), false) = (&mut answer, self.warnings.is_empty()) {
-            response.warnings.append(&mut self.warnings);
-        }
+        add_warnings(&mut answer, &mut self.warnings, warned);
         let mut tracing_id = None;
         if let Some(trace) = &self.trace {
             tracing_id = Some(trace.id());
@@ -239,6 +251,39 @@ impl<H: QueryHandler> Task<H> {
             }
             (request, _) => Err(ProtocolError::new(format!("Unexpected request {request:?}")).into()),
         }
+    }
+}
+
+/// Carries out a prepared statement that needs no waiting: nothing of the request has to outlive this call.
+fn execute_at_once<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &mut Session,
+    prepared: &Arc<Prepared<H>>,
+    result_metadata_id: Option<&[u8]>,
+    options: &protocol::QueryOptions<'_>,
+    header: &Header,
+) -> Option<Reply<H>> {
+    let bound = Bound::new(&options.values);
+    let query_options = query_options(options, &bound, header.version, None);
+    let response = shared.handler.execute_at_once(&prepared.statement, &session.client, &query_options)?;
+    let mut warned = Vec::new();
+    let mut answer = answer(response, &mut warned, |response| {
+        metadata_form(&*shared.handler, prepared, result_metadata_id, options.skip_metadata, response)
+    });
+    let mut warnings = session.take_warnings();
+    add_warnings(&mut answer, &mut warnings, warned);
+    Some(Reply { warnings, ..Reply::new(header.stream, answer) })
+}
+
+/// Puts what the statement `warned` of before the other warnings; those of a result go with it.
+fn add_warnings<H: QueryHandler>(
+    answer: &mut Result<Answer<H>, ErrorResponse>,
+    warnings: &mut Vec<String>,
+    warned: Vec<String>,
+) {
+    warnings.splice(0..0, warned);
+    if let (Ok(Answer::Result { response, .. }), false) = (answer, warnings.is_empty()) {
+        response.warnings.append(warnings);
     }
 }
 

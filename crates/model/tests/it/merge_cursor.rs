@@ -247,7 +247,7 @@ fn a_merge_is_what_a_map_of_cells_says() {
                 source.iter().map(|(key, content)| partition(&table, &keys[*key], content, reversed)).collect();
             Box::new(Listed { table: table.clone(), partitions, partition: 0, item: 0 }) as BoxCursor<'_>
         });
-        let merged = MergeCursor::new(table.clone(), reversed, cursors.collect());
+        let merged = MergeCursor::new(&table, reversed, cursors.collect());
         assert_eq!(collect(&table, merged, reversed), expected(&keys, &sources), "seed {seed}");
     }
 }

@@ -45,7 +45,7 @@ impl ExistingLists {
             return Err(QueryError::invalid(message));
         }
         let data_center = &execution.processor.options().node.data_center;
-        consistency::check_read(level, &execution.schema, &table.keyspace, data_center)?;
+        consistency::check_read(level, execution.schema, &table.keyspace, data_center)?;
         let slices = match clustering {
             Some(clustering) => Slices::new(vec![Slice::prefix(clustering)], table.comparator()),
             None => Slices::none(),

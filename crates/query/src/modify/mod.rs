@@ -157,7 +157,7 @@ async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), Que
     for update in mutation.updates() {
         let keyspace = &*update.table().keyspace;
         if checked.replace(keyspace) != Some(keyspace) {
-            consistency::check_alive(execution.options.consistency, &execution.schema, keyspace, data_center)?;
+            consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center)?;
         }
     }
     let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);

@@ -43,7 +43,7 @@ impl SelectPlan {
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         if !self.names_nothing(&partitions, &slices) {
             let data_center = &processor.options().node.data_center;
-            consistency::check_read(options.consistency, &execution.schema, &self.table.keyspace, data_center)?;
+            consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;

@@ -44,6 +44,11 @@ pub(crate) struct SelectPlan {
 }
 
 impl SelectPlan {
+    /// The table that it reads.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// The columns of the answer.
     pub fn result_metadata(&self) -> Arc<ResultMetadata> {
         self.selection.metadata().clone()

@@ -386,7 +386,7 @@ impl Node {
         if !self.disk.exists(Path::new(&snapshot.directory.join("manifest.json")))? {
             return Err("no manifest".into());
         }
-        Ok(rows_of(Box::new(MergeCursor::new(snapshot.table.clone(), false, sources)))?)
+        Ok(rows_of(Box::new(MergeCursor::new(&snapshot.table, false, sources)))?)
     }
 }
 
