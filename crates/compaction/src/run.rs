@@ -107,7 +107,7 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
     let gc_grace_seconds = input.table.options.gc_grace_seconds.max(0) as u32;
     let gc_before = input.now_seconds.saturating_sub(gc_grace_seconds);
     let sources = sources(&input)?;
-    let merged = MergeCursor::new(&input.table, false, sources);
+    let merged = MergeCursor::new(input.table, false, sources);
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
     let mut output = Output::new(&mut input, options);
     while cursor.advance_partition()? {

@@ -206,7 +206,7 @@ pub type Visible = BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<(usize, Vec<u8>), Vec<u
 
 pub fn merged(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> MergeCursor<'static> {
     let sources = tables.iter().map(|reader| Box::new(reader.scan().unwrap()) as BoxCursor<'static>).collect();
-    MergeCursor::new(&table, false, sources)
+    MergeCursor::new(table, false, sources)
 }
 
 pub fn visible(table: &Arc<Table>, tables: &[Arc<SSTableReader>], now_seconds: u32) -> Visible {

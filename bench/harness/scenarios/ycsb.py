@@ -1,0 +1,120 @@
+"""YCSB A to F: YCSB's own core workloads through the Java driver 4 and protocol 5, every value that is read verified by YCSB."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+from bench.harness import load, servers
+from bench.harness.outcome import Outcome, Table, median, spread
+from bench.harness.rounds import Progress, System, interleaved
+from bench.harness.servers import Cassandra, Espalier
+from proof import places
+
+KEYSPACE = "ycsb"
+TARGET = places.CACHE / "bench-ycsb"
+SOURCES = servers.HERE / "ycsb"
+THREADS = 32
+FIELDS = 10
+# A scan takes as long as some tens of reads.
+SCANS_FEWER = 10
+# What YCSB's own workload files say, beside its defaults. Every workload meets the same records.
+WORKLOADS = {
+    "A": {"readproportion": 0.5, "updateproportion": 0.5, "requestdistribution": "zipfian"},
+    "B": {"readproportion": 0.95, "updateproportion": 0.05, "requestdistribution": "zipfian"},
+    "C": {"readproportion": 1, "updateproportion": 0, "requestdistribution": "zipfian"},
+    "D": {"readproportion": 0.95, "updateproportion": 0, "insertproportion": 0.05, "requestdistribution": "latest"},
+    "E": {"readproportion": 0, "updateproportion": 0, "scanproportion": 0.95, "insertproportion": 0.05, "requestdistribution": "zipfian",
+          "maxscanlength": 100, "scanlengthdistribution": "uniform"},
+    "F": {"readproportion": 0.5, "updateproportion": 0, "readmodifywriteproportion": 0.5, "requestdistribution": "zipfian"},
+}
+NAMES = {"A": "A, half updates", "B": "B, mostly reads", "C": "C, reads only", "D": "D, latest", "E": "E, short scans",
+         "F": "F, read-modify-write"}
+
+
+@dataclass
+class Measured:
+    """One run: operations per second, the server's processor time per operation, latencies of the commonest operation, microseconds."""
+
+    throughput: float
+    cpu_micros: float
+    p50: float
+    p99: float
+    verified: int
+
+
+def run(quick: bool) -> Outcome:
+    records, rounds, operations = (20_000, 1, 20_000) if quick else (500_000, 5, 200_000)
+    compile_binding()
+    with Cassandra.start() as cassandra, Espalier.start() as espalier:
+        systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
+        progress = Progress("ycsb", 2 * (2 + len(WORKLOADS) * rounds))
+        for system in systems:
+            progress.step(f"{system.name}: loading {records:,} records")
+            fields = ", ".join(f"field{place} blob" for place in range(FIELDS))
+            replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+            servers.execute(system.node, f"CREATE KEYSPACE {KEYSPACE} WITH replication = {replication}",
+                            f"CREATE TABLE {KEYSPACE}.usertable (y_id text PRIMARY KEY, {fields})")
+            client(system.node, "-load", {"recordcount": records})
+            progress.step(f"{system.name}: warming up")
+            client(system.node, "-t", {"recordcount": records, "operationcount": 2 * operations, **WORKLOADS["A"]})
+        results = {}
+        for name, properties in WORKLOADS.items():
+            def one(system: System, _round: int) -> Measured:
+                count = operations // (SCANS_FEWER if "scanproportion" in properties else 1)
+                return client(system.node, "-t", {"recordcount": records, "operationcount": count, **properties})
+            results[NAMES[name]] = interleaved(systems, rounds, one, progress, NAMES[name])
+        progress.end()
+        outcome = Outcome("ycsb", settings={
+            "load": f"YCSB 0.17.0 core, {records:,} records of {FIELDS} fields of 100 bytes, {THREADS} threads, closed loop, consistency LOCAL_ONE",
+            "client": "Java driver 4.19.0, protocol 5, 2 connections, a new process for each run: its start is not in the figures, its compiler's warming up is",
+            "checks": "dataintegrity=true: YCSB verifies every value it reads, and every operation must succeed",
+            "rounds": f"{rounds} of {operations:,} operations ({operations // SCANS_FEWER:,} where they scan), interleaved", "cassandra": cassandra.settings, "espalier": espalier.settings})
+    rows, ratios = [], []
+    for name, by_system in results.items():
+        for system, runs in by_system.items():
+            rows.append([name, system, spread([run.throughput for run in runs]), spread([run.cpu_micros for run in runs]),
+                         median([run.p50 for run in runs]), median([run.p99 for run in runs]), sum(run.verified for run in runs)])
+        theirs, ours = by_system["cassandra"], by_system["espalier"]
+        of = lambda runs, field: median([getattr(run, field) for run in runs])
+        ratios.append([name, *(of(ours, field) / of(theirs, field) for field in ("throughput", "cpu_micros", "p99"))])
+    outcome.tables.append(Table("Medians (least–greatest)",
+                                ["workload", "system", "operations/s", "server CPU µs/op", "p50 µs", "p99 µs", "reads verified"], rows))
+    outcome.tables.append(Table("Espalier ÷ Cassandra", ["workload", "throughput", "server CPU per operation", "p99"], ratios))
+    return outcome
+
+
+def compile_binding() -> None:
+    compiled, source = TARGET / "classes" / "CqlBinding.class", SOURCES / "CqlBinding.java"
+    if compiled.exists() and compiled.stat().st_mtime >= source.stat().st_mtime:
+        return
+    subprocess.run(["mvn", "--batch-mode", "--quiet", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies",
+                    f"-DoutputDirectory={TARGET / 'lib'}"], check=True, stdout=subprocess.DEVNULL)
+    compiled.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["javac", "-nowarn", "-d", str(compiled.parent), "-cp", f"{TARGET / 'lib'}/*", str(source)], check=True)
+
+
+def client(node, phase: str, properties: dict) -> Measured:
+    """A run of YCSB's client; raises when an operation failed or a value was not what it must be."""
+    settings = {"workload": "site.ycsb.workloads.CoreWorkload", "dataintegrity": "true", "fieldcount": FIELDS,
+                "hdrhistogram.percentiles": "50,99", "measurementtype": "hdrhistogram", "cql.host": node.host, "cql.port": node.port,
+                "cql.keyspace": KEYSPACE, **properties}
+    command = ["java", "-Xmx1g", "-XX:+UseParallelGC", "-cp", f"{TARGET / 'classes'}:{TARGET / 'lib'}/*", "site.ycsb.Client", phase,
+               "-db", "CqlBinding", "-threads", str(THREADS)]
+    for name, value in settings.items():
+        command += ["-p", f"{name}={value}"]
+    before = load.process_seconds(node.pid)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=load.TIMEOUT_SECONDS)
+    cpu_seconds = load.process_seconds(node.pid) - before
+    figures = {(kind, what): float(value) for kind, what, value in re.findall(r"^\[([\w-]+)\], ([^,]+), ([\d.]+)", done.stdout, re.MULTILINE)}
+    returned = {place: count for place, count in figures.items() if place[1].startswith("Return=")}
+    wrong = {place: count for place, count in returned.items() if place[1] != "Return=OK"}
+    if done.returncode != 0 or wrong or not returned:
+        raise load.WrongAnswers(f"{node.name}: YCSB: {wrong or 'no figures'}: {done.stderr.strip()[-2000:]}")
+    # Verifying is counted as an operation of its own, and so are the halves of a read-modify-write.
+    kinds = {kind: figures[kind, "Operations"] for kind, what in figures if what == "Operations" and kind not in ("CLEANUP", "VERIFY")}
+    if "READ-MODIFY-WRITE" in kinds:
+        kinds["READ"] -= kinds.pop("READ-MODIFY-WRITE")
+    commonest = max(kinds, key=kinds.get)
+    return Measured(figures["OVERALL", "Throughput(ops/sec)"], cpu_seconds * 1e6 / sum(kinds.values()),
+                    figures[commonest, "50thPercentileLatency(us)"], figures[commonest, "99thPercentileLatency(us)"],
+                    int(figures.get(("VERIFY", "Return=OK"), 0)))
