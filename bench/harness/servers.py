@@ -47,14 +47,14 @@ class Cassandra(oracle.Cassandra):
 
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
-              memtable_mb: int = MEMTABLE_MB) -> "Cassandra":
+              memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms") -> "Cassandra":
         compile_java()
         directory = places.run_directory("bench-cassandra")
         native, storage, ssl = places.free_ports(3)
         oracle.write_configuration(directory, native, storage, ssl, False, durable=sync == "batch")
         adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb)
         if sync == "group":
-            in_groups(directory / "cassandra.yaml")
+            in_groups(directory / "cassandra.yaml", group_window)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{oracle.HERE}/logback.xml",
@@ -97,9 +97,9 @@ class Cassandra(oracle.Cassandra):
         return int(self.command("gc")) / 1000
 
 
-def in_groups(path: Path) -> None:
+def in_groups(path: Path, window: str) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("commitlog_sync")]
-    path.write_text("\n".join([*lines, "commitlog_sync: group", "commitlog_sync_group_window: 10ms", ""]))
+    path.write_text("\n".join([*lines, "commitlog_sync: group", f"commitlog_sync_group_window: {window}", ""]))
 
 
 def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int) -> None:

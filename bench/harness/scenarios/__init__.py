@@ -1,11 +1,12 @@
 """The scenarios by name: each takes whether it is to be quick and returns an Outcome."""
 
-from bench.harness.scenarios import columns, commitlog, latency, memory, memtrie, skew, start, throughput, ycsb
+from bench.harness.scenarios import columns, commitlog, commitlog_paper, latency, memory, memtrie, skew, start, throughput, ycsb
 
 SCENARIOS = {
     "throughput": throughput.run,
     "start": start.run,
     "commitlog": commitlog.run,
+    "commitlog-paper": commitlog_paper.run,
     "columns": columns.run,
     "skew": skew.run,
     "latency": latency.run,

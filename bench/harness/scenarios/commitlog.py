@@ -1,59 +1,104 @@
 """What durability costs: the log alone beside the raw device, then over CQL, each server with its log off, periodic, in groups, in batches
-and (ours) each write by itself, for 1 to 256 clients."""
+and (ours) each write by itself, Cassandra with both kinds of segments, for 1 to 256 clients and records of 100 B, 1 KB and 4 KB; and how
+soon a log is replayed."""
 
 import json
 import shutil
 import subprocess
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from bench.harness import load
-from bench.harness.outcome import Bar, Outcome, Plot, Table, median, spread
+from bench.harness.outcome import Bar, Outcome, Plot, Table, median, number, spread
 from bench.harness.rounds import Progress, System, interleaved, latency_plot, percentile, table, throughput
+from bench.harness.scenarios import start as starting
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
 from proof import places
 
 TARGET = places.CACHE / "bench-process"
 TIMEOUT_SECONDS = 900
-HEAP_MB = 2048
-MEMTABLE_MB = 1024
+# Seven of Cassandra run side by side.
+HEAP_MB = 1024
+MEMTABLE_MB = 512
+GIB = 1 << 30
+
+
+@dataclass
+class Record:
+    """What a write carries; the issue's orientation had 80 B, the paper 10 fields of 100 B."""
+
+    name: str
+    table: str
+    fields: int
+    value_bytes: int
+    partitions: int
+
+    def load(self) -> dict:
+        return tables.uniform(self.table, self.partitions, self.value_bytes, self.fields)
+
+
+RECORDS = [Record("100 B", "kv", 1, 100, 200_000), Record("1 KB", "fields10", 10, 100, 30_000), Record("4 KB", "large", 1, 4096, 8_000)]
+JUDGED = "100 B"
+
+
+@dataclass
+class Plan:
+    rounds: int
+    seconds: float
+    settling_seconds: float
+    warmup_seconds: float
+    clients: tuple[int, ...]
+    records: list[Record]
+    alone_rounds: int
+    alone_seconds: float
+    replayed_bytes: int
+
+
+FULL = Plan(5, 3, 0.5, 15, (1, 8, 64, 256), RECORDS, 5, 1.0, GIB)
+QUICK = Plan(2, 0.7, 0.2, 1.5, (64,), [Record("100 B", "kv", 1, 100, 20_000)], 1, 0.15, 32 << 20)
 
 
 def run(quick: bool) -> Outcome:
-    partitions, rounds, seconds, warmup, clients = (50_000, 3, 2, 8, (1, 64)) if quick else (200_000, 5, 4, 20, (1, 8, 64, 256))
-    alone = in_process(quick)
+    plan = QUICK if quick else FULL
+    alone = in_process(plan)
+    replayed = ready_after_crash(plan)
     with ExitStack() as stack:
         systems, settings = start(stack, quick)
-        progress = Progress("commitlog", len(systems) * (1 + len(clients) * rounds))
+        progress = Progress("commitlog", len(systems) * (1 + len(plan.records) * len(plan.clients) * plan.rounds))
         for system in systems:
             progress.step(f"{system.name}: filling and warming up")
-            tables.fill(system.node, system.keyspace, "kv", partitions)
-            load.run(system.node, system.keyspace, tables.uniform("kv", partitions), seed=9, warmup_seconds=warmup, seconds=0.5)
+            for record in plan.records:
+                tables.fill(system.node, system.keyspace, record.table, record.partitions, record.value_bytes, fields=record.fields)
+                load.run(system.node, system.keyspace, record.load(), seed=9, warmup_seconds=plan.warmup_seconds / len(plan.records), seconds=0.3)
         results = {}
-        for count in clients:
-            def one(system: System, round_number: int) -> load.Run:
-                return load.run(system.node, system.keyspace, tables.uniform("kv", partitions), seed=20 + round_number, in_flight=count,
-                                connections=min(2, count), warmup_seconds=0.5, seconds=seconds)
-            results[f"{count} clients"] = interleaved(systems, rounds, one, progress, f"{count} clients")
+        for record in plan.records:
+            for count in plan.clients:
+                def one(system: System, round_number: int) -> load.Run:
+                    return load.run(system.node, system.keyspace, record.load(), seed=20 + round_number, in_flight=count,
+                                    connections=min(2, count), warmup_seconds=plan.settling_seconds, seconds=plan.seconds)
+                what = f"{record.name}, {count} clients"
+                results[what] = interleaved(systems, plan.rounds, one, progress, what)
         progress.end()
     outcome = Outcome("commitlog", settings={
-        "load": f"writes over {partitions:,} partitions, {tables.VALUE_BYTES}-byte values, closed loop",
-        "rounds": f"{rounds} of {seconds} s, interleaved, after {warmup} s of warming up", **settings})
+        "load": "writes, closed loop; " + "; ".join(f"{record.name}: {record.fields} × {record.value_bytes} B over {record.partitions:,} partitions"
+                                                    for record in plan.records),
+        "rounds": f"{plan.rounds} of {plan.seconds} s, interleaved, after {plan.warmup_seconds} s of warming up", **settings})
     judge_alone(outcome, alone)
+    judge_replay(outcome, *replayed)
     return judge(outcome, results)
 
 
-def in_process(quick: bool) -> dict[tuple[str, str], list[float]]:
+def in_process(plan: Plan) -> dict[tuple[str, str], list[float]]:
     """The log in process: figures by row and name."""
-    rounds, seconds = (3, 0.3) if quick else (5, 1.0)
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", "--bin", "bench-commitlog", "--target-dir", str(TARGET)],
                    cwd=places.ROOT, check=True)
-    progress, figures = Progress("commitlog", rounds), {}
-    for _ in range(rounds):
+    progress, figures = Progress("commitlog", plan.alone_rounds), {}
+    for _ in range(plan.alone_rounds):
         progress.step("the log in process")
         directory = places.run_directory("bench-commitlog")
-        done = subprocess.run([str(TARGET / "release" / "bench-commitlog"), str(directory), str(seconds)], capture_output=True, text=True,
-                              timeout=TIMEOUT_SECONDS)
+        done = subprocess.run([str(TARGET / "release" / "bench-commitlog"), str(directory), str(plan.alone_seconds)], capture_output=True,
+                              text=True, timeout=TIMEOUT_SECONDS)
         shutil.rmtree(directory, ignore_errors=True)
         if done.returncode != 0:
             raise RuntimeError(f"bench-commitlog: {done.stderr.strip()}")
@@ -71,64 +116,112 @@ def judge_alone(outcome: Outcome, figures: dict[tuple[str, str], list[float]]) -
     def value(row: str, figure: str) -> float:
         return median(figures[row, figure])
 
-    raw = min(value("raw, pwritev2 of 4096 B", "p50 µs"), value("raw, ring of 1, 4096 B", "p50 µs"))
-    large = min(value("raw, pwritev2 of 65536 B", "p50 µs"), value("raw, ring of 1, 65536 B", "p50 µs"))
+    def raw(size_bytes: int) -> float:
+        """The device itself, by the better of both system calls, p50."""
+        return min(value(f"raw, {way}{size_bytes} B", "p50 µs") for way in ("pwritev2 of ", "ring of 1, "))
+
     woken = value("waking a thread", "p50 µs")
-    outcome.bars.append(Bar(f"durable append of 1 writer less two wake-ups ({woken:.0f} µs each) ÷ the raw write ({raw:.0f} µs), p50",
-                            (value("batch, 1 writer of 1024 B", "p50 µs") - 2 * woken) / raw, "<=", 1.2))
-    for outstanding in (64, 1024):
+    for size in (100, 1024):        # one block with its header; 4 KB take two
+        outcome.bars.append(Bar(f"durable append of 1 writer of {size} B less two wake-ups ({woken:.0f} µs each) ÷ the raw write ({raw(4096):.0f} µs), p50",
+                                (value(f"batch, 1 writer of {size} B", "p50 µs") - 2 * woken) / raw(4096), "<=", 1.2))
+    for outstanding, batch_bytes in ((64, 64 << 10), (1024, 1 << 20)):
         batch, off = (f"{mode}, {outstanding} outstanding of 1 KB" for mode in ("batch", "off"))
         outcome.bars.append(Bar(f"CPU of batch above off, {outstanding} outstanding, µs/op", value(batch, "CPU µs/op") - value(off, "CPU µs/op"), "<=", 1))
-        # The raw latency of 64 KiB stands for that of the batch's size, which makes the bar of 1,024 outstanding harder than it need be.
-        limit = min(value(off, "operations/s"), outstanding / (1.5 * large / 1e6))
-        outcome.bars.append(Bar(f"writes/s of batch ÷ what the device allows, {outstanding} outstanding", value(batch, "operations/s") / limit, ">=", 0.9))
+        limit = min(value(off, "operations/s"), outstanding / (1.5 * raw(batch_bytes) / 1e6))
+        outcome.bars.append(Bar(f"writes/s of batch ÷ what the device allows ({number(limit)}/s), {outstanding} outstanding",
+                                value(batch, "operations/s") / limit, ">=", 0.9))
     outcome.bars.append(Bar("replay of the log alone, M mutations/s", value("replay of 100 B, the log alone", "operations/s") / 1e6, ">=", 1))
+
+
+def ready_after_crash(plan: Plan) -> tuple[int, float]:
+    """Bytes of log, and seconds from exec to the first rows of them, after kill -9; nothing is flushed before."""
+    progress = Progress("commitlog", 2)
+    with Espalier.start(memtable_mb=4096, memtable_cleanup_threshold="1.0", commitlog_total_space="4096MiB") as node:
+        progress.step("filling a log")
+        tables.make(node, "bench", {"kv": tables.KEY_VALUE})
+        first = 0
+        while written_bytes(node) < plan.replayed_bytes:
+            tables.fill(node, "bench", "kv", 100_000, first=first)
+            first += 100_000
+        written = written_bytes(node)
+        progress.step("replaying it")
+        seconds = starting.restart(node, "SELECT key FROM bench.kv LIMIT 1")
+        load.run(node, "bench", tables.uniform("kv", first), seed=8, reads_percent=100, operations=5_000)
+    progress.end()
+    return written, seconds
+
+
+def written_bytes(node: Espalier) -> int:
+    lines = (line.split(":", 1) for line in node.steer("status").splitlines())
+    return next(int(value) for name, value in lines if name.strip() == "CommitLog.WrittenBytes")
+
+
+def judge_replay(outcome: Outcome, written: int, seconds: float) -> None:
+    outcome.bars.append(Bar(f"exec to first rows after kill -9, for 1 GiB of log (measured: {seconds:.2f} s for {written / 2**20:.0f} MiB), s",
+                            seconds * GIB / written, "<=", 3))
 
 
 def start(stack: ExitStack, quick: bool) -> tuple[list[System], dict]:
     """The off log is a keyspace of the periodic node whose writes skip the log."""
     systems, settings = [], {}
+    made = {"kv": tables.KEY_VALUE, "fields10": tables.with_fields(10), "large": tables.KEY_VALUE}
 
-    def serve(name: str, node, *, with_off: bool = False) -> None:
-        tables.make(node, "durable", {"kv": tables.KEY_VALUE})
+    def serve(name: str, node, off: str | None = None) -> None:
+        tables.make(node, "durable", made)
         systems.append(System(name, node, "durable"))
         settings[name] = node.settings
-        if with_off:
-            tables.make(node, "off", {"kv": tables.KEY_VALUE}, durable=False)
-            systems.append(System(name.replace("periodic", "off"), node, "off"))
+        if off:
+            tables.make(node, "off", made, durable=False)
+            systems.append(System(off, node, "off"))
 
     memory = {"heap_mb": HEAP_MB, "memtable_mb": MEMTABLE_MB}
-    serve("cassandra periodic", stack.enter_context(Cassandra.start(**memory)), with_off=True)
-    serve("cassandra batch, mmap", stack.enter_context(Cassandra.start(sync="batch", **memory)))
-    serve("cassandra batch, direct", stack.enter_context(Cassandra.start(sync="batch", direct_log=True, **memory)))
-    serve("espalier periodic", stack.enter_context(Espalier.start(memtable_mb=MEMTABLE_MB)), with_off=True)
-    serve("espalier batch", stack.enter_context(Espalier.start(sync="batch", memtable_mb=MEMTABLE_MB)))
-    serve("espalier each", stack.enter_context(Espalier.start(sync="each", memtable_mb=MEMTABLE_MB)))
-    if not quick:
-        serve("cassandra periodic, direct", stack.enter_context(Cassandra.start(direct_log=True, **memory)))
-        serve("cassandra group, mmap", stack.enter_context(Cassandra.start(sync="group", **memory)))
-        serve("espalier group", stack.enter_context(Espalier.start(sync="group", memtable_mb=MEMTABLE_MB)))
+    kinds = [(sync, direct) for sync in ("periodic", "group", "batch") for direct in (False, True)]
+    for sync, direct in [("periodic", False), ("group", False), ("batch", True)] if quick else kinds:
+        node = stack.enter_context(Cassandra.start(sync=sync, direct_log=direct, **memory))
+        serve(f"cassandra {sync}, {'direct' if direct else 'mmap'}", node, "cassandra off" if (sync, direct) == ("periodic", False) else None)
+    for sync in ("periodic", "group", "batch", "each"):
+        node = stack.enter_context(Espalier.start(sync=sync, memtable_mb=MEMTABLE_MB))
+        serve(f"espalier {sync}", node, "espalier off" if sync == "periodic" else None)
     return systems, settings
+
+
+def better(by_system: dict, sync: str) -> list[load.Run]:
+    """Cassandra's better segment kind."""
+    return max((runs for system, runs in by_system.items() if system.startswith(f"cassandra {sync}")), key=throughput)
 
 
 def judge(outcome: Outcome, results: dict) -> Outcome:
     outcome.tables.append(table("Medians (least–greatest)", results))
+    ratios = []
     for name, by_system in results.items():
-        batch = by_system["espalier batch"]
-        theirs = max((by_system["cassandra batch, mmap"], by_system["cassandra batch, direct"]), key=throughput)
-        if name.startswith("256"):
-            outcome.bars.append(Bar(f"batch ÷ off, {name}", throughput(batch) / throughput(by_system["espalier off"]), ">=", 0.9))
-        if name.startswith(("64", "256")):
-            client = sorted(run.client_cpu_micros + run.cpu_micros for run in batch)[len(batch) // 2]
-            wanted = min(4.0, 0.9 * load.CORES * 1e6 / client / throughput(theirs))
-            outcome.bars.append(Bar(f"batch ÷ Cassandra's batch, {name} (both cost {client:.1f} µs/op)", throughput(batch) / throughput(theirs), ">=", wanted))
-            outcome.bars.append(Bar(f"batch ÷ Cassandra's periodic, {name}", throughput(batch) / throughput(by_system["cassandra periodic"]), ">=", 2))
-        if name.startswith("64"):
-            outcome.bars.append(Bar(f"p99 of a durable write ÷ Cassandra's batch, {name}", percentile(batch, "p99") / percentile(theirs, "p99"), "<=", 0.25))
+        batch, theirs, periodic = by_system["espalier batch"], better(by_system, "batch"), better(by_system, "periodic")
+        of_off = throughput(batch) / throughput(by_system["espalier off"])
+        of_batch, of_periodic = throughput(batch) / throughput(theirs), throughput(batch) / throughput(periodic)
+        of_p99 = percentile(batch, "p99") / percentile(theirs, "p99")
+        client = sorted(run.client_cpu_micros + run.cpu_micros for run in batch)[len(batch) // 2]
+        left = 0.9 * load.CORES * 1e6 / client / throughput(theirs)
+        ratios.append([name, "batch", of_off, of_batch, left, of_periodic, of_p99])
+        if name.startswith(JUDGED):
+            bars(outcome, name, of_off, of_batch, min(4.0, left), of_periodic, of_p99, client)
         outcome.plots.append(latency_plot(name, by_system))
-    series = {}
-    for name, by_system in results.items():
-        for system, runs in by_system.items():
-            series.setdefault(system, []).append((int(name.split()[0]), throughput(runs)))
-    outcome.plots.insert(0, Plot("Writes per second by clients", "clients", "operations/s", series, x_logarithmic=True))
+    outcome.tables.append(Table("Ratios of Espalier's batch", ["load", "system", "÷ off", "÷ Cassandra's batch", "90 % of what the client leaves",
+                                                               "÷ Cassandra's periodic", "p99 ÷ Cassandra's batch"], ratios))
+    for record in {name.split(",")[0] for name in results}:
+        series = {}
+        for name, by_system in results.items():
+            if name.startswith(f"{record},"):
+                for system, runs in by_system.items():
+                    series.setdefault(system, []).append((int(name.split()[-2]), throughput(runs)))
+        outcome.plots.insert(0, Plot(f"Writes of {record} per second by clients", "clients", "operations/s", series, x_logarithmic=True))
     return outcome
+
+
+def bars(outcome: Outcome, name: str, of_off: float, of_batch: float, wanted: float, of_periodic: float, of_p99: float, cost: float) -> None:
+    clients = int(name.split()[-2])
+    if clients == 256:
+        outcome.bars.append(Bar(f"batch ÷ off, {name}", of_off, ">=", 0.9))
+    if clients in (64, 256):
+        outcome.bars.append(Bar(f"batch ÷ Cassandra's batch, {name} (client and server cost {cost:.1f} µs/op)", of_batch, ">=", wanted))
+        outcome.bars.append(Bar(f"batch ÷ Cassandra's periodic, {name}", of_periodic, ">=", 2))
+    if clients == 64:
+        outcome.bars.append(Bar(f"p99 of a durable write ÷ Cassandra's batch, {name}", of_p99, "<=", 0.25))

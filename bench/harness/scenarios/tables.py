@@ -16,14 +16,28 @@ def make(node, keyspace: str, tables: dict[str, str], durable: bool = True) -> N
     servers.execute(node, *statements)
 
 
-def uniform(table: str, partitions: int, value_bytes: int = VALUE_BYTES) -> dict:
-    return {"key_value": {"table": table, "value_bytes": value_bytes, "choice": {"uniform": {"partitions": partitions}}}}
+def with_fields(count: int) -> str:
+    """A table of `count` blobs beside the key; of one, `KEY_VALUE`."""
+    names = ", ".join(f"field{number} blob" for number in range(count))
+    return KEY_VALUE if count == 1 else f"CREATE TABLE {{keyspace}}.{{table}} (key blob PRIMARY KEY, {names})"
 
 
-def inserting(table: str, first: int, value_bytes: int = VALUE_BYTES) -> dict:
-    return {"key_value": {"table": table, "value_bytes": value_bytes, "choice": {"insert": {"first": first}}}}
+def key_value(table: str, choice: dict, value_bytes: int, fields: int) -> dict:
+    return {"key_value": {"table": table, "value_bytes": value_bytes, "fields": fields, "choice": choice}}
 
 
-def fill(node, keyspace: str, table: str, partitions: int, value_bytes: int = VALUE_BYTES, first: int = 0) -> load.Run:
+def uniform(table: str, partitions: int, value_bytes: int = VALUE_BYTES, fields: int = 1) -> dict:
+    return key_value(table, {"uniform": {"partitions": partitions}}, value_bytes, fields)
+
+
+def zipfian(table: str, partitions: int, value_bytes: int = VALUE_BYTES, fields: int = 1) -> dict:
+    return key_value(table, {"zipfian": {"partitions": partitions}}, value_bytes, fields)
+
+
+def inserting(table: str, first: int, value_bytes: int = VALUE_BYTES, fields: int = 1) -> dict:
+    return key_value(table, {"insert": {"first": first}}, value_bytes, fields)
+
+
+def fill(node, keyspace: str, table: str, partitions: int, value_bytes: int = VALUE_BYTES, first: int = 0, fields: int = 1) -> load.Run:
     """Writes partitions `first` to `first + partitions` once each."""
-    return load.run(node, keyspace, inserting(table, first, value_bytes), seed=7, operations=partitions)
+    return load.run(node, keyspace, inserting(table, first, value_bytes, fields), seed=7, operations=partitions)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::random::{Random, number_of, partition_key, value};
+use crate::random::{Random, Zipf, number_of, partition_key, value};
 use crate::session::{Client, Raw};
 use crate::spec::{Choice, Spec, Workload};
 use crate::workload::{Own, first_partition};
@@ -25,6 +25,7 @@ impl Place {
 /// How places are chosen.
 enum Chooser {
     Uniform { own_partitions: u64 },
+    Zipfian(Zipf),
     Insert { first: u64, written: u64 },
     Skew { own_partitions: u64, hot_percent: u8, own_rows: u64 },
 }
@@ -34,6 +35,7 @@ pub struct KeyValueWorker {
     read: PreparedStatement,
     with_row: bool,
     value_bytes: usize,
+    fields: usize,
     reads_percent: u8,
     own: Own,
     chooser: Chooser,
@@ -46,13 +48,15 @@ pub struct KeyValueWorker {
 impl KeyValueWorker {
     pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
         let own = Own { place, workers: spec.in_flight as u64 };
-        let (table, value_bytes, chooser) = match &spec.workload {
-            Workload::KeyValue { table, value_bytes, choice } => (table, *value_bytes, chooser(choice, own)),
+        let (table, value_bytes, fields, chooser) = match &spec.workload {
+            Workload::KeyValue { table, value_bytes, fields, choice } => {
+                (table, *value_bytes, *fields, chooser(choice, own))
+            }
             Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows } => {
                 let own_rows = own.count(*hot_rows).max(1);
                 let chooser =
                     Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
-                (table, *value_bytes, chooser)
+                (table, *value_bytes, 1, chooser)
             }
             Workload::Columns { .. } => return Err("not a key-value load".to_owned()),
         };
@@ -63,9 +67,14 @@ impl KeyValueWorker {
                 format!("SELECT value FROM {table} WHERE key = ? AND row = ?"),
             )
         } else {
+            let names = if fields == 1 {
+                "value".to_owned()
+            } else {
+                (0..fields).map(|field| format!("field{field}")).collect::<Vec<_>>().join(", ")
+            };
             (
-                format!("INSERT INTO {table} (key, value) VALUES (?, ?)"),
-                format!("SELECT value FROM {table} WHERE key = ?"),
+                format!("INSERT INTO {table} (key, {names}) VALUES (?, {})", vec!["?"; fields].join(", ")),
+                format!("SELECT {names} FROM {table} WHERE key = ?"),
             )
         };
         Ok(Self {
@@ -73,6 +82,7 @@ impl KeyValueWorker {
             read: client.prepare(&read).await?,
             with_row,
             value_bytes,
+            fields,
             reads_percent: spec.reads_percent,
             own,
             chooser,
@@ -105,6 +115,7 @@ impl KeyValueWorker {
             Chooser::Uniform { own_partitions } => {
                 Some(Place { partition: self.own.index(random.below(*own_partitions)), row: 0 })
             }
+            Chooser::Zipfian(zipf) => Some(Place { partition: self.own.index(zipf.next(random)), row: 0 }),
             Chooser::Insert { first, written } if reading => {
                 let back = random.recent(*written);
                 written
@@ -126,12 +137,17 @@ impl KeyValueWorker {
 
     async fn write(&mut self, client: &Client, place: Place) -> Result<(), String> {
         self.number += 1;
-        let (key, value) = (partition_key(place.partition), value(place.index(), self.number, self.value_bytes));
+        let (key, value) =
+            (partition_key(place.partition), value(place.index(), self.number, self.value_bytes * self.fields));
         if self.with_row {
             let row = place.row.to_be_bytes();
             client.write(&self.write, (Raw(&key), Raw(&row), Raw(&value))).await?;
-        } else {
+        } else if self.fields == 1 {
             client.write(&self.write, (Raw(&key), Raw(&value))).await?;
+        } else {
+            let values: Vec<_> =
+                std::iter::once(Raw(&key)).chain(value.chunks_exact(self.value_bytes).map(Raw)).collect();
+            client.write(&self.write, values).await?;
         }
         self.last.insert(place, self.number);
         Ok(())
@@ -141,8 +157,11 @@ impl KeyValueWorker {
         let key = partition_key(place.partition);
         let mut found = None;
         let mut take = |cells: &[Option<&[u8]>]| {
-            let bytes = cells.first().copied().flatten().ok_or("a row without a value")?;
-            found = Some(number_of(place.index(), bytes)?);
+            let cells = cells.iter().map(|cell| cell.ok_or("a row without a value")).collect::<Result<Vec<_>, _>>()?;
+            found = Some(match &cells[..] {
+                [one] => number_of(place.index(), one)?,
+                fields => number_of(place.index(), &fields.concat())?,
+            });
             Ok(())
         };
         if self.with_row {
@@ -172,6 +191,7 @@ impl KeyValueWorker {
 
 fn chooser(choice: &Choice, own: Own) -> Chooser {
     match choice {
+        Choice::Zipfian { partitions } => Chooser::Zipfian(Zipf::new(own.count(*partitions))),
         Choice::Uniform { partitions } => Chooser::Uniform { own_partitions: own.count(*partitions) },
         Choice::Insert { .. } => Chooser::Insert { first: first_partition(choice), written: 0 },
     }

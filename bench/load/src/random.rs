@@ -30,6 +30,42 @@ impl Random {
     }
 }
 
+/// Numbers by Zipf's law: n with a chance in proportion to 1 / (n + 1)^0.99. After *Quickly Generating Billion-Record Synthetic Databases*
+/// (Gray et al., 1994), which YCSB follows too.
+#[derive(Clone, Debug)]
+pub struct Zipf {
+    bound: u64,
+    alpha: f64,
+    zeta: f64,
+    eta: f64,
+}
+
+const ZIPF_EXPONENT: f64 = 0.99;
+
+impl Zipf {
+    /// Numbers in `0..bound`; takes time in proportion to it.
+    pub fn new(bound: u64) -> Self {
+        let bound = bound.max(1);
+        let zeta_of = |n: u64| (1..=n).map(|i| (i as f64).powf(-ZIPF_EXPONENT)).sum::<f64>();
+        let zeta = zeta_of(bound);
+        let eta = (1.0 - (2.0 / bound as f64).powf(1.0 - ZIPF_EXPONENT)) / (1.0 - zeta_of(2) / zeta);
+        Self { bound, alpha: 1.0 / (1.0 - ZIPF_EXPONENT), zeta, eta }
+    }
+
+    pub fn next(&self, random: &mut Random) -> u64 {
+        let unit = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let scaled = unit * self.zeta;
+        if scaled < 1.0 || self.bound == 1 {
+            return 0;
+        }
+        if scaled < 1.0 + 0.5f64.powf(ZIPF_EXPONENT) {
+            return 1;
+        }
+        let number = self.bound as f64 * (self.eta * unit - self.eta + 1.0).powf(self.alpha);
+        (number as u64).min(self.bound - 1)
+    }
+}
+
 pub fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -86,5 +122,24 @@ pub fn text(seed: u64, size: usize, out: &mut Vec<u8>) {
             bits >>= 6;
         }
         left -= left.min(10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zipf_draws_each_number_as_often_as_the_law_says() {
+        let (zipf, mut random) = (Zipf::new(1000), Random::new(1));
+        let mut drawn = vec![0u32; 1000];
+        (0..200_000).for_each(|_| drawn[zipf.next(&mut random) as usize] += 1);
+        let zeta: f64 = (1..=1000).map(|i| f64::from(i).powf(-ZIPF_EXPONENT)).sum();
+        for rank in [0usize, 1, 9, 99] {
+            let expected = 200_000.0 * ((rank + 1) as f64).powf(-ZIPF_EXPONENT) / zeta;
+            let got = f64::from(drawn[rank]);
+            assert!((got / expected - 1.0).abs() < 0.25, "{rank}: {got} of {expected}");
+        }
+        assert_eq!(Zipf::new(1).next(&mut random), 0);
     }
 }

@@ -37,6 +37,10 @@ pub struct Spec {
     pub workload: Workload,
 }
 
+fn default_fields() -> usize {
+    1
+}
+
 fn default_check() -> usize {
     10_000
 }
@@ -45,8 +49,14 @@ fn default_check() -> usize {
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
-    /// `key blob PRIMARY KEY, value blob`.
-    KeyValue { table: String, value_bytes: usize, choice: Choice },
+    /// `key blob PRIMARY KEY, value blob`; with several fields `field0 blob, field1 blob, …` in place of the value, each of `value_bytes`.
+    KeyValue {
+        table: String,
+        value_bytes: usize,
+        #[serde(default = "default_fields")]
+        fields: usize,
+        choice: Choice,
+    },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition.
     Skew { table: String, value_bytes: usize, partitions: u64, hot_percent: u8, hot_rows: u64 },
     /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows.
@@ -59,6 +69,8 @@ pub enum Workload {
 pub enum Choice {
     /// Any of partitions 0 to `partitions`, all equally likely.
     Uniform { partitions: u64 },
+    /// The same partitions, a few of them most of the time: Zipf's law with YCSB's exponent of 0.99.
+    Zipfian { partitions: u64 },
     /// Writes make new partitions from `first` on; reads prefer recent ones.
     Insert { first: u64 },
 }

@@ -59,6 +59,6 @@ impl Own {
 pub fn first_partition(choice: &Choice) -> u64 {
     match choice {
         Choice::Insert { first } => *first,
-        Choice::Uniform { .. } => 0,
+        Choice::Uniform { .. } | Choice::Zipfian { .. } => 0,
     }
 }

@@ -137,7 +137,8 @@ fn raw(directory: &Path, time: Duration) -> Result<(), Failure> {
         file.write_blocks(zeros.all_blocks(), at, Durability::AtNextSync)?;
     }
     file.sync_data()?;
-    for size in [BLOCK_SIZE, 64 << 10] {
+    // One block, and what 64 and 1,024 outstanding writes of 1 KB are together.
+    for size in [BLOCK_SIZE, 64 << 10, 1 << 20] {
         let places = BLOCKS * BLOCK_SIZE as u64 / size as u64;
         let offset = |number: u64| number % places * size as u64;
         let (start, mut latencies) = (Instant::now(), Vec::new());
