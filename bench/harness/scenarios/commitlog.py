@@ -157,8 +157,10 @@ def written_bytes(node: Espalier) -> int:
 
 
 def judge_replay(outcome: Outcome, written: int, seconds: float) -> None:
-    outcome.bars.append(Bar(f"exec to first rows after kill -9, for 1 GiB of log (measured: {seconds:.2f} s for {written / 2**20:.0f} MiB), s",
-                            seconds * GIB / written, "<=", 3))
+    """A small log says nothing of a large one: most of the time is the start's own."""
+    outcome.tables.append(Table("From exec to the first rows after kill -9", ["system", "log MiB", "s"], [["espalier", written / 2**20, seconds]]))
+    if written >= GIB:
+        outcome.bars.append(Bar("1 GiB of log ready for queries, s", seconds * GIB / written, "<=", 3))
 
 
 def start(stack: ExitStack, quick: bool) -> tuple[list[System], dict]:
