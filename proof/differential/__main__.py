@@ -3,12 +3,15 @@
 Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from where
 `--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
 
-usage: python -m proof.differential [--seed S] [--ops N] [--self] ...
+usage: python -m proof.differential [--seed S] [--ops N] [--processes P] [--self] ...
 """
 
 import argparse
 import json
+import re
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -24,15 +27,18 @@ from proof.oracle.espalier import Espalier
 REGRESSIONS = Path(__file__).with_name("regressions")
 FOUND = places.CACHE / "differences"
 STEPS_PER_HISTORY = 130
+TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 
 
 def main() -> None:
     options = arguments()
+    if options.processes > 1 and not options.self and not options.replay:
+        sys.exit(in_processes(options))
     with Cassandra.start(heap_mb=1024) as left, compared(options) as right:
         pair = Pair(left, right)
         totals = Totals(pair, options)
         started = time.monotonic()
-        if not options.self and not options.replay:
+        if not options.self and not options.replay and not options.part:
             totals.strange_traces = traces.check((left, right))
         for chosen in histories(options):
             totals.add(pair.run(chosen, options.stop_at))
@@ -40,6 +46,31 @@ def main() -> None:
                 break
         totals.report(time.monotonic() - started)
     sys.exit(1 if totals.found or totals.strange_traces else 0)
+
+
+def in_processes(options: argparse.Namespace) -> int:
+    """The histories dealt out to processes, each with servers of its own; what they print, and the sum of their totals."""
+    command = [sys.executable, "-m", "proof.differential", *sys.argv[1:], "--ops", str(-(-options.ops // options.processes))]
+    command += ["--processes", "1", "--of", str(options.processes)]
+    running = [subprocess.Popen([*command, "--part", str(part)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=places.ROOT)
+               for part in range(options.processes)]
+    totals, statuses = [], []
+
+    def follow(process: subprocess.Popen) -> None:
+        for line in process.stdout:
+            found = TOTALS.match(line.strip())
+            totals.append((int(found[1]), int(found[2]))) if found else print(line, end="", flush=True)
+        statuses.append(process.wait())
+
+    followers = [threading.Thread(target=follow, args=(process,)) for process in running]
+    for follower in followers:
+        follower.start()
+    for follower in followers:
+        follower.join()
+    # A process that ended without totals has failed, whatever else it said.
+    failed = sum(failed for _, failed in totals) + options.processes - len(totals)
+    print(f"{sum(passed for passed, _ in totals)} passed, {failed} failed")
+    return 1 if failed or any(statuses) else 0
 
 
 def compared(options: argparse.Namespace):
@@ -50,7 +81,10 @@ def compared(options: argparse.Namespace):
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ops", type=int, default=6000, help="statements to send to each")
+    parser.add_argument("--ops", type=int, default=20_000, help="statements to send to each")
+    parser.add_argument("--processes", type=int, default=2, help="how many pairs of servers share the histories")
+    parser.add_argument("--part", type=int, default=0, help="of the histories, one of every --of")
+    parser.add_argument("--of", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
     parser.add_argument("--replay", type=Path, help="run one kept history")
@@ -66,12 +100,12 @@ def histories(options: argparse.Namespace):
         yield History.from_json(json.loads(options.replay.read_text()))
         options.ops = 1
         return
-    for kept in sorted(REGRESSIONS.glob("*.json")):
+    for kept in sorted(REGRESSIONS.glob("*.json"))[options.part::options.of]:
         yield History.from_json(json.loads(kept.read_text()))
-    number = options.first
+    number = options.first + options.part
     while True:
         yield history(options.seed, number, STEPS_PER_HISTORY)
-        number += 1
+        number += options.of
 
 
 class Totals:

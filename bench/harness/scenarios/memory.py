@@ -1,4 +1,4 @@
-"""Memory: rows held per GiB of memtable, an idle node, and a node with many tables."""
+"""Memory: rows held per GiB of memtable, an idle node, a node with many tables, and what a small memtable flushes."""
 
 import time
 
@@ -9,6 +9,9 @@ from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
 
 KEYSPACE = "bench"
+# A memtable that has to be flushed again and again, nothing compacted: the paper's table of flushes.
+SMALL_MEMTABLE_MB = 64
+FLUSHED = tables.KEY_VALUE + " WITH compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
 
 
 def run(quick: bool) -> Outcome:
@@ -18,7 +21,8 @@ def run(quick: bool) -> Outcome:
         "memtable": "counted by the memtable itself: on and off heap for Cassandra, blocks and contents in use for Espalier; beside it the growth "
                     "of the process, log buffers included (a Java heap grows by its own rules: not shown)"})
     measured, figures = [], {}
-    progress = Progress("memory", 9)
+    flushed = []
+    progress = Progress("memory", 12)
     for name, start in (("cassandra trie", lambda: Cassandra.start()), ("cassandra skiplist", lambda: Cassandra.start(memtable="skiplist")),
                         ("espalier", lambda: Espalier.start())):
         with start() as node:
@@ -41,11 +45,30 @@ def run(quick: bool) -> Outcome:
                 before = resident_bytes(node)
                 servers.execute(node, *(tables.KEY_VALUE.format(keyspace=KEYSPACE, table=f"t{place}") for place in range(many)))
                 measured.append([name, f"{many} more tables, MiB resident more", (resident_bytes(node) - before) / 2**20])
+    for name, start in (("cassandra trie", lambda: Cassandra.start(memtable_mb=SMALL_MEMTABLE_MB)),
+                        ("cassandra skiplist", lambda: Cassandra.start(memtable="skiplist", memtable_mb=SMALL_MEMTABLE_MB)),
+                        ("espalier", lambda: Espalier.start(memtable_mb=SMALL_MEMTABLE_MB))):
+        with start() as node:
+            progress.step(f"{name}: flushes of a memtable of {SMALL_MEMTABLE_MB} MiB")
+            flushed.append([name, *flushes(node, 2 * rows)])
     progress.end()
     outcome.tables.append(Table("Memory", ["system", "what", "value"], measured))
+    outcome.tables.append(Table(f"Flushes while {2 * rows:,} rows are written, memtables of {SMALL_MEMTABLE_MB} MiB",
+                                ["system", "flushes", "rows per flush", "mean size of a flushed table, MiB", "bytes per row on disk"], flushed))
     outcome.bars.append(Bar("rows per GiB of memtable ÷ Cassandra's trie", figures["cassandra trie"][1] / figures["espalier"][1], ">=", 2.5))
     outcome.bars.append(Bar("resident memory, idle, MiB", figures["espalier"][0] / 2**20, "<=", 60))
     return outcome
+
+
+def flushes(node, rows: int) -> tuple[int, float, float, float]:
+    """How often a table is flushed while it is filled, rows per flush, the flushed tables' mean size in MiB, bytes per row on disk."""
+    tables.make(node, KEYSPACE, {"kv": FLUSHED})
+    tables.fill(node, KEYSPACE, "kv", rows)
+    node.flush(KEYSPACE, "kv")
+    directory, = (node.directory / "data" / KEYSPACE).glob("kv-*")
+    data = list(directory.glob("*-Data.db"))
+    size = sum(file.stat().st_size for file in directory.iterdir() if file.is_file())
+    return len(data), rows / len(data), size / len(data) / 2**20, size / rows
 
 
 def bytes_per_row(node, rows: int) -> float:
