@@ -65,9 +65,8 @@ def flushes(node, rows: int) -> tuple[int, float, float, float]:
     tables.make(node, KEYSPACE, {"kv": FLUSHED})
     tables.fill(node, KEYSPACE, "kv", rows)
     node.flush(KEYSPACE, "kv")
-    directory, = (node.directory / "data" / KEYSPACE).glob("kv-*")
-    data = list(directory.glob("*-Data.db"))
-    size = sum(file.stat().st_size for file in directory.iterdir() if file.is_file())
+    data = node.sstables(KEYSPACE, "kv")
+    size = sum(file.stat().st_size for file in data[0].parent.iterdir() if file.is_file())
     return len(data), rows / len(data), size / len(data) / 2**20, size / rows
 
 
