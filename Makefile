@@ -11,7 +11,7 @@ CASES ?= 10000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables node flights cassandra bench
+.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables node flights cassandra bench asan
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -21,6 +21,7 @@ help:
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
+	@echo 'make asan                    the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
 
@@ -62,6 +63,11 @@ fuzz:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 	  echo 'make fuzz needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
 	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
+
+# Unsafe code is in memtrie and blockio; memtable drives the trie as the product does. Its own target directory: all is built anew.
+asan:
+	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
+	  -p memtrie -p memtable -p blockio --tests
 
 bench: install build
 	@$(PYTHON) -m bench.harness $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(NOTE),--note "$(NOTE)") $(SCENARIO)

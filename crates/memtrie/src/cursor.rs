@@ -1,7 +1,7 @@
 //! The cursor over keys and contents, in either direction, within bounds.
 //!
-//! It keeps the nodes with several children on the way to its position, each with what is left of its children; chains
-//! and tails are only in the key. Moving allocates nothing once the stack and the key have their size.
+//! It keeps the nodes with several children on the way to its position, each with what is left of its children; chains and
+//! tails are only in the key. Moving allocates nothing once the stack and the key have their size.
 
 use std::ops::Bound;
 
@@ -9,13 +9,14 @@ use crate::node::{self, Place, View, view};
 use crate::raw::memory::{Memory, Ptr};
 use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
+use crate::walk::Walk;
 
 /// A node on the way that may have more to give after the current branch.
 #[derive(Clone, Copy)]
 struct Frame<'a> {
     /// Length of the key at the node.
     depth: usize,
-    node: Ptr,
+    node: Place,
     rest: Rest<'a>,
 }
 
@@ -23,8 +24,8 @@ struct Frame<'a> {
 enum Rest<'a> {
     /// Few children: where in `children` they start (as first seen, in the cursor's direction), and where the next is.
     Few { start: usize, next: usize },
-    /// Many: the next character to look at; beyond a byte's range when done.
-    Many(i32),
+    /// Many.
+    Many(Walk),
     /// Forward: the child of a node whose content was given.
     Child(Ptr),
     /// Reverse: the content of a node whose children are given first.
@@ -200,15 +201,7 @@ impl<'a> Cursor<'a> {
                     *next += 1;
                     branch
                 }
-                Rest::Many(from) => {
-                    let next =
-                        u8::try_from(*from).ok().and_then(|from| node::next_of_many(memory, node, from, self.reverse));
-                    if let Some((character, _)) = next {
-                        node::look_ahead(memory, node, character, *from, self.reverse);
-                        *from = i32::from(character) + if self.reverse { -1 } else { 1 };
-                    }
-                    next
-                }
+                Rest::Many(walk) => walk.take(memory, node.ptr, self.reverse),
                 Rest::Child(child) => {
                     let child = *child;
                     self.frames.pop();
@@ -222,7 +215,7 @@ impl<'a> Cursor<'a> {
                     let content = *content;
                     self.key.truncate(depth);
                     self.frames.pop();
-                    return self.give(Place::of(node), content);
+                    return self.give(node, content);
                 }
             };
             let Some((character, child)) = branch else {
@@ -243,16 +236,16 @@ impl<'a> Cursor<'a> {
     fn descend(&mut self, memory: Memory<'a>, mut place: Place) -> bool {
         loop {
             let depth = self.key.len();
-            let node = place.ptr;
+            let node = place;
             match view(memory, place) {
                 View::None => return false,
                 View::Leaf { tail, content } => {
                     self.key.extend_from_slice(tail);
                     return self.give(place.further(tail.len()), content);
                 }
-                View::Chain { steps, child } => {
+                View::Chain { steps, next } => {
                     self.key.extend_from_slice(steps);
-                    place = Place::of(child);
+                    place = next;
                 }
                 View::Prefix { content, child } => {
                     if !self.reverse {
@@ -263,7 +256,7 @@ impl<'a> Cursor<'a> {
                     place = Place::of(child);
                 }
                 View::Few => {
-                    let start = self.list_children(memory, node);
+                    let start = self.list_children(memory, node.ptr);
                     let Some(&(character, child)) = self.children.get(start) else { return false };
                     for &(_, child) in &self.children[start..] {
                         node::prefetch(memory, child);
@@ -273,12 +266,9 @@ impl<'a> Cursor<'a> {
                     place = Place::of(child);
                 }
                 View::Many => {
-                    let (from, step) = if self.reverse { (0xFF, -1) } else { (0, 1) };
-                    let Some((character, child)) = node::next_of_many(memory, node, from, self.reverse) else {
-                        return false;
-                    };
-                    node::look_ahead(memory, node, character, i32::from(from), self.reverse);
-                    self.frames.push(Frame { depth, node, rest: Rest::Many(i32::from(character) + step) });
+                    let mut walk = Walk::through(memory, node.ptr, self.reverse);
+                    let Some((character, child)) = walk.take(memory, node.ptr, self.reverse) else { return false };
+                    self.frames.push(Frame { depth, node, rest: Rest::Many(walk) });
                     self.key.push(character);
                     place = Place::of(child);
                 }
@@ -305,7 +295,7 @@ impl<'a> Cursor<'a> {
                 return self.seek_here(memory, place, inclusive);
             };
             let depth = self.key.len();
-            let node = place.ptr;
+            let node = place;
             match view(memory, place) {
                 View::None => return self.next(memory),
                 View::Leaf { tail, .. } => {
@@ -316,14 +306,14 @@ impl<'a> Cursor<'a> {
                     };
                     return reached && self.descend(memory, place) || self.next(memory);
                 }
-                View::Chain { steps, child } => {
+                View::Chain { steps, next } => {
                     let Some(rest) = target.strip_prefix(steps) else {
                         let whole_branch = if self.reverse { steps < target } else { steps > target };
                         return whole_branch && self.descend(memory, place) || self.next(memory);
                     };
                     self.key.extend_from_slice(steps);
                     target = rest;
-                    place = Place::of(child);
+                    place = next;
                 }
                 View::Prefix { content, child } => {
                     if self.reverse {
@@ -332,7 +322,7 @@ impl<'a> Cursor<'a> {
                     place = Place::of(child);
                 }
                 View::Few => {
-                    let start = self.list_children(memory, node);
+                    let start = self.list_children(memory, node.ptr);
                     let (child, next) = self.child_in_list(start, character);
                     self.frames.push(Frame { depth, node, rest: Rest::Few { start, next } });
                     let Some(child) = child else { return self.next(memory) };
@@ -341,11 +331,11 @@ impl<'a> Cursor<'a> {
                     place = Place::of(child);
                 }
                 View::Many => {
-                    let after = Rest::Many(i32::from(character) + if self.reverse { -1 } else { 1 });
-                    self.frames.push(Frame { depth, node, rest: after });
+                    let after = Walk::from(i32::from(character) + if self.reverse { -1 } else { 1 });
+                    self.frames.push(Frame { depth, node, rest: Rest::Many(after) });
                     self.key.push(character);
                     target = rest;
-                    place = Place::of(node::child(memory, node, character));
+                    place = Place::of(node::child(memory, node.ptr, character));
                 }
             }
         }
@@ -390,14 +380,14 @@ impl<'a> Cursor<'a> {
                 self.replace_rest(Rest::Few { start, next });
                 child
             }
-            Rest::Many(from) => {
-                let character = i32::from(character);
+            Rest::Many(walk) => {
+                let (from, character) = (walk.position(), i32::from(character));
                 let passed = if self.reverse { from < character } else { from > character };
                 if passed {
                     return self.next(memory);
                 }
-                self.replace_rest(Rest::Many(character + if self.reverse { -1 } else { 1 }));
-                Some(node::child(memory, frame.node, character as u8))
+                self.replace_rest(Rest::Many(Walk::from(character + if self.reverse { -1 } else { 1 })));
+                Some(node::child(memory, frame.node.ptr, character as u8))
             }
         };
         let Some(child) = child else { return self.next(memory) };

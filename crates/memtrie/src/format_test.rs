@@ -69,6 +69,12 @@ fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap
             let steps = adaptive::node::chain_steps(memory, ptr);
             let _ = write!(line, " {:02x} {}", steps.len(), hex(steps));
         }
+        adaptive::node::CONTENT_CHAIN => {
+            pointer(0, words, &mut line);
+            let chain = adaptive::node::content_chain(memory, ptr);
+            let (steps, content) = (chain.steps, chain.content);
+            let _ = write!(line, " {:02x}{:02x} {} {}", steps.len(), content.len(), hex(steps), hex(content));
+        }
         adaptive::node::PREFIX => (0..2).for_each(|word| pointer(word, words, &mut line)),
         adaptive::node::FLAT => {
             for word in 0..256 {
@@ -272,15 +278,18 @@ fn run(script: &str, layout: Layout) -> String {
 #[test]
 fn the_examples_of_the_format_are_true() {
     let format = include_str!("../FORMAT.md");
-    let mut examples = 0;
+    let (mut examples, mut wrong) = (0, String::new());
     for (fence, layout) in [("```trie\n", Layout::Paper), ("```trie adaptive\n", Layout::Adaptive)] {
         for block in format.split(fence).skip(1) {
             let (script, _) = block.split_once("```").expect("the example ends");
             let actual = run(script, layout);
-            assert!(actual == script, "this is what happens:\n{actual}");
+            if actual != script {
+                let _ = writeln!(wrong, "```{actual}```");
+            }
             examples += 1;
         }
     }
+    assert!(wrong.is_empty(), "this is what happens:\n{wrong}");
     assert!(examples >= 16);
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::node::{Place, View, children, kind_name, view};
+use crate::node::{View, children, kind_name, own_steps};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::trie::{Layout, Pin};
 
@@ -34,12 +34,18 @@ fn draw(memory: Memory<'_>, ptr: Ptr, todo: &mut Vec<Ptr>, out: &mut String) {
     let mut named = |label: String, children: &[(String, Ptr)]| {
         node(format!("{} @{}{label}", kind_name(memory, ptr), number(memory, ptr)), children);
     };
-    match view(memory, Place::of(ptr)) {
+    let (steps, view) = own_steps(memory, ptr);
+    match view {
         View::None => {}
         View::Leaf { tail: [], content } => node(format!("leaf {}", shown(content)), &[]),
         View::Leaf { tail, content } => node(format!("leaf {}: {}", shown(tail), shown(content)), &[]),
-        View::Chain { steps, child } => named(String::new(), &[(shown(steps), child)]),
-        View::Prefix { content, child } => named(format!(" {}", shown(content)), &[(String::new(), child)]),
+        View::Chain { steps, next } => named(String::new(), &[(shown(steps), next.ptr)]),
+        View::Prefix { content, child } if steps.is_empty() => {
+            named(format!(" {}", shown(content)), &[(String::new(), child)]);
+        }
+        View::Prefix { content, child } => {
+            named(format!(" {}: {}", shown(steps), shown(content)), &[(String::new(), child)]);
+        }
         View::Few | View::Many => {
             let shown = |(character, child)| (shown(&[character]), child);
             named(String::new(), &children(memory, ptr).into_iter().map(shown).collect::<Vec<_>>());

@@ -1,13 +1,19 @@
 //! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte strings
 //! to byte strings, with one writer and any number of readers that take no lock.
 //!
-//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `adaptive`
+//! Many keys at once wait for memory together: [`Pin::get_many`] for reads (`IN`, batches, what a flush or compaction looks up),
+//! [`Writer::prefetch`] before some 32 puts.
+//!
+//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `edit.rs`, `adaptive`
 //! and `paper`; memory is in `raw`.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
 mod adaptive;
 mod cursor;
+mod edit;
+#[cfg(test)]
+mod failure_test;
 #[cfg(test)]
 mod format_test;
 mod graph;
@@ -24,6 +30,7 @@ mod together;
 mod trie;
 mod union;
 mod verify;
+mod walk;
 
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;

@@ -3,7 +3,8 @@
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::{Edit, Layout};
-use crate::{TrieFull, adaptive, paper};
+use crate::walk::CharacterSet;
+use crate::{TrieFull, adaptive, edit, paper};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail are passed already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +40,10 @@ pub(crate) enum View<'a> {
         tail: &'a [u8],
         content: &'a [u8],
     },
-    /// One child by one or more steps.
+    /// One or more steps, and where they lead.
     Chain {
         steps: &'a [u8],
-        child: Ptr,
+        next: Place,
     },
     /// A content, and the node that goes on.
     Prefix {
@@ -57,18 +58,9 @@ pub(crate) enum View<'a> {
 
 #[inline]
 pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
-    let view = match memory.layout {
-        Layout::Paper => paper::node::view(memory, place.ptr),
-        Layout::Adaptive => adaptive::node::view(memory, place.ptr),
-    };
-    if place.skip == 0 {
-        return view;
-    }
-    let skip = place.skip as usize;
-    match view {
-        View::Leaf { tail, content } => View::Leaf { tail: &tail[skip..], content },
-        View::Chain { steps, child } => View::Chain { steps: &steps[skip..], child },
-        view => view,
+    match memory.layout {
+        Layout::Paper => paper::node::view(memory, place),
+        Layout::Adaptive => adaptive::node::view(memory, place),
     }
 }
 
@@ -99,12 +91,23 @@ pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: b
     }
 }
 
-/// Brings near what a walk over many children will need after `character`. The search for that began at `from`.
-#[inline]
-pub(crate) fn look_ahead(memory: Memory<'_>, ptr: Ptr, character: u8, from: i32, descending: bool) {
+/// Which children a node with many has.
+pub(crate) fn characters_of_many(memory: Memory<'_>, ptr: Ptr) -> CharacterSet {
     match memory.layout {
-        Layout::Paper => paper::node::look_ahead_in_split(memory, ptr, character, from, descending),
-        Layout::Adaptive => adaptive::node::look_ahead_in_flat(memory, ptr, character, from, descending),
+        Layout::Paper => paper::node::split_characters(memory, ptr),
+        Layout::Adaptive => adaptive::node::flat_characters(memory, ptr),
+    }
+}
+
+/// Of a node that is near already, brings near what it leads to, if that is little.
+#[inline]
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
+    if ptr.is_leaf() {
+        return;
+    }
+    match memory.layout {
+        Layout::Paper => paper::node::prefetch_below(memory, ptr),
+        Layout::Adaptive => adaptive::node::prefetch_below(memory, ptr),
     }
 }
 
@@ -136,6 +139,14 @@ pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
     children
 }
 
+/// A node's steps to a content of its own, if it has both, and then what it is. For tools.
+pub(crate) fn own_steps(memory: Memory<'_>, ptr: Ptr) -> (&[u8], View<'_>) {
+    match view(memory, Place::of(ptr)) {
+        View::Chain { steps, next } if next.ptr == ptr => (steps, view(memory, next)),
+        view => (&[], view),
+    }
+}
+
 /// What one step down a key's way leads to.
 pub(crate) enum Step<'a> {
     /// On to a node, by so many bytes of the key.
@@ -155,16 +166,15 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
 
 /// The content at `key` below `place`.
 #[inline]
-pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, mut key: &[u8]) -> Option<&'a [u8]> {
+pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, key: &[u8]) -> Option<&'a [u8]> {
     let mut ptr = place.ptr;
     if place.skip > 0 {
         match view(memory, place) {
             View::Leaf { tail, content } => return (tail == key).then_some(content),
-            View::Chain { steps, child } => {
-                key = key.strip_prefix(steps)?;
-                ptr = child;
-            }
-            View::None | View::Prefix { .. } | View::Few | View::Many => {}
+            View::Chain { steps, next } => return get(memory, next, key.strip_prefix(steps)?),
+            View::Prefix { content, .. } if key.is_empty() => return Some(content),
+            View::Prefix { child, .. } => ptr = child,
+            View::None | View::Few | View::Many => {}
         }
     }
     match memory.layout {
@@ -187,6 +197,11 @@ fn descend<'a>(mut ptr: Ptr, mut key: &[u8], step: impl Fn(Ptr, &[u8]) -> Step<'
     }
 }
 
+/// True if there is a content at `key` below the node that `root` leads to.
+pub(crate) fn has(memory: Memory<'_>, root: Slot, key: &[u8]) -> bool {
+    get(memory, Place::of(memory.load(root)), key).is_some()
+}
+
 /// Brings near what the step from `ptr` with `key` will look at.
 #[inline]
 pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
@@ -206,16 +221,16 @@ pub(crate) fn upsert<'c>(
     decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
 ) -> Result<(), TrieFull> {
     match memory.layout {
-        Layout::Paper => paper::edit::upsert(memory, store, key, decide),
-        Layout::Adaptive => adaptive::edit::upsert(memory, store, key, decide),
+        Layout::Paper => edit::upsert(&mut paper::edit::Operation { memory, store }, key, decide),
+        Layout::Adaptive => edit::upsert(&mut adaptive::edit::Operation { memory, store }, key, decide),
     }
 }
 
 /// Makes all edits below `prefix` visible by one store.
 pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
     match memory.layout {
-        Layout::Paper => paper::edit::apply(memory, store, prefix, edits),
-        Layout::Adaptive => adaptive::edit::apply(memory, store, prefix, edits),
+        Layout::Paper => edit::apply(&mut paper::edit::Operation { memory, store }, prefix, edits),
+        Layout::Adaptive => edit::apply(&mut adaptive::edit::Operation { memory, store }, prefix, edits),
     }
 }
 

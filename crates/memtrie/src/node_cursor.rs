@@ -84,7 +84,7 @@ impl<'a> NodeCursor<'a> {
     pub fn advance_multiple(&mut self, receive: impl FnMut(u8)) -> Option<usize> {
         let memory = self.memory?;
         let (steps, end) = match view(memory, self.node) {
-            View::Chain { steps, child } => (steps, Place::of(child)),
+            View::Chain { steps, next } => (steps, next),
             View::Leaf { tail, .. } => (tail, self.node.further(tail.len())),
             _ => return self.advance(),
         };
@@ -198,7 +198,7 @@ fn next_child(
         return found.map(|&(character, child)| (character, Place::of(child)));
     }
     match view(memory, place) {
-        View::Chain { steps: [character], child } => inside(*character).then_some((*character, Place::of(child))),
+        View::Chain { steps: [character], next } => inside(*character).then_some((*character, next)),
         View::Chain { steps: [character, ..], .. } | View::Leaf { tail: [character, ..], .. } => {
             inside(*character).then(|| (*character, place.further(1)))
         }

@@ -38,6 +38,9 @@ pub(crate) struct Store {
     limbo: Limbo,
     /// Bytes that are neither in the trie nor free: retired and in limbo.
     passing_bytes: usize,
+    /// So many allocations succeed, and no more.
+    #[cfg(test)]
+    pub(crate) allocations_left: Option<u32>,
 }
 
 impl Store {
@@ -63,6 +66,8 @@ impl Store {
             retired_bytes: 0,
             limbo: Limbo::default(),
             passing_bytes: 0,
+            #[cfg(test)]
+            allocations_left: None,
         })
     }
 
@@ -74,9 +79,20 @@ impl Store {
         (structure, self.blobs.space().base())
     }
 
+    /// Where tests let allocations fail.
+    #[inline]
+    fn may_allocate(&mut self) -> Result<(), TrieFull> {
+        #[cfg(test)]
+        if let Some(left) = &mut self.allocations_left {
+            *left = left.checked_sub(1).ok_or(TrieFull)?;
+        }
+        Ok(())
+    }
+
     /// A block of the paper's layout with undefined contents.
     #[inline]
     pub(crate) fn allocate_block(&mut self, memory: Memory<'_>) -> Result<Ptr, TrieFull> {
+        self.may_allocate()?;
         let Structure::Paper(blocks) = &mut self.structure else {
             unreachable!("the paper's writer runs on the paper's layout only");
         };
@@ -88,6 +104,7 @@ impl Store {
     /// A node of the adaptive layout with undefined contents. A chain's length must be written before anything can fail.
     #[inline]
     pub(crate) fn allocate_node(&mut self, kind: u32, units: u32) -> Result<Ptr, TrieFull> {
+        self.may_allocate()?;
         let Structure::Adaptive(arena) = &mut self.structure else {
             unreachable!("the adaptive writer runs on the adaptive layout only");
         };
@@ -115,6 +132,7 @@ impl Store {
     /// A blob of the paper's layout with this content, as a leaf pointer.
     #[inline]
     pub(crate) fn allocate_blob(&mut self, memory: Memory<'_>, content: &[u8]) -> Result<Ptr, TrieFull> {
+        self.may_allocate()?;
         let length = content_length(content)?;
         let unit = self.blobs.allocate(paper::blob_units(length))?;
         memory.write_blob(unit, content, length);
@@ -126,6 +144,7 @@ impl Store {
     /// A leaf of the adaptive layout.
     #[inline]
     pub(crate) fn allocate_leaf(&mut self, memory: Memory<'_>, tail: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
+        self.may_allocate()?;
         content_length(content)?;
         let unit = self.blobs.allocate(leaf_units(tail.len(), content.len()))?;
         memory.write_leaf(unit, tail, content);
@@ -138,6 +157,11 @@ impl Store {
     #[inline]
     pub(crate) fn replace(&mut self, piece: Ptr) {
         self.replaced.push(piece);
+    }
+
+    /// True if the running operation has unlinked something.
+    pub(crate) fn has_replaced(&self) -> bool {
+        !self.replaced.is_empty()
     }
 
     /// Starts changing copies instead of the published nodes.

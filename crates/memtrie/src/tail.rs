@@ -68,10 +68,10 @@ fn walk(memory: Memory<'_>, mut place: Place, mut key: &[u8]) -> Place {
             View::Leaf { tail, .. } => {
                 return if tail.starts_with(key) { place.further(key.len()) } else { Place::NONE };
             }
-            View::Chain { steps, child } => {
+            View::Chain { steps, next } => {
                 if let Some(rest) = key.strip_prefix(steps) {
                     key = rest;
-                    Place::of(child)
+                    next
                 } else if steps.starts_with(key) {
                     return place.further(key.len());
                 } else {

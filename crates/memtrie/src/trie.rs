@@ -393,6 +393,14 @@ impl Writer<'_> {
         }
     }
 
+    /// From now on so many allocations succeed; all if none.
+    #[cfg(test)]
+    pub(crate) fn let_allocations_fail_after(&mut self, count: Option<u32>) {
+        if let Some(store) = &mut self.state.store {
+            store.allocations_left = count;
+        }
+    }
+
     pub(crate) fn raw_parts(&self) -> (Option<Memory<'_>>, Option<&Store>) {
         (self.trie.bases.memory(), self.state.store.as_deref())
     }

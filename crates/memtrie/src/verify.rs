@@ -1,6 +1,6 @@
 //! Checks a whole trie: its shape, and that what it consists of is what the accounting says it uses.
 
-use crate::node::{Place, View, check, children, view};
+use crate::node::{View, check, children, own_steps};
 use crate::raw::memory::{Ptr, Slot};
 use crate::trie::Writer;
 
@@ -17,9 +17,10 @@ impl Writer<'_> {
         todo.retain(|root| !root.is_none());
         while let Some(ptr) = todo.pop() {
             bytes += check(memory, ptr)?;
-            let below: Vec<Ptr> = match view(memory, Place::of(ptr)) {
+            let below: Vec<Ptr> = match own_steps(memory, ptr).1 {
                 View::None | View::Leaf { .. } => Vec::new(),
-                View::Chain { child, .. } | View::Prefix { child, .. } => vec![child],
+                View::Chain { next, .. } => vec![next.ptr],
+                View::Prefix { child, .. } => vec![child],
                 View::Few | View::Many => children(memory, ptr).into_iter().map(|(_, child)| child).collect(),
             };
             if below.iter().any(|child| child.is_none()) {

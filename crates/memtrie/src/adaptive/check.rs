@@ -1,8 +1,10 @@
 //! Checks of one node's shape.
 
-use super::node::{CONTENT_WORD, FLAT, PREFIX, PREFIX_CHILD_WORD, few, flat_next, kind_name, shape, view};
-use super::remove::FLAT_CHILDREN_MIN;
-use crate::node::View;
+use super::node::{
+    CONTENT_CHAIN, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, FLAT, FLAT_CHILDREN_MIN, INNER_CONTENT_MAX,
+    PREFIX_CHILD_WORD, content_chain, few, flat_next, kind_name, shape, view,
+};
+use crate::node::{Place, View};
 use crate::raw::memory::{Memory, Ptr};
 use crate::store::piece_bytes;
 
@@ -15,7 +17,8 @@ pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
         return Err(format!("node {:08x} has no known kind", ptr.bits()));
     }
     let mut bytes = piece_bytes(memory, ptr);
-    match view(memory, ptr) {
+    match view(memory, Place::of(ptr)) {
+        _ if ptr.node_kind() == CONTENT_CHAIN => check_content_chain(memory, ptr)?,
         View::Chain { steps: [], .. } => return Err(format!("chain {:08x} is empty", ptr.bits())),
         View::Few => check_sparse(memory, ptr)?,
         View::Many => check_flat(memory, ptr)?,
@@ -25,14 +28,30 @@ pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
             if !content.is_leaf() || !memory.leaf(content).tail.is_empty() {
                 return Err(format!("prefix {:08x} has content {:08x}", ptr.bits(), content.bits()));
             }
-            if !child.is_leaf() && child.node_kind() == PREFIX {
-                return Err(format!("prefix {:08x} is on prefix {:08x}", ptr.bits(), child.bits()));
-            }
+            check_below_content(memory, ptr, child)?;
             bytes += piece_bytes(memory, content);
         }
         _ => {}
     }
     Ok(bytes)
+}
+
+fn check_content_chain(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {
+    let chain = content_chain(memory, ptr);
+    if chain.steps.len() > CONTENT_CHAIN_STEPS_MAX || chain.content.len() > INNER_CONTENT_MAX {
+        return Err(format!("chain with content {:08x} is too long", ptr.bits()));
+    }
+    check_below_content(memory, ptr, chain.child)
+}
+
+/// W7: below a content another one needs a step.
+fn check_below_content(memory: Memory<'_>, ptr: Ptr, child: Ptr) -> Result<(), String> {
+    match view(memory, Place::of(child)) {
+        View::None | View::Prefix { .. } | View::Leaf { tail: [], .. } => {
+            Err(format!("content {:08x} is on content {:08x}", ptr.bits(), child.bits()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_sparse(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {

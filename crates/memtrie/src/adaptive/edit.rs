@@ -7,24 +7,27 @@
 //!   operation takes below its unpublished root).
 //! - **W2** Outside a copying operation, words that a reader can reach change only by: a pointer word, a content word, the word
 //!   that has a sparse node's count; and by a character at a place that the count does not cover yet, which no reader looks at.
-//! - **W3** Chains and leaves are reached by one pointer and never change; where one is cut, its parts are new.
+//! - **W3** Chains and leaves are reached by one pointer and never change, but for the child of a chain; where one is cut, its
+//!   parts are new.
 //! - **W4** A copying operation changes only nodes that it allocated itself.
 //! - **W5** No node without content and without children is reachable, except no root at all.
-//! - **W6** The content of a prefix is a leaf without a tail.
+//! - **W6** The content of a prefix is a leaf without a tail. A chain with content keeps that in itself.
+//! - **W7** Between two contents on a way is a step.
 
 use super::node::{
-    CHAIN, CHAIN_CHILD_WORD, CHAIN_STEPS_MAX, CHAIN_STEPS_WORD, CHILDREN_MAX, CONTENT_WORD, FLAT, PREFIX,
-    PREFIX_CHILD_WORD, chain_steps, chain_units, child_slot, flat_next, flat_units, prefix_units, shape, shape_for,
+    CHAIN, CHAIN_BYTES_MAX, CHAIN_CHILD_WORD, CHAIN_HEAD_BYTES, CHAIN_STEPS_MAX, CHAIN_STEPS_WORD, CHILDREN_MAX,
+    CONTENT_CHAIN, CONTENT_CHAIN_HEAD_BYTES, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, ContentChain, FLAT,
+    INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, chain_steps, chain_units, child_slot, content_chain, flat_units,
+    prefix_units, shape, shape_for,
 };
-use super::remove;
 use crate::TrieFull;
+use crate::edit::{Joint, Locus, Structure};
 use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::trie::Edit;
 
 /// A leaf with a longer content has no tail, so that it need not be copied when its place moves down.
-pub(super) const TAIL_CONTENT_MAX: usize = 1024;
+const TAIL_CONTENT_MAX: usize = 1024;
 
 /// The running operation: memory to look at, memory to take.
 pub(crate) struct Operation<'o, 's> {
@@ -32,128 +35,90 @@ pub(crate) struct Operation<'o, 's> {
     pub(crate) store: &'s mut Store,
 }
 
-/// Where a key leaves the trie, or ends in it.
-pub(crate) struct Locus {
-    pub slot: Slot,
-    /// What `slot` holds.
-    pub ptr: Ptr,
-    /// Bytes of the key used up on the way to `slot`.
-    pub consumed: usize,
-    /// Steps of the chain, or bytes of the leaf's tail, at `ptr` that the key follows beyond `consumed`.
-    pub matched: usize,
-    /// The content at the key, as a leaf pointer; none if there is none.
-    pub content: Ptr,
-}
-
 /// What comes to a place.
 #[derive(Clone, Copy)]
 enum New<'n> {
     Content(&'n [u8]),
-    Subtree(Ptr),
+    Branch(Ptr),
 }
 
-#[inline]
-pub(crate) fn upsert<'c>(
-    memory: Memory<'_>,
-    store: &mut Store,
-    key: &[u8],
-    decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
-) -> Result<(), TrieFull> {
-    let mut operation = Operation { memory, store };
-    let locus = operation.locate(Slot::ROOT, key)?;
-    let exists = !locus.content.is_none();
-    match decide(exists.then(|| memory.leaf(locus.content).content)) {
-        None => Ok(()),
-        Some(Some(content)) => operation.put(&locus, key, New::Content(content)),
-        Some(None) if !exists => Ok(()),
-        Some(None) => remove::remove(&mut operation, Slot::ROOT, key),
-    }
-}
-
-pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
-    let mut operation = Operation { memory, store };
-    let locus = operation.locate(Slot::ROOT, prefix)?;
-    let ends_here = locus.consumed + locus.matched == prefix.len() && !locus.ptr.is_none();
-    let before = if ends_here {
-        operation.store.copy_from_here();
-        operation.below(locus.ptr, locus.matched)?
-    } else {
-        Ptr::NONE
-    };
-    memory.publish(Slot::PENDING, before);
-    for edit in edits {
-        match edit.content {
-            Some(content) => {
-                let locus = operation.locate(Slot::PENDING, edit.suffix)?;
-                operation.put(&locus, edit.suffix, New::Content(content))?;
-            }
-            None => remove::remove(&mut operation, Slot::PENDING, edit.suffix)?,
+impl<'n> New<'n> {
+    fn content(self) -> &'n [u8] {
+        match self {
+            New::Content(content) => content,
+            // Whoever attaches a branch has taken what was at its place for it.
+            New::Branch(_) => unreachable!("a branch never goes where something is"),
         }
     }
-    let after = memory.load(Slot::PENDING);
-    if after == before && (!ends_here || locus.matched == 0) {
-        return Ok(());
-    }
-    operation.store.copy_to_here();
-    if !ends_here {
-        return operation.put(&locus, prefix, New::Subtree(after));
-    }
-    if after.is_none() {
-        if locus.matched > 0 {
-            operation.store.replace(locus.ptr);
-        }
-        return remove::cut_branch(&mut operation, prefix);
-    }
-    if locus.matched > 0 {
-        // Within a chain or tail: what comes before the prefix's end is copied too.
-        let head = operation.chain(&prefix[locus.consumed..], after)?;
-        operation.store.replace(locus.ptr);
-        memory.publish(locus.slot, head);
-    } else {
-        memory.publish(locus.slot, after);
-    }
-    Ok(())
 }
 
-impl<'o> Operation<'o, '_> {
-    /// Follows `key` down from `slot` as far as it goes. A copying operation makes every node on the way its own.
+impl<'o> Structure<'o> for Operation<'o, '_> {
+    fn memory(&self) -> Memory<'o> {
+        self.memory
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store
+    }
+
     #[inline]
-    pub(crate) fn locate(&mut self, mut slot: Slot, key: &[u8]) -> Result<Locus, TrieFull> {
+    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
         let memory = self.memory;
+        let mut joint = Joint::root(root);
+        let mut slot = root;
+        let mut chain = None;
         let mut consumed = 0;
-        let stop = |slot, ptr, consumed, matched, content| Ok(Locus { slot, ptr, consumed, matched, content });
         loop {
             let mut ptr = memory.load(slot);
             let rest = &key[consumed..];
+            let here = Locus { slot, ptr, consumed, matched: 0, content: None, chain, joint };
             if ptr.is_leaf() {
-                let tail = memory.leaf(ptr).tail;
-                let matched = common(tail, rest);
-                let content = if matched == tail.len() && matched == rest.len() { ptr } else { Ptr::NONE };
-                return stop(slot, ptr, consumed, matched, content);
+                let leaf = memory.leaf(ptr);
+                let matched = common(leaf.tail, rest);
+                let content = (matched == leaf.tail.len() && matched == rest.len()).then_some(leaf.content);
+                return Ok(Locus { matched, content, ..here });
             }
             if ptr.is_none() {
-                return stop(slot, ptr, consumed, 0, Ptr::NONE);
+                return Ok(here);
             }
             ptr = self.own(slot, ptr)?;
+            let here = Locus { ptr, ..here };
+            let at = Joint { slot, consumed, is_root: false, chain };
+            chain = None;
             match ptr.node_kind() {
                 CHAIN => {
                     let steps = chain_steps(memory, ptr);
                     let matched = common(steps, rest);
                     if matched < steps.len() {
-                        return stop(slot, ptr, consumed, matched, Ptr::NONE);
+                        return Ok(Locus { matched, ..here });
                     }
                     consumed += matched;
+                    chain = Some(slot);
                     slot = ptr.node_slot(CHAIN_CHILD_WORD);
                 }
                 PREFIX => {
                     if rest.is_empty() {
-                        return stop(slot, ptr, consumed, 0, memory.load(ptr.node_slot(CONTENT_WORD)));
+                        let content = memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content;
+                        return Ok(Locus { content: Some(content), ..here });
                     }
+                    joint = at;
                     slot = ptr.node_slot(PREFIX_CHILD_WORD);
+                }
+                CONTENT_CHAIN => {
+                    let ContentChain { steps, content, .. } = content_chain(memory, ptr);
+                    let matched = common(steps, rest);
+                    if matched < steps.len() || matched == rest.len() {
+                        let content = (matched == steps.len()).then_some(content);
+                        return Ok(Locus { matched, content, ..here });
+                    }
+                    joint = at;
+                    consumed += matched;
+                    slot = ptr.node_slot(CHAIN_CHILD_WORD);
                 }
                 _ => {
                     let child = rest.first().and_then(|&character| child_slot(memory, ptr, character));
-                    let Some(child) = child else { return stop(slot, ptr, consumed, 0, Ptr::NONE) };
+                    let Some(child) = child else { return Ok(here) };
+                    joint = at;
                     consumed += 1;
                     slot = child;
                 }
@@ -161,9 +126,42 @@ impl<'o> Operation<'o, '_> {
         }
     }
 
+    fn put(&mut self, locus: &Locus<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+        if locus.content.is_some() {
+            return self.replace_content(locus, &key[locus.consumed..], content);
+        }
+        self.put_new(locus, key, New::Content(content))
+    }
+
+    fn below(&mut self, locus: &Locus<'o>) -> Result<Ptr, TrieFull> {
+        if locus.matched == 0 {
+            return Ok(locus.ptr);
+        }
+        self.store.replace(locus.ptr);
+        self.rest_of(locus.ptr, locus.matched)
+    }
+
+    fn attach(&mut self, locus: &Locus<'o>, key: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+        if locus.consumed + locus.matched < key.len() || locus.ptr.is_none() {
+            return self.put_new(locus, key, New::Branch(branch));
+        }
+        let branch = self.extended(&key[locus.consumed..], branch)?;
+        self.settle(locus.slot, locus.chain, branch)
+    }
+
+    fn take_content(&mut self, locus: &Locus<'o>) -> Result<(), TrieFull> {
+        self.take_content_off(locus)
+    }
+
+    fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull> {
+        self.cut_off(joint, rest)
+    }
+}
+
+impl Operation<'_, '_> {
     /// In a copying operation: replaces the node at `slot` by a copy, unless it is the operation's own already (W4).
     #[inline]
-    pub(crate) fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
+    fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
         if self.store.is_copying() && !self.store.is_fresh(ptr) { self.copy_node(slot, ptr) } else { Ok(ptr) }
     }
 
@@ -171,6 +169,10 @@ impl<'o> Operation<'o, '_> {
         let memory = self.memory;
         let copy = match ptr.node_kind() {
             CHAIN => self.chain_node(chain_steps(memory, ptr), memory.load(ptr.node_slot(CHAIN_CHILD_WORD)))?,
+            CONTENT_CHAIN => {
+                let ContentChain { steps, content, child } = content_chain(memory, ptr);
+                self.content_chain(steps, content, child)?
+            }
             PREFIX => {
                 let content = memory.load(ptr.node_slot(CONTENT_WORD));
                 self.prefix(content, memory.load(ptr.node_slot(PREFIX_CHILD_WORD)))?
@@ -200,104 +202,116 @@ impl<'o> Operation<'o, '_> {
         Ok(copy)
     }
 
-    /// The branch that starts `skip` bytes within the node or leaf `ptr`; a new one if that is within it.
-    fn below(&mut self, ptr: Ptr, skip: usize) -> Result<Ptr, TrieFull> {
+    /// What comes `from` bytes along the steps or tail of `ptr`, in a new piece (or, of a chain passed whole, what follows).
+    fn rest_of(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
-        if skip == 0 {
-            return Ok(ptr);
-        }
         if ptr.is_leaf() {
-            return self.shortened(ptr, skip);
+            let leaf = memory.leaf(ptr);
+            return self.store.allocate_leaf(memory, &leaf.tail[from..], leaf.content);
         }
-        self.chain(&chain_steps(memory, ptr)[skip..], memory.load(ptr.node_slot(CHAIN_CHILD_WORD)))
+        if ptr.node_kind() == CONTENT_CHAIN {
+            let ContentChain { steps, content, child } = content_chain(memory, ptr);
+            return self.content_chain(&steps[from..], content, child);
+        }
+        self.chain(&chain_steps(memory, ptr)[from..], memory.load(ptr.node_slot(CHAIN_CHILD_WORD)))
     }
 
-    /// Puts what is new at `key`, whose locus this is.
-    fn put(&mut self, locus: &Locus, key: &[u8], new: New<'_>) -> Result<(), TrieFull> {
-        let Locus { slot, ptr, consumed, matched, content } = *locus;
+    /// Puts what is new at `key`, whose locus this is and which has no content.
+    fn put_new(&mut self, locus: &Locus<'_>, key: &[u8], new: New<'_>) -> Result<(), TrieFull> {
+        let Locus { slot, ptr, consumed, matched, .. } = *locus;
         let memory = self.memory;
         let rest = &key[consumed..];
-        if !content.is_none() {
-            return self.replace_content(locus, rest, new);
-        }
         let node = if ptr.is_none() {
             self.branch(rest, new)?
         } else if ptr.is_leaf() {
-            let tail = memory.leaf(ptr).tail;
-            let node = self.part(tail, matched, rest, new, |operation, from| operation.moved(ptr, from))?;
-            if !tail.is_empty() && (matched > 0 || rest.len() > matched) {
-                self.store.replace(ptr);
-            }
-            node
+            self.part(ptr, memory.leaf(ptr).tail, matched, rest, new)?
         } else {
             match ptr.node_kind() {
-                CHAIN => {
-                    let steps = chain_steps(memory, ptr);
-                    let child = memory.load(ptr.node_slot(CHAIN_CHILD_WORD));
-                    self.store.replace(ptr);
-                    self.part(steps, matched, rest, new, |operation, from| operation.chain(&steps[from..], child))?
-                }
-                _ if rest.is_empty() => {
-                    let content = self.content(new)?;
-                    self.prefix(content, ptr)?
-                }
+                CHAIN => self.part(ptr, chain_steps(memory, ptr), matched, rest, new)?,
+                CONTENT_CHAIN => self.part(ptr, content_chain(memory, ptr).steps, matched, rest, new)?,
+                _ if rest.is_empty() => self.inner(&[], new.content(), Ptr::NONE, ptr)?,
                 _ => return self.add_child(slot, ptr, rest, new),
             }
         };
+        // A chain that leads to an inner node with content takes that in.
+        if !node.is_leaf() && node.node_kind() == CONTENT_CHAIN {
+            return self.settle(slot, locus.chain, node);
+        }
         memory.publish(slot, node);
         Ok(())
     }
 
-    fn replace_content(&mut self, locus: &Locus, rest: &[u8], new: New<'_>) -> Result<(), TrieFull> {
-        self.store.replace(locus.content);
-        if locus.ptr.is_leaf() {
-            let leaf = self.branch(rest, new)?;
-            self.memory.publish(locus.slot, leaf);
-        } else {
-            let leaf = self.content(new)?;
-            self.memory.publish(locus.ptr.node_slot(CONTENT_WORD), leaf);
+    fn replace_content(&mut self, locus: &Locus<'_>, rest: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+        let memory = self.memory;
+        let ptr = locus.ptr;
+        if ptr.is_leaf() {
+            self.store.replace(ptr);
+            let leaf = self.leaf(rest, content)?;
+            memory.publish(locus.slot, leaf);
+            return Ok(());
         }
-        Ok(())
+        if ptr.node_kind() == CONTENT_CHAIN {
+            self.store.replace(ptr);
+            let ContentChain { steps, child, .. } = content_chain(memory, ptr);
+            let node = self.inner(steps, content, Ptr::NONE, child)?;
+            memory.publish(locus.slot, node);
+            return Ok(());
+        }
+        self.store.replace(memory.load(ptr.node_slot(CONTENT_WORD)));
+        if content.len() > INNER_CONTENT_MAX {
+            let leaf = self.store.allocate_leaf(memory, &[], content)?;
+            memory.publish(ptr.node_slot(CONTENT_WORD), leaf);
+            return Ok(());
+        }
+        self.store.replace(ptr);
+        let node = self.content_chain(&[], content, memory.load(ptr.node_slot(PREFIX_CHILD_WORD)))?;
+        self.settle(locus.slot, locus.chain, node)
     }
 
-    /// A leaf without a tail.
-    fn content(&mut self, new: New<'_>) -> Result<Ptr, TrieFull> {
-        match new {
-            New::Content(content) => self.store.allocate_leaf(self.memory, &[], content),
-            // Whoever attaches a branch has taken what was at its place for it.
-            New::Subtree(_) => unreachable!("a branch never goes where something is"),
-        }
-    }
-
-    /// What was at one place goes on by `path`, of which the first `matched` bytes are those of `rest`: a chain of these, and then
-    /// both, or one as the prefix of the other. `old` makes what comes `from` bytes along the path.
-    fn part(
-        &mut self,
-        path: &[u8],
-        matched: usize,
-        rest: &[u8],
-        new: New<'_>,
-        old: impl FnOnce(&mut Self, usize) -> Result<Ptr, TrieFull>,
-    ) -> Result<Ptr, TrieFull> {
-        let node = match (path.get(matched), rest.get(matched)) {
-            (Some(&old_character), Some(&new_character)) => {
-                let old = old(self, matched + 1)?;
-                let new = self.branch(&rest[matched + 1..], new)?;
-                self.sparse(&[(old_character, old), (new_character, new)])?
-            }
-            (Some(_), None) => {
-                let content = self.content(new)?;
-                let old = old(self, matched)?;
-                self.prefix(content, old)?
-            }
+    /// What was at one place (`ptr`) goes on by `path`, of which the first `matched` bytes are those of `rest`: these, and then both,
+    /// or one below the content of the other.
+    fn part(&mut self, ptr: Ptr, path: &[u8], matched: usize, rest: &[u8], new: New<'_>) -> Result<Ptr, TrieFull> {
+        let (shared, new_path) = rest.split_at(matched);
+        let Some(&old_character) = path.get(matched) else {
             // Only a leaf ends so: a chain is followed beyond its end.
-            (None, _) => {
-                let content = old(self, matched)?;
-                let new = self.branch(&rest[matched..], new)?;
-                self.prefix(content, new)?
+            let content = self.memory.leaf(ptr).content;
+            let below = self.branch(new_path, new)?;
+            if path.is_empty() {
+                return self.inner(shared, content, ptr, below);
             }
+            self.store.replace(ptr);
+            return self.inner(shared, content, Ptr::NONE, below);
         };
-        self.chain(&rest[..matched], node)
+        let Some((&new_character, new_path)) = new_path.split_first() else {
+            let below = if matched == 0 {
+                ptr
+            } else {
+                self.store.replace(ptr);
+                self.rest_of(ptr, matched)?
+            };
+            return self.inner(shared, new.content(), Ptr::NONE, below);
+        };
+        self.store.replace(ptr);
+        let old = self.rest_of(ptr, matched + 1)?;
+        let new = self.branch(new_path, new)?;
+        let node = self.sparse(&[(old_character, old), (new_character, new)])?;
+        self.chain(shared, node)
+    }
+
+    /// A new inner node with `content` at the end of `path`, on `child`. If the content is in a leaf without a tail already, that is
+    /// used, or unlinked.
+    fn inner(&mut self, path: &[u8], content: &[u8], leaf: Ptr, child: Ptr) -> Result<Ptr, TrieFull> {
+        if content.len() <= INNER_CONTENT_MAX {
+            if !leaf.is_none() {
+                self.store.replace(leaf);
+            }
+            let (before, own) = path.split_at(path.len().saturating_sub(CONTENT_CHAIN_STEPS_MAX));
+            let node = self.content_chain(own, content, child)?;
+            return self.chain(before, node);
+        }
+        let leaf = if leaf.is_none() { self.store.allocate_leaf(self.memory, &[], content)? } else { leaf };
+        let node = self.prefix(leaf, child)?;
+        self.chain(path, node)
     }
 
     fn add_child(&mut self, slot: Slot, node: Ptr, rest: &[u8], new: New<'_>) -> Result<(), TrieFull> {
@@ -329,31 +343,67 @@ impl<'o> Operation<'o, '_> {
     fn branch(&mut self, path: &[u8], new: New<'_>) -> Result<Ptr, TrieFull> {
         match new {
             New::Content(content) => self.leaf(path, content),
-            New::Subtree(ptr) => self.chain(path, ptr),
+            New::Branch(ptr) => self.extended(path, ptr),
         }
     }
 
     /// A new leaf at the end of `path`, with as much of that as may be in its tail.
-    fn leaf(&mut self, path: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
+    pub(super) fn leaf(&mut self, path: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
         let tail_bytes = if content.len() > TAIL_CONTENT_MAX { 0 } else { path.len().min(TAIL_MAX) };
         let (steps, tail) = path.split_at(path.len() - tail_bytes);
         let leaf = self.store.allocate_leaf(self.memory, tail, content)?;
         self.chain(steps, leaf)
     }
 
-    /// The leaf `ptr` without the first `from` bytes of its tail; itself if that is none.
-    fn moved(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
-        if from == 0 { Ok(ptr) } else { self.shortened(ptr, from) }
+    /// What leads by `path` to `ptr`, as one piece if that can be.
+    pub(super) fn extended(&mut self, path: &[u8], ptr: Ptr) -> Result<Ptr, TrieFull> {
+        match self.joined(path, ptr)? {
+            Some(joined) => Ok(joined),
+            None => self.chain(path, ptr),
+        }
     }
 
-    fn shortened(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
-        let leaf = self.memory.leaf(ptr);
-        self.store.allocate_leaf(self.memory, &leaf.tail[from..], leaf.content)
+    /// `path` and the tail or steps of `ptr` in one new piece instead of it, if they have room in one.
+    pub(super) fn joined(&mut self, path: &[u8], ptr: Ptr) -> Result<Option<Ptr>, TrieFull> {
+        let memory = self.memory;
+        let room = |bytes: usize, steps: &[u8]| !path.is_empty() && path.len() + steps.len() <= bytes;
+        let mut buffer = [0; TAIL_MAX];
+        let mut join = |steps: &[u8]| {
+            buffer[..path.len()].copy_from_slice(path);
+            buffer[path.len()..path.len() + steps.len()].copy_from_slice(steps);
+            path.len() + steps.len()
+        };
+        let joined = if ptr.is_leaf() {
+            let leaf = memory.leaf(ptr);
+            if !room(TAIL_MAX, leaf.tail) || leaf.content.len() > TAIL_CONTENT_MAX {
+                return Ok(None);
+            }
+            let length = join(leaf.tail);
+            self.store.allocate_leaf(memory, &buffer[..length], leaf.content)?
+        } else if ptr.node_kind() == CHAIN {
+            let steps = chain_steps(memory, ptr);
+            if !room(CHAIN_STEPS_MAX, steps) {
+                return Ok(None);
+            }
+            let length = join(steps);
+            self.chain_node(&buffer[..length], memory.load(ptr.node_slot(CHAIN_CHILD_WORD)))?
+        } else if ptr.node_kind() == CONTENT_CHAIN {
+            let ContentChain { steps, content, child } = content_chain(memory, ptr);
+            if !room(CONTENT_CHAIN_STEPS_MAX, steps) {
+                return Ok(None);
+            }
+            let length = join(steps);
+            self.content_chain(&buffer[..length], content, child)?
+        } else {
+            return Ok(None);
+        };
+        self.store.replace(ptr);
+        Ok(Some(joined))
     }
 
     /// New chains for `steps`, leading to `child`.
     #[inline]
-    pub(crate) fn chain(&mut self, mut steps: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
+    fn chain(&mut self, mut steps: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
         let mut ptr = child;
         while !steps.is_empty() {
             let (before, own) = steps.split_at(steps.len().saturating_sub(CHAIN_STEPS_MAX));
@@ -365,16 +415,31 @@ impl<'o> Operation<'o, '_> {
 
     fn chain_node(&mut self, steps: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
         debug_assert!((1..=CHAIN_STEPS_MAX).contains(&steps.len()));
-        let node = self.store.allocate_node(CHAIN, chain_units(steps.len()))?;
-        let mut bytes = [0; CHAIN_STEPS_MAX + 1];
-        bytes[0] = steps.len() as u8;
-        bytes[1..=steps.len()].copy_from_slice(steps);
-        let words = bytes.as_chunks::<4>().0.iter().take((steps.len() + 4) / 4);
-        for (word, chunk) in words.enumerate() {
+        let node = self.store.allocate_node(CHAIN, chain_units(CHAIN_HEAD_BYTES + steps.len()))?;
+        self.fill_chain(node, child, &[&[steps.len() as u8], steps]);
+        Ok(node)
+    }
+
+    fn content_chain(&mut self, steps: &[u8], content: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
+        debug_assert!(steps.len() <= CONTENT_CHAIN_STEPS_MAX && content.len() <= INNER_CONTENT_MAX);
+        let bytes = CONTENT_CHAIN_HEAD_BYTES + steps.len() + content.len();
+        let node = self.store.allocate_node(CONTENT_CHAIN, chain_units(bytes))?;
+        self.fill_chain(node, child, &[&[steps.len() as u8, content.len() as u8], steps, content]);
+        Ok(node)
+    }
+
+    /// Writes the child of a new chain and, one after the other, the parts that come after it.
+    fn fill_chain(&mut self, node: Ptr, child: Ptr, parts: &[&[u8]]) {
+        let mut bytes = [0; CHAIN_BYTES_MAX - 4];
+        let mut length = 0;
+        for part in parts {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        for (word, chunk) in bytes.as_chunks::<4>().0[..length.div_ceil(4)].iter().enumerate() {
             self.memory.set_word(node.node_slot(CHAIN_STEPS_WORD + word as u32), u32::from_le_bytes(*chunk));
         }
         self.memory.publish(node.node_slot(CHAIN_CHILD_WORD), child);
-        Ok(node)
     }
 
     /// A new prefix. `content` is a leaf without a tail (W6).
@@ -387,7 +452,7 @@ impl<'o> Operation<'o, '_> {
     }
 
     /// A new node of the smallest size with these children, in any order.
-    pub(crate) fn sparse(&mut self, children: &[(u8, Ptr)]) -> Result<Ptr, TrieFull> {
+    pub(super) fn sparse(&mut self, children: &[(u8, Ptr)]) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         let Some(shape) = shape_for(children.len()) else {
             let flat = self.store.allocate_node(FLAT, flat_units())?;
@@ -406,26 +471,18 @@ impl<'o> Operation<'o, '_> {
         shape.fill(memory, node, &characters[..children.len()]);
         Ok(node)
     }
-
-    /// Up to `most` children of a flat node, but not the one for `except`.
-    pub(crate) fn flat_children(&self, flat: Ptr, except: u8, most: usize) -> Vec<(u8, Ptr)> {
-        let mut children = Vec::with_capacity(most);
-        let mut from = Some(0);
-        while let Some(start) = from
-            && children.len() < most
-            && let Some((character, child)) = flat_next(self.memory, flat, start, false)
-        {
-            if character != except {
-                children.push((character, child));
-            }
-            from = character.checked_add(1);
-        }
-        children
-    }
 }
 
 /// How many bytes two paths have in common at their starts.
 #[inline]
-pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (index, (a, b)) in a_words.iter().zip(b_words).enumerate() {
+        let differing = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if differing != 0 {
+            return index * 8 + differing.trailing_zeros() as usize / 8;
+        }
+    }
+    let whole = a_words.len().min(b_words.len()) * 8;
+    whole + a[whole..].iter().zip(&b[whole..]).take_while(|(a, b)| a == b).count()
 }

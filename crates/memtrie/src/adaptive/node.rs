@@ -1,7 +1,8 @@
 //! Node kinds of the adaptive layout and what readers do with one node. `FORMAT.md` has each in hex.
 
-use crate::node::{Step, View};
+use crate::node::{Place, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::walk::CharacterSet;
 
 pub(crate) const SPARSE_3: u32 = 1;
 pub(crate) const SPARSE_6: u32 = 2;
@@ -11,16 +12,27 @@ pub(crate) const SPARSE_48: u32 = 5;
 pub(crate) const FLAT: u32 = 6;
 pub(crate) const CHAIN: u32 = 8;
 pub(crate) const PREFIX: u32 = 9;
+pub(crate) const CONTENT_CHAIN: u32 = 10;
 
 /// Words of a prefix.
 pub(crate) const CONTENT_WORD: u32 = 0;
 pub(crate) const PREFIX_CHILD_WORD: u32 = 1;
-/// Words of a chain: the child; the length (a byte) and the steps.
+/// Words of a chain: the child; the length (a byte) and the steps. Of a chain with content: the child; the lengths of steps and
+/// content (a byte each), the steps and the content.
 pub(crate) const CHAIN_CHILD_WORD: u32 = 0;
 pub(crate) const CHAIN_STEPS_WORD: u32 = 1;
 pub(crate) const CHAIN_STEPS_MAX: usize = 59;
+pub(crate) const CONTENT_CHAIN_STEPS_MAX: usize = 34;
+/// A longer content of an inner node is a leaf.
+pub(crate) const INNER_CONTENT_MAX: usize = 24;
+/// Bytes before the steps: the child, the length or lengths.
+pub(crate) const CHAIN_HEAD_BYTES: usize = 5;
+pub(crate) const CONTENT_CHAIN_HEAD_BYTES: usize = 6;
+pub(crate) const CHAIN_BYTES_MAX: usize = 64;
 
 pub(crate) const CHILDREN_MAX: usize = 48;
+/// A flat node that has at most this many children after a removal becomes sparse again.
+pub(crate) const FLAT_CHILDREN_MIN: usize = 40;
 const PREFIX_UNITS: u32 = 2;
 const FLAT_UNITS: u32 = 128;
 
@@ -85,6 +97,15 @@ impl Shape {
             return (memory.word(node.node_slot(self.characters)) >> (8 * place)) as u8;
         }
         (memory.wide_word(self.wide_slot(node, place / 8)) >> (8 * (place % 8))) as u8
+    }
+
+    /// The characters at eight places (of the smallest node all) of a node whose count was loaded.
+    #[inline]
+    fn eight_characters(&self, memory: Memory<'_>, node: Ptr, eight: u32) -> u64 {
+        if self.kind == SPARSE_3 {
+            return u64::from(memory.word(node.node_slot(self.characters)));
+        }
+        memory.wide_word(self.wide_slot(node, eight))
     }
 
     #[inline]
@@ -192,20 +213,20 @@ fn equal_byte(word: u64, wanted: u64) -> Option<u32> {
 pub(crate) fn units(memory: Memory<'_>, ptr: Ptr) -> u32 {
     match ptr.node_kind() {
         FLAT => FLAT_UNITS,
-        CHAIN => chain_units(chain_length(memory, ptr)),
+        CHAIN => chain_units(CHAIN_HEAD_BYTES + chain_length(memory, ptr)),
+        CONTENT_CHAIN => {
+            let chain = content_chain(memory, ptr);
+            chain_units(CONTENT_CHAIN_HEAD_BYTES + chain.steps.len() + chain.content.len())
+        }
         PREFIX => PREFIX_UNITS,
         kind => shape(kind).units,
     }
 }
 
-/// 8-byte units of a chain: 16, 32 or 64 bytes.
+/// 8-byte units of a chain of so many bytes: 16, 32, 48 or 64 bytes.
 #[inline]
-pub(crate) fn chain_units(steps: usize) -> u32 {
-    match steps {
-        0..=11 => 2,
-        12..=27 => 4,
-        _ => 8,
-    }
+pub(crate) fn chain_units(bytes: usize) -> u32 {
+    bytes.div_ceil(16) as u32 * 2
 }
 
 pub(crate) const fn prefix_units() -> u32 {
@@ -226,17 +247,42 @@ pub(crate) fn chain_steps<'a>(memory: Memory<'a>, ptr: Ptr) -> &'a [u8] {
     memory.steps(ptr.node_slot(CHAIN_STEPS_WORD), 1, chain_length(memory, ptr))
 }
 
+/// A chain with content.
+pub(crate) struct ContentChain<'a> {
+    pub steps: &'a [u8],
+    pub content: &'a [u8],
+    pub child: Ptr,
+}
+
 #[inline]
-pub(crate) fn view<'a>(memory: Memory<'a>, ptr: Ptr) -> View<'a> {
+pub(crate) fn content_chain<'a>(memory: Memory<'a>, ptr: Ptr) -> ContentChain<'a> {
+    let lengths = memory.word(ptr.node_slot(CHAIN_STEPS_WORD));
+    let (steps, content) = ((lengths & 0xFF) as usize, (lengths >> 8 & 0xFF) as usize);
+    let (steps, content) = memory.steps(ptr.node_slot(CHAIN_STEPS_WORD), 2, steps + content).split_at(steps);
+    ContentChain { steps, content, child: memory.load(ptr.node_slot(CHAIN_CHILD_WORD)) }
+}
+
+/// What is `skip` bytes within the node.
+#[inline]
+pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
+    let Place { ptr, skip } = place;
+    let skip = skip as usize;
     if ptr.is_leaf() {
         let leaf = memory.leaf(ptr);
-        return View::Leaf { tail: leaf.tail, content: leaf.content };
+        return View::Leaf { tail: &leaf.tail[skip..], content: leaf.content };
     }
     match ptr.node_kind() {
         0 => View::None,
         CHAIN => {
             let child = memory.load(ptr.node_slot(CHAIN_CHILD_WORD));
-            View::Chain { steps: chain_steps(memory, ptr), child }
+            View::Chain { steps: &chain_steps(memory, ptr)[skip..], next: Place::of(child) }
+        }
+        CONTENT_CHAIN => {
+            let ContentChain { steps, content, child } = content_chain(memory, ptr);
+            match &steps[skip..] {
+                [] => View::Prefix { content, child },
+                rest => View::Chain { steps: rest, next: Place::of(ptr).further(steps.len()) },
+            }
         }
         PREFIX => {
             let content = memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content;
@@ -283,6 +329,14 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
                 Step::To(memory.load(ptr.node_slot(CHAIN_CHILD_WORD)), steps.len())
             } else {
                 Step::Absent
+            }
+        }
+        CONTENT_CHAIN => {
+            let ContentChain { steps, content, child } = content_chain(memory, ptr);
+            match key.strip_prefix(steps) {
+                Some([]) => Step::Found(content),
+                Some(_) => Step::To(child, steps.len()),
+                None => Step::Absent,
             }
         }
         PREFIX if key.is_empty() => Step::Found(memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content),
@@ -335,10 +389,25 @@ fn prefetch_lines(memory: Memory<'_>, ptr: Ptr) {
 
 /// Appends the children of a sparse node in ascending order.
 pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
-    let shape = shape(ptr.node_kind());
+    match ptr.node_kind() {
+        // The shape of most is a constant, which makes it short.
+        SPARSE_3 => list(memory, ptr, shape(SPARSE_3), out),
+        SPARSE_6 => list(memory, ptr, shape(SPARSE_6), out),
+        kind => list(memory, ptr, shape(kind), out),
+    }
+}
+
+#[inline]
+fn list(memory: Memory<'_>, ptr: Ptr, shape: &Shape, out: &mut Vec<(u8, Ptr)>) {
     let start = out.len();
-    for place in 0..shape.count(memory, ptr) {
-        let entry = (shape.character(memory, ptr, place), memory.load(shape.child_slot(ptr, place)));
+    let count = shape.count(memory, ptr);
+    let mut characters = 0;
+    for place in 0..count {
+        if place % 8 == 0 {
+            characters = shape.eight_characters(memory, ptr, place / 8);
+        }
+        let entry = (characters as u8, memory.load(shape.child_slot(ptr, place)));
+        characters >>= 8;
         // They come in any order, mostly few.
         let mut at = out.len();
         out.push(entry);
@@ -362,45 +431,18 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
     }
 }
 
-/// How far ahead of a walk over a flat node children are brought near, and what they lead to.
-const NODES_AHEAD: i32 = 32;
-const LEAVES_AHEAD: i32 = 16;
-
-pub(crate) fn look_ahead_in_flat(memory: Memory<'_>, ptr: Ptr, character: u8, from: i32, descending: bool) {
-    let step = if descending { -1 } else { 1 };
-    let first = if descending { 0xFF } else { 0 };
-    let at = |character: i32| {
-        let character = u8::try_from(character).ok()?;
-        let child = memory.load(ptr.node_slot(u32::from(character)));
-        (!child.is_none()).then_some(child)
-    };
-    if from == first {
-        (0..NODES_AHEAD)
-            .filter_map(|ahead| at(first + step * ahead))
-            .for_each(|child| crate::node::prefetch(memory, child));
-        (0..LEAVES_AHEAD)
-            .filter_map(|ahead| at(first + step * ahead))
-            .for_each(|child| prefetch_children(memory, child));
-    }
-    let mut passed = from;
-    loop {
-        if let Some(child) = at(passed + step * NODES_AHEAD) {
-            crate::node::prefetch(memory, child);
-        }
-        if let Some(child) = at(passed + step * LEAVES_AHEAD) {
-            prefetch_children(memory, child);
-        }
-        if passed == i32::from(character) {
-            return;
-        }
-        passed += step;
-    }
+pub(crate) fn flat_characters(memory: Memory<'_>, ptr: Ptr) -> CharacterSet {
+    let mut characters = CharacterSet::default();
+    (0..=0xFF_u8)
+        .filter(|&character| !memory.load(ptr.node_slot(u32::from(character))).is_none())
+        .for_each(|character| characters.insert(character));
+    characters
 }
 
 /// What a small node leads to, mostly leaves.
 #[inline]
-fn prefetch_children(memory: Memory<'_>, ptr: Ptr) {
-    if !ptr.is_leaf() && matches!(ptr.node_kind(), SPARSE_3 | SPARSE_6) {
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
+    if matches!(ptr.node_kind(), SPARSE_3 | SPARSE_6) {
         let shape = shape(ptr.node_kind());
         (0..shape.count(memory, ptr))
             .map(|place| memory.load(shape.child_slot(ptr, place)))
@@ -418,6 +460,7 @@ pub(crate) fn kind_name(ptr: Ptr) -> &'static str {
         FLAT => "flat",
         CHAIN => "chain",
         PREFIX => "prefix",
+        CONTENT_CHAIN => "chain with content",
         _ => "unknown",
     }
 }

@@ -1,9 +1,8 @@
 //! Checks of one node's shape.
 
-use super::edit::SPLIT_CHILDREN_MIN;
 use super::node::{
-    CHAIN_LAST, CHILD_WORD, CONTENT_WORD, FLAGS_WORD, PREFIX, SPARSE, SPARSE_CHILDREN_MAX, SPLIT, SPLIT_WORDS_FROM,
-    STANDALONE, SparseWord,
+    CHAIN_LAST, CHILD_WORD, CONTENT_WORD, FLAGS_WORD, PREFIX, SPARSE, SPARSE_CHILDREN_MAX, SPLIT, SPLIT_CHILDREN_MIN,
+    SPLIT_WORDS_FROM, STANDALONE, SparseWord,
 };
 use crate::raw::blocks::BLOCK_BYTES;
 use crate::raw::memory::{Memory, Ptr};

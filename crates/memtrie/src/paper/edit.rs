@@ -17,19 +17,15 @@ use super::node::{
     SPARSE_WORD, SPLIT, SPLIT_WORDS_FROM, STANDALONE, SparseWord, chain_steps, kind, matching, prefix, split_mid_slot,
     split_next, split_slot, split_tail_slot,
 };
-use super::prune;
 use crate::TrieFull;
+use crate::edit::{Joint, Locus, Structure};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
-use crate::trie::Edit;
-
-/// A split that has at most this many children after a removal becomes sparse again.
-pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;
 
 /// The running operation: memory to look at, memory to take.
-pub(crate) struct Operation<'o> {
+pub(crate) struct Operation<'o, 's> {
     pub(crate) memory: Memory<'o>,
-    pub(crate) store: &'o mut Store,
+    pub(crate) store: &'s mut Store,
 }
 
 /// A node as seen from the slot that leads to it, its prefix taken off.
@@ -39,94 +35,6 @@ pub(crate) struct Seen {
     /// Content of an embedded prefix, to be carried along when the node is replaced.
     pub carried: Ptr,
     pub node: Ptr,
-}
-
-/// Where a key leaves the trie, or ends in it.
-pub(crate) struct Locus {
-    pub slot: Slot,
-    /// What `slot` holds.
-    pub ptr: Ptr,
-    /// Bytes of the key used up on the way to `slot`.
-    pub consumed: usize,
-    /// Steps of the chain at `ptr` that the key follows beyond `consumed`; fewer than the chain has.
-    pub steps: usize,
-}
-
-/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
-#[inline]
-pub(crate) fn upsert<'c>(
-    memory: Memory<'_>,
-    store: &mut Store,
-    key: &[u8],
-    decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
-) -> Result<(), TrieFull> {
-    let mut operation = Operation { memory, store };
-    let locus = operation.locate(Slot::ROOT, key)?;
-    let existing = locus.content(memory, key);
-    match decide((!existing.is_none()).then(|| memory.blob(existing))) {
-        None => Ok(()),
-        Some(Some(content)) => operation.set_content(&locus, key, existing, content),
-        Some(None) if existing.is_none() => Ok(()),
-        Some(None) => prune::remove(&mut operation, Slot::ROOT, key),
-    }
-}
-
-/// Makes all edits below `prefix` visible by one store.
-pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
-    let mut operation = Operation { memory, store };
-    let locus = operation.locate(Slot::ROOT, prefix)?;
-    let before = locus.subtree(memory, prefix);
-    if !before.is_none() {
-        operation.store.copy_from_here();
-    }
-    memory.publish(Slot::PENDING, before);
-    for edit in edits {
-        match edit.content {
-            Some(content) => {
-                let locus = operation.locate(Slot::PENDING, edit.suffix)?;
-                let existing = locus.content(memory, edit.suffix);
-                operation.set_content(&locus, edit.suffix, existing, content)?;
-            }
-            None => prune::remove(&mut operation, Slot::PENDING, edit.suffix)?,
-        }
-    }
-    let after = memory.load(Slot::PENDING);
-    if after == before {
-        return Ok(());
-    }
-    operation.store.copy_to_here();
-    if after.is_none() {
-        return prune::cut_branch(&mut operation, Slot::ROOT, prefix);
-    }
-    operation.attach(&locus, prefix, after)
-}
-
-impl Locus {
-    /// The leaf pointer of the key's content, none if there is none.
-    #[inline]
-    fn content(&self, memory: Memory<'_>, key: &[u8]) -> Ptr {
-        if self.consumed != key.len() || self.ptr.is_none() {
-            Ptr::NONE
-        } else if self.ptr.is_leaf() {
-            self.ptr
-        } else if kind(self.ptr) == Kind::Prefix {
-            prefix(memory, self.ptr).content
-        } else {
-            Ptr::NONE
-        }
-    }
-
-    /// What is at and below the key; if it ends within a chain, the rest of the chain.
-    fn subtree(&self, memory: Memory<'_>, key: &[u8]) -> Ptr {
-        if self.consumed + self.steps < key.len() {
-            Ptr::NONE
-        } else if self.steps == 0 {
-            self.ptr
-        } else {
-            let node = Seen::at(memory, self.slot, self.ptr).node;
-            node.with_kind(node.kind() + self.steps as u32)
-        }
-    }
 }
 
 impl Seen {
@@ -143,21 +51,42 @@ impl Seen {
     }
 }
 
-impl Operation<'_> {
-    /// Follows `key` down from `slot` as far as it goes. A copying operation makes every node on the way its own.
+impl<'o> Structure<'o> for Operation<'o, '_> {
+    fn memory(&self) -> Memory<'o> {
+        self.memory
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store
+    }
+
     #[inline]
-    pub(crate) fn locate(&mut self, mut slot: Slot, key: &[u8]) -> Result<Locus, TrieFull> {
+    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
         let memory = self.memory;
+        let mut joint = Joint::root(root);
+        let mut slot = root;
         let mut consumed = 0;
         loop {
             let mut ptr = memory.load(slot);
-            if ptr.is_none() || ptr.is_leaf() {
-                return Ok(Locus { slot, ptr, consumed, steps: 0 });
+            let rest = &key[consumed..];
+            let here = Locus { slot, ptr, consumed, matched: 0, content: None, chain: None, joint };
+            if ptr.is_none() {
+                return Ok(here);
+            }
+            if ptr.is_leaf() {
+                return Ok(Locus { content: rest.is_empty().then(|| memory.blob(ptr)), ..here });
             }
             ptr = self.own(slot, ptr)?;
-            let here = Locus { slot, ptr, consumed, steps: 0 };
-            let rest = &key[consumed..];
-            let Some(&character) = rest.first() else { return Ok(here) };
+            let here = Locus { ptr, ..here };
+            let is_prefix = ptr.kind() == PREFIX;
+            let Some(&character) = rest.first() else {
+                let content = is_prefix.then(|| memory.blob(prefix(memory, ptr).content));
+                return Ok(Locus { content, ..here });
+            };
+            let at = Joint { slot, consumed, is_root: false, chain: None };
+            if is_prefix {
+                joint = at;
+            }
             let seen = Seen::at(memory, slot, ptr);
             let node = self.own(seen.slot, seen.node)?;
             match kind(node) {
@@ -165,23 +94,89 @@ impl Operation<'_> {
                     let steps = chain_steps(memory, node);
                     let matched = matching(steps, rest);
                     if matched < steps.len() {
-                        return Ok(Locus { steps: matched, ..here });
+                        return Ok(Locus { matched, joint, ..here });
                     }
                     consumed += matched;
                     slot = node.slot(CHILD_WORD);
                 }
                 Kind::Sparse => {
                     let Some(place) = SparseWord::load(memory, node).find(character) else { return Ok(here) };
+                    joint = at;
                     consumed += 1;
                     slot = node.slot(place);
                 }
                 _ => {
                     let Some(child) = self.locate_in_split(node, character)? else { return Ok(here) };
+                    joint = at;
                     consumed += 1;
                     slot = child;
                 }
             }
         }
+    }
+
+    fn put(&mut self, locus: &Locus<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull> {
+        let memory = self.memory;
+        let leaf = self.store.allocate_blob(memory, content)?;
+        if locus.content.is_some() {
+            let slot = if locus.ptr.is_leaf() { locus.slot } else { locus.ptr.slot(CONTENT_WORD) };
+            self.store.replace(memory.load(slot));
+            memory.publish(slot, leaf);
+            return Ok(());
+        }
+        if locus.consumed + locus.matched < key.len() {
+            return self.attach(locus, key, leaf);
+        }
+        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to give.
+        let fresh = locus.matched == 0 && self.store.is_copying();
+        let branch = self.with_content(leaf, self.rest_of(locus), fresh)?;
+        self.attach(locus, key, branch)
+    }
+
+    fn below(&mut self, locus: &Locus<'o>) -> Result<Ptr, TrieFull> {
+        Ok(self.rest_of(locus))
+    }
+
+    fn attach(&mut self, locus: &Locus<'o>, key: &[u8], branch: Ptr) -> Result<(), TrieFull> {
+        let rest = &key[locus.consumed..];
+        let Locus { slot, ptr, matched, .. } = *locus;
+        if rest.is_empty() || ptr.is_none() {
+            let branch = self.chain(rest, branch)?;
+            self.memory.publish(slot, branch);
+            return Ok(());
+        }
+        if ptr.is_leaf() {
+            let branch = self.chain(rest, branch)?;
+            let inner = self.with_content(ptr, branch, true)?;
+            self.memory.publish(slot, inner);
+            return Ok(());
+        }
+        let seen = Seen::at(self.memory, slot, ptr);
+        match kind(seen.node) {
+            Kind::Chain => self.cut_chain(&seen, rest, matched, branch),
+            Kind::Sparse => self.add_to_sparse(&seen, rest, branch),
+            _ => self.add_to_split(&seen, rest, branch),
+        }
+    }
+
+    fn take_content(&mut self, locus: &Locus<'o>) -> Result<(), TrieFull> {
+        self.take_content_off(locus);
+        Ok(())
+    }
+
+    fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull> {
+        self.cut_off(joint, rest)
+    }
+}
+
+impl Operation<'_, '_> {
+    /// What is at and below a key that ends at this locus; if it ends within a chain, the rest of the chain.
+    fn rest_of(&self, locus: &Locus<'_>) -> Ptr {
+        if locus.matched == 0 {
+            return locus.ptr;
+        }
+        let node = Seen::at(self.memory, locus.slot, locus.ptr).node;
+        node.with_kind(node.kind() + locus.matched as u32)
     }
 
     /// The slot of a child that is there.
@@ -240,46 +235,6 @@ impl Operation<'_> {
         self.store.replace(ptr);
         self.memory.publish(slot, copy);
         Ok(copy)
-    }
-
-    /// Puts `content` at `key`, whose locus this is.
-    fn set_content(&mut self, locus: &Locus, key: &[u8], existing: Ptr, content: &[u8]) -> Result<(), TrieFull> {
-        let memory = self.memory;
-        let leaf = self.store.allocate_blob(memory, content)?;
-        if !existing.is_none() {
-            let slot = if locus.ptr.is_leaf() { locus.slot } else { locus.ptr.slot(CONTENT_WORD) };
-            memory.publish(slot, leaf);
-            self.store.replace(existing);
-            return Ok(());
-        }
-        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to give.
-        let fresh = locus.steps == 0 && self.store.is_copying();
-        let branch = self.with_content(leaf, locus.subtree(memory, key), fresh)?;
-        self.attach(locus, key, branch)
-    }
-
-    /// Makes `branch` what is at and below `key`, whose locus this is. If the key ends at a node or within a chain,
-    /// `branch` comes instead of what was there.
-    fn attach(&mut self, locus: &Locus, key: &[u8], branch: Ptr) -> Result<(), TrieFull> {
-        let rest = &key[locus.consumed..];
-        let Locus { slot, ptr, steps, .. } = *locus;
-        if rest.is_empty() || ptr.is_none() {
-            let branch = self.chain(rest, branch)?;
-            self.memory.publish(slot, branch);
-            return Ok(());
-        }
-        if ptr.is_leaf() {
-            let branch = self.chain(rest, branch)?;
-            let inner = self.with_content(ptr, branch, true)?;
-            self.memory.publish(slot, inner);
-            return Ok(());
-        }
-        let seen = Seen::at(self.memory, slot, ptr);
-        match kind(seen.node) {
-            Kind::Chain => self.cut_chain(&seen, rest, steps, branch),
-            Kind::Sparse => self.add_to_sparse(&seen, rest, branch),
-            _ => self.add_to_split(&seen, rest, branch),
-        }
     }
 
     /// The chain's first `steps` steps stay, in a new block; there it branches, or `branch` follows if the key ends.

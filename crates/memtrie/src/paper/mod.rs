@@ -3,7 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod edit;
 pub(crate) mod node;
-mod prune;
+mod remove;
 
 /// Units of a blob with `length` bytes of content.
 #[inline]

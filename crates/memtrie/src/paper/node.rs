@@ -1,7 +1,8 @@
 //! Node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and what readers do with one node.
 
-use crate::node::{Step, View};
+use crate::node::{Place, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::walk::CharacterSet;
 
 /// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27, the child in word 7.
 pub(crate) const CHAIN_LAST: u32 = 27;
@@ -21,6 +22,8 @@ pub(crate) const EMBED_FROM: u32 = 5;
 /// First pointer word of a split's first block; its other blocks are all pointers.
 pub(crate) const SPLIT_WORDS_FROM: u32 = 4;
 pub(crate) const SPARSE_CHILDREN_MAX: usize = 6;
+/// A split that has at most this many children after a removal becomes sparse again.
+pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;
 /// First of the two words of a sparse node's characters and order, always accessed as one.
 pub(crate) const SPARSE_WORD: u32 = 6;
 
@@ -231,8 +234,10 @@ pub(crate) fn split_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: boo
     None
 }
 
+/// What is `skip` steps within the node.
 #[inline]
-pub(crate) fn view<'a>(memory: Memory<'a>, ptr: Ptr) -> View<'a> {
+pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
+    let Place { ptr, skip } = place;
     if ptr.is_leaf() {
         return View::Leaf { tail: &[], content: memory.blob(ptr) };
     }
@@ -240,7 +245,10 @@ pub(crate) fn view<'a>(memory: Memory<'a>, ptr: Ptr) -> View<'a> {
         return View::None;
     }
     match kind(ptr) {
-        Kind::Chain => View::Chain { steps: chain_steps(memory, ptr), child: memory.load(ptr.slot(CHILD_WORD)) },
+        Kind::Chain => {
+            let next = Place::of(memory.load(ptr.slot(CHILD_WORD)));
+            View::Chain { steps: &chain_steps(memory, ptr)[skip as usize..], next }
+        }
         Kind::Prefix => {
             let prefix = prefix(memory, ptr);
             View::Prefix { content: memory.blob(prefix.content), child: prefix.child }
@@ -294,45 +302,31 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
-/// Brings near what the next branch will need: its content, if only a chain leads there. The chain itself is on its way already.
-#[inline]
-fn look_ahead(memory: Memory<'_>, ptr: Ptr) {
-    if ptr.is_none() {
-        return;
+/// The characters of a split's children.
+pub(crate) fn split_characters(memory: Memory<'_>, split: Ptr) -> CharacterSet {
+    let blocks = |block: Ptr, from: u32| {
+        (from..8).map(move |word| (word - from, memory.load(block.slot(word)))).filter(|(_, below)| !below.is_none())
+    };
+    for (_, middle) in blocks(split, SPLIT_WORDS_FROM) {
+        blocks(middle, 0).for_each(|(_, tail)| crate::node::prefetch(memory, tail));
     }
-    if !ptr.is_leaf() && kind(ptr) == Kind::Chain {
-        let child = memory.load(ptr.slot(CHILD_WORD));
-        if child.is_leaf() {
-            crate::node::prefetch(memory, child);
+    let mut characters = CharacterSet::default();
+    for (top, middle) in blocks(split, SPLIT_WORDS_FROM) {
+        for (mid, tail) in blocks(middle, 0) {
+            blocks(tail, 0).for_each(|(low, _)| characters.insert((top << 6 | mid << 3 | low) as u8));
         }
-    } else {
-        crate::node::prefetch(memory, ptr);
     }
+    characters
 }
 
-/// As `look_ahead`, for the child after `character`. On coming to a middle block, brings its tail blocks near; on coming to a
-/// tail block, the children of the next one. `from` is where the search for `character` began.
+/// What a chain leads to, mostly a leaf.
 #[inline]
-pub(crate) fn look_ahead_in_split(memory: Memory<'_>, node: Ptr, character: u8, from: i32, reverse: bool) {
-    let step = if reverse { -1 } else { 1 };
-    let (here, before) = (i32::from(character), from - step);
-    if here >> 3 != before >> 3 {
-        let middle = memory.load(split_slot(node, character));
-        let tails = (0..8).map(|word| memory.load(middle.slot(word)));
-        if here >> 6 != before >> 6 {
-            tails.clone().filter(|tail| !tail.is_none()).for_each(|tail| crate::node::prefetch(memory, tail));
-        }
-        let next = usize::try_from((here >> 3 & 7) + step).unwrap_or(8);
-        let mut tails = tails;
-        if let Some(tail) = tails.nth(next).filter(|tail| !tail.is_none()) {
-            let children = (0..8).map(|word| memory.load(tail.slot(word)));
-            children.filter(|child| !child.is_none()).for_each(|child| crate::node::prefetch(memory, child));
-        }
-    }
-    if let Ok(after) = u8::try_from(here + step)
-        && let Some((_, child)) = split_next(memory, node, after, reverse)
-    {
-        look_ahead(memory, child);
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
+    match kind(ptr) {
+        Kind::Chain => crate::node::prefetch(memory, memory.load(ptr.slot(CHILD_WORD))),
+        Kind::Sparse => (0..SparseWord::load(memory, ptr).count())
+            .for_each(|place| crate::node::prefetch(memory, memory.load(ptr.slot(place)))),
+        Kind::Split | Kind::Prefix => {}
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reclamation: who reads, and what waits until they have passed.
 //!
 //! - **E1** A pin stores the current epoch in a slot of its own, then a sequentially consistent fence, and only then
-//!   loads anything of the trie; it clears the slot, by release, after its last use.
+//!   loads anything of the trie; it clears the slot, by release, after its last use. (On x86-64 the locked instruction that
+//!   stores is such a fence itself.)
 //! - **E2** The writer closes a batch of retired pieces after it unpublished them: it stamps the batch with the epoch and
 //!   advances the epoch by a release increment.
 //! - **E3** A batch is reclaimed when, after a sequentially consistent fence, no slot holds an epoch at or below its stamp.
@@ -65,12 +66,7 @@ impl Epochs {
     pub(crate) fn pin(&self) -> PinGuard<'_> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let first = FIRST_SLOT.with(|&slot| slot);
-        let slot = &self.pins.slots[first].0;
-        if slot.compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            fence(Ordering::SeqCst);
-            return PinGuard(slot);
-        }
-        self.pin_elsewhere(epoch)
+        claim(&self.pins.slots[first].0, epoch).unwrap_or_else(|| self.pin_elsewhere(epoch))
     }
 
     #[cold]
@@ -78,9 +74,8 @@ impl Epochs {
         let mut slots = &self.pins;
         loop {
             for slot in &slots.slots {
-                if slot.0.compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    fence(Ordering::SeqCst);
-                    return PinGuard(&slot.0);
+                if let Some(guard) = claim(&slot.0, epoch) {
+                    return guard;
                 }
             }
             slots = slots.more.get_or_init(|| Box::new(PinSlots::new()));
@@ -108,6 +103,19 @@ impl Epochs {
         }
         oldest
     }
+}
+
+/// The slot, if it is free (E1).
+#[inline]
+fn claim(slot: &AtomicU64, epoch: u64) -> Option<PinGuard<'_>> {
+    slot.compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed).ok()?;
+    if cfg!(all(target_arch = "x86_64", not(loom))) {
+        // No load moves before a locked instruction; the compiler must not move one either.
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+    Some(PinGuard(slot))
 }
 
 /// Pieces that were unpublished together.

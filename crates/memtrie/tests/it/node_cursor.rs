@@ -131,10 +131,11 @@ fn a_graph_names_every_kind_of_node() {
     for key in ["ab", "abcd", "abxd", "sa", "sb", "sc", "sd", "se", "sf", "sg"] {
         trie.writer().put(key.as_bytes(), b"content").expect("room");
     }
+    trie.writer().put(b"s", b"content that is not small").expect("room");
     let graph = trie.pin().graph();
     let own: &[&str] = match super::LAYOUT {
         memtrie::Layout::Paper => &["\"sparse @", "split", "prefix"],
-        memtrie::Layout::Adaptive => &["sparse of 3", "sparse of 12", "prefix", "leaf d: content"],
+        memtrie::Layout::Adaptive => &["sparse of 3", "sparse of 12", "prefix", "chain with content", "leaf d: content"],
     };
     for part in ["digraph", "chain", "leaf content"].iter().chain(own) {
         assert!(graph.contains(part), "{part} in {graph}");

@@ -95,3 +95,39 @@ fn removing_and_adding_again_does_not_grow() {
     }
     assert!(trie.memory().reserved <= highest + (256 << 10), "{} after {highest}", trie.memory().reserved);
 }
+
+/// What loses most of its keys takes what it would take if they had never been there.
+#[test]
+fn after_removals_a_trie_is_as_compact_as_a_new_one() {
+    // In the paper's layout a chain is not joined with one that comes after it when what was between them goes.
+    let percent_more = if super::LAYOUT == memtrie::Layout::Adaptive { 1 } else { 60 };
+    for key in [url as fn(usize) -> Vec<u8>, key] {
+        let (thinned, loaded) = (trie(), trie());
+        let random = &mut Random(11);
+        (0..6000).for_each(|number| thinned.writer().put(&key(number), b"the content").expect("room"));
+        for number in 0..6000 {
+            if random.below(8) == 0 {
+                loaded.writer().put(&key(number), b"the content").expect("room");
+            } else {
+                assert!(thinned.writer().remove(&key(number)).expect("room"));
+            }
+        }
+        let (thinned, loaded) = (thinned.memory().used, loaded.memory().used);
+        assert!(thinned <= loaded * (100 + percent_more) / 100, "{thinned} used, {loaded} if loaded so");
+    }
+}
+
+/// Long shared prefixes, and keys that are prefixes of others.
+fn url(number: usize) -> Vec<u8> {
+    let random = &mut Random(number as u64);
+    let mut url = format!("https://host-{}.example/some/where", random.below(40));
+    for part in 0..random.below(4) {
+        url += &format!("/directory-{part}-{}", random.below(12));
+    }
+    if random.below(3) > 0 {
+        url += &format!("/page-{number}.html");
+    } else {
+        url += &number.to_string();
+    }
+    url.into_bytes()
+}
