@@ -10,7 +10,7 @@ import sys
 import traceback
 
 from bench.harness import load, machine, record, report, servers
-from bench.harness.scenarios import LATER, SCENARIOS
+from bench.harness.scenarios import SCENARIOS
 from proof import places
 
 RECORDS = places.ROOT / "bench" / "record"
@@ -28,7 +28,7 @@ def main() -> int:
     names = options.scenarios or list(SCENARIOS)
     for name in names:
         if name not in SCENARIOS:
-            reason = LATER.get(name, f"there is no such scenario; there are {', '.join(SCENARIOS)}")
+            sys.exit(f"bench: {name}: there is no such scenario; there are {', '.join(SCENARIOS)}")
             sys.exit(f"bench: {name}: {reason}")
     if not servers.binary_is_there():
         sys.exit("bench: no release build of espalier: `cargo build --release --bin espalier`")

@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from proof import places
 from proof.oracle import cassandra as oracle
-from proof.oracle.espalier import Espalier as ProvedEspalier
+from proof.oracle.espalier import Espalier as ProvedEspalier, environment
 from proof.wire import Connection, Error
 
 HERE = Path(__file__).resolve().parent
@@ -47,12 +48,13 @@ class Cassandra(oracle.Cassandra):
 
     @classmethod
     def start(cls, sync: str = "periodic", memtable: str = "trie", direct_log: bool = False, heap_mb: int = HEAP_MB,
-              memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms") -> "Cassandra":
+              memtable_mb: int = MEMTABLE_MB, group_window: str = "10ms", **settings: str) -> "Cassandra":
+        """`settings`: more keys of cassandra.yaml."""
         compile_java()
         directory = places.run_directory("bench-cassandra")
         native, storage, ssl = places.free_ports(3)
         oracle.write_configuration(directory, native, storage, ssl, False, durable=sync == "batch")
-        adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb)
+        adjust(directory / "cassandra.yaml", memtable, direct_log, memtable_mb, settings)
         if sync == "group":
             in_groups(directory / "cassandra.yaml", group_window)
         properties = {
@@ -66,7 +68,7 @@ class Cassandra(oracle.Cassandra):
         node = cls(directory, native, heap_mb, False, properties)
         node.settings = {"commitlog_sync": sync, "memtable": memtable, "memtable_allocation_type": "offheap_objects",
                          "memtable_offheap_space": f"{memtable_mb}MiB", "commitlog_disk_access_mode": "direct" if direct_log else "legacy (mmap)",
-                         "heap": f"{heap_mb} MiB, G1", "sstable": "bti", "compaction": "UnifiedCompactionStrategy"}
+                         "heap": f"{heap_mb} MiB, G1", "sstable": "bti", "compaction": "UnifiedCompactionStrategy", **settings}
         node.launch()
         return node
 
@@ -96,17 +98,27 @@ class Cassandra(oracle.Cassandra):
     def gc_seconds(self) -> float:
         return int(self.command("gc")) / 1000
 
+    def import_tables(self, keyspace: str, table: str, directory: Path) -> None:
+        """Copies every SSTable in `directory` into the table, unverified."""
+        self.command("import", keyspace, table, str(directory))
+
+    def lz4_seconds(self, file: Path, chunk_length: int) -> tuple[float, float]:
+        """A thread's processor time for compressing a file in chunks, and for decompressing it."""
+        compressing, decompressing = self.command("lz4", str(file), str(chunk_length)).split("\t")
+        return int(compressing) / 1e9, int(decompressing) / 1e9
+
 
 def in_groups(path: Path, window: str) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("commitlog_sync")]
     path.write_text("\n".join([*lines, "commitlog_sync: group", f"commitlog_sync_group_window: {window}", ""]))
 
 
-def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int) -> None:
+def adjust(path: Path, memtable: str, direct_log: bool, memtable_mb: int, settings: dict[str, str]) -> None:
     text = path.read_text()
     text = text.replace("inherits: trie", f"inherits: {memtable}")
     text += f"memtable_offheap_space: {memtable_mb}MiB\nmemtable_heap_space: {memtable_mb}MiB\n"
     text += "concurrent_reads: 32\nconcurrent_writes: 32\n"
+    text += "".join(f"{key}: {value}\n" for key, value in settings.items())
     if direct_log:
         text = text.replace("commitlog_disk_access_mode: legacy", "commitlog_disk_access_mode: direct")
     path.write_text(text)
@@ -131,11 +143,21 @@ class Espalier(ProvedEspalier):
 
     def memtable_bytes(self, keyspace: str, table: str) -> tuple[int, int, int]:
         """As Cassandra's: nothing on a heap, the memtable's bytes, and how many SSTables there are."""
-        stats = self.steer("tablestats", keyspace, table)
-        held = re.search(r"Memtable data size: (\d+)", stats)
-        if held is None:
-            raise RuntimeError(f"tablestats says nothing of {keyspace}.{table}:\n{stats}")
-        return 0, int(held.group(1)), len(self.sstables(keyspace, table))
+        return 0, self.figure("Memtable data size", keyspace, table), len(self.sstables(keyspace, table))
+
+    def import_tables(self, keyspace: str, table: str, directory: Path) -> None:
+        """As Cassandra's."""
+        command = [str(places.espalier_binary()), "sstable", "import", "--data", str(self.data), keyspace, table, str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment())
+        if done.returncode != 0:
+            raise RuntimeError(f"espalier sstable import: {done.stderr.strip()}")
+
+    def figure(self, name: str, keyspace: str, table: str) -> int:
+        """A number of `tablestats`."""
+        found = re.search(rf"{re.escape(name)}: (\d+)", self.steer("tablestats", keyspace, table))
+        if found is None:
+            raise RuntimeError(f"tablestats says nothing of {name}")
+        return int(found.group(1))
 
     def stop(self) -> None:
         """A node that has ended already, or does not end, must not keep the others from being stopped."""
@@ -146,6 +168,12 @@ class Espalier(ProvedEspalier):
                 print(f"espalier: {stuck}", file=sys.stderr)
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def cpu_seconds(node) -> float:
+    """Processor time of a node's process so far, all threads, to the nanosecond."""
+    # As clock_getcpuclockid(3) makes the clock of another process.
+    return time.clock_gettime(~node.pid << 3 | 2)
 
 
 def binary_is_there() -> bool:

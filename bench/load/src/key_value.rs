@@ -58,7 +58,7 @@ impl KeyValueWorker {
                     Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
                 (table, *value_bytes, 1, chooser)
             }
-            Workload::Columns { .. } => return Err("not a key-value load".to_owned()),
+            Workload::Columns { .. } | Workload::Partition { .. } => return Err("not a key-value load".to_owned()),
         };
         let with_row = matches!(chooser, Chooser::Skew { .. });
         let (write, read) = if with_row {

@@ -1,12 +1,16 @@
 //! A load on one CQL node: `load SPEC`, where SPEC is the JSON of [`spec::Spec`]. What was measured goes to standard
 //! output, as JSON; the orchestrator (`python -m bench`) reads it.
 //!
+//! `load lz4 FILE CHUNK_LENGTH` says what LZ4 alone takes for a file.
+//!
 //! Every worker owns its keys and has one operation under way, so what a read must return is known exactly: answers are
 //! checked while the load runs, and a sample of all that was written is read back at the end.
 
 mod columns;
 mod key_value;
+mod lz4;
 mod measure;
+mod partition;
 mod process;
 mod random;
 mod run;
@@ -17,11 +21,16 @@ mod workload;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Some(text) = std::env::args().nth(1) else {
-        eprintln!("usage: load SPEC (see bench/load/src/spec.rs)");
-        return ExitCode::from(2);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["lz4", file, chunk_length] => lz4::measure(file, chunk_length),
+        [text] => serde_json::from_str::<spec::Spec>(text).map_err(|error| error.to_string()).and_then(carry_out),
+        _ => {
+            eprintln!("usage: load SPEC (see bench/load/src/spec.rs), or load lz4 FILE CHUNK_LENGTH");
+            return ExitCode::from(2);
+        }
     };
-    match serde_json::from_str::<spec::Spec>(&text).map_err(|error| error.to_string()).and_then(carry_out) {
+    match outcome {
         Ok(report) => {
             println!("{report}");
             ExitCode::SUCCESS

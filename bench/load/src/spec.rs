@@ -61,6 +61,19 @@ pub enum Workload {
     Skew { table: String, value_bytes: usize, partitions: u64, hot_percent: u8, hot_rows: u64 },
     /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows.
     Columns { table: String, columns: usize, text_bytes: usize, udt: bool, partitions: u64 },
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: one partition of `rows` rows, of which every
+    /// `live_every`th was not deleted. Reads begin at a random row and take `limit` of them, or that row alone where it is 0.
+    Partition {
+        table: String,
+        rows: u64,
+        #[serde(default)]
+        live_every: u64,
+        value_bytes: usize,
+        #[serde(default)]
+        limit: u64,
+        #[serde(default)]
+        reversed: bool,
+    },
 }
 
 /// Which partitions a key-value load meets.

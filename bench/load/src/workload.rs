@@ -2,6 +2,7 @@
 
 use crate::columns::ColumnsWorker;
 use crate::key_value::KeyValueWorker;
+use crate::partition::PartitionWorker;
 use crate::session::Client;
 use crate::spec::{Choice, Spec, Workload};
 
@@ -9,6 +10,7 @@ use crate::spec::{Choice, Spec, Workload};
 pub enum Worker {
     KeyValue(KeyValueWorker),
     Columns(ColumnsWorker),
+    Partition(PartitionWorker),
 }
 
 impl Worker {
@@ -16,6 +18,7 @@ impl Worker {
     pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
         Ok(match &spec.workload {
             Workload::Columns { .. } => Self::Columns(ColumnsWorker::new(client, spec, place).await?),
+            Workload::Partition { .. } => Self::Partition(PartitionWorker::new(client, spec, place).await?),
             _ => Self::KeyValue(KeyValueWorker::new(client, spec, place).await?),
         })
     }
@@ -25,6 +28,7 @@ impl Worker {
         match self {
             Self::KeyValue(worker) => worker.operate(client).await,
             Self::Columns(worker) => worker.operate(client).await,
+            Self::Partition(worker) => worker.operate(client).await,
         }
     }
 
@@ -33,6 +37,7 @@ impl Worker {
         match self {
             Self::KeyValue(worker) => worker.check(client, limit).await,
             Self::Columns(worker) => worker.check(client, limit).await,
+            Self::Partition(worker) => worker.check(client, limit).await,
         }
     }
 }

@@ -20,6 +20,12 @@ pub struct TableStats {
     pub sstable_count: usize,
     /// Bytes of their files.
     pub disk_bytes: u64,
+    /// Memory for Bloom filters.
+    pub filter_bytes: usize,
+    /// Memory for chunk offsets and checksums.
+    pub metadata_bytes: usize,
+    /// Bytes read from Data.db files of today's SSTables.
+    pub data_bytes_read: u64,
     /// Partitions in SSTables, counted once per SSTable.
     pub sstable_partition_count: u64,
     /// Partitions in memtables, counted once per memtable.
@@ -78,11 +84,19 @@ impl Engine {
             table: table.name.to_string(),
             sstable_count: view.sstables.len(),
             disk_bytes: view.sstables.iter().map(|sstable| sstable.size_on_disk_bytes()).sum(),
+            filter_bytes: view.sstables.iter().map(|sstable| sstable.filter_bytes()).sum(),
+            metadata_bytes: view.sstables.iter().map(|sstable| sstable.metadata_bytes()).sum(),
+            data_bytes_read: view.sstables.iter().map(|sstable| sstable.data_bytes_read()).sum(),
             sstable_partition_count: view.sstables.iter().map(|sstable| sstable.partition_count()).sum(),
             memtable_partition_count: view.generations().map(|g| g.memtable.statistics().partition_count).sum(),
             memtable_bytes: view.generations().map(|g| g.memtable.memory().used_bytes).sum(),
             pending_flushes: view.frozen.len(),
         }
+    }
+
+    /// Bytes of SSTables' pages and chunks in memory.
+    pub fn cache_bytes(&self) -> u64 {
+        self.files().cache_bytes()
     }
 
     /// Bytes that all memtables use.

@@ -35,6 +35,11 @@ impl TableFiles {
         }
     }
 
+    /// Bytes of pages and chunks in memory.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache.used_bytes()
+    }
+
     /// Opens the SSTables of a directory, newest first. A directory that is not there is made by the first flush: to sync
     /// one for each system table would cost the first start a tenth of a second.
     pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Vec<Arc<SSTableReader>>, EngineError> {

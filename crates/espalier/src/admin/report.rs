@@ -24,6 +24,7 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Uptime (seconds)", seconds.to_string()),
         ("Load", size(disk_bytes)),
         ("Memtables", size(node.engine.memtable_bytes())),
+        ("Chunk Cache (bytes)", node.engine.cache_bytes().to_string()),
         ("Pending compactions", compactions.pending.to_string()),
         ("Active compactions", compactions.active.len().to_string()),
         ("Native clients", metrics.connected_native_clients.get().to_string()),
@@ -103,6 +104,9 @@ pub(super) fn tablestats(stats: &[TableStats]) -> String {
             ("Memtable partition count", table.memtable_partition_count.to_string()),
             ("Memtable data size", table.memtable_bytes.to_string()),
             ("Pending flushes", table.pending_flushes.to_string()),
+            ("Bloom filter off heap memory used", table.filter_bytes.to_string()),
+            ("Compression metadata off heap memory used", table.metadata_bytes.to_string()),
+            ("Data read", table.data_bytes_read.to_string()),
         ];
         let _ = writeln!(out, "\t\tTable: {}", table.table);
         for (name, value) in lines {

@@ -62,6 +62,7 @@ pub(crate) struct DataFile {
     /// Share of blocks whose checksum is verified, in 1/65536.
     verified_share: AtomicU64,
     blocks_read: AtomicU64,
+    bytes_read: AtomicU64,
 }
 
 impl DataFile {
@@ -95,6 +96,7 @@ impl DataFile {
             number: BlockCache::file_number(),
             verified_share: AtomicU64::new(verified_share(crc_check_chance)),
             blocks_read: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
         })
     }
 
@@ -109,8 +111,26 @@ impl DataFile {
         }
     }
 
+    /// Bytes held in memory besides the cache: chunk offsets or checksums.
+    pub fn metadata_bytes(&self) -> usize {
+        match &self.layout {
+            Layout::Compressed(info) => info.offsets.capacity() * size_of::<u64>(),
+            Layout::Plain(checksums) => checksums.as_ref().map_or(0, |sums| sums.crcs.capacity() * size_of::<u32>()),
+        }
+    }
+
     pub fn file(&self) -> &dyn File {
         &*self.file
+    }
+
+    /// Bytes read from the file since it was opened.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
+        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        Ok(self.file.read_exact_at(buffer, offset)?)
     }
 
     /// From now on, the share of blocks whose checksum is verified.
@@ -166,7 +186,7 @@ impl DataFile {
         self.cache.get((self.number, index), || {
             let (offset, length) = self.stored_range(index)?;
             let mut stored = vec![0; length];
-            self.file.read_exact_at(&mut stored, offset)?;
+            self.read_exact_at(&mut stored, offset)?;
             let mut block: Arc<[u8]> = std::iter::repeat_n(0, self.block_data_length(index)).collect();
             let out = Arc::get_mut(&mut block).expect("nobody else has the block yet");
             self.unpack(index, offset, &stored, out)?;
@@ -258,10 +278,10 @@ impl DataWindow {
             let wanted = READ_AHEAD_BYTES.max(length as u64).min(self.data.file_length.saturating_sub(offset));
             self.ahead.resize(wanted as usize, 0);
             self.ahead_start = offset;
-            let read = self.data.file.read_exact_at(&mut self.ahead, offset);
+            let read = self.data.read_exact_at(&mut self.ahead, offset);
             if let Err(error) = read {
                 self.ahead.clear();
-                return Err(error.into());
+                return Err(error);
             }
         }
         let start = (offset - self.ahead_start) as usize;

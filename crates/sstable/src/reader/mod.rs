@@ -287,11 +287,20 @@ impl SSTableReader {
         self.files.data.length
     }
 
-    /// Bytes held in memory besides the cache: the Bloom filter, chunk offsets and checksums.
-    pub fn memory_bytes(&self) -> usize {
-        let filter = self.files.filter.as_ref().map_or(0, BloomFilter::size_bytes);
+    /// Bytes of the Bloom filter in memory.
+    pub fn filter_bytes(&self) -> usize {
+        self.files.filter.as_ref().map_or(0, BloomFilter::size_bytes)
+    }
+
+    /// Bytes of chunk offsets and checksums in memory.
+    pub fn metadata_bytes(&self) -> usize {
         let indexes = self.files.partitions.memory_bytes() + self.files.rows.memory_bytes();
-        filter + indexes + self.files.data.compression().map_or(0, |info| info.offsets.len() * 8)
+        indexes + self.files.data.metadata_bytes()
+    }
+
+    /// Bytes read from Data.db since the table was opened.
+    pub fn data_bytes_read(&self) -> u64 {
+        self.files.data.bytes_read()
     }
 
     /// Whether any partition of the range can be here, by the table's first and last key and its Bloom filter.

@@ -1,0 +1,200 @@
+"""Reads of SSTables: points, slices, past what is deleted, beside compaction; bytes read and memory."""
+
+import threading
+import time
+from pathlib import Path
+
+from bench.harness import load, servers
+from bench.harness.outcome import Bar, Outcome, Table
+from bench.harness.rounds import Progress, System, cpu, interleaved, percentile, table
+from bench.harness.scenarios import sstables, sstables_write, tables
+from bench.harness.servers import Espalier
+
+POINT_TABLES = 4
+ROWS_OF_SLICE = 20
+# One row of so many is left where "next live row" is asked for: 99.7 % are deleted, each gap by one range.
+LIVE_EVERY = 333
+COMPACTION_OFF = "compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
+POINTS = tables.KEY_VALUE + " WITH " + COMPACTION_OFF
+WIDE = tables.SKEW + " WITH " + COMPACTION_OFF
+FINE = WIDE + " AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': '4'}}"
+READS = ("point reads", "one row", "slice forward", "slice reversed", "next row", "next live row")
+P99_ROUNDS = 2
+# Of what a closed loop reaches: an open loop beside compaction needs room.
+P99_LOAD = 0.25
+SMALL_CACHE_MB = 16
+
+
+def steps(sizes) -> int:
+    return 2 * len(READS) * sizes.read_rounds + 2 * (2 * P99_ROUNDS) + 6
+
+
+def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, scratch: Path) -> None:
+    progress.step("writing what is read")
+    write(systems, sizes, scratch)
+    results = {}
+    for what in READS:
+        work = workload(what, sizes)
+        for system in systems:
+            load.run(system.node, system.keyspace, work, seed=11, reads_percent=100, in_flight=64, seconds=sizes.warmup_seconds)
+        def one(system: System, number: int, work=work) -> load.Run:
+            return load.run(system.node, system.keyspace, work, seed=100 + number, reads_percent=100, in_flight=64, warmup_seconds=0.2,
+                            seconds=sizes.read_seconds)
+        results[what] = interleaved(systems, sizes.read_rounds, one, progress, what)
+    results |= beside_compaction(systems, sizes, progress, min(load.throughput for runs in results["point reads"].values() for load in runs))
+    outcome.tables.append(table("Reads of SSTables, medians (least–greatest)", results))
+    judge(outcome, results)
+    index_of_wide(outcome, systems, scratch)
+    memory(outcome, systems[1], sizes, progress)
+    bytes_read(outcome, sizes, progress)
+
+
+def workload(what: str, sizes) -> dict:
+    if what == "point reads":
+        return tables.uniform("points", sizes.partitions)
+    of = {"rows": sizes.wide_rows, "value_bytes": tables.VALUE_BYTES}
+    return {"partition": {
+        "one row": {"table": "wide", "limit": 0, **of},
+        "slice forward": {"table": "wide", "limit": ROWS_OF_SLICE, **of},
+        "slice reversed": {"table": "wide", "limit": ROWS_OF_SLICE, "reversed": True, **of},
+        "next row": {"table": "wide", "limit": 1, **of},
+        "next live row": {"table": "holes", "limit": 1, "live_every": LIVE_EVERY, **of},
+    }[what]}
+
+
+def write(systems: list[System], sizes, scratch: Path) -> None:
+    """Espalier writes; Cassandra imports the same SSTables."""
+    theirs, ours = systems
+    for system in systems:
+        for name, template in (("points", POINTS), ("wide", WIDE), ("holes", WIDE)):
+            servers.execute(system.node, template.format(keyspace=sstables.KEYSPACE, table=name))
+    each = sizes.partitions // POINT_TABLES
+    for number in range(POINT_TABLES):
+        tables.fill(ours.node, ours.keyspace, "points", each, first=number * each)
+        ours.node.flush(ours.keyspace, "points")
+    for name in ("wide", "holes"):
+        fill_partition(ours.node, name, sizes.wide_rows)
+    ours.node.flush(ours.keyspace, "wide")
+    delete_between(ours.node, "holes", sizes.wide_rows)
+    ours.node.compact(ours.keyspace, "holes")
+    for name in ("points", "wide", "holes"):
+        copies = sstables.hand_over(ours, name, scratch)
+        theirs.node.import_tables(theirs.keyspace, name, copies[0].parent)
+        if len(copies) != (POINT_TABLES if name == "points" else 1):
+            raise RuntimeError(f"{name} has {len(copies)} SSTables")
+
+
+def fill_partition(node, name: str, rows: int) -> None:
+    of = {"table": name, "rows": rows, "value_bytes": tables.VALUE_BYTES}
+    load.run(node, sstables.KEYSPACE, {"partition": of}, seed=7, operations=rows, check=1000)
+
+
+def delete_between(node, name: str, rows: int) -> None:
+    """Deletes all rows but every `LIVE_EVERY`th, a range for each gap. The partition is the generator's first."""
+    key = "0x" + bytes(16).hex()
+    statements = [f"DELETE FROM {sstables.KEYSPACE}.{name} WHERE key = {key} AND row > {live} AND row < {live + LIVE_EVERY}"
+                  for live in range(0, rows, LIVE_EVERY)]
+    servers.execute(node, *statements)
+
+
+def beside_compaction(systems: list[System], sizes, progress: Progress, throughput: float) -> dict:
+    """Point reads in an open loop at one rate for all, alone and while another table is compacted again and again."""
+    results = {}
+    for what in ("reads alone", "reads beside compaction"):
+        def one(system: System, number: int, what=what) -> load.Run:
+            with Compactions(system, what != "reads alone"):
+                return load.run(system.node, system.keyspace, tables.uniform("points", sizes.partitions), seed=200 + number, reads_percent=100,
+                                in_flight=64, rate=P99_LOAD * throughput, warmup_seconds=0.3, seconds=sizes.compacting_seconds)
+        results[what] = interleaved(systems, P99_ROUNDS, one, progress, what)
+    return results
+
+
+class Compactions:
+    """Compacts a table again and again while it is entered."""
+
+    def __init__(self, system: System, wanted: bool):
+        self.system, self.wanted, self.ended, self.failure = system, wanted, threading.Event(), None
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        try:
+            while not self.ended.is_set():
+                self.system.node.compact(self.system.keyspace, "rows_100_lz4")
+                # A Cassandra carries out one command at a time: the load's come in between.
+                time.sleep(0.02)
+        except RuntimeError as failure:
+            self.failure = failure
+
+    def __enter__(self) -> None:
+        if self.wanted:
+            self.thread.start()
+
+    def __exit__(self, *_) -> None:
+        self.ended.set()
+        if self.wanted:
+            self.thread.join()
+        if self.failure:
+            raise self.failure
+
+
+def judge(outcome: Outcome, results: dict) -> None:
+    def ratio(what: str) -> float:
+        return cpu(results[what]["espalier"]) / cpu(results[what]["cassandra"])
+
+    ours = {what: runs["espalier"] for what, runs in results.items()}
+    outcome.bars += [
+        Bar("point reads per core ÷ Cassandra's", 1 / ratio("point reads"), ">=", 5),
+        Bar("slice of 20 rows, forward: CPU ÷ Cassandra's", ratio("slice forward"), "<=", 1 / 5),
+        Bar("slice of 20 rows, reversed: CPU ÷ Cassandra's", ratio("slice reversed"), "<=", 1 / 5),
+        Bar("slice of 20 rows: CPU reversed ÷ forward", cpu(ours["slice reversed"]) / cpu(ours["slice forward"]), "<=", 1.2),
+        Bar("next live row, 99.7 % deleted ÷ none deleted, CPU", cpu(ours["next live row"]) / cpu(ours["next row"]), "<=", 1.5),
+        Bar("p99 of reads beside compaction ÷ alone", percentile(ours["reads beside compaction"], "p99") / percentile(ours["reads alone"], "p99"),
+            "<=", 1.5)]
+
+
+def index_of_wide(outcome: Outcome, systems: list[System], scratch: Path) -> None:
+    """Both merge the same SSTable."""
+    for system in systems:
+        system.node.compact(system.keyspace, "wide")
+    theirs, ours = (sstables_write.index_bytes(system, "wide") for system in systems)
+    outcome.bars.append(Bar("size of the indexes ÷ Cassandra's, large partition", ours / theirs, "<=", 1))
+
+
+def memory(outcome: Outcome, system: System, sizes, progress: Progress) -> None:
+    """What a node that does nothing but read holds beside its cache, Bloom filters and chunk offsets."""
+    progress.step("memory for reading")
+    node = system.node
+    node.environment["ESPALIER_FILE_CACHE_SIZE"] = f"{SMALL_CACHE_MB}MiB"
+    node.restart()
+    load.run(node, system.keyspace, tables.uniform("points", sizes.partitions), seed=12, reads_percent=100, in_flight=64, seconds=sizes.read_seconds * 3)
+    resident = int(Path(f"/proc/{node.pid}/statm").read_text().split()[1]) * 4096
+    cached = next(int(line.split(":")[1]) for line in node.steer("status").splitlines() if line.startswith("Chunk Cache"))
+    names = ("Bloom filter off heap memory used", "Compression metadata off heap memory used", "Space used (live)")
+    filters, offsets, on_disk = (node.figure(name, system.keyspace, "points") for name in names)
+    rest = resident - cached - filters - offsets
+    rows = [["SSTables read, MB", on_disk / 1e6], ["resident, MiB", resident / 2**20], [f"cache of {SMALL_CACHE_MB} MiB, MiB", cached / 2**20],
+            ["Bloom filters, MiB", filters / 2**20], ["chunk offsets and checksums, MiB", offsets / 2**20], ["all else, MiB", rest / 2**20]]
+    outcome.tables.append(Table("Memory of a node that reads", ["what", "value"], rows))
+    outcome.bars.append(Bar(f"memory for reading {on_disk / 1e9:.2g} GB beside caches, filters and offsets, MiB", rest / 2**20, "<=", 64))
+
+
+def bytes_read(outcome: Outcome, sizes, progress: Progress) -> None:
+    """A node of its own: the size of index blocks is the node's."""
+    progress.step("bytes read for a row")
+    with Espalier.start(column_index_size="1KiB") as node:
+        tables.make(node, sstables.KEYSPACE, {"fine": FINE})
+        fill_partition(node, "fine", sizes.wide_rows)
+        node.flush(sstables.KEYSPACE, "fine")
+        node.environment["ESPALIER_FILE_CACHE_SIZE"] = "1MiB"
+        node.restart()
+        results = {}
+        for what, limit, backward in (("one row", 0, False), ("slice of 20", 20, False), ("slice of 20, reversed", 20, True)):
+            work = {"partition": {"table": "fine", "rows": sizes.wide_rows, "value_bytes": tables.VALUE_BYTES, "limit": limit, "reversed": backward}}
+            # Pages of indexes come into the cache first.
+            load.run(node, sstables.KEYSPACE, work, seed=13, reads_percent=100, in_flight=4, operations=1000)
+            before = node.figure("Data read", sstables.KEYSPACE, "fine")
+            done = load.run(node, sstables.KEYSPACE, work, seed=14, reads_percent=100, in_flight=4, operations=4000)
+            results[what] = (node.figure("Data read", sstables.KEYSPACE, "fine") - before) / done.report["operations"]
+    outcome.tables.append(Table("Bytes read from Data.db, index of 1 KiB, chunks of 4 KiB, cache of 1 MiB", ["what", "bytes"],
+                                [[what, value] for what, value in results.items()]))
+    outcome.bars.append(Bar("bytes read from Data.db for one row", results["one row"], "<=", 9 * 1024))
