@@ -29,7 +29,6 @@ def main() -> int:
     for name in names:
         if name not in SCENARIOS:
             sys.exit(f"bench: {name}: there is no such scenario; there are {', '.join(SCENARIOS)}")
-            sys.exit(f"bench: {name}: {reason}")
     if not servers.binary_is_there():
         sys.exit("bench: no release build of espalier: `cargo build --release --bin espalier`")
     load.build()

@@ -10,6 +10,8 @@ from bench.harness.servers import Cassandra, Espalier
 from proof import places
 
 KEYSPACE = "bench"
+# Room for what is written between two flushes: nothing is flushed unasked.
+MEMTABLE_MB = 4096
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ def run(quick: bool) -> Outcome:
     more = {"file_cache_size": f"{sizes.cache_mb}MiB", "compaction_throughput": "0MiB/s"}
     scratch = places.run_directory("bench-tables")
     try:
-        with Cassandra.start(file_cache_enabled="true", **more) as cassandra, Espalier.start(**more) as espalier:
+        with Cassandra.start(memtable_mb=MEMTABLE_MB, file_cache_enabled="true", **more) as cassandra, \
+                Espalier.start(memtable_mb=MEMTABLE_MB, **more) as espalier:
             systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
             for system in systems:
                 tables.make(system.node, KEYSPACE, {})
