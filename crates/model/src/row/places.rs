@@ -76,21 +76,39 @@ impl ValuePlaces {
         self.slots.windows(2).take_while(|pair| agrees(pair)).count()
     }
 
-    /// Appends the values of `columns` of the row that was looked up last, each as i32 length and bytes, or -1 for none.
-    /// Returns how many deleted or expired cells were among them.
-    pub fn copy(&self, row: Row<'_>, columns: Range<usize>, out: &mut Vec<u8>) -> u64 {
+    /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or -1 for
+    /// none. Returns how many deleted or expired cells were among them.
+    pub fn copy(&self, row: Row<'_>, runs: &[Range<usize>], out: &mut Vec<u8>) -> u64 {
         if self.is_dense {
-            let (start, end) = (self.slots[columns.start] as usize, self.slots[columns.end] as usize);
-            append(&row.as_bytes()[self.first_slot + start..], end - start, out);
+            self.copy_slots(&row.as_bytes()[self.first_slot..], runs, out);
             return 0;
         }
         let mut dead = 0;
-        for &(start, length) in &self.places[columns] {
+        for &(start, length) in runs.iter().flat_map(|run| &self.places[run.clone()]) {
             dead += u64::from(length == DEAD);
             out.extend_from_slice(&length.max(-1).to_be_bytes());
             append(&row.as_bytes()[start as usize..], length.max(0) as usize, out);
         }
         dead
+    }
+
+    /// Room for all is made at once: the runs of a wide row are many, and short.
+    fn copy_slots(&self, slots: &[u8], runs: &[Range<usize>], out: &mut Vec<u8>) {
+        let ends = |run: &Range<usize>| (self.slots[run.start] as usize, self.slots[run.end] as usize);
+        let size: usize = runs.iter().map(ends).map(|(start, end)| end - start).sum();
+        let before = out.len();
+        out.resize(before + size + BLOCK_BYTES, 0);
+        let mut room = &mut out[before..];
+        for (start, end) in runs.iter().map(ends) {
+            let from = &slots[start..];
+            match (from.first_chunk::<BLOCK_BYTES>(), room.first_chunk_mut::<BLOCK_BYTES>()) {
+                // The next run goes over what is too much.
+                (Some(from), Some(block)) if end - start <= BLOCK_BYTES => *block = *from,
+                _ => room[..end - start].copy_from_slice(&from[..end - start]),
+            }
+            room = &mut room[end - start..];
+        }
+        out.truncate(before + size);
     }
 }
 
@@ -101,10 +119,12 @@ fn slot_size(slots: &[u8], at: usize) -> Option<usize> {
     Some(size_of::<i32>() + usize::try_from(length).unwrap_or(0))
 }
 
-/// Appends the first `length` bytes. A few are sooner copied as a block of fixed size and cut than by a call.
+/// A few bytes are sooner copied as a block of fixed size, and cut, than by a call.
+const BLOCK_BYTES: usize = 64;
+
+/// Appends the first `length` bytes.
 #[inline]
 fn append(bytes: &[u8], length: usize, out: &mut Vec<u8>) {
-    const BLOCK_BYTES: usize = 64;
     match bytes.first_chunk::<BLOCK_BYTES>() {
         Some(block) if length <= BLOCK_BYTES => {
             let end = out.len() + length;

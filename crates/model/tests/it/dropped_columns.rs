@@ -38,7 +38,7 @@ fn copied(row: Row<'_>, table: &Table) -> Vec<(String, String)> {
     let mut values = Vec::new();
     for (index, column) in columns.iter().enumerate() {
         let mut slot = Vec::new();
-        places.copy(row, index..index + 1, &mut slot);
+        places.copy(row, std::slice::from_ref(&(index..index + 1)), &mut slot);
         if let Some(value) = collection::read_part(&mut slot.as_slice()).unwrap() {
             values.push((column.name.to_string(), String::from_utf8(value.to_vec()).unwrap()));
         }

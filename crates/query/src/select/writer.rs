@@ -32,8 +32,8 @@ enum Piece {
         index: usize,
         ty: CqlType,
     },
-    /// Regular columns that are side by side in rows, too.
-    Copied(Range<usize>),
+    /// Regular columns whose values stand in rows as they are sent, in runs that are side by side in rows, too.
+    Copied(Vec<Range<usize>>),
     /// A regular column whose value is made of what rows hold.
     Made {
         index: usize,
@@ -56,17 +56,24 @@ impl PlainWriter {
                 (_, Source::Regular(index)) if index >= first_complex || *ty == CqlType::Counter => {
                     pieces.push(Piece::Made { index, ty: ty.clone() });
                 }
-                (Some(Piece::Copied(run)), Source::Regular(index)) if run.end == index => run.end += 1,
-                (_, Source::Regular(index)) => pieces.push(Piece::Copied(index..index + 1)),
+                (Some(Piece::Copied(runs)), Source::Regular(index)) => match runs.last_mut() {
+                    Some(run) if run.end == index => run.end += 1,
+                    _ => runs.push(index..index + 1),
+                },
+                (_, Source::Regular(index)) => {
+                    let run = index..index + 1;
+                    pieces.push(Piece::Copied(vec![run]));
+                }
             }
         }
         let made_index = |piece: &Piece| if let Piece::Made { index, .. } = piece { Some(*index) } else { None };
         let made: Vec<usize> = pieces.iter().filter_map(made_index).collect();
-        let end = |piece: &Piece| if let Piece::Copied(run) = piece { run.end } else { 0 };
+        let runs = |piece: &Piece| if let Piece::Copied(runs) = piece { runs.clone() } else { Vec::new() };
+        let end = pieces.iter().flat_map(runs).map(|run| run.end).max();
         let everything = 0..regulars.columns.len();
-        let is_everything = |piece: &Piece| !matches!(piece, Piece::Copied(run) if *run != everything);
+        let is_everything = |piece: &Piece| !matches!(piece, Piece::Copied(runs) if *runs != [everything.clone()]);
         Some(PlainWriter {
-            looked_up: pieces.iter().map(end).max().unwrap_or(0),
+            looked_up: end.unwrap_or(0),
             takes_whole_rows: pieces.iter().all(is_everything),
             made_are_complex: made.iter().all(|index| *index >= first_complex),
             made,
@@ -101,10 +108,10 @@ impl PlainWriter {
                     let data = position.statics.get(*index).copied().flatten();
                     tombstones += write_data(ty, data, now_seconds, out);
                 }
-                Piece::Copied(run) => match (row, whole) {
+                Piece::Copied(runs) => match (row, whole) {
                     (_, Some(slots)) => out.extend_from_slice(slots),
-                    (Some(row), None) => tombstones += places.copy(row, run.clone(), out),
-                    (None, None) => run.clone().for_each(|_| collection::write_part(None, out)),
+                    (Some(row), None) => tombstones += places.copy(row, runs, out),
+                    (None, None) => runs.iter().cloned().flatten().for_each(|_| collection::write_part(None, out)),
                 },
                 Piece::Made { index, ty } => {
                     let data = made.iter().find(|(found, _)| found == index).map(|(_, data)| *data);

@@ -1,6 +1,6 @@
 //! Changing the schema. What is expected was asked of Cassandra 5.0.8.
 
-use query::{ChangeType, ResponseBody};
+use query::{ChangeType, ErrorKind, QueryOptions, ResponseBody};
 
 use crate::node::TestNode;
 
@@ -60,4 +60,27 @@ fn a_dropped_column_comes_back_as_what_it_was_only() {
     assert_eq!(node.rows("SELECT a FROM t"), ["null"], "what was written before the drop stays gone");
     node.run("UPDATE t USING TIMESTAMP 21 SET a = 6 WHERE k = 1 AND c = 1");
     assert_eq!(node.rows("SELECT a FROM t"), ["6"]);
+}
+
+#[test]
+fn fields_of_user_types_are_added_renamed_selected_and_written_one_by_one() {
+    let node = TestNode::with(&[
+        "CREATE TYPE u (a int, b text)",
+        "CREATE TABLE t (k int PRIMARY KEY, f frozen<u>, n u)",
+        "INSERT INTO t (k, f, n) VALUES (1, {a: 1, b: 'x'}, {a: 2, b: 'y'})",
+        "ALTER TYPE u ADD c int",
+    ]);
+    assert_eq!(node.rows("SELECT f.a, f.b, f.c, n.a, n.b, n.c FROM t"), ["1 'x' null 2 'y' null"]);
+    node.run("ALTER TYPE u RENAME b TO label");
+    node.run("UPDATE t SET n.c = 3, n.a = null WHERE k = 1");
+    assert_eq!(node.rows("SELECT f.label, f.c, n.a, n.label, n.c FROM t"), ["'x' null null 'y' 3"]);
+    node.run("UPDATE t SET f = {a: 4, label: 'z', c: 5} WHERE k = 1");
+    assert_eq!(node.rows("SELECT f.a, f.label, f.c FROM t"), ["4 'z' 5"]);
+    for (refused, message) in [
+        ("UPDATE t SET f.a = 9 WHERE k = 1", "Invalid operation (f.a = 9) for frozen UDT column f"),
+        ("DELETE f.a FROM t WHERE k = 1", "Frozen UDT column f does not support field deletions"),
+    ] {
+        let error = node.try_run(refused, &QueryOptions::default()).unwrap_err();
+        assert_eq!((error.message.as_str(), error.kind), (message, ErrorKind::Invalid), "{refused}");
+    }
 }
