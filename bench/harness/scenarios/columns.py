@@ -1,54 +1,100 @@
-"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*."""
+"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*.
+
+What is read lies in memory first, and in tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
+a write makes a new row. Half and half at a fixed rate says what waiting costs."""
 
 from bench.harness import load, servers
-from bench.harness.outcome import Bar, Outcome, Plot
-from bench.harness.rounds import Progress, System, cpu, interleaved, table
+from bench.harness.outcome import Bar, Outcome, Plot, Table
+from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, percentile, table
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
 
 KEYSPACE = "bench"
 # Columns and the characters of each: about the same bytes in a row.
 SHAPES = ((10, 150), (50, 30), (100, 15))
+KINDS = [(columns, size, udt) for columns, size in SHAPES for udt in (False, True)]
+# Those that bars are about.
+BARRED = [(10, 150, False), (100, 15, False), (100, 15, True)]
 ROWS_EACH = 25
 # Room for the tables that are read: they must not be flushed.
 MEMTABLE_MB = 4096
-LOADS = (("reads", 100), ("writes", 0))
+CASSANDRA_SHARE = 0.5
+READ_LIMITS = {"memory": 1.5, "tables": 2.0}
+
+
+class Loads:
+    """The loads of this scenario, on both systems."""
+
+    def __init__(self, systems: list[System], partitions: int, rounds: int, seconds: float, progress: Progress):
+        self.systems, self.partitions, self.rounds, self.seconds, self.progress = systems, partitions, rounds, seconds, progress
+        self.results: dict[str, dict[str, list[load.Run]]] = {}
+
+    def run(self, name: str, kind: tuple, reads_percent: int, listed: bool = True, systems: list[System] | None = None, **more) -> None:
+        what = "writes" if reads_percent < 100 else "reads"
+
+        def one(system: System, round_number: int) -> load.Run:
+            # Rows of a run are newer than those of the run before; what only reads meet, nothing writes any more.
+            return load.run(system.node, KEYSPACE, workload(what, self.partitions, kind, listed), seed=100 + len(self.results) * 10 + round_number,
+                            reads_percent=reads_percent, **{"in_flight": 64, "warmup_seconds": 0.3, "seconds": self.seconds, **more})
+        name = f"{name}, {name_of(kind)}"
+        self.results[name] = interleaved(systems or self.systems, self.rounds, one, self.progress, name)
+
+    def reads(self, where: str, kinds: list[tuple]) -> None:
+        for kind in kinds:
+            self.run(f"reads, {where}", kind, 100)
+        # The aim of a row that is copied whole concerns us alone.
+        for kind in BARRED:
+            self.run(f"reads of *, {where}", kind, 100, listed=False, systems=self.systems[1:])
 
 
 def run(quick: bool) -> Outcome:
-    partitions, rounds, seconds, warmup = (200, 3, 2, 6) if quick else (1_000, 5, 4, 15)
+    partitions, rounds, seconds, warmup = (100, 1, 0.7, 1.5) if quick else (10_000, 5, 4, 15)
     memory = {"memtable_mb": MEMTABLE_MB}
+    kinds = BARRED if quick else KINDS
     with Cassandra.start(**memory) as cassandra, Espalier.start(**memory) as espalier:
         systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
-        kinds = [(columns, size, udt) for columns, size in SHAPES for udt in (False, True)]
-        progress = Progress("columns", 2 * len(kinds) * (1 + len(LOADS) * rounds))
+        progress = Progress("columns", 2 * len(kinds) + rounds * (3 * 2 * len(kinds) + 6 * len(BARRED)))
+        held = []
         for system in systems:
             make(system.node)
             for kind in kinds:
-                progress.step(f"{system.name}: filling and warming up {name_of(*kind)}")
-                fill(system.node, partitions, kind, warmup)
-        results = {}
-        for what, reads in LOADS:
-            for kind in kinds:
-                def one(system: System, round_number: int) -> load.Run:
-                    # Reads have tables that nothing writes any more; rows of a run are newer than those of the run before.
-                    return load.run(system.node, KEYSPACE, workload(what, partitions, *kind), seed=100 + round_number, reads_percent=reads,
-                                    in_flight=64, warmup_seconds=0.5, seconds=seconds)
-                results[f"{what}, {name_of(*kind)}"] = interleaved(systems, rounds, one, progress, f"{what}, {name_of(*kind)}")
+                progress.step(f"{system.name}: filling and warming up {name_of(kind)}")
+                rows = fill(system.node, partitions, kind)
+                held.append([system.name, name_of(kind), rows, sum(system.node.memtable_bytes(KEYSPACE, table_of("reads", kind))[:2]) / rows])
+                warm_up(system.node, partitions, kind, warmup)
+        loads = Loads(systems, partitions, rounds, seconds, progress)
+        loads.reads("memory", kinds)
+        for kind in kinds:
+            loads.run("writes", kind, 0)
+        for kind in BARRED:
+            loads.run("reads at LOCAL_QUORUM, memory", kind, 100, systems=systems[1:], consistency="LOCAL_QUORUM")
+            loads.run("writes at LOCAL_QUORUM", kind, 0, systems=systems[1:], consistency="LOCAL_QUORUM")
+        rate = steady_rate(loads.results)
+        for kind in BARRED:
+            loads.run("half reads, fixed rate", kind, 50, in_flight=512, rate=rate)
+        for row in held:
+            system = next(system for system in systems if system.name == row[0])
+            kind = next(kind for kind in kinds if name_of(kind) == row[1])
+            system.node.flush(KEYSPACE, table_of("reads", kind))
+            row.append(disk_bytes(system.node, table_of("reads", kind)) / row[2])
+        loads.reads("tables", kinds)
         progress.end()
         outcome = Outcome("columns", settings={
-            "load": f"{partitions:,} partitions, at least {ROWS_EACH} rows each, in the memtable; reads take the newest 20 rows, writes a new row; "
-                    "64 in flight over 2 connections, closed loop, consistency ONE",
+            "load": f"{partitions:,} partitions, at least {ROWS_EACH} rows each; reads take the newest 20 rows, writes a new row; "
+                    "64 in flight over 2 connections, closed loop, consistency ONE where nothing else is said",
+            "fixed rate": f"{rate:,}/s, open loop: {CASSANDRA_SHARE:.0%} of what Cassandra has processor time for at 100 columns",
             "rounds": f"{rounds} of {seconds} s, interleaved, after {warmup} s of warming up each table",
             "cassandra": cassandra.settings, "espalier": espalier.settings})
-    return judge(outcome, results)
+    return judge(outcome, loads.results, held, rate)
 
 
-def name_of(columns: int, _size: int, udt: bool) -> str:
+def name_of(kind: tuple) -> str:
+    columns, _, udt = kind
     return f"UDT of {columns}" if udt else f"{columns} columns"
 
 
-def table_of(what: str, columns: int, udt: bool) -> str:
+def table_of(what: str, kind: tuple) -> str:
+    columns, _, udt = kind
     return f"{what}_{'udt' if udt else 'plain'}_{columns}"
 
 
@@ -57,35 +103,76 @@ def make(node) -> None:
     for columns, _ in SHAPES:
         names = ", ".join(f"c{place} text" for place in range(columns))
         servers.execute(node, f"CREATE TYPE {KEYSPACE}.fields_{columns} ({names})")
-        for what, _ in LOADS:
+        for what in ("reads", "writes"):
             for udt, body in ((False, names), (True, f"fields frozen<fields_{columns}>")):
-                servers.execute(node, f"CREATE TABLE {KEYSPACE}.{table_of(what, columns, udt)} (key bigint, row bigint, {body}, "
+                servers.execute(node, f"CREATE TABLE {KEYSPACE}.{table_of(what, (columns, 0, udt))} (key bigint, row bigint, {body}, "
                                       "PRIMARY KEY (key, row)) WITH CLUSTERING ORDER BY (row DESC)")
 
 
-def workload(what: str, partitions: int, columns: int, size: int, udt: bool) -> dict:
-    return {"columns": {"table": table_of(what, columns, udt), "columns": columns, "text_bytes": size, "udt": udt, "partitions": partitions}}
+def workload(what: str, partitions: int, kind: tuple, listed: bool = True) -> dict:
+    columns, size, udt = kind
+    return {"columns": {"table": table_of(what, kind), "columns": columns, "text_bytes": size, "udt": udt, "listed": listed,
+                        "partitions": partitions}}
 
 
-def fill(node, partitions: int, kind: tuple, warmup: float) -> None:
-    # Partitions are chosen at random: as many again, so that hardly any has fewer than 20 rows.
-    load.run(node, KEYSPACE, workload("reads", partitions, *kind), seed=7, in_flight=64, operations=2 * ROWS_EACH * partitions)
-    for what, reads in LOADS:
-        load.run(node, KEYSPACE, workload(what, partitions, *kind), seed=9, reads_percent=reads, in_flight=64, warmup_seconds=warmup / 2, seconds=0.5)
+def fill(node, partitions: int, kind: tuple) -> int:
+    """The rows written. Partitions are chosen at random: as many again, so that hardly any has fewer than 20 rows."""
+    rows = 2 * ROWS_EACH * partitions
+    load.run(node, KEYSPACE, workload("reads", partitions, kind), seed=7, in_flight=64, operations=rows)
+    return rows
 
 
-def judge(outcome: Outcome, results: dict) -> Outcome:
-    outcome.tables.append(table("Medians (least–greatest)", results))
-    for what, _ in LOADS:
-        ours = {name: by_system["espalier"] for name, by_system in results.items()}
-        wide, theirs = cpu(ours[f"{what}, 100 columns"]), cpu(results[f"{what}, 100 columns"]["cassandra"])
-        outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ at 10, {what}", wide / cpu(ours[f"{what}, 10 columns"]), "<=", 1.5))
-        outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ UDT of 100, {what}", wide / cpu(ours[f"{what}, UDT of 100"]), "<=", 1.5))
-        outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ Cassandra's, {what}", wide / theirs, "<=", 1 / 8))
-        series = {}
-        for columns, _ in SHAPES:
-            for udt in (False, True):
-                for system, runs in results[f"{what}, {name_of(columns, 0, udt)}"].items():
-                    series.setdefault(f"{system}, {'UDT' if udt else 'columns'}", []).append((columns, cpu(runs)))
-        outcome.plots.append(Plot(f"CPU per operation by columns, {what}", "columns", "µs", series, y_logarithmic=True))
+def warm_up(node, partitions: int, kind: tuple, warmup: float) -> None:
+    for what, reads in (("reads", 100), ("writes", 0)):
+        load.run(node, KEYSPACE, workload(what, partitions, kind), seed=9, reads_percent=reads, in_flight=64, warmup_seconds=warmup / 2, seconds=0.3)
+
+
+def disk_bytes(node, name: str) -> int:
+    return sum(file.stat().st_size for data in node.sstables(KEYSPACE, name) for file in data.parent.glob(data.name.replace("Data.db", "*")))
+
+
+def steady_rate(results: dict) -> int:
+    """Operations per second, half of them reads, that Cassandra has processor time for beside the client."""
+    runs = [results[f"{what}, 100 columns"]["cassandra"][0] for what in ("reads, memory", "writes")]
+    micros = sum(run.cpu_micros + run.client_cpu_micros for run in runs) / len(runs)
+    return max(100, int(CASSANDRA_SHARE * load.CORES * 1e6 / micros) // 100 * 100)
+
+
+def judge(outcome: Outcome, results: dict, held: list, rate: int) -> Outcome:
+    outcome.tables += [table("Medians (least–greatest)", results),
+                       Table("Bytes per row", ["system", "row", "rows", "memtable B/row", "disk B/row"], held)]
+    ours = {name: by_system["espalier"] for name, by_system in results.items()}
+
+    def bars(what: str, limit: float, beside_cassandra: bool) -> None:
+        wide = cpu(ours[f"{what}, 100 columns"])
+        outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ at 10, {what}", wide / cpu(ours[f"{what}, 10 columns"]), "<=", limit))
+        outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ UDT of 100, {what}", wide / cpu(ours[f"{what}, UDT of 100"]), "<=", limit))
+        if beside_cassandra:
+            theirs = cpu(results[f"{what}, 100 columns"]["cassandra"])
+            outcome.bars.append(Bar(f"CPU per operation at 100 columns ÷ Cassandra's, {what}", wide / theirs, "<=", 1 / 8))
+    for where, limit in READ_LIMITS.items():
+        bars(f"reads, {where}", limit, True)
+        bars(f"reads of *, {where}", limit, False)
+    bars("writes", 1.5, True)
+    bars("reads at LOCAL_QUORUM, memory", 1.5, False)
+    bars("writes at LOCAL_QUORUM", 1.5, False)
+    p99 = {kind: percentile(ours[f"half reads, fixed rate, {kind}"], "p99") for kind in ("10 columns", "100 columns", "UDT of 100")}
+    for kind in ("10 columns", "UDT of 100"):
+        outcome.bars.append(Bar(f"p99 at {rate:,}/s at 100 columns ÷ {kind}", p99["100 columns"] / p99[kind], "<=", 1.25))
+    sizes = {(system, kind): sizes for system, kind, _, *sizes in held}
+    for place, what in enumerate(("memory", "disk")):
+        wide, udt = (sizes["espalier", kind][place] for kind in ("100 columns", "UDT of 100"))
+        outcome.bars.append(Bar(f"{what} per row at 100 columns ÷ UDT of 100", wide / udt, "<=", 1.15))
+    for what in ("reads, memory", "writes", "reads, tables"):
+        outcome.plots.append(cpu_plot(what, results))
+    outcome.plots += [latency_plot(name, by_system) for name, by_system in results.items() if name.startswith("half reads")]
     return outcome
+
+
+def cpu_plot(what: str, results: dict) -> Plot:
+    """The article's: cost over columns, one line for each system and each way to store a row."""
+    series: dict[str, list] = {}
+    for columns, size, udt in KINDS:
+        for system, runs in results.get(f"{what}, {name_of((columns, size, udt))}", {}).items():
+            series.setdefault(f"{system}, {'UDT' if udt else 'columns'}", []).append((columns, cpu(runs)))
+    return Plot(f"CPU per operation by columns, {what}", "columns", "µs", series, y_logarithmic=True)

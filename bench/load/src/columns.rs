@@ -17,6 +17,9 @@ pub struct ColumnsWorker {
     columns: usize,
     text_bytes: usize,
     udt: bool,
+    /// Where a read finds the clustering and each column (or the UDT) among the cells of a row.
+    row_place: usize,
+    places: Vec<usize>,
     reads_percent: u8,
     own: Own,
     own_partitions: u64,
@@ -29,7 +32,7 @@ pub struct ColumnsWorker {
 
 impl ColumnsWorker {
     pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
-        let Workload::Columns { table, columns, text_bytes, udt, partitions } = &spec.workload else {
+        let Workload::Columns { table, columns, text_bytes, udt, listed, partitions } = &spec.workload else {
             return Err("not a load of columns".to_owned());
         };
         let own = Own { place, workers: spec.in_flight as u64 };
@@ -42,13 +45,16 @@ impl ColumnsWorker {
             )
         };
         let write = format!("INSERT INTO {table} (key, row, {names}) VALUES (?, ?, {marks})");
-        let read = format!("SELECT row, {names} FROM {table} WHERE key = ? LIMIT {ROWS_READ}");
+        let selected = if *listed { format!("row, {names}") } else { "*".to_owned() };
+        let read = format!("SELECT {selected} FROM {table} WHERE key = ? LIMIT {ROWS_READ}");
         Ok(Self {
             write: client.prepare(&write).await?,
             read: client.prepare(&read).await?,
             columns: *columns,
             text_bytes: *text_bytes,
             udt: *udt,
+            row_place: usize::from(!*listed),
+            places: places(*columns, *udt, *listed),
             reads_percent: spec.reads_percent,
             own,
             own_partitions: own.count(*partitions),
@@ -97,13 +103,14 @@ impl ColumnsWorker {
         let probe = self.random.below(self.columns as u64) as usize;
         let mut first = None;
         let take = |cells: &[Option<&[u8]>]| {
-            let row = cells.first().copied().flatten().and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+            let row = cells.get(self.row_place).copied().flatten();
+            let row = row.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
             let row = row.ok_or("a row without its clustering")?;
             first = first.or(Some(row));
             let cell = if self.udt {
-                field(cells.get(1).copied().flatten(), probe, self.text_bytes)
+                field(cells.get(self.places[0]).copied().flatten(), probe, self.text_bytes)
             } else {
-                cells.get(1 + probe).copied().flatten()
+                cells.get(self.places[probe]).copied().flatten()
             };
             let mut expected = Vec::with_capacity(self.text_bytes);
             self.cell(partition, row, probe, &mut expected);
@@ -128,6 +135,17 @@ impl ColumnsWorker {
         }
         Ok(partitions.len())
     }
+}
+
+/// Where the columns are: as listed behind the clustering, or as `*` has them, behind key and clustering by name.
+fn places(columns: usize, udt: bool, listed: bool) -> Vec<usize> {
+    let columns = if udt { 1 } else { columns };
+    if listed {
+        return (1..=columns).collect();
+    }
+    let name = |place: usize| format!("c{place}");
+    let before = |place: usize| (0..columns).filter(|other| name(*other) < name(place)).count();
+    (0..columns).map(|place| 2 + before(place)).collect()
 }
 
 /// Field `place` of a serialized UDT whose fields all have `size` bytes.

@@ -16,16 +16,16 @@ use scylla::serialize::SerializationError;
 use scylla::serialize::row::SerializeRow;
 use scylla::serialize::value::SerializeValue;
 use scylla::serialize::writers::{CellWriter, WrittenCellProof};
-use scylla::statement::Consistency;
-use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{self, prepared::PreparedStatement};
 
-use crate::spec::Spec;
+use crate::spec::{Consistency, Spec};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A session on one node. Nothing is retried: every failure is counted.
 pub struct Client {
     session: Session,
+    consistency: statement::Consistency,
 }
 
 impl Client {
@@ -42,14 +42,18 @@ impl Client {
             .build()
             .await
             .map_err(|error| format!("connecting to {}: {error}", spec.node))?;
-        Ok(Self { session })
+        let consistency = match spec.consistency {
+            Consistency::One => statement::Consistency::One,
+            Consistency::LocalQuorum => statement::Consistency::LocalQuorum,
+        };
+        Ok(Self { session, consistency })
     }
 
     pub async fn prepare(&self, text: &str) -> Result<PreparedStatement, String> {
         let node = self.session.get_cluster_state().get_nodes_info().first().map(|node| node.host_id);
         let node = node.ok_or("the driver knows no node")?;
         let profile = ExecutionProfile::builder()
-            .consistency(Consistency::One)
+            .consistency(self.consistency)
             .request_timeout(Some(REQUEST_TIMEOUT))
             .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
             .load_balancing_policy(SingleTargetLoadBalancingPolicy::new(NodeIdentifier::HostId(node), None))

@@ -31,6 +31,9 @@ pub struct Spec {
     pub rate: Option<f64>,
     /// The share of reads among operations, 0 to 100.
     pub reads_percent: u8,
+    /// Of reads and writes.
+    #[serde(default)]
+    pub consistency: Consistency,
     /// How many of the partitions written are read back at the end.
     #[serde(default = "default_check")]
     pub check: usize,
@@ -43,6 +46,15 @@ fn default_fields() -> usize {
 
 fn default_check() -> usize {
     10_000
+}
+
+/// The consistency level of a load.
+#[derive(Deserialize, Clone, Copy, Debug, Default)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Consistency {
+    #[default]
+    One,
+    LocalQuorum,
 }
 
 /// The tables and how their keys are chosen.
@@ -59,8 +71,9 @@ pub enum Workload {
     },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition.
     Skew { table: String, value_bytes: usize, partitions: u64, hot_percent: u8, hot_rows: u64 },
-    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows.
-    Columns { table: String, columns: usize, text_bytes: usize, udt: bool, partitions: u64 },
+    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows, with every column
+    /// listed or as `*`.
+    Columns { table: String, columns: usize, text_bytes: usize, udt: bool, listed: bool, partitions: u64 },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: one partition of `rows` rows, of which every
     /// `live_every`th was not deleted. Reads begin at a random row and take `limit` of them, or that row alone where it is 0.
     Partition {
