@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use memtable::PutCounts;
 use model::Table;
 
 use crate::engine::Engine;
@@ -32,6 +33,8 @@ pub struct TableStats {
     pub memtable_partition_count: u64,
     /// Bytes that memtables use.
     pub memtable_bytes: u64,
+    /// How writers met at each shard of the table's memtables since the start.
+    pub memtable_puts: Vec<PutCounts>,
     /// Memtables that are being flushed.
     pub pending_flushes: usize,
 }
@@ -90,6 +93,7 @@ impl Engine {
             sstable_partition_count: view.sstables.iter().map(|sstable| sstable.partition_count()).sum(),
             memtable_partition_count: view.generations().map(|g| g.memtable.statistics().partition_count).sum(),
             memtable_bytes: view.generations().map(|g| g.memtable.memory().used_bytes).sum(),
+            memtable_puts: store.puts(),
             pending_flushes: view.frozen.len(),
         }
     }

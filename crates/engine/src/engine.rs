@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
+use memtable::MemtableConfiguration;
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
@@ -232,7 +233,12 @@ impl Engine {
                     Some(store) => store.clone(),
                     None => self.open_store(table)?,
                 };
+                let has_other_memtable = store.table.load().options.memtable != table.options.memtable;
                 store.alter(table);
+                if has_other_memtable {
+                    // Its next memtable is of the new kind.
+                    self.request_flush(&store);
+                }
                 store.durable_writes.store(Self::is_durable(schema, &keyspace.name), Ordering::Relaxed);
                 stores.insert(table.id, store);
             }
@@ -262,8 +268,13 @@ impl Engine {
 
     /// An empty memtable.
     pub(crate) fn new_generation(&self, table: &Arc<Table>) -> Arc<Generation> {
-        let shards = if is_system_keyspace(&table.keyspace) { 1 } else { self.options.memtable_shards };
-        Generation::new(Arc::new(memtable::TrieMemtable::new(table, shards)), self.now_millis())
+        let memtable = if is_system_keyspace(&table.keyspace) {
+            MemtableConfiguration::default().open(table, 1)
+        } else {
+            let configuration = self.options.memtable_configuration(&table.options.memtable);
+            configuration.open(table, self.options.memtable_shards)
+        };
+        Generation::new(memtable, self.now_millis())
     }
 
     /// The schema now.

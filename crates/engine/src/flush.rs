@@ -72,6 +72,7 @@ impl Engine {
         let sstable =
             if generation.memtable.is_empty() { None } else { self.write_sstable(store, generation, interval)? };
         store.replace_generation(generation, sstable);
+        store.keep_puts(generation);
         generation.release(self.pool());
         let id = store.table.load().id.0;
         self.log().flushed(id, interval).map_err(|error| self.log_failed(error))

@@ -37,6 +37,7 @@ pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use flusher::FlushStats;
-pub use options::EngineOptions;
+pub use memtable::{MemtableConfiguration, PutCounts};
+pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use recovery::ReplaySummary;
 pub use schema_change::Keyspaces;

@@ -1,9 +1,21 @@
 //! How an engine is set up.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockio::Disk;
+use memtable::MemtableConfiguration;
+
+/// Memtables by name; an error is Cassandra's words for why the definition cannot be used.
+pub type MemtableConfigurations = BTreeMap<String, Result<MemtableConfiguration, String>>;
+
+/// What `cassandra_latest.yaml` has, for whoever configures nothing: `trie`, which is the `default`, and `skiplist`.
+pub fn default_memtable_configurations() -> MemtableConfigurations {
+    let trie = MemtableConfiguration::default();
+    let all = [("default", trie), ("trie", trie), ("skiplist", MemtableConfiguration::SkipList)];
+    all.into_iter().map(|(name, configuration)| (name.to_string(), Ok(configuration))).collect()
+}
 
 /// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -20,8 +32,10 @@ pub struct EngineOptions {
     pub memtable_cleanup_threshold: f64,
     /// Tables that are flushed at the same time in the background; at least one.
     pub memtable_flush_writers: usize,
-    /// Shards of a user table's memtable.
+    /// Shards of a user table's memtable, where its configuration does not say how many.
     pub memtable_shards: usize,
+    /// What tables name by `WITH memtable`, or why it cannot be used. Tables use `default` where nothing else is there.
+    pub memtable_configurations: MemtableConfigurations,
     /// The granularity of row indexes, bytes (`column_index_size`).
     pub column_index_size_bytes: u32,
     /// Memory for pages and chunks of SSTables, bytes (`file_cache_size`).
@@ -43,11 +57,18 @@ impl EngineOptions {
             memtable_space_bytes: 512 << 20,
             memtable_cleanup_threshold: 0.33,
             memtable_flush_writers: 2,
+            memtable_configurations: default_memtable_configurations(),
             memtable_shards: std::thread::available_parallelism().map_or(2, |cores| cores.get()),
             column_index_size_bytes: 16 << 10,
             cache_bytes: 128 << 20,
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
         }
+    }
+
+    /// The memtable that a table of options `memtable = name` has: if that is not configured (any more), the default one.
+    pub(crate) fn memtable_configuration(&self, name: &str) -> MemtableConfiguration {
+        let configured = |name: &str| self.memtable_configurations.get(name).and_then(|found| found.clone().ok());
+        configured(name).or_else(|| configured("default")).unwrap_or_default()
     }
 }

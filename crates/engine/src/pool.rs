@@ -1,21 +1,34 @@
 //! The memory of all memtables together.
 //!
-//! A write waits here, before it enters a write group, while the memtables hold more than they may. So a flush, which
-//! waits for groups, never waits for a write that waits for the flush. Writes that are past this point may take the
-//! memtables over the limit by what they carry.
+//! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much as they may,
+//! it waits for a flush, with nothing in its hands that the flush could wait for (what CASSANDRA-21019 came from). What it
+//! takes is the size of its record; what the memtable made of it is counted once it is applied, so that memtables go
+//! over the limit by no more than the structure of the writes under way.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 /// Counts bytes in memtables and holds writers back above the limit.
 #[derive(Debug)]
 pub(crate) struct MemtablePool {
+    /// In memtables.
     used_bytes: AtomicI64,
+    /// Taken by writes that are not in one yet.
+    taken_bytes: AtomicI64,
     limit_bytes: i64,
     cleanup_bytes: i64,
     waiting: Mutex<Vec<Waker>>,
+    /// How many of those there are; changed under the lock.
+    waiting_count: AtomicUsize,
+}
+
+/// Memory that a write has taken; given back when it is dropped, when the memtable has counted what the write became.
+#[derive(Debug)]
+pub(crate) struct Taken<'p> {
+    pool: &'p MemtablePool,
+    bytes: i64,
 }
 
 impl MemtablePool {
@@ -23,18 +36,19 @@ impl MemtablePool {
     pub fn new(limit_bytes: u64, cleanup_threshold: f64) -> Self {
         MemtablePool {
             used_bytes: AtomicI64::new(0),
+            taken_bytes: AtomicI64::new(0),
             limit_bytes: limit_bytes as i64,
             cleanup_bytes: (limit_bytes as f64 * cleanup_threshold) as i64,
             waiting: Mutex::new(Vec::new()),
+            waiting_count: AtomicUsize::new(0),
         }
     }
 
     /// Notes that memtables grew or, if negative, gave memory back.
     pub fn add(&self, bytes: i64) {
-        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if bytes < 0 && used < self.limit_bytes {
-            let waiting = std::mem::take(&mut *lock(&self.waiting));
-            waiting.into_iter().for_each(Waker::wake);
+        self.used_bytes.fetch_add(bytes, Ordering::SeqCst);
+        if bytes < 0 {
+            self.wake();
         }
     }
 
@@ -53,22 +67,48 @@ impl MemtablePool {
         self.used_bytes() > freed_bytes.saturating_add(self.cleanup_bytes.max(0) as u64)
     }
 
-    /// Ready once the memtables hold less than they may.
-    pub async fn admit(&self) {
-        if self.used_bytes.load(Ordering::Relaxed) < self.limit_bytes {
+    /// Takes the memory that a write of `bytes` needs, once it is there.
+    pub async fn take(&self, bytes: usize) -> Taken<'_> {
+        // At the threshold a flush begins: what is above it is all that a write can count on.
+        let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
+        if !self.try_take(bytes) {
+            poll_fn(|context| {
+                let mut waiting = lock(&self.waiting);
+                if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                    waiting.push(context.waker().clone());
+                }
+                self.waiting_count.store(waiting.len(), Ordering::SeqCst);
+                // Whoever gives memory back after this sees the waker.
+                if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        Taken { pool: self, bytes }
+    }
+
+    fn try_take(&self, bytes: i64) -> bool {
+        let room = |taken: i64| self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken;
+        let take = |taken: i64| (bytes <= room(taken)).then_some(taken + bytes);
+        self.taken_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+    }
+
+    fn wake(&self) {
+        if self.waiting_count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        poll_fn(|context| {
+        let waiting = {
             let mut waiting = lock(&self.waiting);
-            if self.used_bytes.load(Ordering::Relaxed) < self.limit_bytes {
-                return Poll::Ready(());
-            }
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
+            self.waiting_count.store(0, Ordering::SeqCst);
+            std::mem::take(&mut *waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.pool.taken_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.pool.wake();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{BoxCursor, MergeCursor, ReadRange, Table};
+use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Table};
 use sstable::SSTableReader;
 
 use crate::engine::Engine;
@@ -29,6 +29,12 @@ impl Engine {
             false => all_sources(&view, &sstables, table, range)?,
         };
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
+    }
+
+    /// Brings near what reads of these partitions, right after, will look at in memtables.
+    pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
+        let Ok(store) = self.store(table) else { return };
+        store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));
     }
 
     /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.

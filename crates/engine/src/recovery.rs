@@ -99,8 +99,8 @@ impl Engine {
     fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {
         loop {
             let active = store.view().active.clone();
-            if active.memtable.apply(update, None).is_ok() {
-                active.account(self.pool());
+            if let Ok(growth_bytes) = active.memtable.apply(update, None) {
+                active.account(growth_bytes, self.pool());
                 return;
             }
             self.successor(store, &active);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use commitlog::{CommitLog, LogPosition};
-use memtable::Memtable;
+use memtable::{Memtable, PutCounts};
 use model::Table;
 use sstable::SSTableReader;
 
@@ -50,11 +50,10 @@ impl Generation {
         self.lower.get_or_init(|| position);
     }
 
-    /// Tells the pool how the memtable's memory changed.
-    pub fn account(&self, pool: &MemtablePool) {
-        let used = self.memtable.memory().used_bytes as i64;
-        let reported = self.reported_bytes.swap(used, Ordering::Relaxed);
-        pool.add(used - reported);
+    /// Tells the pool by how much an update made the memtable grow.
+    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) {
+        self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
+        pool.add(growth_bytes);
     }
 
     /// Tells the pool that the memtable is gone.
@@ -87,6 +86,8 @@ pub(crate) struct TableStore {
     dropped: AtomicBool,
     files_distrusted: AtomicBool,
     view: ArcSwap<View>,
+    /// How writers met at the shards of memtables that are gone.
+    past_puts: Mutex<Vec<PutCounts>>,
     /// Held while the view is replaced.
     change: Mutex<()>,
     /// Held by a flush or truncation: they take turns.
@@ -115,6 +116,7 @@ impl TableStore {
             dropped: AtomicBool::new(false),
             files_distrusted: AtomicBool::new(false),
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
+            past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
@@ -149,6 +151,19 @@ impl TableStore {
         let (keyspace, name) = (&table.keyspace, &table.name);
         let why = "a flush or compaction failed half way; restart the node to compact it or take a snapshot";
         Err(EngineError::Unsupported(format!("table {keyspace}.{name}: {why}")))
+    }
+
+    /// How writers met at each shard since the start.
+    pub fn puts(&self) -> Vec<PutCounts> {
+        let past = lock(&self.past_puts).clone();
+        let view = self.view();
+        view.generations().fold(past, |puts, generation| by_shard(puts, generation.memtable.puts()))
+    }
+
+    /// Keeps the counts of a memtable that was taken out of the view.
+    pub fn keep_puts(&self, generation: &Generation) {
+        let mut past = lock(&self.past_puts);
+        *past = by_shard(std::mem::take(&mut *past), generation.memtable.puts());
     }
 
     pub fn view(&self) -> Arc<View> {
@@ -272,6 +287,13 @@ impl TableStore {
             }
         });
     }
+}
+
+/// Sums, shard by shard; there may be more of them in one than in the other.
+fn by_shard(mut sums: Vec<PutCounts>, counts: Vec<PutCounts>) -> Vec<PutCounts> {
+    sums.resize(sums.len().max(counts.len()), PutCounts::default());
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.and(count));
+    sums
 }
 
 /// The SSTable under a version of the table. Reads come with the schema's own: if it is the same, nothing is translated

@@ -52,7 +52,10 @@ impl Engine {
         self.log().sync().map_err(|error| self.log_failed(error))?;
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
-        generations.iter().for_each(|(generation, _)| generation.release(self.pool()));
+        for (generation, _) in &generations {
+            store.keep_puts(generation);
+            generation.release(self.pool());
+        }
         self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
         sstables.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))?;

@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use commitlog::{CommitLog, LogError, LogPosition};
+use memtable::MemtableFull;
 use model::{Mutation, PartitionUpdate};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::groups::Membership;
 use crate::store::{Generation, TableStore};
+
+/// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
+const PREFETCHED_UPDATES: usize = 64;
+const PREFETCHED_UPDATES_MIN: usize = 8;
 
 /// A write whose record is in the log and that is not visible yet.
 pub(crate) struct LoggedWrite {
@@ -49,9 +54,10 @@ impl Engine {
     /// is in the log already, in the background. It needs no particular runtime. The order of a write is decided here and nowhere else.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
-        self.pool().admit().await;
+        let taken = self.pool().take(mutation.record_size()).await;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
         self.make_visible(mutation, &stores, membership, logged).await?;
+        drop(taken);
         if self.pool().wants_flush() {
             self.request_cleanup();
         }
@@ -91,7 +97,11 @@ impl Engine {
     }
 
     fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
-        for (store, update) in stores.iter().zip(mutation.updates()) {
+        let updates = mutation.updates();
+        for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
+            if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
+                prefetch(&stores[index..], &updates[index..]);
+            }
             self.apply(store, update, logged);
         }
     }
@@ -167,11 +177,26 @@ impl Engine {
     /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let mut generation = generation_of(store, self.log(), logged);
-        while generation.memtable.apply(update, None).is_err() {
-            generation = self.successor(store, &generation);
-            self.request_flush(store);
-        }
-        generation.account(self.pool());
+        let growth_bytes = loop {
+            match generation.memtable.apply(update, None) {
+                Ok(growth_bytes) => break growth_bytes,
+                Err(MemtableFull) => {
+                    generation = self.successor(store, &generation);
+                    self.request_flush(store);
+                }
+            }
+        };
+        generation.account(growth_bytes, self.pool());
+    }
+}
+
+/// Has memtables bring near what the first updates, each of the store beside it, will look at.
+fn prefetch(stores: &[Arc<TableStore>], updates: &[PartitionUpdate]) {
+    let count = updates.len().min(PREFETCHED_UPDATES);
+    let mut keys = updates[..count].iter().map(PartitionUpdate::key);
+    for same in stores[..count].chunk_by(Arc::ptr_eq) {
+        let keys: Vec<_> = keys.by_ref().take(same.len()).collect();
+        same[0].borrow_view().active.memtable.prefetch(&keys);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod honoured;
 mod inert;
+mod memtables;
 mod options;
 mod restricted;
 mod units;
@@ -19,6 +20,9 @@ const ENVIRONMENT_PREFIX: &str = "ESPALIER_";
 
 /// Variables that are not for the node: the proof's scripts find the binary by this one.
 const NOT_OPTIONS: [&str; 1] = ["ESPALIER_BIN"];
+
+/// The memory of memtables unless one of the keys says something else.
+const MEMTABLE_SPACE_BYTES: u64 = 512 << 20;
 
 /// When the log is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +77,9 @@ pub struct Config {
     pub commitlog_sync_group_window: Duration,
     pub commitlog_segment_size_bytes: u32,
     pub commitlog_total_space_bytes: u64,
-    pub memtable_space_bytes: u64,
+    pub memtable_heap_space_bytes: Option<u64>,
+    pub memtable_offheap_space_bytes: Option<u64>,
+    pub memtable_configurations: engine::MemtableConfigurations,
     pub memtable_cleanup_threshold: f64,
     pub memtable_flush_writers: usize,
     pub column_index_size_bytes: u32,
@@ -118,7 +124,9 @@ impl Default for Config {
             commitlog_sync_group_window: Duration::from_millis(10),
             commitlog_segment_size_bytes: 32 << 20,
             commitlog_total_space_bytes: 8 << 30,
-            memtable_space_bytes: 512 << 20,
+            memtable_heap_space_bytes: None,
+            memtable_offheap_space_bytes: None,
+            memtable_configurations: engine::default_memtable_configurations(),
             memtable_cleanup_threshold: 0.33,
             memtable_flush_writers: 2,
             column_index_size_bytes: 16 << 10,
@@ -153,6 +161,14 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// The one pool that all memtables share: what both keys together allow, as Cassandra's two pools do.
+    pub fn memtable_space_bytes(&self) -> u64 {
+        match (self.memtable_heap_space_bytes, self.memtable_offheap_space_bytes) {
+            (None, None) => MEMTABLE_SPACE_BYTES,
+            (heap, offheap) => heap.unwrap_or(0).saturating_add(offheap.unwrap_or(0)),
+        }
     }
 
     /// Errors begin with the place in the file, as `:line: `.
@@ -235,12 +251,21 @@ mod tests {
             "partitioner: org.apache.cassandra.dht.RandomPartitioner",
             "client_encryption_options: {enabled: true}",
             "cdc_enabled: true",
-            "memtable: {configurations: {default: {class_name: SkipListMemtable}}}",
+            "memtable: {configurations: {default: {class_name: PersistentMemoryMemtable}}}",
             "sstable: {selected_format: big}",
             "commitlog_compression: [{class_name: LZ4Compressor}]",
         ] {
             assert!(load(refused).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn memtables_share_one_pool_of_what_both_spaces_allow() {
+        let space = |text: &str| load(text).unwrap().memtable_space_bytes();
+        assert_eq!(space("cluster_name: x"), 512 << 20);
+        assert_eq!(space("memtable_heap_space: 64MiB\nmemtable_allocation_type: heap_buffers"), 64 << 20);
+        assert_eq!(space("memtable_heap_space: 64MiB\nmemtable_offheap_space: 32MiB"), 96 << 20);
+        assert!(load("memtable_allocation_type: on_tape").is_err());
     }
 
     #[test]
@@ -261,7 +286,9 @@ mod tests {
     #[test]
     fn the_reference_configuration_is_the_defaults() {
         let config = load(include_str!("../../../conf/espalier.yaml")).unwrap();
-        assert_eq!(config, Config::default());
+        let space = Some(MEMTABLE_SPACE_BYTES);
+        assert_eq!(config, Config { memtable_offheap_space_bytes: space, ..Config::default() });
+        assert_eq!(config.memtable_space_bytes(), Config::default().memtable_space_bytes());
     }
 
     /// The active keys and values of the two files that Cassandra 5.0 comes with.

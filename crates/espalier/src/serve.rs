@@ -224,7 +224,8 @@ fn engine_options(config: &Config) -> EngineOptions {
     };
     options.commitlog.segment_size_bytes = config.commitlog_segment_size_bytes;
     options.commitlog.total_space_bytes = config.commitlog_total_space_bytes;
-    options.memtable_space_bytes = config.memtable_space_bytes;
+    options.memtable_space_bytes = config.memtable_space_bytes();
+    options.memtable_configurations = config.memtable_configurations.clone();
     options.memtable_cleanup_threshold = config.memtable_cleanup_threshold;
     options.memtable_flush_writers = config.memtable_flush_writers;
     options.column_index_size_bytes = config.column_index_size_bytes;

@@ -59,7 +59,9 @@ fn measure(what: &str, count: u64, make: impl Fn(u64) -> PartitionUpdate, memtab
     for start in (0..count).step_by(BATCH as usize) {
         let updates: Vec<_> = (start..count.min(start + BATCH)).map(&make).collect();
         let started = Instant::now();
-        updates.iter().for_each(|update| memtable.apply(update, None).expect("room"));
+        for update in &updates {
+            memtable.apply(update, None).expect("room");
+        }
         nanos += started.elapsed().as_nanos();
     }
     println!("{what:46} {:8.1} ns", nanos as f64 / count as f64);
@@ -101,8 +103,30 @@ fn main() {
     let memtable = Arc::new(TrieMemtable::new(&simple, 4));
     measure("put, no clustering", count, |n| update(&simple, key(n), &[], &value), &memtable);
     measure("put again, no clustering", count, |n| update(&simple, key(n), &[], &value), &memtable);
+    let mut nanos = 0;
+    for start in (0..count).step_by(64) {
+        let updates: Vec<_> = (start..count.min(start + 64)).map(|n| update(&simple, key(n), &[], &value)).collect();
+        let started = Instant::now();
+        memtable.prefetch(&updates.iter().map(PartitionUpdate::key).collect::<Vec<_>>());
+        for update in &updates {
+            memtable.apply(update, None).expect("room");
+        }
+        nanos += started.elapsed().as_nanos();
+    }
+    println!("{:46} {:8.1} ns", "put again, 64 prefetched", nanos as f64 / count as f64);
     let single = |n: u64| ReadRange::all_rows(KeyRange::Single(key(n.wrapping_mul(7_368_787) % count)));
     measure_reads("read, no clustering", count, single, &memtable, &simple);
+    let mut nanos = 0;
+    for start in (0..count).step_by(64) {
+        let keys: Vec<_> = (start..count.min(start + 64)).map(|n| key(n.wrapping_mul(7_368_787) % count)).collect();
+        let started = Instant::now();
+        memtable.prefetch(&keys.iter().collect::<Vec<_>>());
+        for key in keys {
+            assert_eq!(read(&memtable, &simple, &ReadRange::all_rows(KeyRange::Single(key))), 1);
+        }
+        nanos += started.elapsed().as_nanos();
+    }
+    println!("{:46} {:8.1} ns", "read, 64 prefetched, no clustering", nanos as f64 / count as f64);
     let started = Instant::now();
     assert_eq!(read(&memtable, &simple, &ReadRange::all_rows(KeyRange::all())), count);
     println!("{:46} {:8.1} ns", "scan, no clustering", started.elapsed().as_nanos() as f64 / count as f64);

@@ -7,6 +7,10 @@
 
 mod apply;
 mod branch;
+mod combine;
+#[cfg(all(test, loom))]
+mod combine_model;
+mod configuration;
 mod cursor;
 mod deletions;
 mod fill;
@@ -17,9 +21,14 @@ mod pieces;
 mod pieces_test;
 mod plan;
 mod shard;
+mod sharding;
+mod skip_list;
 mod statistics;
+mod sync;
 mod translate;
 mod trie_memtable;
 
-pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse};
+pub use configuration::MemtableConfiguration;
+pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
+pub use skip_list::SkipListMemtable;
 pub use trie_memtable::TrieMemtable;

@@ -2,23 +2,33 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::{BoxCursor, PartitionUpdate, ReadRange, RowObserver, Table};
+use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowObserver, Table};
 
 /// The newest writes of one table.
 ///
 /// Thread-safe: any number of threads may apply and read at the same time. Readers see each update whole or not at all.
 pub trait Memtable: Send + Sync {
-    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change.
+    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change. Returns by how much
+    /// the memory in use grew, bytes (less than 0: it shrank); all that was returned makes up [`MemtableUse::used_bytes`].
+    ///
+    /// Takes memory from nobody: it may be waited for while the caller holds none of its own locks.
     ///
     /// Fails without any effect when the memtable can hold no more: the caller switches to a new one.
-    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<(), MemtableFull>;
+    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<i64, MemtableFull>;
 
     /// The rows within `range`, read under `table` (which may be newer or older than what rows were written under).
     ///
     /// Updates applied after the call may or may not be seen; an update is never seen in part within a partition that
     /// the cursor enters after it was applied.
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static>;
+
+    /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and more, read right
+    /// after; otherwise without effect.
+    fn prefetch(&self, keys: &[&PartitionKey]) {
+        let _ = keys;
+    }
 
     /// Tells the memtable that the table was altered, so that rows written under newer column sets can be read for
     /// callers that still hold an older schema.
@@ -32,6 +42,32 @@ pub trait Memtable: Send + Sync {
 
     /// Whether nothing was applied yet.
     fn is_empty(&self) -> bool;
+
+    /// How writers met each other, for each shard in the order of tokens.
+    fn puts(&self) -> Vec<PutCounts>;
+}
+
+/// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts" and
+/// "Contention time".
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PutCounts {
+    /// Updates that found nobody writing.
+    pub uncontended: u64,
+    /// Updates that found somebody writing and waited, or had it apply them.
+    pub contended: u64,
+    /// How long those took until they were applied.
+    pub waited: Duration,
+}
+
+impl PutCounts {
+    /// Both together.
+    pub fn and(self, other: PutCounts) -> PutCounts {
+        PutCounts {
+            uncontended: self.uncontended + other.uncontended,
+            contended: self.contended + other.contended,
+            waited: self.waited + other.waited,
+        }
+    }
 }
 
 /// The bounds of what a memtable holds. Times of live things are not counted into the minima of deletion times.

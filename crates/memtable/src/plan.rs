@@ -40,6 +40,11 @@ impl Slice {
             let place = |bound: &ClusteringBound| Place { position: Vec::new(), prefix: Vec::new(), side: bound.side };
             return Slice { from: place(&slice.start), to: place(&slice.end), row: None };
         }
+        Slice::of_positions(layout, slice, reversed)
+    }
+
+    /// The slice by the positions that rows have, the one row of a table without clustering too.
+    pub fn of_positions(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
         let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
         let is_one_row = start.prefix == end.prefix && start.side != end.side && layout.is_whole(&start.prefix);
         let row = is_one_row.then(|| {

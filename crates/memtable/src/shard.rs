@@ -1,76 +1,99 @@
 //! A shard: the trie of a range of tokens, and its one writer.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use memtrie::{MemoryUse, Trie, TrieOptions};
 use model::{PartitionUpdate, RowObserver, Table};
 
-use crate::MemtableFull;
 use crate::apply::Applier;
+use crate::combine::Combiner;
 use crate::layout::Layout;
 use crate::statistics::Bounds;
+use crate::{MemtableFull, PutCounts};
 
 pub(crate) struct Shard {
     pub trie: Trie,
-    writer: Mutex<Writing>,
+    /// The newest schema seen: rows are merged under it.
+    table: ArcSwap<Table>,
+    writer: Combiner<Writing, PartitionUpdate, Result<i64, MemtableFull>>,
 }
 
 /// What the writer of the shard has for itself.
 struct Writing {
-    /// The newest schema seen: rows are merged under it.
-    table: Arc<Table>,
     applier: Applier,
     bounds: Bounds,
 }
 
 impl Shard {
     pub fn new(table: &Arc<Table>, options: TrieOptions) -> Shard {
-        let writing = Writing { table: table.clone(), applier: Applier::new(), bounds: Bounds::NONE };
-        Shard { trie: Trie::new(options), writer: Mutex::new(writing) }
+        let writing = Writing { applier: Applier::new(), bounds: Bounds::NONE };
+        Shard { trie: Trie::new(options), table: ArcSwap::new(table.clone()), writer: Combiner::new(writing) }
     }
 
+    /// Applies an update; returns by how many bytes the trie grew.
     pub fn apply(
         &self,
         layout: &Layout,
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
-    ) -> Result<(), MemtableFull> {
-        let mut writing = self.lock();
-        let Writing { table, applier, bounds } = &mut *writing;
-        if is_newer(update.table(), table) {
-            *table = update.table().clone();
+    ) -> Result<i64, MemtableFull> {
+        let apply = |writing: &mut Writing, update: &PartitionUpdate| self.apply_now(writing, layout, update, None);
+        match observer {
+            None => self.writer.write(update, apply),
+            // An observer may not be called by other threads.
+            Some(observer) => {
+                self.writer.write_here(|writing| self.apply_now(writing, layout, update, Some(observer)), apply)
+            }
         }
+    }
+
+    /// A panic of an observer leaves the trie as it was before the update or after it, and the bounds of the rest.
+    fn apply_now(
+        &self,
+        writing: &mut Writing,
+        layout: &Layout,
+        update: &PartitionUpdate,
+        observer: Option<&mut dyn RowObserver>,
+    ) -> Result<i64, MemtableFull> {
+        let Writing { applier, bounds } = writing;
+        self.table_altered(update.table());
+        let used = self.trie.memory().used;
+        let table = self.table.load();
         let is_new =
-            applier.apply(&mut self.trie.writer(), table, layout, update, observer).map_err(|_| MemtableFull)?;
+            applier.apply(&mut self.trie.writer(), &table, layout, update, observer).map_err(|_| MemtableFull)?;
         bounds.update_count += 1;
         bounds.partition_count += u64::from(is_new);
         bounds.cover_update(update);
-        Ok(())
+        Ok(self.trie.memory().used as i64 - used as i64)
     }
 
     pub fn table_altered(&self, table: &Arc<Table>) {
-        let mut writing = self.lock();
-        if is_newer(table, &writing.table) {
-            writing.table = table.clone();
-        }
+        note_newest(&self.table, table);
     }
 
     /// The newest schema that anything here may have been written under.
     pub fn table(&self) -> Arc<Table> {
-        self.lock().table.clone()
+        self.table.load_full()
     }
 
-    pub fn bounds(&self) -> Bounds {
-        self.lock().bounds
+    pub fn bounds(&self, layout: &Layout) -> Bounds {
+        self.writer.with(|writing| writing.bounds, |writing, update| self.apply_now(writing, layout, update, None))
     }
 
     pub fn memory(&self) -> MemoryUse {
         self.trie.memory()
     }
 
-    /// A panic of an observer leaves the trie as it was before the update or after it, and the bounds of the rest.
-    fn lock(&self) -> MutexGuard<'_, Writing> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn puts(&self) -> PutCounts {
+        self.writer.puts().counts()
+    }
+}
+
+/// Keeps the newer of two versions of a table.
+pub(crate) fn note_newest(known: &ArcSwap<Table>, candidate: &Arc<Table>) {
+    if is_newer(candidate, &known.load()) {
+        known.rcu(|known| if is_newer(candidate, known) { candidate.clone() } else { known.clone() });
     }
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use memtrie::TrieOptions;
-use model::{BoxCursor, PartitionUpdate, ReadRange, RowObserver, Table};
+use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowObserver, Table};
 use types::Token;
 
 use crate::cursor::TrieCursor;
-use crate::layout::Layout;
+use crate::layout::{Layout, partition_path};
 use crate::shard::Shard;
+use crate::sharding::shard_of;
 use crate::statistics::Bounds;
-use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse};
+use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
 
 /// A memtable whose shards are tries down to the row. Shards divide the tokens equally; each has one writer at a time.
 pub struct TrieMemtable {
@@ -40,13 +41,12 @@ impl TrieMemtable {
 
     /// The shard of a token: tokens divided equally, in order.
     pub(crate) fn shard_of(&self, token: Token) -> usize {
-        let position = token.0 as u64 ^ 1 << 63;
-        ((u128::from(position) * self.shards.len() as u128) >> 64) as usize
+        shard_of(token, self.shards.len())
     }
 }
 
 impl Memtable for TrieMemtable {
-    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<(), MemtableFull> {
+    fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<i64, MemtableFull> {
         self.shards[self.shard_of(update.key().token())].apply(&self.layout, update, observer)
     }
 
@@ -54,12 +54,27 @@ impl Memtable for TrieMemtable {
         Box::new(TrieCursor::new(self, table, range))
     }
 
+    fn prefetch(&self, keys: &[&PartitionKey]) {
+        let (mut paths, mut path) = (Vec::with_capacity(48 * keys.len()), Vec::new());
+        let mut places = Vec::with_capacity(keys.len());
+        for key in keys {
+            partition_path(key, &mut path);
+            places.push((self.shard_of(key.token()), paths.len()..paths.len() + path.len()));
+            paths.extend_from_slice(&path);
+        }
+        for (index, shard) in self.shards.iter().enumerate() {
+            let here = places.iter().filter(|(shard, _)| *shard == index);
+            let here: Vec<&[u8]> = here.map(|(_, place)| &paths[place.clone()]).collect();
+            shard.trie.pin().get_many(&here, |_, _| {});
+        }
+    }
+
     fn table_altered(&self, table: &Arc<Table>) {
         self.shards.iter().for_each(|shard| shard.table_altered(table));
     }
 
     fn statistics(&self) -> MemtableStatistics {
-        self.shards.iter().fold(Bounds::NONE, |bounds, shard| bounds.and(shard.bounds())).statistics()
+        self.shards.iter().fold(Bounds::NONE, |bounds, shard| bounds.and(shard.bounds(&self.layout))).statistics()
     }
 
     fn memory(&self) -> MemtableUse {
@@ -72,5 +87,9 @@ impl Memtable for TrieMemtable {
 
     fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| shard.trie.is_empty())
+    }
+
+    fn puts(&self) -> Vec<PutCounts> {
+        self.shards.iter().map(Shard::puts).collect()
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fixture;
+mod memory;
 mod pressure;
 mod promises;
 mod schema;

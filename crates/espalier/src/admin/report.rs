@@ -2,7 +2,7 @@
 
 use super::server::NodeState;
 use commitlog::WaitCount;
-use engine::{Engine, TableStats};
+use engine::{Engine, PutCounts, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -35,11 +35,14 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Protocol errors", metrics.protocol_errors.get().to_string()),
         ("Schema version", node.engine.schema().version.to_string()),
     ];
-    lines.into_iter().chain(flush_metrics(&node.engine, pending_flushes)).chain(log_metrics(&node.engine)).fold(
+    let puts = stats.iter().flat_map(|table| &table.memtable_puts);
+    let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
+    let flushes = flush_metrics(&node.engine, pending_flushes);
+    lines.into_iter().chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
         String::new(),
         |mut out, (name, value)| {
             // Writing to a String cannot fail.
-            let _ = writeln!(out, "{name:<24}: {value}");
+            let _ = writeln!(out, "{name:<25}: {value}");
             out
         },
     )
@@ -79,6 +82,15 @@ fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// How writers met at memtables, by the names that Cassandra gives a trie memtable's metrics.
+fn put_lines(puts: PutCounts) -> [(&'static str, String); 3] {
+    [
+        ("Uncontended memtable puts", puts.uncontended.to_string()),
+        ("Contended memtable puts", puts.contended.to_string()),
+        ("Contention time (µs)", puts.waited.as_micros().to_string()),
+    ]
+}
+
 /// In nodetool's words.
 fn state(node: &NodeState) -> &'static str {
     if node.drained.load(Ordering::Relaxed) { "DRAINED" } else { "UN (up, normal)" }
@@ -108,6 +120,11 @@ pub(super) fn tablestats(stats: &[TableStats]) -> String {
             ("Compression metadata off heap memory used", table.metadata_bytes.to_string()),
             ("Data read", table.data_bytes_read.to_string()),
         ];
+        let puts = table.memtable_puts.iter().map(|shard| put_lines(*shard));
+        let puts = puts
+            .enumerate()
+            .flat_map(|(shard, lines)| lines.map(|(name, value)| (format!("{name}, shard {shard}"), value)));
+        let lines = lines.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(puts);
         let _ = writeln!(out, "\t\tTable: {}", table.table);
         for (name, value) in lines {
             let _ = writeln!(out, "\t\t{name}: {value}");

@@ -1,5 +1,6 @@
 //! Options that are in force.
 
+use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
 use super::{CommitFailurePolicy, CommitlogSync, Config};
@@ -28,6 +29,20 @@ fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), Strin
         _ => return Err("must name a directory called data; what is beside it is used too".to_owned()),
     }
     Ok(())
+}
+
+/// Only checked: they differ in where Java keeps things.
+fn memtable_allocation_type(_: &mut Config, value: &Value) -> Result<(), String> {
+    match scalar(value).as_deref() {
+        Some(
+            "heap_buffers"
+            | "unslabbed_heap_buffers"
+            | "unslabbed_heap_buffers_logged"
+            | "offheap_buffers"
+            | "offheap_objects",
+        ) => Ok(()),
+        _ => Err(format!("expected one of Cassandra's allocation types, got {value}")),
+    }
 }
 
 fn commitlog_sync(config: &mut Config, value: &Value) -> Result<(), String> {
@@ -230,10 +245,32 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: commit_failure_policy,
     },
     Honoured {
+        name: "memtable",
+        default: "trie",
+        note: "`configurations` by name, which tables choose by `WITH memtable`: `class_name` `TrieMemtable` (parameters `shards`, one for each core \
+               by default, and our own `layout`: `adaptive` or `paper`), `SkipListMemtable`, `ShardedSkipListMemtable` (`shards`, \
+               `serialize_writes`), or `inherits`. Without the section there are `trie`, `skiplist` and `default`, a trie",
+        apply: |config, value| set(&mut config.memtable_configurations, memtables::configurations(value)),
+    },
+    Honoured {
         name: "memtable_offheap_space",
         default: "512MiB",
-        note: "memory that memtables may hold",
-        apply: |config, value| set(&mut config.memtable_space_bytes, size_bytes(value)),
+        note: "memory that memtables may hold: they share one pool, as large as this and `memtable_heap_space` together where one is set. \
+               Above it writes wait for a flush",
+        apply: |config, value| set(&mut config.memtable_offheap_space_bytes, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "memtable_heap_space",
+        default: "",
+        note: "more of the same pool: memtables have no heap of their own",
+        apply: |config, value| set(&mut config.memtable_heap_space_bytes, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "memtable_allocation_type",
+        default: "offheap_objects",
+        note: "any of `heap_buffers`, `unslabbed_heap_buffers`, `unslabbed_heap_buffers_logged`, `offheap_buffers` and `offheap_objects`: all mean \
+               the memtables' own memory, outside any heap",
+        apply: memtable_allocation_type,
     },
     Honoured {
         name: "memtable_cleanup_threshold",

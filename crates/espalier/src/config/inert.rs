@@ -203,7 +203,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "range_tombstone_list_growth_factor",
         ],
     ),
-    ("memtables live in arenas outside any heap", &["memtable_allocation_type", "memtable_heap_space"]),
     (
         "files are read through our own page cache",
         &[

@@ -17,26 +17,6 @@ fn is_false(value: &Value) -> bool {
     boolean(value) == Ok(false)
 }
 
-/// The default memtable of the `memtable` section, through `inherits`, is a trie.
-fn trie_memtable(value: &Value) -> bool {
-    let Some(configurations) = value.get("configurations") else {
-        return value.as_object().is_some_and(|map| map.is_empty());
-    };
-    let mut name = "default".to_owned();
-    // As many steps as there can be without a circle.
-    for _ in 0..16 {
-        let Some(configuration) = configurations.get(&name) else { return name == "default" };
-        if let Some(class) = configuration.get("class_name") {
-            return class_is(class, "TrieMemtable");
-        }
-        match configuration.get("inherits").and_then(scalar) {
-            Some(next) => name = next,
-            None => return false,
-        }
-    }
-    false
-}
-
 pub(super) const RESTRICTED: &[Restricted] = &[
     Restricted {
         name: "authenticator",
@@ -93,11 +73,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         name: "sstable",
         accepted: "`selected_format: bti`",
         accepts: |value| value.get("selected_format").is_none_or(|format| scalar(format).as_deref() == Some("bti")),
-    },
-    Restricted {
-        name: "memtable",
-        accepted: "a `default` configuration that is, or inherits from, `TrieMemtable`",
-        accepts: trie_memtable,
     },
     Restricted {
         name: "default_compaction",

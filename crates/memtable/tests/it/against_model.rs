@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use memtable::{Memtable, TrieMemtable};
+use memtable::Memtable;
 use model::{
     Cell, ClusteringBound, DeletionTime, KeyBound, KeyRange, Liveness, PartitionKey, PartitionUpdate,
     PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, push_component,
@@ -12,6 +12,7 @@ use testkit::{Random, seeds};
 use types::CqlType;
 
 use crate::cells::{Partition, Seen, read_partition};
+use crate::kinds::{KINDS, Kind};
 
 fn map_type() -> CqlType {
     CqlType::Map { key: Arc::new(CqlType::Int), value: Arc::new(CqlType::Text), frozen: false }
@@ -243,7 +244,7 @@ fn expected(partition: &Partition, table: &Table, slices: &Slices, probes: &[Vec
 }
 
 fn check(
-    memtable: &Arc<TrieMemtable>,
+    memtable: &Arc<dyn Memtable>,
     partitions: &BTreeMap<PartitionKey, Partition>,
     table: &Arc<Table>,
     range: &ReadRange,
@@ -286,19 +287,21 @@ fn random_range(random: &mut Random, table: &Table) -> ReadRange {
     ReadRange { keys, slices, reversed: random.one_in(2) }
 }
 
-fn history(seed: u64, table: &Arc<Table>, shards: usize, scale: Scale, deletions: bool) {
-    println!("seed {seed}");
+fn history(seed: u64, kind: Kind, table: &Arc<Table>, shards: usize, scale: Scale, deletions: bool) {
+    println!("seed {seed}, {kind:?}");
     let random = &mut Random(seed);
-    let memtable = Arc::new(TrieMemtable::new(table, shards));
+    let memtable = kind.open(table, shards);
     let mut partitions: BTreeMap<PartitionKey, Partition> = BTreeMap::new();
     let mut updates: Vec<PartitionUpdate> = (0..60).map(|_| update(random, table, scale, deletions)).collect();
+    let mut used_bytes = 0;
     for update in &updates {
-        memtable.apply(update, None).expect("room");
+        used_bytes += memtable.apply(update, None).expect("room");
+        assert_eq!(memtable.memory().used_bytes, used_bytes as u64, "what updates say they take is what is in use");
         partitions.entry(update.key().clone()).or_default().write(update, table);
         check(&memtable, &partitions, table, &random_range(random, table));
     }
     // The same in another order, some of it twice, is the same.
-    let shuffled = Arc::new(TrieMemtable::new(table, shards));
+    let shuffled = kind.open(table, shards);
     while !updates.is_empty() {
         let update = &updates[random.below(updates.len())];
         shuffled.apply(update, None).expect("room");
@@ -318,35 +321,38 @@ fn history(seed: u64, table: &Arc<Table>, shards: usize, scale: Scale, deletions
 #[test]
 fn histories_without_deletions_agree_with_the_model() {
     for seed in seeds(0..60) {
-        history(seed, &table(), 1 + seed as usize % 3, SMALL, false);
+        KINDS.iter().for_each(|kind| history(seed, *kind, &table(), 1 + seed as usize % 3, SMALL, false));
     }
 }
 
 #[test]
 fn histories_with_deletions_agree_with_the_model() {
-    for seed in seeds(100..400) {
-        history(seed, &table(), 1 + seed as usize % 3, SMALL, true);
+    for seed in seeds(100..300) {
+        KINDS.iter().for_each(|kind| history(seed, *kind, &table(), 1 + seed as usize % 3, SMALL, true));
     }
 }
 
 #[test]
 fn histories_over_clusterings_that_paths_do_not_give_back_agree_with_the_model() {
-    for seed in seeds(500..600) {
-        history(seed, &table_with_decimal(), 2, SMALL, true);
+    for seed in seeds(500..560) {
+        KINDS.iter().for_each(|kind| history(seed, *kind, &table_with_decimal(), 2, SMALL, true));
     }
 }
 
 #[test]
 fn histories_of_large_rows_agree_with_the_model() {
-    for seed in seeds(1000..1016) {
-        history(seed, &wide_table(), 1 + seed as usize % 2, LARGE, seed % 4 != 0);
-        history(seed, &wide_table_of_single_rows(), 1, LARGE, seed % 4 != 0);
+    for seed in seeds(1000..1012) {
+        for kind in KINDS {
+            history(seed, kind, &wide_table(), 1 + seed as usize % 2, LARGE, seed % 4 != 0);
+            history(seed, kind, &wide_table_of_single_rows(), 1, LARGE, seed % 4 != 0);
+        }
     }
 }
 
 #[test]
 fn histories_of_large_rows_over_clusterings_that_paths_do_not_give_back_agree_with_the_model() {
-    for seed in seeds(1500..1520) {
-        history(seed, &table_with_decimal(), 1, Scale { paths: 200, ..LARGE }, true);
+    for seed in seeds(1500..1512) {
+        let scale = Scale { paths: 200, ..LARGE };
+        KINDS.iter().for_each(|kind| history(seed, *kind, &table_with_decimal(), 1, scale, true));
     }
 }

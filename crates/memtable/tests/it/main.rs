@@ -3,4 +3,6 @@
 mod against_model;
 mod behaviour;
 mod cells;
+mod deleted;
+mod kinds;
 mod large_rows;

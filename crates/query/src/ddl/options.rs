@@ -39,8 +39,6 @@ const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
 /// What a table with leveled compaction starts with.
 const LEVELED_BLOOM_FILTER_FP_CHANCE: f64 = 0.1;
-/// Names under `memtable: configurations:` of the reference configuration.
-const MEMTABLE_CONFIGURATIONS: &[&str] = &["default", "trie", "skiplist"];
 
 /// Refuses options that do not exist.
 pub(super) fn check_known(properties: &Properties) -> Result<(), QueryError> {
@@ -88,7 +86,7 @@ pub(super) fn parse(
         comment: string("comment", before.comment)?,
         compaction: map(properties, "compaction")?.map_or(Ok(before.compaction), compaction)?,
         compression: map(properties, "compression")?.map_or(Ok(before.compression), compression)?,
-        memtable: text(properties, "memtable")?.map_or(Ok(before.memtable), memtable)?,
+        memtable: text(properties, "memtable")?.map_or(Ok(before.memtable), |name| memtable(name, execution))?,
         default_time_to_live: number("default_time_to_live", before.default_time_to_live)?,
         gc_grace_seconds: number("gc_grace_seconds", before.gc_grace_seconds)?,
         max_index_interval: number("max_index_interval", before.max_index_interval)?,
@@ -169,11 +167,14 @@ fn java_double(value: f64) -> String {
     types::CqlType::Double.to_json(&value.to_be_bytes())
 }
 
-fn memtable(name: &str) -> Result<String, QueryError> {
-    if MEMTABLE_CONFIGURATIONS.contains(&name) {
-        return Ok(name.to_string());
+/// A name under `memtable: configurations:` of the node's configuration.
+fn memtable(name: &str, execution: &Execution<'_>) -> Result<String, QueryError> {
+    match execution.processor.engine().options().memtable_configurations.get(name) {
+        Some(Ok(_)) => Ok(name.to_string()),
+        Some(Err(why)) => Err(QueryError::configuration(why.clone())),
+        None if name == "default" => Ok(name.to_string()),
+        None => Err(QueryError::configuration(format!("Memtable configuration \"{name}\" not found."))),
     }
-    Err(QueryError::configuration(format!("Memtable configuration \"{name}\" not found.")))
 }
 
 fn read_repair(text: &str) -> Result<String, QueryError> {

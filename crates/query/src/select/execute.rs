@@ -13,6 +13,9 @@ use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
 use crate::{QueryError, ResponseBody, Rows};
 
+/// So many partitions of an IN are looked up in memtables together before they are read.
+const PREFETCHED_KEYS: usize = 64;
+
 /// Partitions that are read with the same slices.
 pub(super) struct Segment {
     pub keys: KeyRange,
@@ -105,9 +108,12 @@ impl SelectPlan {
             page.read(segment(KeyRange::Single(only.clone()), slices))?;
             return Ok(());
         }
-        for key in left {
-            if !page.read(segment(KeyRange::Single(key.clone()), slices.clone()))? {
-                break;
+        for keys in left.chunks(PREFETCHED_KEYS) {
+            page.prefetch(keys);
+            for key in keys {
+                if !page.read(segment(KeyRange::Single(key.clone()), slices.clone()))? {
+                    return Ok(());
+                }
             }
         }
         Ok(())

@@ -164,6 +164,14 @@ impl<'p> Page<'p> {
         }
     }
 
+    /// Has the memtables bring partitions near that are read next.
+    pub fn prefetch(&self, keys: &[PartitionKey]) {
+        if let [_, _, ..] = keys {
+            let keys: Vec<&PartitionKey> = keys.iter().collect();
+            self.execution.processor.engine().prefetch(&self.plan.table, &keys);
+        }
+    }
+
     /// Reads the rows of a segment. False where the page is full or the limit reached.
     pub fn read(&mut self, segment: Segment) -> Result<bool, QueryError> {
         let table = &self.plan.table;

@@ -1,0 +1,159 @@
+//! Writers that wait for memory hold nothing that a flush waits for.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use blockio::SimulatedDisk;
+use engine::{Engine, EngineError, MemtableConfiguration, block_on};
+use model::{Keyspace, Mutation, Table, TableBuilder, TableId};
+use types::CqlType;
+use uuid::Uuid;
+
+use crate::fixture::{insertion, rows, small_options};
+
+/// Tables `ks.a`, `ks.b`, ... as those of the fixture, with a memtable by name.
+fn create_tables<const COUNT: usize>(engine: &Engine, memtable: &str) -> [Arc<Table>; COUNT] {
+    let tables: [Arc<Table>; COUNT] = std::array::from_fn(|index| {
+        let name = char::from(b'a' + index as u8).to_string();
+        let builder = TableBuilder::new("ks", &name, TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+        let builder = builder.clustering("c", CqlType::Int, false).static_column("s", CqlType::Text);
+        let mut table = builder.regular("v", CqlType::Text).build();
+        table.options.memtable = memtable.into();
+        Arc::new(table)
+    });
+    let mut keyspace = Keyspace::new("ks", Default::default(), true);
+    for table in &tables {
+        keyspace.tables.insert(table.name.clone(), table.clone());
+    }
+    engine.set_keyspace(keyspace).unwrap();
+    tables
+}
+
+type Write<'a> = Pin<&'a mut dyn Future<Output = Result<(), EngineError>>>;
+
+fn poll(write: &mut Write<'_>) -> Poll<Result<(), EngineError>> {
+    write.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// An early write, which the flush's barrier waits for, and a late one of the same partition, which it does not wait for and for which
+/// there is no memory. Where the late one waited with the shard in its hands, the early one would wait for it, the
+/// flush for that one, and the late one for the flush (CASSANDRA-21019).
+#[test]
+fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
+    for memtable in ["trie", "skiplist", "serialized"] {
+        let disk = SimulatedDisk::new();
+        let mut options = small_options(&disk);
+        options.memtable_space_bytes = 1 << 20;
+        // Nothing is flushed unless this test says so.
+        options.memtable_cleanup_threshold = 0.9;
+        let serialized = MemtableConfiguration::ShardedSkipList { shards: Some(1), serialize_writes: true };
+        options.memtable_configurations.insert("serialized".into(), Ok(serialized));
+        let engine = Engine::open(options).unwrap();
+        let [filled, written] = create_tables(&engine, memtable);
+        let write = |table, row, bytes: usize| insertion(table, 1, row, &"v".repeat(bytes), 10);
+        let all = 1 << 20;
+        let room = || all - engine.memtable_bytes() as usize;
+        for row in 0.. {
+            if room() < all * 3 / 20 {
+                break;
+            }
+            block_on(engine.write(&write(&filled, row, 8 << 10))).unwrap();
+        }
+        // It takes its memory and gets its place in the log; nobody drives it on.
+        let mutation = write(&written, 1, room() / 2);
+        let mut early: Write<'_> = pin!(engine.write(&mutation));
+        assert!(poll(&mut early).is_pending());
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| engine.flush(&filled));
+            while engine.table_stats(&filled).unwrap().pending_flushes == 0 {
+                std::thread::yield_now();
+            }
+            let mutation = write(&written, 2, room() / 2 + 4096);
+            let mut late: Write<'_> = pin!(engine.write(&mutation));
+            assert!(poll(&mut late).is_pending(), "no memory");
+            assert!(!flush.is_finished(), "the early write is not visible yet");
+            block_on(early).unwrap();
+            flush.join().unwrap().unwrap();
+            block_on(late).unwrap();
+        });
+        assert_eq!(rows(&engine, &written).len(), 2);
+        assert!(engine.table_stats(&filled).unwrap().sstable_count > 0);
+    }
+}
+
+/// Room for one of them is not given to two.
+#[test]
+fn memory_is_taken_by_writes_before_they_are_applied() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.memtable_space_bytes = 1 << 20;
+    options.memtable_cleanup_threshold = 0.1;
+    options.commitlog.segment_size_bytes = 4 << 20;
+    options.commitlog.total_space_bytes = 32 << 20;
+    let engine = Engine::open(options).unwrap();
+    let [table] = create_tables(&engine, "default");
+    let mutations: Vec<Mutation> = (0..2).map(|row| insertion(&table, 1, row, &"v".repeat(600 << 10), 10)).collect();
+    let mut first: Write<'_> = pin!(engine.write(&mutations[0]));
+    let mut second: Write<'_> = pin!(engine.write(&mutations[1]));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    // Only the first is in the log: the second is not durable however long one waits.
+    block_on(first).unwrap();
+    block_on(second).unwrap();
+    // Above the threshold the first was flushed to make room.
+    assert!(engine.table_stats(&table).unwrap().sstable_count > 0);
+    assert_eq!(rows(&engine, &table).len(), 2);
+}
+
+#[test]
+fn the_largest_memtable_is_flushed_first() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.memtable_space_bytes = 4 << 20;
+    options.memtable_cleanup_threshold = 0.25;
+    let engine = Engine::open(options).unwrap();
+    let [large, small, least] = create_tables(&engine, "default");
+    let write = |table, row| block_on(engine.write(&insertion(table, 1, row, &"v".repeat(10_000), 10))).unwrap();
+    (0..10).for_each(|row| write(&small, row));
+    write(&least, 0);
+    for row in 0.. {
+        if engine.table_stats(&large).unwrap().sstable_count > 0 {
+            break;
+        }
+        assert!(row < 10_000, "nothing is flushed");
+        write(&large, row);
+    }
+    for table in [&small, &least] {
+        assert_eq!(engine.table_stats(table).unwrap().sstable_count, 0, "{}", table.name);
+    }
+}
+
+#[test]
+fn a_table_gets_the_memtable_that_it_names() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.memtable_shards = 3;
+    let engine = Engine::open(options.clone()).unwrap();
+    let shards = |table: &Arc<Table>| engine.table_stats(table).unwrap().memtable_puts.len();
+    let [table] = create_tables(&engine, "skiplist");
+    assert_eq!(shards(&table), 1, "a list is not sharded");
+    block_on(engine.write(&insertion(&table, 1, 1, "v", 10))).unwrap();
+    let puts = engine.table_stats(&table).unwrap().memtable_puts;
+    assert_eq!((puts[0].uncontended, puts[0].contended), (1, 0));
+    // What is named differently from now on takes effect with the next memtable, which is asked for.
+    let mut altered = Table::clone(&table);
+    altered.options.memtable = "default".into();
+    let mut keyspace = Keyspace::new("ks", Default::default(), true);
+    keyspace.tables.insert(altered.name.clone(), Arc::new(altered));
+    engine.set_keyspace(keyspace).unwrap();
+    while shards(&table) < 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(rows(&engine, &table).len(), 1);
+    let counted: u64 = engine.table_stats(&table).unwrap().memtable_puts.iter().map(|puts| puts.uncontended).sum();
+    assert_eq!(counted, 1, "counts outlive their memtable");
+    // A name that is not configured any more is the default.
+    let [other] = create_tables(&engine, "gone");
+    assert_eq!(shards(&other), 3);
+}

@@ -1,0 +1,106 @@
+//! Which memtable a table has: what stands under `memtable: configurations:` in Cassandra's configuration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use memtrie::{Layout, TrieOptions};
+use model::Table;
+
+use crate::{Memtable, SkipListMemtable, TrieMemtable};
+
+/// A kind of memtable with its parameters, by Cassandra's names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemtableConfiguration {
+    /// `TrieMemtable`: a trie for each shard. Parameters: `shards`, and of our own `layout` (`adaptive` or `paper`).
+    Trie {
+        /// Shards; as many as the caller says if not given.
+        shards: Option<usize>,
+        /// How the trie's nodes are laid out.
+        layout: Layout,
+    },
+    /// `SkipListMemtable`: one skip list of partitions that many write at once.
+    SkipList,
+    /// `ShardedSkipListMemtable`: a skip list for each shard. Parameters: `shards`, `serialize_writes` (`false`).
+    ShardedSkipList {
+        /// Shards; as many as the caller says if not given.
+        shards: Option<usize>,
+        /// Whether a shard has one writer at a time.
+        serialize_writes: bool,
+    },
+}
+
+/// What is before a class's name where that is given whole.
+const PACKAGE: &str = "org.apache.cassandra.db.memtable.";
+
+/// The most shards there are: each costs memory and is looked at by reads of ranges.
+const SHARDS_MAX: usize = 1024;
+
+impl Default for MemtableConfiguration {
+    fn default() -> Self {
+        MemtableConfiguration::Trie { shards: None, layout: Layout::Adaptive }
+    }
+}
+
+impl MemtableConfiguration {
+    /// By `class_name` (whole or without its package) and `parameters`. Fails in Cassandra's words.
+    pub fn parse(class_name: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
+        if class_name.is_empty() {
+            return Err("The 'class_name' option must be specified.".into());
+        }
+        let mut rest = parameters.clone();
+        let class = class_name.strip_prefix(PACKAGE).unwrap_or(class_name);
+        let configuration = match class {
+            "TrieMemtable" => {
+                MemtableConfiguration::Trie { shards: take_shards(&mut rest)?, layout: take_layout(&mut rest)? }
+            }
+            "SkipListMemtable" => MemtableConfiguration::SkipList,
+            "ShardedSkipListMemtable" => {
+                // As Java reads it: anything but "true" is false.
+                let serialize_writes = rest.remove("serialize_writes").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+                MemtableConfiguration::ShardedSkipList { shards: take_shards(&mut rest)?, serialize_writes }
+            }
+            _ => {
+                let class = if class_name.contains('.') { class_name.into() } else { format!("{PACKAGE}{class_name}") };
+                return Err(format!("Could not create memtable factory for class {class}"));
+            }
+        };
+        if !rest.is_empty() {
+            let rest: Vec<_> = rest.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let rest = rest.join(", ");
+            return Err(format!(
+                "Memtable class {PACKAGE}{class} does not accept any futher parameters, but {{{rest}}} were given."
+            ));
+        }
+        Ok(configuration)
+    }
+
+    /// An empty memtable; `default_shards` where the configuration does not say how many.
+    pub fn open(&self, table: &Arc<Table>, default_shards: usize) -> Arc<dyn Memtable> {
+        match *self {
+            MemtableConfiguration::Trie { shards, layout } => {
+                let options = TrieOptions { layout, ..TrieOptions::default() };
+                Arc::new(TrieMemtable::with_options(table, shards.unwrap_or(default_shards), options))
+            }
+            MemtableConfiguration::SkipList => Arc::new(SkipListMemtable::new(table)),
+            MemtableConfiguration::ShardedSkipList { shards, serialize_writes } => {
+                Arc::new(SkipListMemtable::sharded(table, shards.unwrap_or(default_shards), serialize_writes))
+            }
+        }
+    }
+}
+
+fn take_shards(parameters: &mut BTreeMap<String, String>) -> Result<Option<usize>, String> {
+    let Some(text) = parameters.remove("shards") else { return Ok(None) };
+    match text.parse() {
+        Ok(shards) if (1..=SHARDS_MAX).contains(&shards) => Ok(Some(shards)),
+        _ => Err(format!("Memtable parameter shards: expected a number from 1 to {SHARDS_MAX}, got {text}")),
+    }
+}
+
+fn take_layout(parameters: &mut BTreeMap<String, String>) -> Result<Layout, String> {
+    match parameters.remove("layout").as_deref() {
+        None | Some("adaptive") => Ok(Layout::Adaptive),
+        Some("paper") => Ok(Layout::Paper),
+        Some(other) => Err(format!("Memtable parameter layout: expected adaptive or paper, got {other}")),
+    }
+}

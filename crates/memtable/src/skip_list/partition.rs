@@ -1,0 +1,55 @@
+//! A partition: its newest version, and whose turn it is to replace it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+
+use super::version::Version;
+
+pub(super) struct Partition {
+    /// None until the first update is applied.
+    version: ArcSwapOption<Version>,
+    turn: Mutex<()>,
+}
+
+/// The right to replace the version.
+pub(super) struct Turn<'p> {
+    partition: &'p Partition,
+    _turn: MutexGuard<'p, ()>,
+}
+
+impl Partition {
+    pub fn new() -> Partition {
+        Partition { version: ArcSwapOption::empty(), turn: Mutex::new(()) }
+    }
+
+    /// The newest version.
+    pub fn version(&self) -> Option<Arc<Version>> {
+        self.version.load_full()
+    }
+
+    /// Waits until nobody else replaces the version; `waited` is set to when that began, if it was not set.
+    pub fn begin(&self, waited: &mut Option<Instant>) -> Turn<'_> {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                waited.get_or_insert_with(Instant::now);
+                self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        Turn { partition: self, _turn: turn }
+    }
+}
+
+impl Turn<'_> {
+    pub fn version(&self) -> Option<Arc<Version>> {
+        self.partition.version()
+    }
+
+    /// What readers see from now on.
+    pub fn publish(&self, version: Version) {
+        self.partition.version.store(Some(Arc::new(version)));
+    }
+}

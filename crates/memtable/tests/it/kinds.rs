@@ -1,0 +1,47 @@
+//! Every kind of memtable: all pass the same tests.
+
+use std::sync::Arc;
+
+use memtable::{Memtable, MemtableConfiguration};
+use memtrie::Layout;
+use model::Table;
+
+/// A kind of memtable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Trie,
+    PaperTrie,
+    SkipList,
+    ShardedSkipList,
+    SerializedSkipList,
+}
+
+pub const KINDS: [Kind; 5] =
+    [Kind::Trie, Kind::PaperTrie, Kind::SkipList, Kind::ShardedSkipList, Kind::SerializedSkipList];
+
+impl Kind {
+    /// An empty memtable.
+    pub fn open(self, table: &Arc<Table>, shards: usize) -> Arc<dyn Memtable> {
+        let configuration = match self {
+            Kind::Trie => MemtableConfiguration::default(),
+            Kind::PaperTrie => MemtableConfiguration::Trie { shards: None, layout: Layout::Paper },
+            Kind::SkipList => MemtableConfiguration::SkipList,
+            Kind::ShardedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: false },
+            Kind::SerializedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: true },
+        };
+        configuration.open(table, shards)
+    }
+
+    /// Whether a reader of a large partition sees changes that come while it reads.
+    pub fn reads_on(self) -> bool {
+        matches!(self, Kind::Trie | Kind::PaperTrie)
+    }
+}
+
+/// Runs a test for each kind; its name is printed before.
+pub fn for_all_kinds(test: impl Fn(Kind)) {
+    for kind in KINDS {
+        println!("{kind:?}");
+        test(kind);
+    }
+}
