@@ -5,8 +5,15 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
+use rustix::mm::{Advice, madvise};
+
 /// The unit of block writes, in bytes: every address, offset and length of direct I/O is a multiple of it.
 pub const BLOCK_SIZE: usize = 4096;
+
+/// Buffers of this length are given huge pages where the kernel has some: filling them misses fewer translations, and the kernel
+/// looks up fewer pages for each write.
+const LARGE: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
 
 /// Owned memory that starts at a multiple of [`BLOCK_SIZE`] and is one long or a multiple. Zeroed at first; pages that
 /// nobody touches cost nothing.
@@ -28,11 +35,17 @@ impl AlignedBuffer {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        if length >= LARGE {
+            // A kernel that has none says so; ordinary pages do.
+            // SAFETY: advice on our own memory, which does not change what is in it.
+            let _ = unsafe { madvise(start.as_ptr().cast(), length / HUGE_PAGE * HUGE_PAGE, Advice::LinuxHugepage) };
+        }
         AlignedBuffer { start, length }
     }
 
     fn layout(length: usize) -> Layout {
-        Layout::from_size_align(length, BLOCK_SIZE).expect("a length that fits the address space")
+        let alignment = if length >= LARGE { HUGE_PAGE } else { BLOCK_SIZE };
+        Layout::from_size_align(length, alignment).expect("a length that fits the address space")
     }
 
     /// Whole blocks of it: both ends of the range, in bytes, are multiples of [`BLOCK_SIZE`].

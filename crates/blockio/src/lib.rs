@@ -13,6 +13,7 @@ mod error;
 mod queue;
 mod ring;
 mod simulated;
+mod sleeper;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
+use crate::sleeper::Sleeper;
 use crate::{DiskError, Durability, File, Frame};
 
 /// Writes of one file's blocks, several at a time. It belongs to the thread that made it.
@@ -16,6 +16,11 @@ pub trait BlockQueue: fmt::Debug {
     /// Hands a frame to the device, for a place that is a multiple of [`BLOCK_SIZE`](crate::BLOCK_SIZE). With
     /// [`Durability::Durable`] it is on the device when it is told as written.
     fn submit(&mut self, frame: Frame, offset: u64, durability: Durability);
+
+    /// As [`submit`](Self::submit), for a caller who has nothing to do until it is written: it may be when this returns.
+    fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
+        self.submit(frame, offset, durability);
+    }
 
     /// Writes that were submitted and not told yet.
     fn in_flight(&self) -> usize;
@@ -66,7 +71,7 @@ pub struct QueueWaker(Wake);
 #[derive(Clone, Debug)]
 enum Wake {
     Unpark(Thread),
-    Event(Arc<OwnedFd>),
+    Sleeper(Arc<Sleeper>),
 }
 
 impl QueueWaker {
@@ -75,17 +80,16 @@ impl QueueWaker {
         QueueWaker(Wake::Unpark(thread::current()))
     }
 
-    /// Wakes whoever waits for the event counter.
-    pub(crate) fn event(event: Arc<OwnedFd>) -> QueueWaker {
-        QueueWaker(Wake::Event(event))
+    /// Wakes whoever sleeps there.
+    pub(crate) fn sleeper(sleeper: Arc<Sleeper>) -> QueueWaker {
+        QueueWaker(Wake::Sleeper(sleeper))
     }
 
     /// Ends the wait that is under way, or else the next one.
     pub fn wake(&self) {
         match &self.0 {
             Wake::Unpark(thread) => thread.unpark(),
-            // It can only fail when the counter is about to overflow, and then the waiter is awake.
-            Wake::Event(event) => drop(rustix::io::write(event, &1u64.to_ne_bytes())),
+            Wake::Sleeper(sleeper) => sleeper.wake(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crate::LogError;
-use crate::hold::release_held_wake_ups;
+use crate::hold::{self, release_held_wake_ups};
 use crate::shared::Shared;
 
 /// Resolves when a record is on the device, or can no longer get there.
@@ -18,12 +18,18 @@ pub struct Durable {
     shared: Arc<Shared>,
     position: u64,
     key: Option<u64>,
-    waiting_since: Option<Instant>,
+    /// Whoever polls it wants to be woken by itself, not to be told what it waits for.
+    registers: bool,
 }
 
 impl Durable {
     pub(crate) fn new(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable { shared, position, key: None, waiting_since: None }
+        Durable { shared, position, key: None, registers: false }
+    }
+
+    /// Wakes who polls it, whatever [`HeldWakeUps`](crate::HeldWakeUps) say.
+    pub(crate) fn registered(shared: Arc<Shared>, position: u64) -> Durable {
+        Durable { registers: true, ..Durable::new(shared, position) }
     }
 
     /// Waits on this thread.
@@ -57,18 +63,16 @@ impl Future for Durable {
         let this = &mut *self;
         let waiters = &this.shared.waiters;
         if waiters.horizon() < this.position {
-            let registered = waiters.register(this.position, &mut this.key, context.waker());
+            let waker = context.waker();
+            let registered = !this.registers && hold::notes(&this.shared, this.position, waker)
+                || waiters.register(this.position, &mut this.key, waker);
             // A failure is announced by waking all who are registered: look for one that came before we were.
             if registered {
-                this.waiting_since.get_or_insert_with(Instant::now);
                 return match this.shared.closed() {
                     None => Poll::Pending,
                     Some(reason) => Poll::Ready(Err(reason)),
                 };
             }
-        }
-        if let Some(since) = this.waiting_since.take() {
-            this.shared.counters.commit_waits.add(since.elapsed());
         }
         Poll::Ready(Ok(()))
     }
@@ -78,8 +82,15 @@ impl Future for Durable {
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     epoch: AtomicU64,
-    waiting: Mutex<Vec<Waker>>,
+    waiting: Mutex<RoomWaiters>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct RoomWaiters {
+    wakers: Vec<Waker>,
+    /// Threads that wait for `changed`: telling nobody costs a system call too, and there is news after every device write.
+    blocked: usize,
 }
 
 impl Room {
@@ -92,8 +103,10 @@ impl Room {
     pub fn announce(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.epoch.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_all();
-        let wakers = std::mem::take(&mut *waiting);
+        if waiting.blocked > 0 {
+            self.changed.notify_all();
+        }
+        let wakers = std::mem::take(&mut waiting.wakers);
         drop(waiting);
         for waker in wakers {
             waker.wake();
@@ -108,7 +121,9 @@ impl Room {
             if left.is_zero() {
                 return false;
             }
+            waiting.blocked += 1;
             (waiting, _) = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
+            waiting.blocked -= 1;
         }
         true
     }
@@ -141,7 +156,7 @@ impl Future for RoomChange {
             return Poll::Ready(());
         }
         this.waiting_since.get_or_insert_with(Instant::now);
-        waiting.push(context.waker().clone());
+        waiting.wakers.push(context.waker().clone());
         Poll::Pending
     }
 }

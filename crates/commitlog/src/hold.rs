@@ -1,11 +1,16 @@
 //! Appends that go together: a thread that begins many writes in a row wakes the writer once, behind the last, so that one frame takes
 //! them all. Without it the first goes alone, and the others wait for its frame.
+//!
+//! Waits go together as well: who polls many writes with one waker need not have it registered for each of them. What such a write
+//! waits for is noted, and whoever polled it asks for it, and waits for the first of all.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::shared::Shared;
+use crate::{Durable, SyncMode};
 
 thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
@@ -15,6 +20,10 @@ thread_local! {
 struct Held {
     shared: Arc<Shared>,
     reach: u64,
+    /// Who is polled with it has its position noted in place of being registered.
+    waker: Waker,
+    /// The position noted last, until it is asked for; 0 if there is none.
+    awaited: u64,
 }
 
 /// While it lives, appends of this thread to its log do not wake the log's writer; its end does. Nobody may wait on this thread for one
@@ -22,26 +31,54 @@ struct Held {
 #[derive(Debug)]
 #[must_use = "wake-ups are held back while it lives"]
 pub struct HeldWakeUps {
+    shared: Arc<Shared>,
     on_this_thread: PhantomData<*const ()>,
 }
 
+/// A place in the log that a write waits for. Of one thread's appends the later ones are greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Awaited(u64);
+
 impl HeldWakeUps {
-    pub(crate) fn new(shared: &Arc<Shared>) -> HeldWakeUps {
+    pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> HeldWakeUps {
         release_held_wake_ups();
-        HELD.set(Some(Held { shared: Arc::clone(shared), reach: 0 }));
-        HeldWakeUps { on_this_thread: PhantomData }
+        HELD.set(Some(Held { shared: Arc::clone(shared), reach: 0, waker: waker.clone(), awaited: 0 }));
+        HeldWakeUps { shared: Arc::clone(shared), on_this_thread: PhantomData }
+    }
+
+    /// What of the log was waited for by what was polled since the last call, with the waker that this was made with. Whoever polls with
+    /// it has to ask after each poll: nobody else wakes for it.
+    pub fn take_awaited(&self) -> Option<Awaited> {
+        let awaited = HELD.with_borrow_mut(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
+        (awaited > 0).then_some(Awaited(awaited))
+    }
+
+    /// Whether it is on the device, or never will be: who waits for it is to be polled again.
+    pub fn is_settled(&self, awaited: Awaited) -> bool {
+        self.shared.waiters.horizon() >= awaited.0 || self.shared.closed().is_some()
+    }
+
+    /// Resolves when it is settled; an error says that it never will be on the device.
+    pub fn settled(&self, awaited: Awaited) -> Durable {
+        Durable::registered(Arc::clone(&self.shared), awaited.0)
     }
 }
 
 impl Drop for HeldWakeUps {
     fn drop(&mut self) {
         release_held_wake_ups();
+        HELD.set(None);
     }
 }
 
-/// Ends what [`HeldWakeUps`] of this thread hold back, ahead of time: for whoever is about to wait, or to do something that takes long.
+/// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is about to wait, or to
+/// do something that takes long.
 pub fn release_held_wake_ups() {
-    if let Some(Held { shared, reach }) = HELD.take().filter(|held| held.reach > 0) {
+    let held = HELD.with_borrow_mut(|held| {
+        let held = held.as_mut().filter(|held| held.reach > 0)?;
+        Some((Arc::clone(&held.shared), std::mem::take(&mut held.reach)))
+    });
+    if let Some((shared, reach)) = held {
         shared.signals.appended(reach);
     }
 }
@@ -55,4 +92,17 @@ pub(crate) fn holds_back(shared: &Shared, end: u64) -> bool {
         }
         _ => false,
     })
+}
+
+/// Somebody waits for a ring position; answers whether that was noted for whoever polled it. Where records are told one by one, out of
+/// order, everyone registers.
+pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
+    shared.sync != SyncMode::Each
+        && HELD.with_borrow_mut(|held| match held {
+            Some(held) if std::ptr::eq(&*held.shared, shared) && held.waker.will_wake(waker) => {
+                held.awaited = held.awaited.max(position);
+                true
+            }
+            _ => false,
+        })
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::shared::Shared;
 use crate::writer;
 use crate::{
     Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay,
-    RoomChange, SyncMode, hold, recovery,
+    RoomChange, SyncMode, WaitCount, hold, recovery,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -171,9 +172,9 @@ impl CommitLog {
         Durable::new(Arc::clone(&self.shared), target)
     }
 
-    /// Has the appends of this thread go together while what is returned lives.
-    pub fn hold_wake_ups(&self) -> HeldWakeUps {
-        HeldWakeUps::new(&self.shared)
+    /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with `waker`.
+    pub fn hold_wake_ups(&self, waker: &Waker) -> HeldWakeUps {
+        HeldWakeUps::new(&self.shared, waker)
     }
 
     /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.
@@ -278,7 +279,9 @@ impl CommitLog {
     /// The counters.
     pub fn metrics(&self) -> LogMetrics {
         let live = self.shared.segments().live().count() as u64;
-        self.shared.counters.snapshot(self.shared.waiters.count(), live * self.shared.segment_size())
+        let (count, total) = self.shared.waiters.waits();
+        let waits = WaitCount { count, total };
+        self.shared.counters.snapshot(self.shared.waiters.count(), waits, live * self.shared.segment_size())
     }
 }
 

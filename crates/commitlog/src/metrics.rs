@@ -41,7 +41,6 @@ pub struct WaitCount {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub completed_tasks: AtomicU64,
-    pub commit_waits: Waits,
     pub allocation_waits: Waits,
     pub over_sized_mutations: AtomicU64,
     pub frames: AtomicU64,
@@ -71,13 +70,13 @@ impl Waits {
 }
 
 impl Counters {
-    pub fn snapshot(&self, pending_tasks: u64, total_size_bytes: u64) -> LogMetrics {
+    pub fn snapshot(&self, pending_tasks: u64, waiting_on_commit: WaitCount, total_size_bytes: u64) -> LogMetrics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogMetrics {
             completed_tasks: load(&self.completed_tasks),
             pending_tasks,
             total_size_bytes,
-            waiting_on_commit: self.commit_waits.read(),
+            waiting_on_commit,
             waiting_on_segment_allocation: self.allocation_waits.read(),
             over_sized_mutations: load(&self.over_sized_mutations),
             frames: load(&self.frames),

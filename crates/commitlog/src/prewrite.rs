@@ -33,12 +33,12 @@ impl Prewriting {
 
     /// Begins the next step if none is under way and the log, which is at `end`, comes near.
     pub fn go_on(&mut self, end: u64, segment_end: u64, queue: &mut dyn BlockQueue) {
-        let target = (end + AHEAD_SIZE).min(segment_end);
-        if self.under_way.is_some() || self.done >= target {
+        // Whole steps: each grows the file, which costs a commit of its journal, and so do the writes beside it.
+        let step = self.done..(self.done + STEP_SIZE).min(segment_end);
+        if self.under_way.is_some() || step.is_empty() || step.end > end + AHEAD_SIZE {
             return;
         }
         // A segment may begin behind blocks that were never needed: they are written too, because a file has no holes here.
-        let step = self.done..(self.done + STEP_SIZE).min(target);
         let frame = self.zeros.get_or_insert_with(zeros).frame(0..step.end - step.start);
         queue.submit(frame, step.start, Durability::Durable);
         self.under_way = Some(step);

@@ -23,6 +23,8 @@ pub struct Replay {
     salvage: bool,
     /// Segments to come, oldest first.
     pending: VecDeque<Arc<SegmentUse>>,
+    /// Records that touch none of these are passed over; `None` for all.
+    wanted: Option<Vec<Uuid>>,
     found: Vec<Arc<SegmentUse>>,
     /// The image of the first pending segment, if it was looked at already.
     ahead: Option<SegmentImage>,
@@ -112,6 +114,7 @@ impl Replay {
             directory: options.directory.clone(),
             salvage: options.salvage,
             pending: found.clone().into(),
+            wanted: None,
             found,
             ahead: None,
             current: None,
@@ -142,7 +145,7 @@ impl Replay {
                 }
                 continue;
             };
-            match cursor.next(&current.image, &mut self.scratch) {
+            match cursor.next_of(self.wanted.as_deref(), &current.image, &mut self.scratch) {
                 Step::Record(found) => break (Arc::clone(&current.segment), found),
                 Step::End => current.cursor = None,
                 Step::Cut(_) => self.report.cut_records += 1,
@@ -169,15 +172,16 @@ impl Replay {
         Record { start: at(found.start), position, tables: &self.tables, data }
     }
 
-    /// Another replay of the same records, from the first, for whoever has to know something of them beforehand. Only this
-    /// one, not the other, makes the segments free to be used again.
-    pub fn preview(&self) -> Replay {
+    /// Another replay, from the first record, of those that touch one of the tables, for whoever has to know something of them
+    /// beforehand. The data of others is not looked at. Only this one, not the other, makes the segments free to be used again.
+    pub fn preview(&self, tables: Vec<Uuid>) -> Replay {
         Replay {
             shared: Arc::clone(&self.shared),
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
             salvage: self.salvage,
             pending: self.found.clone().into(),
+            wanted: Some(tables),
             found: Vec::new(),
             ahead: None,
             current: None,

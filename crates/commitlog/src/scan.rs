@@ -229,14 +229,29 @@ impl RecordCursor {
 
     /// The next record; its table ids and data replace what `scratch` held.
     pub fn next(&mut self, image: &SegmentImage, scratch: &mut Vec<u8>) -> Step {
-        self.skip_used_up(image);
-        if self.block >= self.run.blocks.end {
-            return Step::End;
+        self.next_of(None, image, scratch)
+    }
+
+    /// The next record that touches one of the tables, if only some are wanted; the data of others is not checked.
+    pub fn next_of(&mut self, wanted: Option<&[Uuid]>, image: &SegmentImage, scratch: &mut Vec<u8>) -> Step {
+        loop {
+            self.skip_used_up(image);
+            if self.block >= self.run.blocks.end {
+                return Step::End;
+            }
+            if let Some(step) = self.step(wanted, image, scratch) {
+                return step;
+            }
         }
+    }
+
+    /// `None` if it went over a record that is not wanted.
+    fn step(&mut self, wanted: Option<&[Uuid]>, image: &SegmentImage, scratch: &mut Vec<u8>) -> Option<Step> {
         let start = self.position();
         let first_block = self.block;
-        match self.read(image, scratch) {
-            Ok(Ok(tables)) => Step::Record(Found { start, end: self.position(), tables }),
+        let step = match self.read(wanted, image, scratch) {
+            Ok(Ok(Some(tables))) => Step::Record(Found { start, end: self.position(), tables }),
+            Ok(Ok(None)) => return None,
             Ok(Err(fault)) => {
                 // A sound head tells where the next record is.
                 if !matches!(fault, RecordFault::Body { .. }) {
@@ -252,14 +267,17 @@ impl RecordCursor {
                 self.seek_record(image, first_block + 1);
                 Step::Fault(start, fault)
             }
-        }
+        };
+        Some(step)
     }
 
+    /// The number of tables; `None` for a record that is not wanted.
     fn read(
         &mut self,
+        wanted: Option<&[Uuid]>,
         image: &SegmentImage,
         scratch: &mut Vec<u8>,
-    ) -> Result<Result<u16, RecordFault>, (Short, RecordFault)> {
+    ) -> Result<Result<Option<u16>, RecordFault>, (Short, RecordFault)> {
         scratch.clear();
         self.take(image, RecordHead::SIZE, scratch)?;
         let mut bytes = [0; RecordHead::SIZE];
@@ -269,17 +287,35 @@ impl RecordCursor {
             Err(fault) => return Ok(Err(fault)),
         };
         scratch.clear();
-        let body = usize::from(head.tables) * TABLE_ID_SIZE + head.data_size as usize;
-        self.take(image, body, scratch)?;
+        let ids = usize::from(head.tables) * TABLE_ID_SIZE;
+        let body = ids + head.data_size as usize;
+        self.take(image, ids, scratch)?;
+        let is_wanted =
+            |wanted: &[Uuid]| scratch.chunks_exact(TABLE_ID_SIZE).any(|id| wanted.iter().any(|w| w.as_bytes() == id));
+        if !wanted.is_none_or(is_wanted) {
+            self.go_on(image, head.data_size as usize + 4, |_| {})?;
+            return Ok(Ok(None));
+        }
+        self.take(image, head.data_size as usize, scratch)?;
         let expected = crc32fast::hash(scratch);
         self.take(image, 4, scratch)?;
         let got = scratch.iter().skip(body).fold(0, |crc, byte| crc << 8 | u32::from(*byte));
         scratch.truncate(body);
-        Ok(if expected == got { Ok(head.tables) } else { Err(RecordFault::Body { expected, got }) })
+        Ok(if expected == got { Ok(Some(head.tables)) } else { Err(RecordFault::Body { expected, got }) })
     }
 
     /// Appends the next `count` bytes of the stream to `out`.
     fn take(&mut self, image: &SegmentImage, count: usize, out: &mut Vec<u8>) -> Result<(), (Short, RecordFault)> {
+        self.go_on(image, count, |bytes| out.extend_from_slice(bytes))
+    }
+
+    /// Goes over the next `count` bytes of the stream.
+    fn go_on(
+        &mut self,
+        image: &SegmentImage,
+        count: usize,
+        mut met: impl FnMut(&[u8]),
+    ) -> Result<(), (Short, RecordFault)> {
         let mut left = count;
         while left > 0 {
             let cut = |short| (short, RecordFault::Cut { expected: count as u64, got: (count - left) as u64 });
@@ -297,7 +333,7 @@ impl RecordCursor {
                 continue;
             }
             let n = left.min(rest.len());
-            out.extend_from_slice(rest.get(..n).unwrap_or_default());
+            met(rest.get(..n).unwrap_or_default());
             self.offset += n;
             left -= n;
         }

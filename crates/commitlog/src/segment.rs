@@ -1,6 +1,7 @@
 //! One use of a segment: its id, and what tables still need it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -21,8 +22,30 @@ pub(crate) struct SegmentUse {
     closed_at: AtomicU64,
     /// Found at open and not replayed yet: not all that is in it is known.
     replaying: AtomicBool,
-    dirty: RwLock<HashMap<Uuid, DirtyRange>>,
+    dirty: RwLock<HashMap<Uuid, DirtyRange, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
+}
+
+/// Hashes a table's id, which is looked up for every record. Ids are random or times, and chosen by whoever may make tables.
+#[derive(Debug, Default)]
+struct TableHasher(u64);
+
+impl Hasher for TableHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut whole = [0; 8];
+            whole.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
+            self.0 = (self.0.rotate_left(29) ^ u64::from_le_bytes(whole)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn write_usize(&mut self, length: usize) {
+        self.0 ^= length as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
 }
 
 /// Offsets of the ends of a table's first and last record in the segment.

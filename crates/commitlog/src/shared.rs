@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
@@ -36,6 +36,9 @@ pub(crate) struct Shared {
     activated: AtomicU64,
     /// The last activated segments, by number modulo [`RECENT`].
     recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
+    /// Their ids, for those who need no more. Set before `activated` says that there is such a segment, and reused when positions in
+    /// it have been durable for long.
+    recent_ids: [AtomicI64; RECENT as usize],
     segments: Mutex<Segments>,
     /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
     free_later: AtomicBool,
@@ -67,6 +70,7 @@ impl Shared {
             signals: Signals::new(),
             activated: AtomicU64::new(0),
             recent: Default::default(),
+            recent_ids: Default::default(),
             segments: Mutex::new(segments),
             free_later: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -92,6 +96,10 @@ impl Shared {
     /// Where segment `number` of this run is, while records of it are in memory.
     pub fn recent_slot(&self, number: u64) -> &RwLock<Option<Arc<SegmentUse>>> {
         &self.recent[(number % RECENT) as usize]
+    }
+
+    fn recent_id(&self, number: u64) -> &AtomicI64 {
+        &self.recent_ids[(number % RECENT) as usize]
     }
 
     /// Why the log takes no more records, if so.
@@ -146,6 +154,7 @@ impl Shared {
         self.failing(segments.free_if(&self.file, |segment| segment.is_unused(self.waiters.horizon())))?;
         let segment = self.failing(segments.activate(&self.file, activated))?;
         let before = activated.checked_sub(1).and_then(|number| self.recent_segment(number));
+        self.recent_id(activated).store(segment.id, Ordering::Relaxed);
         *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(segment);
         self.activated.store(activated + 1, Ordering::Release);
         let start = activated * self.segment_size();
@@ -179,9 +188,9 @@ impl Shared {
     /// The ring position of a place in the log; 0 for one in a segment that left memory, and is durable therefore.
     pub fn ring_position(&self, position: LogPosition) -> u64 {
         let activated = self.activated();
+        // Whoever has a position has seen its segment activated; of later activations at most one is under way, in the slot left out.
         for number in (0..activated).rev().take(RECENT as usize - 1) {
-            if let Some(segment) = self.recent_segment(number).filter(|segment| segment.id == position.segment) {
-                debug_assert_eq!(segment.number, Some(number));
+            if self.recent_id(number).load(Ordering::Relaxed) == position.segment {
                 return number * self.segment_size() + u64::try_from(position.offset).unwrap_or(0);
             }
         }

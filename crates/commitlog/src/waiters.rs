@@ -1,7 +1,9 @@
 //! Those who wait for the device.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -15,15 +17,21 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 struct List {
     next_key: u64,
-    waiting: Vec<Waiting>,
+    /// In order of positions, which is nearly that of coming.
+    waiting: VecDeque<Waiting>,
     /// What is written behind the horizon, where records are acknowledged by themselves.
     written: Vec<Range<u64>>,
+    /// The time when waiters last came or went, as far as it is known without asking for every one of them.
+    clock: Option<Instant>,
+    waits: u64,
+    waited: Duration,
 }
 
 #[derive(Debug)]
 struct Waiting {
     position: u64,
     key: u64,
+    since: Instant,
     waker: Waker,
 }
 
@@ -36,6 +44,12 @@ impl Waiters {
     /// How many wait.
     pub fn count(&self) -> u64 {
         self.lock().waiting.len() as u64
+    }
+
+    /// How many waits ended, and how long they were together. Those that begin between two device writes count from the first of them.
+    pub fn waits(&self) -> (u64, Duration) {
+        let list = self.lock();
+        (list.waits, list.waited)
     }
 
     /// Moves the horizon and wakes those it passes. `ready` is scratch space, left empty.
@@ -71,15 +85,9 @@ impl Waiters {
         if self.horizon() >= position || list.written.iter().any(|range| ends_in(range, position)) {
             return false;
         }
-        let known = key.and_then(|key| list.waiting.iter().position(|waiting| waiting.key == key));
-        match known.and_then(|at| list.waiting.get_mut(at)) {
+        match key.and_then(|key| list.find(position, key)) {
             Some(waiting) => waiting.waker.clone_from(waker),
-            None => {
-                let new_key = list.next_key;
-                list.next_key += 1;
-                list.waiting.push(Waiting { position, key: new_key, waker: waker.clone() });
-                *key = Some(new_key);
-            }
+            None => *key = Some(list.add(position, waker.clone())),
         }
         true
     }
@@ -90,15 +98,38 @@ impl Waiters {
 }
 
 impl List {
+    fn find(&mut self, position: u64, key: u64) -> Option<&mut Waiting> {
+        let first = self.waiting.partition_point(|waiting| waiting.position < position);
+        let equal = self.waiting.range_mut(first..).take_while(|waiting| waiting.position == position);
+        equal.into_iter().find(|waiting| waiting.key == key)
+    }
+
+    /// Answers the new waiter's key.
+    fn add(&mut self, position: u64, waker: Waker) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        let since = match self.clock {
+            Some(clock) if !self.waiting.is_empty() => clock,
+            _ => *self.clock.insert(Instant::now()),
+        };
+        let at = self.waiting.iter().rposition(|waiting| waiting.position <= position).map_or(0, |before| before + 1);
+        self.waiting.insert(at, Waiting { position, key, since, waker });
+        key
+    }
+
     /// Moves the wakers of those who wait for a position in the range.
     fn take(&mut self, range: Range<u64>, ready: &mut Vec<Waker>) {
-        let mut at = 0;
-        while let Some(waiting) = self.waiting.get(at) {
-            if ends_in(&range, waiting.position) {
-                ready.push(self.waiting.swap_remove(at).waker);
-            } else {
-                at += 1;
-            }
+        let first = self.waiting.partition_point(|waiting| waiting.position <= range.start);
+        let end = self.waiting.partition_point(|waiting| waiting.position <= range.end);
+        if first == end {
+            return;
+        }
+        let now = Instant::now();
+        self.clock = Some(now);
+        self.waits += (end - first) as u64;
+        for waiting in self.waiting.drain(first..end) {
+            self.waited += now.saturating_duration_since(waiting.since);
+            ready.push(waiting.waker);
         }
     }
 }

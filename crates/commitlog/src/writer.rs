@@ -27,7 +27,7 @@ use crate::{LogError, SyncMode};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// The longest device write, but for a single record in `each`.
 const FRAME_SIZE_MAX: u64 = 1 << 20;
-/// While a frame is under way, so much makes another one worth its costs.
+/// While a frame is under way, so much makes another one worth its costs, at least: see [`Writer::wake_at`].
 const OVERLAP_SIZE: u64 = 32 << 10;
 /// Frames under way in the ordered modes: more only make them smaller.
 const FRAMES_MAX: usize = 8;
@@ -186,7 +186,8 @@ impl Writer {
         Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at() }
     }
 
-    /// An append that reaches this ring position makes a frame to be issued at once.
+    /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to be half as long as
+    /// they are together: the device is kept busy by two or three, and the more there is to write, the fewer they are.
     fn wake_at(&self) -> u64 {
         let each = self.shared.sync == SyncMode::Each;
         let frames_max = if each { FRAMES_MAX_EACH } else { FRAMES_MAX };
@@ -194,7 +195,7 @@ impl Writer {
             0 => 0,
             frames if frames >= frames_max => u64::MAX,
             _ if each => 0,
-            _ => self.taken + OVERLAP_SIZE,
+            _ => self.taken + ((self.taken - self.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
         }
     }
 
@@ -248,6 +249,7 @@ impl Writer {
             (head.run.clone(), data.end)
         });
         let runs: Vec<_> = runs.collect();
+        let alone = !apart && self.issued.is_empty() && batch.end() - batch.start() < OVERLAP_SIZE;
         self.records = records;
         let batch = Arc::new(batch);
         let file_start = self.shared.file.geometry().segment_offset(segment.slot);
@@ -257,7 +259,12 @@ impl Writer {
             self.prewrite(offset + (run.end - run.start), segment.slot)?;
             self.count(&run, filled);
             self.issued.push_back(Issued { run: run.clone(), offset, place: (segment.id, blocks), done: false });
-            self.queue.submit(batch.frame(run), offset, self.durability());
+            if alone {
+                // So few are under way that hardly as much again can come before it is written.
+                self.queue.submit_alone(batch.frame(run), offset, self.durability());
+            } else {
+                self.queue.submit(batch.frame(run), offset, self.durability());
+            }
         }
         Ok(())
     }

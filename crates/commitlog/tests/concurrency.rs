@@ -198,7 +198,7 @@ fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
 fn appends_that_are_held_back_are_not_forgotten() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
     for _ in 0..20 {
-        let held = log.hold_wake_ups();
+        let held = log.hold_wake_ups(std::task::Waker::noop());
         let positions: Vec<_> = (0..10u8).map(|number| log.append(&[], &[number; 10]).unwrap().position).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| log.durable(log.append(&[], b"other").unwrap().position).wait().unwrap());
@@ -209,6 +209,6 @@ fn appends_that_are_held_back_are_not_forgotten() {
         }
     }
     // Whoever waits lets go by waiting.
-    let _held = log.hold_wake_ups();
+    let _held = log.hold_wake_ups(std::task::Waker::noop());
     log.durable(log.append(&[], b"last").unwrap().position).wait().unwrap();
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -131,20 +132,16 @@ impl Engine {
         let mut recovery = Recovery::default();
         self.open_stores(&self.schema())?;
         self.cover(&mut recovery.covered)?;
-        let mut preview = replay.preview();
+        let deciding = self.stores().into_iter().map(|store| store.table.load().id);
+        let mut preview = replay.preview(deciding.filter(|id| self.decides_replay(*id)).map(|id| id.0).collect());
         while let Some(record) = preview.next_record().map_err(startup)? {
-            if record.tables.iter().any(|id| self.decides_replay(TableId(*id))) {
-                self.replay_record(record.data, record.position, &mut recovery)?;
-            }
+            self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered)?;
         }
         let stored = self.load_keyspaces()?;
         self.open_schema(&stored)?;
         self.remove_truncated()?;
         self.cover(&mut recovery.covered)?;
-        recovery.summary = ReplaySummary::default();
-        while let Some(record) = replay.next_record().map_err(startup)? {
-            self.replay_record(record.data, record.position, &mut recovery)?;
-        }
+        self.replay_all(&mut replay, &mut recovery)?;
         self.replayed = recovery.summary;
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
@@ -312,9 +309,9 @@ impl Engine {
     }
 
     /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for them, nor do
-    /// they for any that begins later.
-    pub fn hold_log(&self) -> HeldWakeUps {
-        self.log.hold_wake_ups()
+    /// they for any that begins later. Those that are polled with `waker` say there what they wait for.
+    pub fn hold_log(&self, waker: &Waker) -> HeldWakeUps {
+        self.log.hold_wake_ups(waker)
     }
 
     /// The log's counters.

@@ -23,6 +23,7 @@ mod options;
 mod pool;
 mod read;
 mod recovery;
+mod replay_threads;
 mod schema_change;
 mod schema_rows;
 mod store;
@@ -33,6 +34,7 @@ mod write;
 
 pub use admin::TableStats;
 pub use block_on::block_on;
+pub use commitlog::{Awaited, Durable, HeldWakeUps};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use engine::Engine;
 pub use error::EngineError;

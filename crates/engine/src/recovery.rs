@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use commitlog::{IntervalSet, LogPosition};
-use model::{Keyspace, Mutation, TableId};
+use model::{Keyspace, Mutation, Schema, TableId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -30,6 +30,18 @@ pub struct ReplaySummary {
     pub covered: u64,
     /// Updates of tables that do not exist any more.
     pub of_dropped_tables: u64,
+}
+
+impl std::ops::Add for ReplaySummary {
+    type Output = ReplaySummary;
+
+    fn add(self, other: ReplaySummary) -> ReplaySummary {
+        ReplaySummary {
+            replayed: self.replayed + other.replayed,
+            covered: self.covered + other.covered,
+            of_dropped_tables: self.of_dropped_tables + other.of_dropped_tables,
+        }
+    }
 }
 
 /// The state of a recovery.
@@ -63,14 +75,32 @@ impl Covered {
 }
 
 impl Engine {
-    /// Applies a record to the memtables, as far as no table covers it.
-    pub(crate) fn replay_record(
+    /// Applies records, each with its position, to the memtables, as far as no table covers them.
+    pub(crate) fn replay_records<'r>(
         &self,
+        records: impl Iterator<Item = (&'r [u8], LogPosition)>,
+        covered: &Covered,
+    ) -> Result<ReplaySummary, EngineError> {
+        let schema = self.schema();
+        let mut summary = ReplaySummary::default();
+        for (record, end) in records {
+            let membership = self.groups().enter();
+            self.replay_record(&schema, record, end, covered, &mut summary)?;
+            // A flush waits for the group.
+            drop(membership);
+            self.flush_largest()?;
+        }
+        Ok(summary)
+    }
+
+    fn replay_record(
+        &self,
+        schema: &Schema,
         record: &[u8],
         end: LogPosition,
-        recovery: &mut Recovery,
+        in_tables: &Covered,
+        summary: &mut ReplaySummary,
     ) -> Result<(), EngineError> {
-        let schema = self.schema();
         let (unknown, covered) = (Cell::new(0), Cell::new(0));
         // What is covered is not looked into: a table of that id may have had other columns then.
         let to_replay = |id| match schema.table_by_id(id) {
@@ -78,7 +108,7 @@ impl Engine {
                 unknown.set(unknown.get() + 1);
                 None
             }
-            Some(_) if recovery.covered.contains(id, end) => {
+            Some(_) if in_tables.contains(id, end) => {
                 covered.set(covered.get() + 1);
                 None
             }
@@ -86,14 +116,14 @@ impl Engine {
         };
         let (mutation, _) = Mutation::read_record_of(record, to_replay)
             .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
-        recovery.summary.of_dropped_tables += unknown.get();
-        recovery.summary.covered += covered.get();
+        summary.of_dropped_tables += unknown.get();
+        summary.covered += covered.get();
         for update in mutation.updates() {
             let store = self.store(update.table())?;
             self.replay_update(&store, update);
-            recovery.summary.replayed += 1;
+            summary.replayed += 1;
         }
-        self.flush_largest()
+        Ok(())
     }
 
     fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {

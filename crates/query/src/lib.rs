@@ -30,6 +30,7 @@ mod trace;
 
 pub use client::ClientState;
 pub use describe::create_statement;
+pub use engine::{Awaited, Durable, HeldWakeUps};
 pub use error::{ErrorKind, FailureReason, QueryError, WriteType};
 pub use guardrail::Guardrail;
 pub use options::{Consistency, QueryOptions, Value, Values};

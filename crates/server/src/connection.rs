@@ -1,13 +1,14 @@
 //! One client's connection: bytes to requests, requests to work, work to answers, answers to bytes.
 //!
 //! One task does all of it. Work that is ready when first polled is answered at once, in the same turn; work that waits
-//! joins the set of those under way and answers whenever it is done, in any order. A turn ends with one write of
-//! everything that became ready in it.
+//! joins the set of those under way and answers whenever it is done, in any order; what waits for the log joins a queue,
+//! and is answered in bunches. A turn ends with one write of everything that became ready in it.
 //!
 //! Nothing grows without bound: a connection with too many requests under way, or whose client does not read its
 //! answers, is not read until that changes.
 
 use crate::Shared;
+use crate::awaiting::Awaiting;
 use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
@@ -23,7 +24,7 @@ use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
     ProtocolError, Request, ResponseHead, Version,
 };
-use query::ResponseBody;
+use query::{HeldWakeUps, ResponseBody};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -62,6 +63,9 @@ pub(crate) struct Connection<H: QueryHandler> {
     agreement: Option<Agreement>,
     subscription: Option<(Subscription, Vec<EventType>)>,
     running: FuturesUnordered<InFlight<H>>,
+    /// The others under way: they wait for the log alone.
+    awaiting: Awaiting<H>,
+    /// Of both.
     running_bytes: usize,
     /// No more requests are read: the client closed its end, broke the protocol, or the server stops.
     closing: bool,
@@ -81,6 +85,7 @@ impl<H: QueryHandler> Connection<H> {
             agreement: None,
             subscription: None,
             running: FuturesUnordered::new(),
+            awaiting: Awaiting::new(),
             running_bytes: 0,
             closing: false,
             paused: false,
@@ -102,9 +107,10 @@ impl<H: QueryHandler> Connection<H> {
             self.turn(cx)
         })
         .await;
-        if !self.running.is_empty() {
+        if self.under_way() > 0 {
             // The client is gone, but writes that were begun are finished.
             let mut running = self.running;
+            running.extend(self.awaiting.drain());
             tokio::spawn(async move { while running.next().await.is_some() {} });
         }
         outcome
@@ -113,13 +119,14 @@ impl<H: QueryHandler> Connection<H> {
     /// One turn: everything that can be done without waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut begun = 0;
+        self.awaiting.begin_turn();
         loop {
-            let mut progress = self.collect_replies(cx) | self.collect_events(cx);
-            let shared = Arc::clone(&self.shared);
-            let bunch = shared.handler.bunch();
+            let held = self.shared.handler.bunch(cx.waker());
+            let bunch = held.as_ref();
+            let mut progress = self.collect_settled(bunch, cx) | self.collect_replies(cx) | self.collect_events(cx);
             while begun < REQUESTS_PER_TURN && self.may_begin() {
                 match self.decoder.next_envelope() {
-                    Ok(Some(envelope)) => self.accept(envelope, cx),
+                    Ok(Some(envelope)) => self.accept(envelope, bunch, cx),
                     Ok(None) => break,
                     Err(error) => self.refuse(error),
                 }
@@ -129,9 +136,9 @@ impl<H: QueryHandler> Connection<H> {
                     self.write(cx)?;
                 }
             }
-            drop(bunch);
+            drop(held);
             progress |= self.write(cx)?;
-            if self.closing && self.running.is_empty() && self.encoder.pending_bytes() == 0 {
+            if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));
             }
             if begun >= REQUESTS_PER_TURN {
@@ -147,10 +154,15 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
+    /// How many requests are under way.
+    fn under_way(&self) -> usize {
+        self.running.len() + self.awaiting.len()
+    }
+
     /// Whether another request may be taken on.
     fn may_begin(&mut self) -> bool {
         let options = &self.shared.options;
-        let busy = self.running.len() >= options.requests_in_flight_max
+        let busy = self.under_way() >= options.requests_in_flight_max
             || self.running_bytes >= options.request_bytes_in_flight_max
             || self.encoder.pending_bytes() >= OUTPUT_WAITING_BYTES_MAX;
         let throws = self.agreement.as_ref().is_some_and(|agreement| agreement.throw_on_overload)
@@ -165,8 +177,24 @@ impl<H: QueryHandler> Connection<H> {
     /// Whether the client asked for an error when there is too much under way, and there is.
     fn overloaded(&self) -> bool {
         let options = &self.shared.options;
-        self.running.len() >= options.requests_in_flight_max
-            || self.running_bytes >= options.request_bytes_in_flight_max
+        self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
+    }
+
+    fn collect_settled(&mut self, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) -> bool {
+        let Some(bunch) = bunch.filter(|_| !self.awaiting.is_empty()) else { return false };
+        let mut progress = false;
+        while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
+            if let Some(work) = self.awaiting.next_settled(bunch, cx) {
+                self.carry_on(work, Some(bunch), cx);
+            } else if let Some(mut late) = self.awaiting.next_late(cx) {
+                self.running_bytes -= late.size_bytes;
+                self.answer(late.time_out());
+            } else {
+                break;
+            }
+            progress = true;
+        }
+        progress
     }
 
     fn collect_replies(&mut self, cx: &mut Context<'_>) -> bool {
@@ -196,7 +224,7 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// One request: answered here and now if it can be.
-    fn accept(&mut self, envelope: Envelope, cx: &mut Context<'_>) {
+    fn accept(&mut self, envelope: Envelope, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
         self.shared.metrics.requests.add(1);
         let (stream, opcode) = (envelope.header.stream, envelope.header.opcode);
         if self.agreement.is_none() {
@@ -207,7 +235,7 @@ impl<H: QueryHandler> Connection<H> {
             }
         }
         match opcode {
-            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch => self.begin(envelope, cx),
+            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch => self.begin(envelope, bunch, cx),
             Opcode::Startup if self.agreement.is_some() => {
                 self.protocol_error(stream, "Unexpected message STARTUP, the connection is already initialized".into());
             }
@@ -223,7 +251,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    fn begin(&mut self, envelope: Envelope, cx: &mut Context<'_>) {
+    fn begin(&mut self, envelope: Envelope, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
         let stream = envelope.header.stream;
         if self.overloaded() {
             self.shared.metrics.requests_discarded.add(1);
@@ -233,12 +261,23 @@ impl<H: QueryHandler> Connection<H> {
         }
         match start(&self.shared, &mut self.session, &mut self.statements, envelope) {
             Started::Answered(reply) => self.answer(reply),
-            Started::Working(mut work) => match Pin::new(&mut work).poll(cx) {
-                Poll::Ready((_, reply)) => self.answer(reply),
-                Poll::Pending => {
-                    self.running_bytes += work.size_bytes;
-                    self.running.push(work);
-                }
+            Started::Working(work) => {
+                self.running_bytes += work.size_bytes;
+                self.carry_on(work, bunch, cx);
+            }
+        }
+    }
+
+    /// Polls work, and puts it where it is polled again.
+    fn carry_on(&mut self, mut work: InFlight<H>, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+        match work.poll_work(cx) {
+            Poll::Ready(reply) => {
+                self.running_bytes -= work.size_bytes;
+                self.answer(reply);
+            }
+            Poll::Pending => match bunch.and_then(HeldWakeUps::take_awaited) {
+                Some(awaited) => self.awaiting.push(awaited, work),
+                None => self.running.push(work),
             },
         }
     }
@@ -393,7 +432,7 @@ impl<H: QueryHandler> Connection<H> {
     /// Nothing to do: waits, but not longer than an idle client may.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.idle {
-            Some(timer) if self.running.is_empty() => timer.as_mut().poll(cx).map(|()| {
+            Some(timer) if self.running.is_empty() && self.awaiting.is_empty() => timer.as_mut().poll(cx).map(|()| {
                 tracing::info!(client = ?self.session.client.address, "closing idle connection");
                 Ok(())
             }),

@@ -1,8 +1,11 @@
 //! What a connection needs of the query layer.
 
-use query::{ClientState, ColumnSpec, Consistency, QueryError, QueryOptions, Response, ResultMetadata, Value};
+use query::{
+    ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response, ResultMetadata, Value,
+};
 use std::future::Future;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// Carries out statements. The query layer's `Processor` is one; tests bring their own.
 pub trait QueryHandler: Send + Sync + 'static {
@@ -18,9 +21,11 @@ pub trait QueryHandler: Send + Sync + 'static {
     /// Whether the statement means the same under today's schema as when it was prepared.
     fn is_current(&self, statement: &Self::Statement) -> bool;
 
-    /// What is begun while this lives is begun together: what it has in common may be put off until this is dropped. Held for a moment,
-    /// by one thread.
-    fn bunch(&self) -> impl Sized {}
+    /// What is begun while this lives is begun together: writes go to the log when this is dropped. What is polled with `waker` says
+    /// there which place in the log it waits for. Held for a moment, by one thread.
+    fn bunch(&self, _waker: &Waker) -> Option<HeldWakeUps> {
+        None
+    }
 
     /// Carries out a statement that is not prepared.
     fn query<'a>(

@@ -80,27 +80,43 @@ impl<H: QueryHandler> InFlight<H> {
         InFlight { stream, size_bytes, work: Some(work), limit, timer: None }
     }
 
+    /// How long it may take.
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.limit.duration
+    }
+
+    /// Polls the work, and nothing that limits its time.
+    pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let outcome = match self.limit.blocks {
+            true => tokio::task::block_in_place(|| work.as_mut().poll(cx)),
+            false => work.as_mut().poll(cx),
+        };
+        if outcome.is_ready() {
+            self.work = None;
+        }
+        outcome
+    }
+
     /// Polls the work, and only then the clock.
     fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
-        if let Some(work) = &mut self.work {
-            let outcome = match self.limit.blocks {
-                true => tokio::task::block_in_place(|| work.as_mut().poll(cx)),
-                false => work.as_mut().poll(cx),
-            };
-            if outcome.is_ready() {
-                self.work = None;
-                return outcome;
-            }
+        if let Poll::Ready(reply) = self.poll_work(cx) {
+            return Poll::Ready(reply);
         }
         let Some(duration) = self.limit.duration else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(duration)));
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
+        Poll::Ready(self.time_out())
+    }
+
+    /// The answer when it took too long.
+    pub(crate) fn time_out(&mut self) -> Reply<H> {
         if let Some(work) = self.work.take() {
             tokio::spawn(async move { drop(work.await) });
         }
-        Poll::Ready(Reply::new(self.stream, Err(error_response(self.limit.error()))))
+        Reply::new(self.stream, Err(error_response(self.limit.error())))
     }
 }
 

@@ -4,6 +4,7 @@
 //! come. Error codes of the protocol are chosen here and nowhere else.
 #![forbid(unsafe_code)]
 
+mod awaiting;
 mod connection;
 mod events;
 mod handler;

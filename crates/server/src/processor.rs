@@ -1,8 +1,9 @@
 //! The query layer behind the seam.
 
 use crate::handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
-use query::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response};
+use query::{ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
 use std::sync::Arc;
+use std::task::Waker;
 
 impl QueryHandler for Processor {
     type Statement = Prepared;
@@ -11,8 +12,8 @@ impl QueryHandler for Processor {
         Processor::prepare(self, text, keyspace)
     }
 
-    fn bunch(&self) -> impl Sized {
-        self.engine().hold_log()
+    fn bunch(&self, waker: &Waker) -> Option<HeldWakeUps> {
+        Some(self.engine().hold_log(waker))
     }
 
     fn describe<'s>(&self, statement: &'s Prepared) -> StatementInfo<'s> {

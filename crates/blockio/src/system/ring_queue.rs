@@ -19,6 +19,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::SystemFile;
 use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+use crate::sleeper::Sleeper;
 use crate::{AlignedSlice, BLOCK_SIZE, Durability, File, Frame};
 
 /// Writes that the kernel is given at a time, at most; further ones wait their turn in `submit`.
@@ -34,11 +35,9 @@ pub(super) struct RingQueue {
     writes: Vec<Option<Write>>,
     in_flight: usize,
     done: Vec<Written>,
-    event: Arc<OwnedFd>,
+    sleeper: Arc<Sleeper>,
     counter: Box<[u8; 8]>,
     listening: bool,
-    /// A wake-up was met that no wait has answered.
-    woken: bool,
 }
 
 #[derive(Debug)]
@@ -65,10 +64,9 @@ impl RingQueue {
                 writes: (0..DEPTH).map(|_| None).collect(),
                 in_flight: 0,
                 done: Vec::new(),
-                event: Arc::new(event),
+                sleeper: Arc::new(Sleeper::new(event)),
                 counter: Box::new([0; 8]),
                 listening: false,
-                woken: false,
             }),
             Err(error) => Err((file, format!("io_uring is refused here: {error}"))),
         }
@@ -81,7 +79,6 @@ impl RingQueue {
             let Some(entry) = entry else { return };
             if entry.user_data() == WAKE_UP {
                 self.listening = false;
-                self.woken = true;
                 continue;
             }
             let number = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
@@ -123,7 +120,7 @@ impl RingQueue {
         if self.listening {
             return;
         }
-        let read = opcode::Read::new(Fd(self.event.as_raw_fd()), self.counter.as_mut_ptr(), 8);
+        let read = opcode::Read::new(Fd(self.sleeper.event().as_raw_fd()), self.counter.as_mut_ptr(), 8);
         self.listening = self.push(&read.build().user_data(WAKE_UP)).is_ok();
     }
 
@@ -188,6 +185,15 @@ impl BlockQueue for RingQueue {
         }
     }
 
+    /// By a plain system call: one sleep in the place of several, and none of the kernel's threads in between.
+    fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
+        if self.in_flight > 0 || !self.file.writes_direct() {
+            return self.submit(frame, offset, durability);
+        }
+        self.in_flight += 1;
+        self.write_now(Write { frame, offset, durability });
+    }
+
     fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -201,24 +207,28 @@ impl BlockQueue for RingQueue {
 
     fn wait(&mut self, until: Option<Instant>) {
         self.reap();
-        if std::mem::take(&mut self.woken) || !self.done.is_empty() {
-            // What was submitted must not wait for the next round.
-            if !self.ring.submission().is_empty() {
-                let _ = self.ring.submit();
-            }
-            return;
+        let sleeper = Arc::clone(&self.sleeper);
+        if self.in_flight == 0 {
+            return sleeper.park(until);
         }
-        self.listen();
-        if self.enter(until).is_err() {
-            // Nothing is known of the ring any more: do not spin on it.
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        if self.done.is_empty() {
+            sleeper.in_ring(|| {
+                self.listen();
+                if self.enter(until).is_err() {
+                    // Nothing is known of the ring any more: do not spin on it.
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            });
+        }
+        // What was submitted must not wait for the next round.
+        if !self.ring.submission().is_empty() {
+            let _ = self.ring.submit();
         }
         self.reap();
-        self.woken = false;
     }
 
     fn waker(&self) -> QueueWaker {
-        QueueWaker::event(Arc::clone(&self.event))
+        QueueWaker::sleeper(Arc::clone(&self.sleeper))
     }
 
     fn means(&self) -> QueueMeans {
@@ -228,7 +238,7 @@ impl BlockQueue for RingQueue {
 
 impl Drop for RingQueue {
     fn drop(&mut self) {
-        QueueWaker::event(Arc::clone(&self.event)).wake();
+        self.sleeper.wake_ring();
         while self.listening || self.writes.iter().any(Option::is_some) {
             if self.enter(None).is_err() {
                 // The kernel may still read this memory, or write to it.

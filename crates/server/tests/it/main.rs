@@ -4,6 +4,7 @@
 mod events;
 mod fake;
 mod hostile;
+mod log;
 mod pipelining;
 mod prepared;
 mod startup;

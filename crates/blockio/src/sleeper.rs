@@ -1,0 +1,120 @@
+//! A thread that sleeps either by parking or in a ring, and is woken by whichever it does. Parking is cheaper on both sides, but only the
+//! ring tells of writes that are done.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+/// Nobody sleeps, and nobody was woken since.
+const AWAKE: u8 = 0;
+/// Woken, or not to fall asleep.
+const WOKEN: u8 = 1;
+/// It parks.
+const PARKED: u8 = 2;
+/// It waits for the event counter.
+const IN_RING: u8 = 3;
+
+/// The state of one thread's sleep. A wake-up is one exchange, and a system call only where the thread does sleep.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    state: AtomicU8,
+    thread: Thread,
+    event: OwnedFd,
+}
+
+impl Sleeper {
+    /// Of this thread, with the event counter that its ring reads.
+    pub fn new(event: OwnedFd) -> Sleeper {
+        Sleeper { state: AtomicU8::new(AWAKE), thread: thread::current(), event }
+    }
+
+    /// The counter to read in the ring.
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Ends the sleep that is under way, or else the next one.
+    pub fn wake(&self) {
+        match self.state.swap(WOKEN, Ordering::AcqRel) {
+            PARKED => self.thread.unpark(),
+            IN_RING => self.wake_ring(),
+            _ => {}
+        }
+    }
+
+    /// Counts the event, whether anybody sleeps or not.
+    pub fn wake_ring(&self) {
+        // It can only fail when the counter is about to overflow, and then the reader is awake.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Parks until woken or the time; may return early.
+    pub fn park(&self, until: Option<Instant>) {
+        if self.falls_asleep(PARKED) {
+            crate::queue::park(until);
+        }
+        self.awake();
+    }
+
+    /// Sleeps in the ring by `enter`, unless woken since the last sleep.
+    pub fn in_ring(&self, enter: impl FnOnce()) {
+        if self.falls_asleep(IN_RING) {
+            enter();
+        }
+        self.awake();
+    }
+
+    fn falls_asleep(&self, state: u8) -> bool {
+        self.state.compare_exchange(AWAKE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whoever woke us wrote something before: it is seen from here on.
+    fn awake(&self) {
+        self.state.swap(AWAKE, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    /// However it sleeps, and whenever it is woken: no wake-up is lost, or this does not end.
+    #[test]
+    fn every_wake_up_ends_a_sleep() {
+        const ROUNDS: u64 = 2000;
+        let (send, receive) = std::sync::mpsc::channel();
+        let (told, heard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let sleeping = std::thread::spawn({
+            let (told, heard) = (Arc::clone(&told), Arc::clone(&heard));
+            move || {
+                let sleeper = Arc::new(Sleeper::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()));
+                send.send(Arc::clone(&sleeper)).unwrap();
+                for round in 1..=ROUNDS {
+                    while told.load(Ordering::Relaxed) < round {
+                        if round % 2 == 0 {
+                            sleeper.park(None);
+                        } else {
+                            // As the ring does.
+                            sleeper.in_ring(|| assert_eq!(rustix::io::read(sleeper.event(), &mut [0u8; 8][..]), Ok(8)));
+                        }
+                    }
+                    heard.store(round, Ordering::Relaxed);
+                }
+            }
+        });
+        let sleeper = receive.recv().unwrap();
+        for round in 1..=ROUNDS {
+            told.store(round, Ordering::Relaxed);
+            sleeper.wake();
+            while heard.load(Ordering::Relaxed) < round {
+                std::thread::yield_now();
+            }
+        }
+        sleeping.join().unwrap();
+    }
+}
