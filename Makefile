@@ -11,13 +11,13 @@ CASES ?= 10000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables node flights cassandra bench asan
+.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
 	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
-	@echo 'make node drivers catalog errors tables kill log flights  one stage alone'
+	@echo 'make node drivers catalog errors tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
@@ -41,7 +41,7 @@ build:
 oracle: install build
 	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS)
 
-node drivers catalog errors kill log tables: install build
+node drivers catalog errors kill log tables upgrade: install build
 	@$(PYTHON) -m proof.$@
 
 flights: install build

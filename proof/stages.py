@@ -40,6 +40,7 @@ STAGES = [
     Stage("differential", [PYTHON, "-m", "proof.differential"]),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"]),
     Stage("tables", [PYTHON, "-m", "proof.tables"]),
+    Stage("upgrade", [PYTHON, "-m", "proof.upgrade"]),
     Stage("kill", [PYTHON, "-m", "proof.kill"]),
     Stage("log", [PYTHON, "-m", "proof.log"]),
 ]

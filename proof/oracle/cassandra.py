@@ -11,6 +11,7 @@ on standard input (words separated by blanks) until the input ends.
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -71,14 +72,17 @@ class Cassandra:
 
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
-              log_level: str = "WARN", durable: bool = False) -> "Cassandra":
+              log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
+        `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
         """
         directory = places.run_directory("cassandra")
+        if data is not None:
+            shutil.copytree(data, directory / "data")
         native, storage, ssl = places.free_ports(3)
-        write_configuration(directory, native, storage, ssl, views_and_functions, durable)
+        write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
@@ -155,7 +159,8 @@ class Cassandra:
         """As `sstables`: with so little data the oracle compacts nothing by itself."""
         return self.sstables(keyspace, table)
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Ends the process; the directory stays."""
         if self.process.poll() is None:
             self.process.stdin.close()
             try:
@@ -163,6 +168,9 @@ class Cassandra:
             except subprocess.TimeoutExpired:
                 os.kill(self.process.pid, signal.SIGKILL)
                 self.process.wait()
+
+    def stop(self) -> None:
+        self.end()
         if not self.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -174,8 +182,12 @@ class Cassandra:
 
 
 def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
-                        durable: bool = False) -> None:
+                        durable: bool = False, sstable_format: str = "da") -> None:
     text = (HERE / "cassandra.yaml").read_text()
+    if sstable_format != "da":
+        text = text.replace("selected_format: bti", "selected_format: big")
+        text = re.sub(r"storage_compatibility_mode:.*\n", "", text)
+        text += f"\nstorage_compatibility_mode: {'CASSANDRA_4' if sstable_format == 'nb' else 'NONE'}\n"
     if durable:
         text = text.replace("commitlog_sync: periodic", "commitlog_sync: batch").replace("commitlog_sync_period: 10000ms\n", "")
     values = {"DIRECTORY": directory, "NATIVE_PORT": native, "STORAGE_PORT": storage, "SSL_STORAGE_PORT": ssl,

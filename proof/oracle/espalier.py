@@ -43,10 +43,15 @@ class Espalier:
     @classmethod
     def start(cls, keep: bool = False, **settings: str) -> "Espalier":
         """Starts a node in a fresh directory; `settings` are keys of espalier.yaml (commitlog_sync="batch")."""
-        environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
-        node = cls(places.run_directory("espalier"), places.free_ports(1)[0], environment, keep)
+        node = cls.prepare(keep, **settings)
         node.launch()
         return node
+
+    @classmethod
+    def prepare(cls, keep: bool = False, **settings: str) -> "Espalier":
+        """As `start`, but the process is not launched yet."""
+        environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
+        return cls(places.run_directory("espalier"), places.free_ports(1)[0], environment, keep)
 
     def launch(self) -> None:
         """Starts the process on the node's directory and port, and returns once it takes connections."""
@@ -122,7 +127,7 @@ class Espalier:
         self.launch()
 
     def stop(self) -> None:
-        if self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             status = self.terminate()
             if status != 0:
                 raise RuntimeError(f"Espalier ended with status {status} on SIGTERM:\n{self.log_tail()}")

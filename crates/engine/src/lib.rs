@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod adopt;
 mod block_on;
 mod compact;
 mod compaction_tasks;

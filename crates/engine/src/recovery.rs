@@ -153,6 +153,7 @@ impl Engine {
             dropped_columns: rows("system_schema", schema_rows::DROPPED_COLUMNS)?,
             types: rows("system_schema", schema_rows::TYPES)?,
             layouts: rows("system", schema_rows::LAYOUTS)?,
+            is_foreign: false,
         };
         schema_rows::load(&stored).map_err(|damage| EngineError::Startup(damage.to_string()))
     }

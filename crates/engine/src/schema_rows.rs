@@ -378,6 +378,8 @@ pub(crate) struct SchemaRows {
     pub dropped_columns: Vec<SystemRow>,
     pub types: Vec<SystemRow>,
     pub layouts: Vec<SystemRow>,
+    /// Whether the rows are those of a Cassandra node, which has no layouts: columns get new ids.
+    pub is_foreign: bool,
 }
 
 /// Why a stored schema cannot be read.
@@ -403,6 +405,7 @@ struct RowsByTable<'r> {
     columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     dropped_columns: HashMap<(&'r [u8], &'r [u8]), Vec<&'r SystemRow>>,
     layouts: HashMap<&'r [u8], &'r [u8]>,
+    is_foreign: bool,
 }
 
 impl<'r> RowsByTable<'r> {
@@ -412,6 +415,7 @@ impl<'r> RowsByTable<'r> {
             columns: Self::group(&rows.columns),
             dropped_columns: Self::group(&rows.dropped_columns),
             layouts: layouts.collect(),
+            is_foreign: rows.is_foreign,
         }
     }
 
@@ -475,8 +479,10 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
     let layout = rows
         .layouts
         .get(&id.0.as_bytes()[..])
-        .and_then(|bytes| LayoutReader { bytes, version: LAYOUT_VERSION, types: &keyspace.types }.layout())
-        .ok_or_else(|| damage("no layout that this version knows"))?;
+        .and_then(|bytes| LayoutReader { bytes, version: LAYOUT_VERSION, types: &keyspace.types }.layout());
+    if layout.is_none() && !rows.is_foreign {
+        return Err(damage("no layout that this version knows"));
+    }
     let place = (keyspace.name.as_bytes(), name.as_bytes());
     let columns = rows.columns.get(&place).map(Vec::as_slice).unwrap_or_default();
     let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
@@ -493,11 +499,25 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
             };
         }
     }
-    builder = builder.with_column_sets(layout.statics, layout.regulars, layout.next_column_id);
+    let mut dropped_times = BTreeMap::new();
+    match layout {
+        Some(layout) => {
+            builder = builder.with_column_sets(layout.statics, layout.regulars, layout.next_column_id);
+            dropped_times = layout.dropped_times;
+        }
+        None => {
+            for row in columns.iter().filter(|row| ["static", "regular"].contains(&row.text("kind").as_str())) {
+                let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
+                let ty = CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned())
+                    .ok_or_else(|| damage("a column of unknown type"))?;
+                builder = builder.add(&row.text("column_name"), ty, kind);
+            }
+        }
+    }
     for row in rows.dropped_columns.get(&place).into_iter().flatten() {
         let name = row.text("column_name");
         let millis = row.bigint("dropped_time").unwrap_or(0);
-        let dropped_time_micros = layout.dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
+        let dropped_time_micros = dropped_times.get(&name).copied().unwrap_or(millis.saturating_mul(1000));
         let kind = if row.text("kind") == "static" { ColumnKind::Static } else { ColumnKind::Regular };
         let ty = parse_type(&row.text("type"), &keyspace.types).unwrap_or(CqlType::Blob);
         builder = builder.record_dropped(DroppedColumn { name: name.into(), ty, kind, dropped_time_micros });

@@ -49,6 +49,41 @@ pub enum Command {
     Log(Log),
     /// Look into SSTables, ours or Cassandra's; verify, salvage, import, export them
     Sstable(SSTable),
+    /// Adopt the schema and the SSTables of a stopped Cassandra node, drained before; its directory stays as it is
+    UpgradeFrom(UpgradeFrom),
+    /// Write a stopped node's tables as a data directory that Cassandra 5.0 starts from
+    Export(ExportNode),
+}
+
+/// From which Cassandra node to which of ours.
+#[derive(Debug, Args)]
+pub struct UpgradeFrom {
+    /// Our node, without user keyspaces so far
+    #[command(flatten)]
+    pub node: Node,
+    /// Configuration file of our node
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Cassandra's commit log directory [default: commitlog beside its data directory]
+    #[arg(long, value_name = "DIR")]
+    pub commitlog: Option<PathBuf>,
+    /// Cassandra's storage directory (with data and commitlog), or its data directory
+    #[arg(value_name = "DATA_DIR")]
+    pub source: PathBuf,
+}
+
+/// What to export where.
+#[derive(Debug, Args)]
+pub struct ExportNode {
+    /// Our node
+    #[command(flatten)]
+    pub node: Node,
+    /// Configuration file of our node
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory in which `data` is made
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
 }
 
 /// What to do with the commit log.

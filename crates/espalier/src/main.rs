@@ -7,6 +7,7 @@ mod config;
 mod log;
 mod serve;
 mod sstable;
+mod upgrade;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ fn main() -> ExitCode {
         }
         cli::Command::Log(command) => log::run(command),
         cli::Command::Sstable(command) => sstable::run(command),
+        cli::Command::UpgradeFrom(options) => upgrade::upgrade_from(options).map(|()| ExitCode::SUCCESS),
+        cli::Command::Export(options) => upgrade::export(options).map(|()| ExitCode::SUCCESS),
         command => admin::client::run(command).map(|()| ExitCode::SUCCESS),
     };
     match outcome {

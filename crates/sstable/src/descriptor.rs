@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-/// The only version we read and write.
+/// The version that we write.
 const VERSION: &str = "da";
-/// The only format we read and write.
+/// Its format.
 const FORMAT: &str = "bti";
 /// Ending of files that are being written; they mean nothing after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
@@ -166,6 +166,28 @@ impl Component {
     }
 }
 
+/// Version and format of a table's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Version {
+    /// `da`, BTI: ours, and Cassandra 5.0's where it is configured so.
+    Da,
+    /// `nb`, `big`: Cassandra 4, and a stock 5.0.
+    Nb,
+    /// `oa`, `big`: Cassandra 5.0 without compatibility with 4.
+    Oa,
+}
+
+impl Version {
+    /// Version and format as they stand in file names.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Version::Da => (VERSION, FORMAT),
+            Version::Nb => ("nb", "big"),
+            Version::Oa => ("oa", "big"),
+        }
+    }
+}
+
 /// One table in one directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Descriptor {
@@ -173,17 +195,26 @@ pub struct Descriptor {
     pub dir: PathBuf,
     /// Which of the directory's tables it is.
     pub id: SSTableId,
+    /// The form of its files.
+    pub(crate) version: Version,
 }
 
 impl Descriptor {
     /// The table `id` in `dir`.
     pub fn new(dir: impl Into<PathBuf>, id: SSTableId) -> Descriptor {
-        Descriptor { dir: dir.into(), id }
+        Descriptor { dir: dir.into(), id, version: Version::Da }
+    }
+
+    /// The table `id` in `dir`, of a version of the format `big`; none for versions that we do not read.
+    pub(crate) fn big(dir: impl Into<PathBuf>, id: SSTableId, version: &str) -> Option<Descriptor> {
+        let version = [Version::Nb, Version::Oa].into_iter().find(|known| known.names().0 == version)?;
+        Some(Descriptor { dir: dir.into(), id, version })
     }
 
     /// The name of a component's file.
     pub fn file_name(&self, component: Component) -> String {
-        format!("{VERSION}-{}-{FORMAT}-{}", self.id, component.name())
+        let (version, format) = self.version.names();
+        format!("{version}-{}-{format}-{}", self.id, component.name())
     }
 
     /// The path of a component's file.
@@ -212,7 +243,8 @@ impl Descriptor {
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.dir.join(format!("{VERSION}-{}-{FORMAT}", self.id)).display())
+        let (version, format) = self.version.names();
+        write!(f, "{}", self.dir.join(format!("{version}-{}-{format}", self.id)).display())
     }
 }
 

@@ -8,6 +8,7 @@
 #![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]
 
+mod big;
 mod cache;
 mod clustering;
 mod compression;
@@ -33,6 +34,7 @@ mod trie;
 mod verify;
 mod writer;
 
+pub use big::{list_big_tables, open_big, rewrite_big};
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
 pub use copy::{TableCopy, check_key_types};

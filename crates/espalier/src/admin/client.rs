@@ -69,7 +69,12 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
-        Command::Serve(_) | Command::Options | Command::Log(_) | Command::Sstable(_) => {
+        Command::Serve(_)
+        | Command::Options
+        | Command::Log(_)
+        | Command::Sstable(_)
+        | Command::UpgradeFrom(_)
+        | Command::Export(_) => {
             return Err("not for a running node".to_owned());
         }
     })

@@ -4,4 +4,5 @@
 mod admin;
 mod log;
 mod node;
+mod sstable;
 mod start_stop;

@@ -2,6 +2,8 @@
 
 use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table};
 
+use crate::descriptor::Version;
+
 use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, cell_flag, extended, flag};
 use crate::clustering::{kind, read_value, read_values};
 use crate::error::Decoded;
@@ -19,6 +21,20 @@ pub(crate) fn read_deletion(input: &mut Input<'_>) -> Decoded<DeletionTime> {
             Err(input.damaged("a deletion that is live (80) or has a positive timestamp", format!("{first:02x}")))
         }
         _ => Ok(DeletionTime::new(input.i64("deletion timestamp")?, input.u32("local deletion time")?)),
+    }
+}
+
+/// Reads a partition's deletion in the form of a version.
+pub(crate) fn read_partition_deletion(version: Version, input: &mut Input<'_>) -> Decoded<DeletionTime> {
+    if version != Version::Nb {
+        return read_deletion(input);
+    }
+    let local_deletion_time = input.i32("local deletion time")?;
+    let marked_for_delete_at = input.i64("deletion timestamp")?;
+    match (local_deletion_time, marked_for_delete_at) {
+        (i32::MAX, i64::MIN) => Ok(DeletionTime::LIVE),
+        (0.., _) => Ok(DeletionTime::new(marked_for_delete_at, local_deletion_time as u32)),
+        _ => Err(input.damaged("a local deletion time from 1970 on", local_deletion_time.to_string())),
     }
 }
 

@@ -10,7 +10,7 @@ use model::{
 
 use super::reversed::Backward;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
-use crate::data::{UnfilteredHead, read_deletion};
+use crate::data::{UnfilteredHead, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
@@ -240,9 +240,10 @@ impl SSTableCursor {
 
     /// Reads key, deletion and static row at a data position.
     fn read_partition_head(&mut self, position: u64) -> Result<(Vec<u8>, Partition), SSTableError> {
+        let version = self.reader.files().descriptor.version;
         let (stored, deletion, length) = self.window.decode(position, |input| {
             let key = input.short_bytes("partition key")?.to_vec();
-            Ok((key, read_deletion(input)?, input.consumed()))
+            Ok((key, read_partition_deletion(version, input)?, input.consumed()))
         })?;
         let mut partition = Partition {
             key: PartitionKey::new(&stored),

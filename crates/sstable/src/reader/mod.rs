@@ -186,6 +186,32 @@ impl SSTableReader {
         }
     }
 
+    /// Opens a table for reading in file order only: its filter and indexes are not looked at.
+    pub(crate) fn open_for_scan(
+        disk: &dyn Disk,
+        descriptor: &Descriptor,
+        table: &Arc<Table>,
+        cache: &BlockCache,
+    ) -> Result<SSTableReader, SSTableError> {
+        let statistics = read_statistics(disk, descriptor)?;
+        let data = open_data(disk, descriptor, &PageChecksums::default(), table.options.crc_check_chance, cache)?;
+        let empty = |component| -> Result<Arc<IndexFile>, SSTableError> {
+            let stand_in = open_component(disk, descriptor, Component::Data)?;
+            Ok(Arc::new(IndexFile::empty(descriptor.file_name(component), stand_in, cache.clone())))
+        };
+        let files = Files {
+            descriptor: descriptor.clone(),
+            statistics,
+            filter: None,
+            size_on_disk_bytes: data.file_length(),
+            data: Arc::new(data),
+            partitions: PartitionIndex::unreadable(empty(Component::Partitions)?),
+            rows: empty(Component::Rows)?,
+        };
+        let view = View::new(&files, table)?;
+        Ok(SSTableReader { files: Arc::new(files), view })
+    }
+
     /// Opens a table whose filter or indexes may be damaged: what is wrong with them goes into `damaged`, and they say
     /// nothing then.
     pub(crate) fn open_damaged(
@@ -434,7 +460,7 @@ pub fn read_statistics(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Stati
     let name = descriptor.file_name(Component::Statistics);
     let bytes = read_whole(disk, &descriptor.path(Component::Statistics))?
         .ok_or_else(|| Corruption::new(&name, 0, "a Statistics.db", "no such file"))?;
-    let statistics = Statistics::decode(&name, &bytes)?;
+    let statistics = Statistics::decode_version(descriptor.version, &name, &bytes)?;
     if statistics.partitioner != PARTITIONER {
         let what = format!("partitioner {}", statistics.partitioner);
         return Err(SSTableError::Unsupported { file: name, what });

@@ -1,6 +1,7 @@
 //! The STATS component: what is known of a table without reading its data.
 
 use crate::clustering::{kind, read_values, write_values};
+use crate::descriptor::Version;
 use crate::error::{Decoded, SSTableError};
 use crate::input::Input;
 use crate::stats::header::{push_vbytes, read_classes, write_classes};
@@ -92,24 +93,23 @@ impl StatsMetadata {
         self.min_local_deletion_time != u32::MAX
     }
 
-    pub(super) fn read(input: &mut Input<'_>) -> Decoded<Self> {
+    pub(super) fn read(version: Version, input: &mut Input<'_>) -> Decoded<Self> {
+        let is_nb = version == Version::Nb;
         let estimated_partition_size = EstimatedHistogram::read(input)?;
         let estimated_cell_per_partition_count = EstimatedHistogram::read(input)?;
         read_position(input)?;
         let min_timestamp = input.i64("minTimestamp")?;
         let max_timestamp = input.i64("maxTimestamp")?;
-        let min_local_deletion_time = input.u32("minLocalDeletionTime")?;
-        let max_local_deletion_time = input.u32("maxLocalDeletionTime")?;
+        let min_local_deletion_time = read_deletion_time(is_nb, input)?;
+        let max_local_deletion_time = read_deletion_time(is_nb, input)?;
         let min_ttl = input.i32("minTTL")?;
         let max_ttl = input.i32("maxTTL")?;
         let compression_ratio = input.f64("compressionRatio")?;
-        let estimated_tombstone_drop_time = TombstoneHistogram::read(input)?;
+        let estimated_tombstone_drop_time =
+            if is_nb { TombstoneHistogram::read_nb(input)? } else { TombstoneHistogram::read(input)? };
         let sstable_level = input.i32("sstableLevel")?;
         let repaired_at = input.i64("repairedAt")?;
-        let clustering_classes = read_classes(input)?;
-        let fixed_lengths = fixed_lengths(&clustering_classes);
-        let covered_start = read_bound(&fixed_lengths, input)?;
-        let covered_end = read_bound(&fixed_lengths, input)?;
+        let (clustering_classes, covered_start, covered_end) = read_covered(is_nb, input)?;
         let has_legacy_counter_shards = input.bool("hasLegacyCounterShards")?;
         let total_columns_set = input.i64("totalColumnsSet")?;
         let total_rows = input.i64("totalRows")?;
@@ -137,10 +137,10 @@ impl StatsMetadata {
             pending_repair: read_uuid(input)?,
             is_transient: input.bool("isTransient")?,
             originating_host_id: read_uuid(input)?,
-            has_partition_level_deletions: input.bool("hasPartitionLevelDeletions")?,
-            first_key: input.vbytes("firstKey")?.to_vec(),
-            last_key: input.vbytes("lastKey")?.to_vec(),
-            token_space_coverage: input.f64("tokenSpaceCoverage")?,
+            has_partition_level_deletions: is_nb || input.bool("hasPartitionLevelDeletions")?,
+            first_key: if is_nb { Vec::new() } else { input.vbytes("firstKey")?.to_vec() },
+            last_key: if is_nb { Vec::new() } else { input.vbytes("lastKey")?.to_vec() },
+            token_space_coverage: if is_nb { f64::NAN } else { input.f64("tokenSpaceCoverage")? },
         })
     }
 
@@ -184,6 +184,30 @@ impl StatsMetadata {
         out.extend_from_slice(&self.token_space_coverage.to_be_bytes());
         Ok(())
     }
+}
+
+/// Seconds; before `oa` a signed number whose greatest value stands for "none".
+fn read_deletion_time(is_nb: bool, input: &mut Input<'_>) -> Decoded<u32> {
+    let stored = input.u32("local deletion time")?;
+    Ok(if is_nb && stored == i32::MAX as u32 { u32::MAX } else { stored })
+}
+
+/// The clustering classes and what they cover; before `oa` the least and the greatest value of each column, which are
+/// passed over because some versions had them wrong.
+fn read_covered(is_nb: bool, input: &mut Input<'_>) -> Decoded<(Vec<String>, CoveredBound, CoveredBound)> {
+    if !is_nb {
+        let classes = read_classes(input)?;
+        let fixed_lengths = fixed_lengths(&classes);
+        return Ok((classes, read_bound(&fixed_lengths, input)?, read_bound(&fixed_lengths, input)?));
+    }
+    for _ in 0..2 {
+        let count = input.u32("clustering value count")?;
+        for _ in 0..input.checked_count(u64::from(count), 2, "clustering values")? {
+            input.short_bytes("clustering value")?;
+        }
+    }
+    let all = |kind| CoveredBound { kind, prefix: Vec::new() };
+    Ok((Vec::new(), all(kind::INCL_START_BOUND), all(kind::INCL_END_BOUND)))
 }
 
 fn fixed_lengths(classes: &[String]) -> Vec<Option<usize>> {

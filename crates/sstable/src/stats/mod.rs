@@ -16,6 +16,7 @@ pub use metadata::{CommitLogPosition, CoveredBound, StatsMetadata};
 pub use tombstones::TombstoneHistogram;
 
 use crate::compression::push_utf;
+use crate::descriptor::Version;
 use crate::error::{Corruption, Decoded, SSTableError};
 use crate::input::Input;
 
@@ -47,6 +48,11 @@ pub struct Statistics {
 impl Statistics {
     /// Reads Statistics.db.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<Statistics, SSTableError> {
+        Self::decode_version(Version::Da, file, bytes)
+    }
+
+    /// Reads Statistics.db of a version.
+    pub(crate) fn decode_version(version: Version, file: &str, bytes: &[u8]) -> Result<Statistics, SSTableError> {
         let bodies = Frame::parse(file, bytes)?;
         let mut validation = bodies.body(VALIDATION)?;
         let partitioner = validation.utf("partitioner")?.to_owned();
@@ -57,7 +63,7 @@ impl Statistics {
             partitioner,
             bloom_filter_fp_chance,
             cardinality: Cardinality::read(&mut compaction)?,
-            stats: StatsMetadata::read(&mut bodies.body(STATS)?)?,
+            stats: StatsMetadata::read(version, &mut bodies.body(STATS)?)?,
             header: SerializationHeader::read(&mut bodies.body(HEADER)?)?,
         })
     }

@@ -27,6 +27,20 @@ impl TombstoneHistogram {
         self.bins.iter().take_while(|bin| bin.0 <= time).map(|bin| f64::from(bin.1)).sum()
     }
 
+    /// As versions before `oa` have it: points are doubles, counts are longs.
+    pub(super) fn read_nb(input: &mut Input<'_>) -> Decoded<Self> {
+        input.u32("tombstone histogram capacity")?;
+        let count = input.u32("tombstone histogram size")?;
+        let count = input.checked_count(u64::from(count), 16, "tombstone histogram bins")?;
+        let mut bins = Vec::with_capacity(count);
+        for _ in 0..count {
+            let point = input.f64("tombstone histogram point")?;
+            let count = input.i64("tombstone histogram count")?;
+            bins.push((point.clamp(0.0, f64::from(u32::MAX)) as u32, count.clamp(0, i64::from(u32::MAX)) as u32));
+        }
+        Ok(TombstoneHistogram { bins })
+    }
+
     pub(super) fn read(input: &mut Input<'_>) -> Decoded<Self> {
         input.u32("tombstone histogram capacity")?;
         let count = input.u32("tombstone histogram size")?;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod big;
 mod crash;
 mod damage;
 mod decoders;

@@ -1,0 +1,126 @@
+//! `espalier upgrade-from` and `espalier export`: from a stopped Cassandra node to ours, and back.
+
+use crate::admin::client;
+use crate::cli::{ExportNode, UpgradeFrom};
+use crate::serve::open_engine;
+use std::path::{Path, PathBuf};
+
+/// Adopts a stopped Cassandra node's schema and SSTables. Its directory stays as it is.
+pub fn upgrade_from(options: UpgradeFrom) -> Result<(), String> {
+    let source = options.source;
+    let data = match source.join("data") {
+        data if data.join("system_schema").is_dir() => data,
+        _ if source.join("system_schema").is_dir() => source.clone(),
+        _ => {
+            return Err(format!(
+                "{}: no data directory of a Cassandra node (no system_schema in it)",
+                source.display()
+            ));
+        }
+    };
+    let commitlog = options.commitlog.unwrap_or_else(|| data.parent().unwrap_or(&data).join("commitlog"));
+    check_drained(&commitlog)?;
+    let engine = open_engine(options.node.data, options.config)?;
+    let adopted = (|| {
+        let keyspaces = engine.foreign_schema(&data)?;
+        let names: Vec<_> = keyspaces.iter().map(|keyspace| keyspace.name.clone()).collect();
+        let schema = engine.adopt_schema(keyspaces)?;
+        let mut counts = Vec::new();
+        for table in names.iter().filter_map(|name| schema.keyspace(name)).flat_map(|keyspace| keyspace.tables.values())
+        {
+            let count = engine.adopt_table(table, &data)?;
+            counts.push(format!("{}.{}: {count} SSTables", table.keyspace, table.name));
+        }
+        Ok(counts)
+    })();
+    let adopted = adopted.map_err(|error: engine::EngineError| error.to_string());
+    let closed = engine.shutdown().map_err(|error| error.to_string());
+    for line in adopted? {
+        println!("{line}");
+    }
+    closed
+}
+
+/// Writes a data directory that Cassandra starts from.
+pub fn export(options: ExportNode) -> Result<(), String> {
+    if client::is_running(&options.node) {
+        return Err("the node is running: stop it first (SIGTERM)".to_owned());
+    }
+    if options.to.join("data").exists() {
+        return Err(format!("{}: is there already", options.to.join("data").display()));
+    }
+    let engine = open_engine(options.node.data, options.config)?;
+    let exported = engine.export(&options.to.join("data")).map_err(|error| error.to_string());
+    engine.shutdown().map_err(|error| error.to_string())?;
+    println!("{} SSTables in {}", exported?, options.to.join("data").display());
+    Ok(())
+}
+
+/// Fails unless no segment of Cassandra's commit log holds a record.
+fn check_drained(commitlog: &Path) -> Result<(), String> {
+    let entries = match std::fs::read_dir(commitlog) {
+        Ok(entries) => entries,
+        Err(error) => return Err(format!("{}: {error} (--commitlog names another directory)", commitlog.display())),
+    };
+    let mut segments: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    for path in segments {
+        let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if holds_records(&bytes) {
+            let path = path.display();
+            return Err(format!(
+                "{path} holds writes that are in no SSTable: start the Cassandra node, run `nodetool drain`, stop it, and try again"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a segment of Cassandra's log has anything in its sections. What cannot be read counts as something.
+fn holds_records(segment: &[u8]) -> bool {
+    let int = |at: usize| Some(u32::from_be_bytes(*segment.get(at..)?.first_chunk::<4>()?) as usize);
+    if segment.iter().all(|byte| *byte == 0) {
+        return false;
+    }
+    // Header: i32 version, i64 id, u16 length of parameters, parameters, u32 CRC.
+    let Some(parameters) = segment.get(12..).and_then(|rest| rest.first_chunk::<2>()) else { return true };
+    let mut section = 12 + 2 + usize::from(u16::from_be_bytes(*parameters)) + 4;
+    // Section: i32 offset of the next one, u32 CRC, records. The last has offset 0.
+    loop {
+        match int(section) {
+            None => return section < segment.len(),
+            Some(0) => return false,
+            Some(next) if next == section + 8 => section = next,
+            Some(_) => return true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The start of a segment as Cassandra 5.0.8 leaves it: parameters `{}`, then sections of these lengths.
+    fn segment(sections: &[usize]) -> Vec<u8> {
+        let mut bytes =
+            vec![0, 0, 0, 7, 0, 0, 1, 0xa1, 0xff, 0xc6, 0xea, 0x44, 0, 2, b'{', b'}', 0x76, 0x2e, 0x63, 0x15];
+        for length in sections {
+            let next = bytes.len() + 8 + length;
+            bytes.extend_from_slice(&(next as u32).to_be_bytes());
+            bytes.extend_from_slice(&[1; 4]);
+            bytes.resize(next, 7);
+        }
+        bytes.resize(bytes.len() + 100, 0);
+        bytes
+    }
+
+    #[test]
+    fn a_drained_log_has_empty_sections_only() {
+        assert!(!holds_records(&segment(&[])));
+        assert!(!holds_records(&segment(&[0])));
+        assert!(!holds_records(&[0; 64]));
+        assert!(holds_records(&segment(&[354])));
+        assert!(holds_records(&segment(&[0, 10])));
+        assert!(holds_records(&[1, 2, 3]));
+    }
+}

@@ -1,0 +1,87 @@
+//! Tools for SSTables, on files that Cassandra wrote.
+
+use crate::node::{Node, TempDir, failure, run};
+use std::path::{Path, PathBuf};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../sstable/tests/from_cassandra/5.0.8").join(name)
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A copy with one bit of Data.db flipped.
+fn damaged(name: &str, directory: &TempDir) -> PathBuf {
+    let target = directory.join(name);
+    std::fs::create_dir_all(&target).unwrap();
+    for entry in std::fs::read_dir(fixture(name)).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if path.to_string_lossy().ends_with("-Data.db") {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+        }
+        std::fs::write(target.join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    target
+}
+
+#[test]
+fn an_sstable_is_dumped_verified_and_described() {
+    let directory = fixture("wide_rt");
+    let directory = directory.to_str().unwrap();
+    let dump: serde_json::Value = serde_json::from_str(&text(&["sstable", "dump", "-t", directory])).unwrap();
+    let lines = text(&["sstable", "dump", "-t", "--lines", directory]);
+    assert_eq!(lines.lines().count(), dump.as_array().unwrap().len());
+    assert!(text(&["sstable", "dump", "--rows", directory]).lines().count() > lines.lines().count());
+    assert!(text(&["sstable", "verify", "--extended", directory]).contains("da-1-bti: sound, "));
+    let metadata = text(&["sstable", "metadata", "--json", directory]);
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    assert_eq!(metadata["Partitioner"], "org.apache.cassandra.dht.Murmur3Partitioner");
+    assert!(text(&["sstable", "metadata", directory]).contains("\nMinimum timestamp: "));
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_saved() {
+    let scratch = TempDir::new();
+    let directory = damaged("wide_rt", &scratch);
+    let directory = directory.to_str().unwrap();
+    let verified = run(&["sstable", "verify", directory]);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&verified.stdout).contains("Data.db is corrupt"), "{verified:?}");
+    assert!(failure(&run(&["sstable", "dump", directory])).contains("Data.db is corrupt"));
+    let saved = scratch.join("saved");
+    let salvaged = run(&["sstable", "salvage", "--to", saved.to_str().unwrap(), directory]);
+    assert_eq!(salvaged.status.code(), Some(1), "something was lost");
+    assert!(
+        String::from_utf8_lossy(&salvaged.stdout).contains("\nlost: bytes ") || salvaged.stdout.starts_with(b"lost: ")
+    );
+    text(&["sstable", "verify", "--extended", saved.to_str().unwrap()]);
+}
+
+#[test]
+fn what_is_no_sstable_is_one_line() {
+    let none = failure(&run(&["sstable", "dump", "/proc/self/status"]));
+    assert!(none.contains("neither a file of a da-*-bti-* SSTable nor a directory with one"), "{none}");
+    let scratch = TempDir::new();
+    let absent =
+        failure(&run(&["upgrade-from", "--data", scratch.join("n").to_str().unwrap(), scratch.0.to_str().unwrap()]));
+    assert!(absent.contains("no data directory of a Cassandra node"), "{absent}");
+}
+
+#[test]
+fn imports_go_through_a_running_node() {
+    let scratch = TempDir::new();
+    let data = scratch.join("data");
+    let _node = Node::start(&data);
+    let arguments = ["sstable", "import", "--data", data.to_str().unwrap(), "ks", "t", fixture("kv").to_str().unwrap()]
+        .map(str::to_owned);
+    let refused = failure(&run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert_eq!(refused, "espalier: Keyspace [ks] does not exist.");
+    let running =
+        failure(&run(&["export", "--data", data.to_str().unwrap(), "--to", scratch.join("out").to_str().unwrap()]));
+    assert!(running.contains("the node is running"), "{running}");
+}
