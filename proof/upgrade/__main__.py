@@ -23,9 +23,9 @@ SCHEMA = [
     "CREATE TABLE up.wide (p int, a int, b text, s text static, v text, w int, PRIMARY KEY (p, a, b)) "
     "WITH CLUSTERING ORDER BY (a DESC, b ASC) AND gc_grace_seconds = 777",
     "CREATE TABLE up.plain (k text PRIMARY KEY, v blob) WITH compression = {'enabled': false} AND comment = 'plain'",
-    'CREATE TABLE up."Odd Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
+    'CREATE TABLE up."Odd_Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
 ]
-READS = ["SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd Names"',
+READS = ["SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
          "SELECT k, writetime(v), ttl(u) FROM up.kv", "SELECT a, b, writetime(v) FROM up.wide WHERE p = 1 AND a > 90 AND a < 160 ORDER BY a ASC",
          "SELECT a, v FROM up.wide WHERE p = 1 AND a = 137", "SELECT JSON keyspace_name, table_name, id, gc_grace_seconds, comment FROM "
          "system_schema.tables WHERE keyspace_name = 'up'", "SELECT JSON * FROM system_schema.columns WHERE keyspace_name = 'up'",
@@ -49,7 +49,7 @@ def writes():
             yield f"DELETE FROM up.wide USING TIMESTAMP {BASE + 1000} WHERE p = {p} AND a >= {a} AND a < {a + 20}"
     for k in range(40):
         yield f"INSERT INTO up.plain (k, v) VALUES ('{k}', 0x{'ab' * (k * 37)}) USING TIMESTAMP {BASE}"
-        yield (f'INSERT INTO up."Odd Names" ("Key", "select", "ü") VALUES ({k % 3}, 00000000-0000-4000-8000-{k:012}, {k}.5) '
+        yield (f'INSERT INTO up."Odd_Names" ("Key", "select", "ü") VALUES ({k % 3}, 00000000-0000-4000-8000-{k:012}, {k}.5) '
                f"USING TIMESTAMP {BASE}")
     yield "flush"
     yield f"DELETE FROM up.wide USING TIMESTAMP {BASE + 5000} WHERE p = 2"
@@ -126,7 +126,7 @@ def prove(proof: Proof, sstable_format: str) -> None:
             subject.stop()
     with Cassandra.start(durable=True, data=target / "data") as oracle:
         same(proof, f"Cassandra from what was {sstable_format}", expected, ask(oracle))
-        for table in ("kv", "wide", "plain", "Odd Names"):
+        for table in ("kv", "wide", "plain", "Odd_Names"):
             try:
                 oracle.verify("up", table)
                 proof.check(f"verify {table}", True)
