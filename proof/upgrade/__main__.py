@@ -1,20 +1,28 @@
-"""Live Cassandra writes and drains, `espalier upgrade-from` adopts, the answers are the same; `espalier export` writes, Cassandra
-starts from it, the answers are the same. With the SSTable formats of a stock 5.0 node (nb), of one without compatibility (oa), and
-BTI (da).
+"""Live Cassandra writes and drains, `espalier upgrade-from` adopts, the answers are the same; we compact and write, `espalier export`
+makes a directory, Cassandra starts from it, the answers are the same. With the SSTable formats of a stock 5.0 node (nb), of one
+without compatibility (oa), and BTI (da); tables with everything in them, and those that random histories leave behind.
 
-usage: python -m proof.upgrade [--formats nb oa da]
+usage: python -m proof.upgrade [--formats nb oa da] [--seed 1] [--histories 8]
 """
 
 import argparse
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from random import Random
 
 from proof import places
+from proof.differential.compare import compare, exchange, explained
+from proof.differential.generator import Generator
+from proof.differential.reads import read
+from proof.differential.steps import SIMPLE, Step
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier, environment
 from proof.wire import Connection, Error
 
+HISTORY_STEPS = 150
+READS_PER_TABLE = 25
 BASE = 1_700_000_000_000_000
 SCHEMA = [
     "CREATE KEYSPACE up WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -39,7 +47,7 @@ def writes():
     for k in range(0, 150, 7):
         yield f"DELETE FROM up.kv USING TIMESTAMP {BASE + 1000 + k} WHERE k = {k}"
         yield f"DELETE v, m['a'] FROM up.kv USING TIMESTAMP {BASE + 1000 + k} WHERE k = {k + 1}"
-        yield f"UPDATE up.kv USING TIMESTAMP {BASE + 2000 + k} AND TTL 400000000 SET m = {{'only': 1}} WHERE k = {k + 2}"
+        yield f"UPDATE up.kv USING TIMESTAMP {BASE + 2000 + k} AND TTL 300000000 SET m = {{'only': 1}} WHERE k = {k + 2}"
     yield "flush"
     for p in (1, 2):
         yield f"UPDATE up.wide USING TIMESTAMP {BASE} SET s = 'static {p}' WHERE p = {p}"
@@ -74,6 +82,37 @@ def accepted(answer):
     return answer
 
 
+class History:
+    """A keyspace that a random history left on Cassandra, what to ask of it, and what Cassandra answered."""
+
+    def __init__(self, oracle: Cassandra, seed: int, number: int):
+        rng = Random(f"{seed}/upgrade {number}")
+        generator = Generator(rng, f"h{number}", 5)
+        self.keyspace = generator.keyspace
+        with Connection(oracle.host, oracle.port) as connection:
+            accepted(connection.query(f"CREATE KEYSPACE {self.keyspace} WITH replication = {SIMPLE}"))
+            accepted(connection.query(f"USE {self.keyspace}"))
+            for step in generator.steps(HISTORY_STEPS):
+                if step.kind == "flush":
+                    oracle.flush(self.keyspace)
+                elif step.kind in ("cql", "batch") and not step.cql.startswith(("SELECT", "DESCRIBE")):
+                    exchange([connection], step)
+            tables = [table for table in generator.tables if table.alive and names(connection, table.full_name)]
+        self.reads = [Step("cql", f"SELECT * FROM {table.full_name}", page_size=5000, now=generator.now) for table in tables]
+        self.reads += [read(rng, table, generator.now) for table in tables for _ in range(READS_PER_TABLE)]
+        self.expected = self.ask(oracle)
+
+    def ask(self, node) -> list[list]:
+        with Connection(node.host, node.port) as connection:
+            accepted(connection.query(f"USE {self.keyspace}"))
+            return [exchange([connection], step)[0] for step in self.reads]
+
+
+def names(connection: Connection, table: str) -> bool:
+    """Whether there is such a table: a history may begin with one that is refused."""
+    return not isinstance(connection.query(f"SELECT * FROM {table} LIMIT 1"), Error)
+
+
 def ask(node) -> dict[str, object]:
     connection = Connection(node.host, node.port)
     answers = {}
@@ -83,9 +122,16 @@ def ask(node) -> dict[str, object]:
     return answers
 
 
-def same(proof: Proof, name: str, expected: dict, got: dict) -> None:
+def same(proof: Proof, name: str, expected: dict, histories: list[History], node) -> None:
+    """`node` answers as Cassandra did."""
+    got = ask(node)
     for cql, rows in expected.items():
         proof.check(f"{name}: {cql}", rows == got[cql], f"expected {rows}\ngot {got[cql]}")
+    for history in histories:
+        for step, left, right in zip(history.reads, history.expected, history.ask(node)):
+            difference = compare(left, right)
+            right = difference is None or explained(step, left, right) is not None
+            proof.check(f"{name}, {history.keyspace}: {step}", right, str(difference))
 
 
 def espalier(*arguments) -> subprocess.CompletedProcess:
@@ -93,31 +139,34 @@ def espalier(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
 
 
-def prove(proof: Proof, sstable_format: str) -> None:
+def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
     with Cassandra.start(durable=True, sstable_format=sstable_format) as oracle:
         connection = Connection(oracle.host, oracle.port)
         for cql in [*SCHEMA, *writes()]:
             oracle.flush("up") if cql == "flush" else accepted(connection.query(cql))
+        histories = [History(oracle, seed, number) for number in range(count)]
         expected = ask(oracle)
         undrained = oracle.directory.with_name(oracle.directory.name + "-undrained")
         shutil.copytree(oracle.directory, undrained)
         oracle.command("drain")
         oracle.end()
-        kinds = {name.name.split("-")[0] for name in oracle.directory.glob("data/up/*/*-Data.db")}
+        kinds = {name.name.split("-")[0] for name in oracle.directory.glob("data/[uh]*/*/*-Data.db")}
         proof.check(f"{sstable_format} was written", kinds == {sstable_format}, str(kinds))
-        refused = espalier("upgrade-from", "--data", oracle.directory / "refused", undrained)
-        proof.check("an undrained node is refused", refused.returncode != 0 and "nodetool drain" in refused.stderr, refused.stderr)
-        shutil.rmtree(undrained)
         subject = Espalier.prepare()
         try:
+            refuse(proof, subject, oracle, undrained)
             adopted = espalier("upgrade-from", "--data", subject.data, oracle.directory)
             proof.check(f"upgrade-from {sstable_format}", adopted.returncode == 0, adopted.stdout + adopted.stderr)
+            again = espalier("upgrade-from", "--data", subject.data, oracle.directory)
+            proof.check("a keyspace that is there is not adopted again", "is there already" in again.stderr, again.stderr)
             subject.launch()
-            same(proof, f"adopted from {sstable_format}", expected, ask(subject))
+            same(proof, f"adopted from {sstable_format}", expected, histories, subject)
             accepted(Connection(subject.host, subject.port).query(
                 f"INSERT INTO up.kv (k, v) VALUES (7000, 'written by Espalier') USING TIMESTAMP {BASE}"))
-            subject.compact("up")
+            for keyspace in ("up", *(history.keyspace for history in histories)):
+                subject.compact(keyspace)
             expected = ask(subject)
+            same(proof, "compacted", expected, histories, subject)
             subject.terminate()
             target = oracle.directory.with_name(oracle.directory.name + "-back")
             exported = espalier("export", "--data", subject.data, "--to", target)
@@ -125,7 +174,7 @@ def prove(proof: Proof, sstable_format: str) -> None:
         finally:
             subject.stop()
     with Cassandra.start(durable=True, data=target / "data") as oracle:
-        same(proof, f"Cassandra from what was {sstable_format}", expected, ask(oracle))
+        same(proof, f"Cassandra from what was {sstable_format}", expected, histories, oracle)
         for table in ("kv", "wide", "plain", "Odd_Names"):
             try:
                 oracle.verify("up", table)
@@ -135,13 +184,38 @@ def prove(proof: Proof, sstable_format: str) -> None:
     shutil.rmtree(target)
 
 
+def refuse(proof: Proof, subject: Espalier, oracle: Cassandra, undrained: Path) -> None:
+    """What is not adopted leaves nothing behind: the adoption that follows, into the same node, finds it empty."""
+    refused = espalier("upgrade-from", "--data", subject.data, undrained)
+    proof.check("an undrained node is refused", refused.returncode != 0 and "nodetool drain" in refused.stderr, refused.stderr)
+    shutil.rmtree(undrained)
+    table = next(oracle.directory.glob("data/up/wide-*"))
+    unfinished = table / "nb_txn_compaction_0c35a4f0-0000-11ef-8000-000000000000.log"
+    unfinished.write_text("")
+    refused = espalier("upgrade-from", "--data", subject.data, oracle.directory)
+    proof.check("a compaction cut short is refused", refused.returncode != 0 and unfinished.name in refused.stderr, refused.stderr)
+    unfinished.unlink()
+    data = next(table.glob("*-Data.db"))
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    shutil.move(data, data.with_suffix(".kept"))
+    data.write_bytes(content)
+    refused = espalier("upgrade-from", "--data", subject.data, oracle.directory)
+    proof.check("a damaged table is refused", refused.returncode != 0 and data.name in refused.stderr, refused.stderr)
+    shutil.move(data.with_suffix(".kept"), data)
+    left = [str(path) for path in subject.data.glob("data/[uh]*/*/*")]
+    proof.check("what was refused is removed", not left, str(left))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--formats", nargs="+", default=["nb", "oa", "da"], choices=["nb", "oa", "da"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--histories", type=int, default=8)
     options = parser.parse_args()
     proof = Proof()
     for sstable_format in options.formats:
-        prove(proof, sstable_format)
+        prove(proof, sstable_format, options.seed, options.histories)
     print(f"{proof.passed} passed, {proof.failed} failed")
     sys.exit(1 if proof.failed else 0)
 

@@ -1,12 +1,16 @@
-//! Taking over the data directory of a Cassandra node, and writing one.
+//! Taking over the data directories of a Cassandra node, and writing one.
+//!
+//! The schema is adopted last, by one record of the log: until then the files that were written belong to no table, and whoever
+//! tries again begins by removing them. A node has all that the other had, or none of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{BoxCursor, Keyspace, MergeCursor, Schema, Table};
+use compaction::Strategy;
+use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
-    BlockCache, CommitLogPosition, Descriptor, SSTableReader, TableCopy, check_key_types, list_big_tables, list_tables,
-    open_big, rewrite_big,
+    BlockCache, CommitLogPosition, Descriptor, SSTableReader, TableCopy, WriterOptions, check_key_types,
+    list_big_tables, list_tables, open_big, remove_tables, rewrite_big, verify,
 };
 
 use crate::engine::Engine;
@@ -19,31 +23,128 @@ use crate::system::{SystemRow, is_system_keyspace, read_rows};
 const CACHE_BYTES: u64 = 4 << 20;
 
 /// What a schema may have that we do not: the table of `system_schema`, and the column with the name.
-const NOT_ADOPTED: [(&str, &str); 5] = [
+const NOT_ADOPTED: [(&str, &str); 6] = [
     ("indexes", "index_name"),
     ("views", "view_name"),
     ("functions", "function_name"),
     ("aggregates", "aggregate_name"),
     ("triggers", "trigger_name"),
+    ("column_masks", "column_name"),
 ];
 
-/// The directories of a table in a data directory: `<keyspace>/<table>-<id>`, without or with dashes in the id.
-fn table_directories(engine: &Engine, data: &Path, keyspace: &str, table: &str) -> Result<Vec<PathBuf>, EngineError> {
-    let disk = &engine.options().disk;
-    let directory = data.join(keyspace);
-    if !disk.exists(&directory)? {
-        return Ok(Vec::new());
-    }
-    let of_table = |name: &str| name.rsplit_once('-').is_some_and(|(stem, id)| stem == table && id.len() == 32);
-    let entries = disk.list(&directory)?.into_iter().filter(|entry| entry.is_dir && of_table(&entry.name));
-    Ok(entries.map(|entry| directory.join(entry.name)).collect())
+/// A table that was taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdoptedTable {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The table.
+    pub name: String,
+    /// How many SSTables it had.
+    pub sstables: usize,
 }
 
 impl Engine {
-    /// The user keyspaces of the stopped Cassandra node whose data directory (with its `system_schema`) this is.
+    /// Takes over the user keyspaces and the SSTables of the stopped Cassandra node whose data directories these are (one of
+    /// them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as they are. Blocks on the disk.
     ///
-    /// Fails where it has something that we do not: an index, a view, a function, a trigger, compact storage.
-    pub fn foreign_schema(&self, data: &Path) -> Result<Vec<Keyspace>, EngineError> {
+    /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage), where a
+    /// keyspace is there already, or an SSTable is damaged; nothing is taken over then.
+    pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
+        let keyspaces = self.foreign_schema(sources)?;
+        let schema = self.schema();
+        if let Some(keyspace) = keyspaces.iter().find(|keyspace| schema.keyspace(&keyspace.name).is_some()) {
+            return Err(EngineError::Unsupported(format!("keyspace {} is there already", keyspace.name)));
+        }
+        let tables: Vec<_> = keyspaces.iter().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
+        tables.iter().try_for_each(|table| check_options(table))?;
+        let adopted = tables.iter().map(|table| self.adopt_files(table, sources)).collect::<Result<Vec<_>, _>>();
+        let adopted = adopted.and_then(|adopted| self.adopt_schema(keyspaces).map(|()| adopted));
+        if adopted.is_err() {
+            // Best effort: without the schema they are no table's, and the next attempt removes them first.
+            for table in tables.iter().filter(|table| self.store(table).is_err()) {
+                let _ = self.remove_adopted(table);
+            }
+        }
+        adopted
+    }
+
+    fn adopt_schema(&self, keyspaces: Vec<Keyspace>) -> Result<(), EngineError> {
+        let add = |_: &_, schema: &mut crate::schema_change::Keyspaces| -> Result<(), EngineError> {
+            schema.extend(keyspaces.into_iter().map(|keyspace| (keyspace.name.clone(), Arc::new(keyspace))));
+            Ok(())
+        };
+        self.change_schema(add).map(|_| ())
+    }
+
+    fn remove_adopted(&self, table: &Table) -> Result<(), EngineError> {
+        let (disk, directory) = (&*self.options().disk, self.directory_of(&table.keyspace, &table.name, table.id));
+        if disk.exists(&directory)? {
+            remove_tables(disk, &directory)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the SSTables of a table, which is not in the schema yet, into its directory.
+    fn adopt_files(&self, table: &Arc<Table>, sources: &[PathBuf]) -> Result<AdoptedTable, EngineError> {
+        self.remove_adopted(table)?;
+        let disk = &self.options().disk;
+        let target = self.directory_of(&table.keyspace, &table.name, table.id);
+        let (host_id, position) = (self.host_id(), self.log().position());
+        let position = CommitLogPosition { segment: position.segment, offset: position.offset };
+        let mut sstables = 0;
+        for directory in self.table_directories(sources, &table.keyspace, &table.name)? {
+            if !directory.to_string_lossy().ends_with(&table.id.0.simple().to_string()) {
+                // Of a table that was dropped and made anew.
+                continue;
+            }
+            self.refuse_transactions(&directory)?;
+            for source in list_tables(&**disk, &directory)? {
+                disk.create_dir_all(&target)?;
+                check_key_types(&**disk, &source, table)?;
+                verify(&**disk, &source, table, true)?;
+                let copy = TableCopy::new(disk, &source, &Descriptor::new(&target, self.files().new_id()))?;
+                copy.finish(host_id, position)?;
+                sstables += 1;
+            }
+            for source in list_big_tables(&**disk, &directory)? {
+                disk.create_dir_all(&target)?;
+                check_key_types(&**disk, &source, table)?;
+                rewrite_big(disk, &source, table, &Descriptor::new(&target, self.files().new_id()), host_id, position)?;
+                sstables += 1;
+            }
+        }
+        Ok(AdoptedTable { keyspace: table.keyspace.to_string(), name: table.name.to_string(), sstables })
+    }
+
+    /// Fails if a flush or compaction of Cassandra was cut short: which of its files count only Cassandra says.
+    fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
+        let entries = self.options().disk.list(directory)?;
+        match entries.iter().find(|entry| entry.name.contains("_txn_") && entry.name.ends_with(".log")) {
+            None => Ok(()),
+            Some(entry) => Err(EngineError::Unsupported(format!(
+                "{} is left of an operation that was cut short: start the Cassandra node, run `nodetool drain`, stop it, and try again",
+                directory.join(&entry.name).display()
+            ))),
+        }
+    }
+
+    /// The directories of a table: `<keyspace>/<table>-<id>`.
+    fn table_directories(&self, data: &[PathBuf], keyspace: &str, table: &str) -> Result<Vec<PathBuf>, EngineError> {
+        let disk = &self.options().disk;
+        let of_table = |name: &str| name.rsplit_once('-').is_some_and(|(stem, id)| stem == table && id.len() == 32);
+        let mut found = Vec::new();
+        for directory in data.iter().map(|data| data.join(keyspace)) {
+            if disk.exists(&directory)? {
+                let entries = disk.list(&directory)?.into_iter();
+                let entries = entries.filter(|entry| entry.is_dir && of_table(&entry.name));
+                found.extend(entries.map(|entry| directory.join(entry.name)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The user keyspaces of a Cassandra node.
+    fn foreign_schema(&self, data: &[PathBuf]) -> Result<Vec<Keyspace>, EngineError> {
         for (table, column) in NOT_ADOPTED {
             let rows = self.foreign_rows(data, table)?;
             if let Some(row) = rows.iter().find(|row| !is_system_keyspace(&row.text("keyspace_name"))) {
@@ -81,13 +182,14 @@ impl Engine {
         schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))
     }
 
-    fn foreign_rows(&self, data: &Path, name: &str) -> Result<Vec<SystemRow>, EngineError> {
+    fn foreign_rows(&self, data: &[PathBuf], name: &str) -> Result<Vec<SystemRow>, EngineError> {
         let schema = self.schema();
         let table = schema.table("system_schema", name).expect("system tables are part of every schema");
         let disk = &self.options().disk;
         let cache = BlockCache::new(CACHE_BYTES);
         let mut sources: Vec<BoxCursor<'static>> = Vec::new();
-        for directory in table_directories(self, data, "system_schema", name)? {
+        for directory in self.table_directories(data, "system_schema", name)? {
+            self.refuse_transactions(&directory)?;
             for descriptor in list_tables(&**disk, &directory)? {
                 sources.push(Box::new(SSTableReader::open(&**disk, &descriptor, table, &cache)?.scan()?));
             }
@@ -99,71 +201,23 @@ impl Engine {
         Ok(read_rows(Box::new(merged), self.now_seconds())?)
     }
 
-    /// Creates keyspaces with the ids of their tables. One that is there already is an error.
-    pub fn adopt_schema(&self, keyspaces: Vec<Keyspace>) -> Result<Arc<Schema>, EngineError> {
-        let (_, schema) = self.change_schema(|old, new| -> Result<(), EngineError> {
-            for keyspace in keyspaces {
-                if old.keyspace(&keyspace.name).is_some() {
-                    return Err(EngineError::Unsupported(format!("keyspace {} is there already", keyspace.name)));
-                }
-                new.insert(keyspace.name.clone(), Arc::new(keyspace));
-            }
-            Ok(())
-        })?;
-        Ok(schema)
-    }
-
-    /// Takes over the SSTables that a table has in a Cassandra node's data directory, and returns how many: BTI ones as they
-    /// are, `big` ones written again. The directory stays as it is.
-    pub fn adopt_table(&self, table: &Arc<Table>, data: &Path) -> Result<usize, EngineError> {
-        let mut adopted = 0;
-        for directory in table_directories(self, data, &table.keyspace, &table.name)? {
-            if !directory.to_string_lossy().ends_with(&table.id.0.simple().to_string()) {
-                // Of a table that was dropped and made anew.
-                continue;
-            }
-            adopted += self.import(table, &directory)?;
-            adopted += self.rewrite_all_big(table, &directory)?;
-        }
-        Ok(adopted)
-    }
-
-    fn rewrite_all_big(&self, table: &Arc<Table>, directory: &Path) -> Result<usize, EngineError> {
-        let disk = &self.options().disk;
-        let sources = list_big_tables(&**disk, directory)?;
-        if sources.is_empty() {
-            return Ok(0);
-        }
-        let store = self.store(table)?;
-        disk.create_dir_all(&store.directory)?;
-        let _no_truncation = lock(&store.flushing);
-        let position = self.log().position();
-        let position = CommitLogPosition { segment: position.segment, offset: position.offset };
-        for source in &sources {
-            check_key_types(&**disk, source, table)?;
-            let target = Descriptor::new(&store.directory, self.files().new_id());
-            if let Some(written) = rewrite_big(disk, source, table, &target, self.host_id(), position)? {
-                let opened = self.files().open(&written, table)?;
-                let _no_snapshot = lock(&store.files);
-                store.replace_sstables(&[], vec![opened]);
-            }
-        }
-        Ok(sources.len())
-    }
-
     /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, everything flushed
-    /// first. Returns how many SSTables it has. Blocks on the disk.
+    /// first. It has its name once it is complete. Returns how many SSTables it has. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
         self.flush_all()?;
+        let unfinished = data.with_extension("unfinished");
         let disk = &self.options().disk;
         let schema = self.schema();
+        if disk.exists(&unfinished)? {
+            disk.remove_dir_all(&unfinished)?;
+        }
         let mut exported = 0;
         let wanted = |name: &str| name == "system_schema" || !is_system_keyspace(name);
         for keyspace in schema.keyspaces.values().filter(|keyspace| wanted(&keyspace.name)) {
             for table in keyspace.tables.values() {
                 let store = self.store(table)?;
                 let name = format!("{}-{}", table.name, table.id.0.simple());
-                let directory = data.join(&*keyspace.name).join(name);
+                let directory = unfinished.join(&*keyspace.name).join(name);
                 disk.create_dir_all(&directory)?;
                 let _no_deletion = lock(&store.files);
                 store.check_files()?;
@@ -175,6 +229,16 @@ impl Engine {
                 }
             }
         }
+        disk.rename(&unfinished, data)?;
+        data.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))?;
         Ok(exported)
     }
+}
+
+/// Fails for options that we would stumble over when the table is flushed or compacted.
+fn check_options(table: &Table) -> Result<(), EngineError> {
+    WriterOptions::for_table(table)?;
+    Strategy::from_options(&table.options.compaction).map(|_| ()).map_err(|error| {
+        EngineError::Unsupported(format!("table {}.{}: compaction: {error}", table.keyspace, table.name))
+    })
 }

@@ -34,6 +34,7 @@ mod worker;
 mod write;
 
 pub use admin::TableStats;
+pub use adopt::AdoptedTable;
 pub use block_on::block_on;
 pub use commitlog::{Awaited, Durable, HeldWakeUps};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};

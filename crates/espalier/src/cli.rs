@@ -67,9 +67,9 @@ pub struct UpgradeFrom {
     /// Cassandra's commit log directory [default: commitlog beside its data directory]
     #[arg(long, value_name = "DIR")]
     pub commitlog: Option<PathBuf>,
-    /// Cassandra's storage directory (with data and commitlog), or its data directory
-    #[arg(value_name = "DATA_DIR")]
-    pub source: PathBuf,
+    /// Cassandra's storage directory (with data and commitlog), or its data directory; all of them where it has several
+    #[arg(value_name = "DATA_DIR", required = true)]
+    pub sources: Vec<PathBuf>,
 }
 
 /// What to export where.

@@ -5,40 +5,31 @@ use crate::cli::{ExportNode, UpgradeFrom};
 use crate::serve::open_engine;
 use std::path::{Path, PathBuf};
 
-/// Adopts a stopped Cassandra node's schema and SSTables. Its directory stays as it is.
+/// Adopts a stopped Cassandra node's schema and SSTables. Its directories stay as they are.
 pub fn upgrade_from(options: UpgradeFrom) -> Result<(), String> {
-    let source = options.source;
-    let data = match source.join("data") {
-        data if data.join("system_schema").is_dir() => data,
-        _ if source.join("system_schema").is_dir() => source.clone(),
-        _ => {
-            return Err(format!(
-                "{}: no data directory of a Cassandra node (no system_schema in it)",
-                source.display()
-            ));
-        }
+    if client::is_running(&options.node) {
+        return Err("the node is running: stop it first (SIGTERM)".to_owned());
+    }
+    let sources: Vec<PathBuf> = options.sources.iter().map(|source| data_directory(source)).collect();
+    let Some(main) = sources.iter().find(|source| source.join("system_schema").is_dir()) else {
+        let first = options.sources.first().map_or(Path::new(""), PathBuf::as_path).display();
+        return Err(format!("{first}: no data directory of a Cassandra node (no system_schema in it)"));
     };
-    let commitlog = options.commitlog.unwrap_or_else(|| data.parent().unwrap_or(&data).join("commitlog"));
+    let commitlog = options.commitlog.unwrap_or_else(|| main.parent().unwrap_or(main).join("commitlog"));
     check_drained(&commitlog)?;
     let engine = open_engine(options.node.data, options.config)?;
-    let adopted = (|| {
-        let keyspaces = engine.foreign_schema(&data)?;
-        let names: Vec<_> = keyspaces.iter().map(|keyspace| keyspace.name.clone()).collect();
-        let schema = engine.adopt_schema(keyspaces)?;
-        let mut counts = Vec::new();
-        for table in names.iter().filter_map(|name| schema.keyspace(name)).flat_map(|keyspace| keyspace.tables.values())
-        {
-            let count = engine.adopt_table(table, &data)?;
-            counts.push(format!("{}.{}: {count} SSTables", table.keyspace, table.name));
-        }
-        Ok(counts)
-    })();
-    let adopted = adopted.map_err(|error: engine::EngineError| error.to_string());
+    let adopted = engine.adopt(&sources).map_err(|error| error.to_string());
     let closed = engine.shutdown().map_err(|error| error.to_string());
-    for line in adopted? {
-        println!("{line}");
+    for table in adopted? {
+        println!("{}.{}: {} SSTables", table.keyspace, table.name, table.sstables);
     }
     closed
+}
+
+/// The data directory that is meant: the one in a storage directory, or the one given.
+fn data_directory(source: &Path) -> PathBuf {
+    let inside = source.join("data");
+    if inside.join("system_schema").is_dir() { inside } else { source.to_path_buf() }
 }
 
 /// Writes a data directory that Cassandra starts from.
