@@ -311,7 +311,9 @@ impl Engine {
                 Ok(Merged::Replaced)
             }
             Err(CompactionError::Stopped) => Ok(Merged::Kept),
-            Err(CompactionError::SSTable(error)) => Err(error.into()),
+            Err(CompactionError::SSTable(error)) => {
+                Err(EngineError::from(error)).inspect_err(|error| self.tell_failure(error))
+            }
             Err(error) => Err(EngineError::Unsupported(error.to_string())),
         }
     }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::compact::Compactor;
 use crate::error::EngineError;
-use crate::files::TableFiles;
+use crate::files::{Opened, TableFiles};
 use crate::finisher::Finisher;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
@@ -248,10 +248,19 @@ impl Engine {
 
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         let directory = self.table_directory(table);
-        let sstables = self.files.open_all(&directory, table)?;
+        let Opened { sstables, failures } = self.files.open_all(&directory, table)?;
+        for failure in &failures {
+            self.tell_failure(failure);
+        }
+        let unreadable = failures.into_iter().next();
+        if let Some(failure) = &unreadable
+            && (!self.options.opens_damaged || is_local_system_keyspace(&table.keyspace))
+        {
+            return Err(failure.clone());
+        }
         let active = self.new_generation(table);
         active.lower(&self.log);
-        Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables)))
+        Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables, unreadable)))
     }
 
     fn table_directory(&self, table: &Table) -> PathBuf {

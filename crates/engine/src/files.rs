@@ -25,6 +25,15 @@ pub(crate) struct TableFiles {
     host_id: Uuid,
 }
 
+/// The SSTables of a directory.
+#[derive(Default)]
+pub(crate) struct Opened {
+    /// Newest first.
+    pub sstables: Vec<Arc<SSTableReader>>,
+    /// Why others are not among them.
+    pub failures: Vec<EngineError>,
+}
+
 impl TableFiles {
     pub fn new(options: &EngineOptions, host_id: Uuid) -> Self {
         TableFiles {
@@ -40,15 +49,21 @@ impl TableFiles {
         self.cache.used_bytes()
     }
 
-    /// Opens the SSTables of a directory, newest first. A directory that is not there is made by the first flush: to sync
-    /// one for each system table would cost the first start a tenth of a second.
-    pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
+    /// Opens the SSTables of a directory, newest first; what went wrong with those that cannot be opened. A directory that
+    /// is not there is made by the first flush: to sync one for each system table would cost the first start a tenth of a second.
+    pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Opened, EngineError> {
+        let mut opened = Opened::default();
         if !self.disk.exists(directory)? {
-            return Ok(Vec::new());
+            return Ok(opened);
         }
         remove_leftovers(&*self.disk, directory)?;
-        let descriptors = list_tables(&*self.disk, directory)?;
-        descriptors.iter().rev().map(|descriptor| self.open(descriptor, table)).collect()
+        for descriptor in list_tables(&*self.disk, directory)?.iter().rev() {
+            match self.open(descriptor, table) {
+                Ok(sstable) => opened.sstables.push(sstable),
+                Err(error) => opened.failures.push(error),
+            }
+        }
+        Ok(opened)
     }
 
     pub fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {

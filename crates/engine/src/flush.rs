@@ -14,6 +14,10 @@ impl Engine {
     /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was anything;
     /// blocks on the disk.
     pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+        self.try_flush_store(store).inspect_err(|error| self.tell_failure(error))
+    }
+
+    fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
         if store.is_dropped() {
             return Ok(false);

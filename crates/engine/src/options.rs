@@ -17,6 +17,8 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
     all.into_iter().map(|(name, configuration)| (name.to_string(), Ok(configuration))).collect()
 }
 
+use crate::disk_failure::DiskFailureHook;
+
 /// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -44,6 +46,11 @@ pub struct EngineOptions {
     pub concurrent_compactors: usize,
     /// Bytes per second that all compactions together write, before compression; 0 is no limit.
     pub compaction_throughput_bytes: u64,
+    /// Told of SSTables that are damaged and of files that the system refuses to read or write (`disk_failure_policy`).
+    pub on_disk_failure: Option<DiskFailureHook>,
+    /// Whether the engine opens although an SSTable of a user's table cannot be read: reads of that table fail with the reason,
+    /// it is not compacted, truncated, imported into or snapshotted; all other tables are served.
+    pub opens_damaged: bool,
 }
 
 impl EngineOptions {
@@ -63,6 +70,8 @@ impl EngineOptions {
             cache_bytes: 128 << 20,
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
+            on_disk_failure: None,
+            opens_damaged: false,
         }
     }
 

@@ -22,7 +22,9 @@ impl Engine {
         // It may take long: writes that were begun before it on this thread go first.
         commitlog::release_held_wake_ups();
         let catalog = self.catalog();
-        let view = catalog.store(table)?.borrow_view();
+        let store = catalog.store(table)?;
+        store.check_readable()?;
+        let view = store.borrow_view();
         let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         let sources = match newest_first::applies(range) && !sstables.is_empty() {
             true => newest_sources(&view, sstables, table, range)?,

@@ -85,6 +85,8 @@ pub(crate) struct TableStore {
     pub durable_writes: AtomicBool,
     dropped: AtomicBool,
     files_distrusted: AtomicBool,
+    /// Why an SSTable of the directory is not part of the view, if one is not.
+    unreadable: Option<EngineError>,
     view: ArcSwap<View>,
     /// How writers met at the shards of memtables that are gone.
     past_puts: Mutex<Vec<PutCounts>>,
@@ -108,6 +110,7 @@ impl TableStore {
         directory: PathBuf,
         active: Arc<Generation>,
         sstables: Vec<Arc<SSTableReader>>,
+        unreadable: Option<EngineError>,
     ) -> Self {
         TableStore {
             directory,
@@ -115,6 +118,7 @@ impl TableStore {
             durable_writes: AtomicBool::new(true),
             dropped: AtomicBool::new(false),
             files_distrusted: AtomicBool::new(false),
+            unreadable,
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
@@ -142,8 +146,14 @@ impl TableStore {
         self.files_distrusted.store(true, Ordering::Release);
     }
 
+    /// Fails if an SSTable could not be opened: what the others say of a partition may be wrong.
+    pub fn check_readable(&self) -> Result<(), EngineError> {
+        self.unreadable.clone().map_or(Ok(()), Err)
+    }
+
     /// Fails if the directory may hold other SSTables than the view.
     pub fn check_files(&self) -> Result<(), EngineError> {
+        self.check_readable()?;
         if !self.files_distrusted.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -340,7 +350,7 @@ mod tests {
         let append = || log.append(&[table.id.0], b"record").unwrap().position;
         let first = generation(&table);
         first.lower(&log);
-        let store = TableStore::new(table.clone(), "/t".into(), first.clone(), Vec::new());
+        let store = TableStore::new(table.clone(), "/t".into(), first.clone(), Vec::new(), None);
         let before = append();
         let second = store.retire(&log, generation);
         let after = append();

@@ -22,6 +22,7 @@ impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
+        store.check_readable()?;
         loop {
             let room = self.log().room();
             if self.try_truncate(&store)? {

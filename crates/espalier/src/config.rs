@@ -37,6 +37,21 @@ pub enum CommitlogSync {
     Each,
 }
 
+/// `disk_failure_policy`: what happens when SSTables are damaged, or the system refuses to read or write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFailurePolicy {
+    /// Clients are disconnected when the system refuses.
+    Stop,
+    /// Clients are disconnected in both cases.
+    StopParanoid,
+    /// The process ends in both cases.
+    Die,
+    /// The request fails; the node starts with what can be read.
+    BestEffort,
+    /// As `BestEffort`: there is one data directory, so that none can be left out.
+    Ignore,
+}
+
 /// What follows when the disk refuses to write the log. In all of them no write is acknowledged from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitFailurePolicy {
@@ -59,6 +74,8 @@ pub struct Config {
     pub commitlog_device: Option<PathBuf>,
     pub commitlog_salvage: bool,
     pub commit_failure_policy: CommitFailurePolicy,
+    /// `disk_failure_policy`.
+    pub disk_failure_policy: DiskFailurePolicy,
     pub cluster_name: String,
     pub listen: IpAddr,
     pub port: u16,
@@ -106,6 +123,7 @@ impl Default for Config {
             commitlog_device: None,
             commitlog_salvage: false,
             commit_failure_policy: CommitFailurePolicy::Stop,
+            disk_failure_policy: DiskFailurePolicy::Stop,
             cluster_name: "Test Cluster".to_owned(),
             listen: IpAddr::from([127, 0, 0, 1]),
             port: 9042,

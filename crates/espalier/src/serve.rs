@@ -2,10 +2,10 @@
 
 use crate::admin::server::{AdminSocket, NodeState};
 use crate::cli::Serve;
-use crate::config::{CommitFailurePolicy, CommitlogSync, Config};
+use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
-use engine::{Engine, EngineError, EngineOptions};
+use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions};
 use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -20,8 +20,11 @@ use tracing_subscriber::EnvFilter;
 /// Threads that serve connections.
 const WORKER_THREADS: usize = 2;
 
-/// The process's status when `commit_failure_policy: die` ends it; Cassandra's.
-const LOG_FAILED_STATUS: i32 = 100;
+/// What failed, once clients are to go for it.
+type Failed = Option<&'static str>;
+
+/// The process's status when `commit_failure_policy` or `disk_failure_policy` is `die` and ends it; Cassandra's.
+const FAILED_STATUS: i32 = 100;
 
 /// Runs a node until SIGTERM or SIGINT. The error is one line for the user.
 pub fn serve(flags: Serve) -> Result<(), String> {
@@ -86,8 +89,10 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let address = SocketAddr::new(config.listen, config.port);
     // The directory first: whoever has it owns the node, whatever its port.
     let mut options = engine_options(&config);
-    let (failure, mut failed) = watch::channel(false);
-    options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure));
+    let (failure, mut failed) = watch::channel(None);
+    let failure = Arc::new(failure);
+    options.commitlog.on_failure = Some(on_log_failure(config.commit_failure_policy, failure.clone()));
+    options.on_disk_failure = Some(on_disk_failure(config.disk_failure_policy, failure));
     let engine = Engine::open(options).map_err(|error| open_failed(&config, &error))?;
     let listener = Listener::bind(server_options(&config))
         .await
@@ -119,11 +124,13 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         let stop = async {
             tokio::select! {
                 () = signals.next() => tracing::info!("stopping: no new connections, then drain"),
-                Ok(_) = failed.wait_for(|failed| *failed) => tracing::error!("clients are disconnected: the commit log failed"),
+                Ok(what) = failed.wait_for(Option::is_some) => {
+                    tracing::error!("clients are disconnected: {} failed", what.unwrap_or_default());
+                }
             }
         };
         server.run(stop).await;
-        if *failed.borrow() {
+        if failed.borrow().is_some() {
             signals.next().await;
         }
     };
@@ -164,15 +171,33 @@ impl Signals {
 }
 
 /// What `commit_failure_policy` says; `failure` is told if clients are to go.
-fn on_log_failure(policy: CommitFailurePolicy, failure: watch::Sender<bool>) -> FailureHook {
+fn on_log_failure(policy: CommitFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> FailureHook {
     Arc::new(move |reason| {
         tracing::error!("the commit log failed, and no write is acknowledged any more: {reason}");
         match policy {
-            CommitFailurePolicy::Stop => drop(failure.send(true)),
-            CommitFailurePolicy::Die => std::process::exit(LOG_FAILED_STATUS),
+            CommitFailurePolicy::Stop => {
+                let _ = failure.send(Some("the commit log"));
+            }
+            CommitFailurePolicy::Die => std::process::exit(FAILED_STATUS),
             CommitFailurePolicy::StopCommit | CommitFailurePolicy::Ignore => {}
         }
     })
+}
+
+/// What `disk_failure_policy` says; `failure` is told if clients are to go.
+fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> DiskFailureHook {
+    DiskFailureHook(Arc::new(move |kind, reason| {
+        tracing::error!("an SSTable cannot be used: {reason}");
+        match (policy, kind) {
+            (DiskFailurePolicy::Die, _) => std::process::exit(FAILED_STATUS),
+            (DiskFailurePolicy::StopParanoid, _) | (DiskFailurePolicy::Stop, DiskFailureKind::FileSystem) => {
+                // Fails only once nobody serves clients any more.
+                let _ = failure.send(Some("the disk"));
+            }
+            (DiskFailurePolicy::Stop, DiskFailureKind::Corruption)
+            | (DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore, _) => {}
+        }
+    }))
 }
 
 /// Says how the log is written, and what was replayed.
@@ -232,6 +257,8 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.cache_bytes = config.file_cache_size_bytes;
     options.concurrent_compactors = config.concurrent_compactors;
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;
+    options.opens_damaged =
+        matches!(config.disk_failure_policy, DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore);
     options
 }
 

@@ -10,6 +10,8 @@ use crate::Consistency;
 pub enum ErrorKind {
     /// An unexpected failure.
     Server,
+    /// This node's disk failed the statement.
+    DiskFailure(engine::DiskFailureKind),
     /// The request itself is malformed (a paging state, a number of a level).
     Protocol,
     /// The text is no CQL.
@@ -204,7 +206,8 @@ impl From<types::MarshalError> for QueryError {
 impl From<model::ReadError> for QueryError {
     /// Damage and I/O errors: the replica (this node) failed.
     fn from(error: model::ReadError) -> Self {
-        QueryError::server(error.to_string())
+        let kind = engine::DiskFailureKind::of_read(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
+        QueryError::new(kind, error.to_string())
     }
 }
 
@@ -214,7 +217,10 @@ impl From<engine::EngineError> for QueryError {
         let message = error.to_string();
         match error {
             EngineError::UnknownTable(_) | EngineError::MutationTooLarge { .. } => QueryError::invalid(message),
-            _ => QueryError::server(message),
+            error => {
+                let kind = engine::DiskFailureKind::of(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
+                QueryError::new(kind, message)
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::execution::Execution;
 use crate::prepared::{Plan, result_metadata_id};
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
-use crate::{ClientState, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
+use crate::{ClientState, ErrorKind, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
 use crate::{ddl, describe, modify, select};
 
 /// What the processor may be told. Names and defaults are those of `cassandra.yaml`.
@@ -309,7 +309,12 @@ fn with_warnings(body: Result<ResponseBody, QueryError>, execution: &Execution<'
     let warnings = execution.take_warnings();
     match body {
         Ok(body) => Ok(Response { body, warnings }),
-        Err(error) => Err(QueryError { warnings, ..error }),
+        Err(error) => {
+            if let ErrorKind::DiskFailure(kind) = error.kind {
+                execution.processor.engine.disk_failed(kind, &error.message);
+            }
+            Err(QueryError { warnings, ..error })
+        }
     }
 }
 

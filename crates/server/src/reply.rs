@@ -138,7 +138,7 @@ pub(crate) fn error_response(error: QueryError) -> ErrorResponse {
     // The only replica is this node.
     let failures = |reason| vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), failure_reason(reason))];
     let kind = match error.kind {
-        From::Server => ErrorKind::Server,
+        From::Server | From::DiskFailure(_) => ErrorKind::Server,
         From::Protocol => ErrorKind::Protocol,
         From::Syntax => ErrorKind::Syntax,
         From::Invalid => ErrorKind::Invalid,

@@ -3,7 +3,7 @@
 use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
-use super::{CommitFailurePolicy, CommitlogSync, Config};
+use super::{CommitFailurePolicy, DiskFailurePolicy, CommitlogSync, Config};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -63,6 +63,18 @@ fn commit_failure_policy(config: &mut Config, value: &Value) -> Result<(), Strin
         Some("stop_commit") => CommitFailurePolicy::StopCommit,
         Some("ignore") => CommitFailurePolicy::Ignore,
         _ => return Err(format!("expected stop, die, stop_commit or ignore, got {value}")),
+    };
+    Ok(())
+}
+
+fn disk_failure_policy(config: &mut Config, value: &Value) -> Result<(), String> {
+    config.disk_failure_policy = match scalar(value).as_deref() {
+        Some("stop") => DiskFailurePolicy::Stop,
+        Some("stop_paranoid") => DiskFailurePolicy::StopParanoid,
+        Some("die") => DiskFailurePolicy::Die,
+        Some("best_effort") => DiskFailurePolicy::BestEffort,
+        Some("ignore") => DiskFailurePolicy::Ignore,
+        _ => return Err(format!("expected stop, stop_paranoid, die, best_effort or ignore, got {value}")),
     };
     Ok(())
 }
@@ -251,6 +263,14 @@ pub(super) const HONOURED: &[Honoured] = &[
                by default, and our own `layout`: `adaptive` or `paper`), `SkipListMemtable`, `ShardedSkipListMemtable` (`shards`, \
                `serialize_writes`), or `inherits`. Without the section there are `trie`, `skiplist` and `default`, a trie",
         apply: |config, value| set(&mut config.memtable_configurations, memtables::configurations(value)),
+    },
+    Honoured {
+        name: "disk_failure_policy",
+        default: "stop",
+        note: "what fails a request for its data is told in any case. Where the system refuses to read or write SSTables, `stop` \
+               disconnects clients; `stop_paranoid` also where one is damaged; `die` ends the process with status 100 then. `best_effort` and \
+               `ignore` go on, and start although SSTables are damaged: reads of their tables fail until they are repaired",
+        apply: disk_failure_policy,
     },
     Honoured {
         name: "memtable_offheap_space",

@@ -225,8 +225,8 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "a failed sync or a damaged file always stops writes and keeps reads",
-        &["disk_failure_policy", "corrupted_tombstone_strategy"],
+        "a damaged file fails the requests that meet it",
+        &["corrupted_tombstone_strategy"],
     ),
     (
         "SSTables are always Cassandra 5.0's da-*-bti, their ids always time-based",

@@ -1,0 +1,84 @@
+//! What a disk does to SSTables, told to whoever decides what becomes of the node (`disk_failure_policy`).
+//!
+//! The engine itself goes on in any case: the request that met the failure is refused with it, a flush keeps its memtable, a
+//! merge its inputs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use blockio::DiskErrorKind;
+use model::ReadError;
+use sstable::SSTableError;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+/// The kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFailureKind {
+    /// An SSTable holds other bytes than were written, or fewer: other SSTables are sound.
+    Corruption,
+    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads.
+    FileSystem,
+}
+
+/// Called from any thread, each time, with the failure's kind and text. It must not block.
+#[derive(Clone)]
+pub struct DiskFailureHook(pub Arc<dyn Fn(DiskFailureKind, &str) + Send + Sync>);
+
+impl fmt::Debug for DiskFailureHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskFailureHook")
+    }
+}
+
+impl DiskFailureKind {
+    /// The kind of an error, if it is such a failure.
+    pub fn of(error: &EngineError) -> Option<DiskFailureKind> {
+        match error {
+            EngineError::Read(error) => Self::of_read(error),
+            EngineError::Disk(error) => Self::of_disk(error),
+            EngineError::SSTable(error) => match &**error {
+                SSTableError::Corruption(_) => Some(DiskFailureKind::Corruption),
+                SSTableError::Disk(error) => Self::of_disk(error),
+                SSTableError::Source(error) => Self::of_read(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The kind of an error that a cursor met, if it is such a failure.
+    pub fn of_read(error: &ReadError) -> Option<DiskFailureKind> {
+        match error {
+            ReadError::Corruption { .. } => Some(DiskFailureKind::Corruption),
+            ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported => None,
+            ReadError::Io { .. } => Some(DiskFailureKind::FileSystem),
+            _ => None,
+        }
+    }
+
+    fn of_disk(error: &blockio::DiskError) -> Option<DiskFailureKind> {
+        match error.kind() {
+            DiskErrorKind::UnexpectedEnd => Some(DiskFailureKind::Corruption),
+            DiskErrorKind::Full | DiskErrorKind::Locked | DiskErrorKind::Unsupported => None,
+            _ => Some(DiskFailureKind::FileSystem),
+        }
+    }
+}
+
+impl Engine {
+    /// Tells the host of a failure that a request met. The engine tells of those that it meets itself.
+    pub fn disk_failed(&self, kind: DiskFailureKind, message: &str) {
+        if let Some(hook) = &self.options().on_disk_failure {
+            (hook.0)(kind, message);
+        }
+    }
+
+    /// Tells the host if the error is a failure of the disk.
+    pub(crate) fn tell_failure(&self, error: &EngineError) {
+        if let Some(kind) = DiskFailureKind::of(error) {
+            self.disk_failed(kind, &error.to_string());
+        }
+    }
+}
