@@ -133,12 +133,12 @@ impl Engine {
         let store = self.store(table)?;
         self.flush_store(&store)?;
         let one_at_a_time = lock(&store.compacting);
+        store.check_files()?;
         let view = store.view();
         let inputs = view.sstables.clone();
         if inputs.is_empty() || store.is_dropped() {
             return Ok(());
         }
-        store.check_files()?;
         let metadata: Vec<TableMetadata> = inputs.iter().map(|table| TableMetadata::of(table)).collect();
         let inputs = match self.drop_expired(&store, &store.table.load_full(), &view, &metadata, false)? {
             true => store.view().sstables.clone(),

@@ -3,7 +3,7 @@
 use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
-use super::{CommitFailurePolicy, DiskFailurePolicy, CommitlogSync, Config};
+use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use serde_json::Value;
 use std::path::PathBuf;
 

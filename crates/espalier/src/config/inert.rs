@@ -224,10 +224,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
             "periodic_commitlog_sync_lag_block",
         ],
     ),
-    (
-        "a damaged file fails the requests that meet it",
-        &["corrupted_tombstone_strategy"],
-    ),
+    ("a damaged file fails the requests that meet it", &["corrupted_tombstone_strategy"]),
     (
         "SSTables are always Cassandra 5.0's da-*-bti, their ids always time-based",
         &[
