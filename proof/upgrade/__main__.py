@@ -31,9 +31,10 @@ SCHEMA = [
     "CREATE TABLE up.wide (p int, a int, b text, s text static, v text, w int, PRIMARY KEY (p, a, b)) "
     "WITH CLUSTERING ORDER BY (a DESC, b ASC) AND gc_grace_seconds = 777",
     "CREATE TABLE up.plain (k text PRIMARY KEY, v blob) WITH compression = {'enabled': false} AND comment = 'plain'",
+    "CREATE TABLE up.counts (p int, c int, s counter static, n counter, m counter, PRIMARY KEY (p, c))",
     'CREATE TABLE up."Odd_Names" ("Key" int, "select" uuid, "ü" double, PRIMARY KEY ("Key", "select"))',
 ]
-READS = ["SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
+READS = ["SELECT p, c, s, n, m FROM up.counts", "SELECT n, m FROM up.counts WHERE p = 2 AND c = 5", "SELECT JSON * FROM up.kv", "SELECT JSON * FROM up.wide", "SELECT JSON * FROM up.plain", 'SELECT JSON * FROM up."Odd_Names"',
          "SELECT k, writetime(v), ttl(u) FROM up.kv", "SELECT a, b, writetime(v) FROM up.wide WHERE p = 1 AND a > 90 AND a < 160 ORDER BY a ASC",
          "SELECT a, v FROM up.wide WHERE p = 1 AND a = 137", "SELECT JSON keyspace_name, table_name, id, gc_grace_seconds, comment FROM "
          "system_schema.tables WHERE keyspace_name = 'up'", "SELECT JSON * FROM system_schema.columns WHERE keyspace_name = 'up'",
@@ -59,10 +60,24 @@ def writes():
         yield f"INSERT INTO up.plain (k, v) VALUES ('{k}', 0x{'ab' * (k * 37)}) USING TIMESTAMP {BASE}"
         yield (f'INSERT INTO up."Odd_Names" ("Key", "select", "ü") VALUES ({k % 3}, 00000000-0000-4000-8000-{k:012}, {k}.5) '
                f"USING TIMESTAMP {BASE}")
+    yield from counts(range(60))
     yield "flush"
+    yield from counts(range(0, 60, 2))
+    yield "DELETE n FROM up.counts WHERE p = 2 AND c = 7"
+    yield "DELETE FROM up.counts WHERE p = 4 AND c = 9"
+    yield "DELETE FROM up.counts WHERE p = 3"
+    yield "flush"
+    yield from counts(range(0, 60, 3))
     yield f"DELETE FROM up.wide USING TIMESTAMP {BASE + 5000} WHERE p = 2"
     yield "ALTER TABLE up.wide DROP w"
     yield f"INSERT INTO up.wide (p, a, b, v) VALUES (3, 1, 'z', 'not flushed before the drain') USING TIMESTAMP {BASE}"
+
+
+def counts(numbers):
+    """Increments and decrements; each flush has its own version of a node's shard."""
+    for c in numbers:
+        yield f"UPDATE up.counts SET n = n + {c + 1}, m = m - {c} WHERE p = {c % 5} AND c = {c}"
+        yield f"UPDATE up.counts SET s = s + 1 WHERE p = {c % 5}"
 
 
 class Proof:
@@ -175,13 +190,21 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
             subject.stop()
     with Cassandra.start(durable=True, data=target / "data") as oracle:
         same(proof, f"Cassandra from what was {sstable_format}", expected, histories, oracle)
-        for table in ("kv", "wide", "plain", "Odd_Names"):
+        connection = Connection(oracle.host, oracle.port)
+        before = count(connection)
+        accepted(connection.query("UPDATE up.counts SET n = n + 7 WHERE p = 1 AND c = 6"))
+        proof.check("Cassandra goes on counting", count(connection) == before + 7, f"{before}, then {count(connection)}")
+        for table in ("kv", "wide", "plain", "counts", "Odd_Names"):
             try:
                 oracle.verify("up", table)
                 proof.check(f"verify {table}", True)
             except RuntimeError as failure:
                 proof.check(f"verify {table}", False, str(failure))
     shutil.rmtree(target)
+
+
+def count(connection: Connection) -> int:
+    return int.from_bytes(connection.query("SELECT n FROM up.counts WHERE p = 1 AND c = 6").rows[0][0], "big", signed=True)
 
 
 def refuse(proof: Proof, subject: Espalier, oracle: Cassandra, undrained: Path) -> None:

@@ -11,7 +11,7 @@ use sstable::{
     Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId, SSTableReader,
     SSTableWriter, WriterOptions,
 };
-use types::{CqlType, Token};
+use types::Token;
 use uuid::Uuid;
 
 use crate::purge::{Overlaps, PurgeCursor};
@@ -72,8 +72,6 @@ pub enum CompactionError {
     SSTable(SSTableError),
     /// The caller stopped it.
     Stopped,
-    /// It would not be right: what the table needs is not there yet.
-    Unsupported(String),
 }
 
 impl fmt::Display for CompactionError {
@@ -81,7 +79,6 @@ impl fmt::Display for CompactionError {
         match self {
             CompactionError::SSTable(error) => error.fmt(f),
             CompactionError::Stopped => f.write_str("the compaction was stopped"),
-            CompactionError::Unsupported(what) => write!(f, "{what} is not supported"),
         }
     }
 }
@@ -102,7 +99,6 @@ impl From<model::ReadError> for CompactionError {
 
 /// Merges tables into new ones, without what is deleted for good.
 pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionError> {
-    refuse_counters(input.table)?;
     let options = writer_options(&input)?;
     let gc_grace_seconds = input.table.options.gc_grace_seconds.max(0) as u32;
     let gc_before = input.now_seconds.saturating_sub(gc_grace_seconds);
@@ -133,15 +129,6 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
     }
     output.close()?;
     Ok(Compacted { tables: output.done, written: output.written })
-}
-
-/// Shards of a counter have to be merged one by one, which the model does not do yet.
-fn refuse_counters(table: &Table) -> Result<(), CompactionError> {
-    let columns = table.statics().columns.iter().chain(&table.regulars().columns);
-    match columns.into_iter().any(|column| column.ty == CqlType::Counter) {
-        true => Err(CompactionError::Unsupported(format!("compaction of the counter table {}", table.name))),
-        false => Ok(()),
-    }
 }
 
 fn sources(input: &CompactionInput<'_>) -> Result<Vec<BoxCursor<'static>>, CompactionError> {

@@ -69,7 +69,9 @@ pub(crate) struct NewestFirst {
 impl NewestFirst {
     /// Before the first source of a read of one partition.
     pub fn new(table: &Table, range: &ReadRange) -> NewestFirst {
-        let is_simple = !table.has_statics() && !table.regulars().columns.iter().any(|column| column.is_complex());
+        // The newest cell of a counter may know less than all of them together.
+        let adds_up = |column: &model::Column| column.is_complex() || column.ty == types::CqlType::Counter;
+        let is_simple = !table.has_statics() && !table.regulars().columns.iter().any(|column| adds_up(column));
         NewestFirst {
             is_one_row: is_simple && is_one_row(table, range),
             deleted_until: i64::MIN,

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use types::CqlType;
 
 use super::cells::Scope;
+use super::counter::CounterCell;
 use super::{Cell, Cells, ColumnData, ComplexCells, Row, RowBuilder};
 use crate::{DeletionTime, Liveness, NO_DELETION_TIME, Table};
 
@@ -138,6 +139,10 @@ impl RowMerger {
             versions.iter().map(|row| Source::new(Cells::new(*row, table, self.scope))).collect();
         let mut complex: Vec<ComplexCells<'_>> = Vec::new();
         while let Some(index) = sources.iter().filter_map(Source::index).min() {
+            if matches!(table.columns(is_static).columns[index].ty, CqlType::Counter) {
+                self.merge_counter(index, &mut sources, active);
+                continue;
+            }
             let mut simple: Option<Cell<'_>> = None;
             for source in &mut sources {
                 match source.take(index) {
@@ -156,6 +161,24 @@ impl RowMerger {
                 self.merge_complex(ty, index, &mut complex, active);
                 complex.clear();
             }
+        }
+    }
+
+    /// Deletions come before reconciliation: what a deletion deleted must not count.
+    fn merge_counter(&mut self, index: usize, sources: &mut [Source<'_, '_>], active: DeletionTime) {
+        let mut merged: Option<CounterCell<'_>> = None;
+        for source in sources {
+            if let Some(ColumnData::Simple(cell)) = source.take(index)
+                && !active.deletes(cell.timestamp)
+            {
+                merged = Some(match merged {
+                    None => CounterCell::new(cell),
+                    Some(merged) => merged.merge(cell),
+                });
+            }
+        }
+        if let Some(merged) = merged {
+            self.builder.cell(index, &merged.cell());
         }
     }
 

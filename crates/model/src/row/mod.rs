@@ -2,6 +2,7 @@
 
 mod builder;
 mod cells;
+mod counter;
 mod merge;
 mod pieces;
 mod places;
