@@ -284,8 +284,10 @@ impl Engine {
         let table = store.table.load_full();
         let overlaps = Outside { store, inputs };
         let task = self.compactor().tasks.begin(ActiveCompaction {
+            id: self.files().new_timeuuid(),
             keyspace: table.keyspace.to_string(),
             table: table.name.to_string(),
+            target_directory: store.directory.clone(),
             sstables: inputs.len(),
             total_bytes: inputs.iter().map(|input| input.data_length_bytes()).sum(),
             written_bytes: 0,

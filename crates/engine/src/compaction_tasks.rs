@@ -1,18 +1,25 @@
 //! What compaction is doing, for whoever asks, and how fast it may.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use uuid::Uuid;
 
 use crate::store::lock;
 
 /// A merge under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveCompaction {
+    /// Its own id, time-based: when it began.
+    pub id: Uuid,
     /// The keyspace.
     pub keyspace: String,
     /// The table.
     pub table: String,
+    /// Where it writes.
+    pub target_directory: PathBuf,
     /// SSTables that are merged.
     pub sstables: usize,
     /// Bytes of their data, before compression.
@@ -149,24 +156,26 @@ mod tests {
     #[test]
     fn tasks_are_there_while_they_run() {
         let tasks = CompactionTasks::default();
-        let description = ActiveCompaction {
-            keyspace: "ks".into(),
-            table: "t".into(),
-            sstables: 2,
-            total_bytes: 100,
-            written_bytes: 0,
-        };
+        let description = ActiveCompaction { sstables: 2, total_bytes: 100, ..tasks_description() };
         let task = tasks.begin(description);
         assert_eq!((task.wrote(40), task.wrote(60)), (40, 20));
         assert_eq!(tasks.stats().active[0].written_bytes, 60);
         task.complete();
-        let abandoned = tasks.begin(ActiveCompaction { written_bytes: 0, ..tasks_description() });
+        let abandoned = tasks.begin(tasks_description());
         drop(abandoned);
         let stats = tasks.stats();
         assert_eq!((stats.active.len(), stats.completed, stats.written_bytes), (0, 1, 60));
     }
 
     fn tasks_description() -> ActiveCompaction {
-        ActiveCompaction { keyspace: "ks".into(), table: "u".into(), sstables: 1, total_bytes: 1, written_bytes: 0 }
+        ActiveCompaction {
+            id: Uuid::nil(),
+            keyspace: "ks".into(),
+            table: "u".into(),
+            target_directory: PathBuf::new(),
+            sstables: 1,
+            total_bytes: 1,
+            written_bytes: 0,
+        }
     }
 }

@@ -117,13 +117,17 @@ impl TableFiles {
 
     /// A new, time-based id.
     pub fn new_id(&self) -> SSTableId {
+        SSTableId::from_uuid(self.new_timeuuid())
+    }
+
+    /// A new time-based UUID of this node.
+    pub fn new_timeuuid(&self) -> Uuid {
         let now = uuid::Timestamp::now(uuid::NoContext);
         let node: [u8; 6] = std::array::from_fn(|i| self.host_id.as_bytes()[10 + i]);
         // The clock alone could give two tables one id; the random half of the clock sequence keeps them apart.
         let sequence = Uuid::new_v4().as_u128() as u16 & 0x3fff;
         let (seconds, nanos) = now.to_unix();
-        let id = Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node);
-        SSTableId::from_uuid(id)
+        Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node)
     }
 
     /// Puts merged tables in the place of those they were merged from, on disk and in the store, all or nothing.

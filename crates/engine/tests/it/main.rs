@@ -4,6 +4,7 @@
 mod damage;
 mod fixture;
 mod memory;
+mod power_cuts;
 mod pressure;
 mod promises;
 mod schema;

@@ -204,7 +204,7 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "files are read through our own page cache",
+        "SSTables are read by ordinary reads into our own cache (file_cache_size), in every disk_access_mode, and never memory-mapped",
         &[
             "disk_access_mode",
             "disk_optimization_strategy",

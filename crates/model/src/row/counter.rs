@@ -199,7 +199,9 @@ mod tests {
         for a in &one {
             for b in &one {
                 let made = [(1, a), (2, b)].into_iter();
-                all.push(made.filter_map(|(node, of)| of.map(|(clock, n, kind)| shard(node, clock, n, kind))).collect());
+                all.push(
+                    made.filter_map(|(node, of)| of.map(|(clock, n, kind)| shard(node, clock, n, kind))).collect(),
+                );
             }
         }
         all

@@ -2,6 +2,7 @@
 
 mod node;
 mod row_list;
+mod views;
 mod virtual_schema;
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ struct VirtualTable {
 impl VirtualTables {
     pub fn new(_engine: &Arc<Engine>, _options: &ProcessorOptions) -> Self {
         let mut keyspaces: BTreeMap<&'static str, BTreeMap<Arc<str>, VirtualTable>> = BTreeMap::new();
-        for (keyspace, table, rows) in virtual_schema::tables() {
+        for (keyspace, table, rows) in virtual_schema::tables().into_iter().chain(views::tables()) {
             let table = VirtualTable { table: Arc::new(table), rows };
             keyspaces.entry(keyspace).or_default().insert(table.table.name.clone(), table);
         }

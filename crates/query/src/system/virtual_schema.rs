@@ -7,7 +7,7 @@ use types::CqlType;
 use super::RowList;
 use crate::Processor;
 
-type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
+pub(super) type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
 
 /// The tables of this keyspace.
 pub(super) fn tables() -> Vec<Definition> {

@@ -1,0 +1,113 @@
+//! Power cuts at every step of what an operator asks for: no row is lost, and what was asked for is there whole or not at all.
+//! (Truncations and drops: `promises.rs`; random histories: `torture`.)
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockio::{Disk, Fault, SimulatedDisk};
+use engine::{Engine, EngineError};
+use model::Table;
+use sstable::{list_tables, verify};
+
+use crate::fixture::{create_table, insert, rows, small_options};
+
+fn reopen(disk: &SimulatedDisk) -> (Arc<Engine>, Arc<Table>) {
+    let engine = Engine::open(small_options(disk)).unwrap();
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    (engine, table)
+}
+
+fn directory(table: &Table) -> PathBuf {
+    format!("/node/data/ks/t-{}", table.id.0.simple()).into()
+}
+
+/// A node with a snapshot of two rows, a truncation after it, then two SSTables and a row in the log.
+fn prepared() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let table = create_table(&engine);
+    insert(&engine, &table, 8, 1, "from the snapshot", 10);
+    insert(&engine, &table, 9, 1, "from the snapshot", 10);
+    engine.snapshot(&table, "old", "schema").unwrap();
+    engine.truncate(&table).unwrap();
+    for row in 0..2 {
+        insert(&engine, &table, 1, row, "flushed", 20);
+        engine.flush(&table).unwrap();
+    }
+    insert(&engine, &table, 1, 2, "logged", 20);
+    disk.crash_image(0)
+}
+
+/// Cuts the power after 0, 1, 2... operations of `act`, restarts, and has `check` look: whether it was done, the disk, the keys of
+/// the rows that are there.
+fn cut_everywhere(
+    act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
+    check: impl Fn(bool, &SimulatedDisk, &Table, &[i32]),
+) {
+    let prepared = prepared();
+    for step in 0.. {
+        let disk = prepared.crash_image(step);
+        let (engine, table) = reopen(&disk);
+        disk.inject(Fault::PowerCut, step);
+        let done = act(&engine, &table).is_ok();
+        let image = disk.crash_image(step * 7);
+        drop(engine);
+        let (engine, table) = reopen(&image);
+        let keys: Vec<i32> = rows(&engine, &table).into_iter().map(|(key, ..)| key).collect();
+        for found in list_tables(&image, &directory(&table)).unwrap() {
+            verify(&image, &found, &table, true).unwrap();
+        }
+        check(done, &image, &table, &keys);
+        if done {
+            // The cut came after the last operation.
+            assert!(step > 10, "the act has steps");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_flush_that_is_cut_short_loses_nothing() {
+    cut_everywhere(|engine, table| engine.flush(table), |_, _, _, keys| assert_eq!(keys, [1; 3]));
+}
+
+#[test]
+fn a_compaction_that_is_cut_short_loses_nothing() {
+    cut_everywhere(
+        |engine, table| engine.compact(table),
+        |done, disk, table, keys| {
+            assert_eq!(keys, [1; 3]);
+            let tables = list_tables(disk, &directory(table)).unwrap().len();
+            assert!(if done { tables == 1 } else { (1..=3).contains(&tables) }, "{done} {tables}");
+        },
+    );
+}
+
+#[test]
+fn a_snapshot_that_is_cut_short_loses_nothing_and_one_that_was_told_of_is_whole() {
+    cut_everywhere(
+        |engine, table| engine.snapshot(table, "new", "schema").map(|_| ()),
+        |done, disk, table, keys| {
+            assert_eq!(keys, [1; 3]);
+            let snapshot = directory(table).join("snapshots/new");
+            let is_there = |name: &str| disk.exists(&snapshot.join(name)).unwrap();
+            if done {
+                assert!(is_there("manifest.json") && is_there("schema.cql"));
+                let linked = list_tables(disk, &snapshot).unwrap();
+                assert_eq!(linked.len(), 3);
+                linked.iter().for_each(|linked| assert!(verify(disk, linked, &Arc::new(table.clone()), true).is_ok()));
+            }
+        },
+    );
+}
+
+#[test]
+fn an_import_that_is_cut_short_brings_all_of_an_sstable_or_nothing() {
+    cut_everywhere(
+        |engine, table| engine.import(table, &directory(table).join("snapshots/old")).map(|_| ()),
+        |done, _, _, keys| {
+            let all = [1, 1, 1, 8, 9];
+            assert!(keys == all || !done && keys == [1; 3], "{done} {keys:?}");
+        },
+    );
+}
