@@ -191,9 +191,9 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
     with Cassandra.start(durable=True, data=target / "data") as oracle:
         same(proof, f"Cassandra from what was {sstable_format}", expected, histories, oracle)
         connection = Connection(oracle.host, oracle.port)
-        before = count(connection)
+        before = counted(connection)
         accepted(connection.query("UPDATE up.counts SET n = n + 7 WHERE p = 1 AND c = 6"))
-        proof.check("Cassandra goes on counting", count(connection) == before + 7, f"{before}, then {count(connection)}")
+        proof.check("Cassandra goes on counting", counted(connection) == before + 7, f"{before}, then {counted(connection)}")
         for table in ("kv", "wide", "plain", "counts", "Odd_Names"):
             try:
                 oracle.verify("up", table)
@@ -203,7 +203,7 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
     shutil.rmtree(target)
 
 
-def count(connection: Connection) -> int:
+def counted(connection: Connection) -> int:
     return int.from_bytes(connection.query("SELECT n FROM up.counts WHERE p = 1 AND c = 6").rows[0][0], "big", signed=True)
 
 
