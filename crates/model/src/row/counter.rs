@@ -54,7 +54,7 @@ impl Shard {
 /// Clocks of remote shards below 0 are of Cassandra's oldest nodes, which restarted a counter by a new, lower one.
 fn compare_remote(left: &Shard, right: &Shard) -> Ordering {
     let (left, right) = (left.clock, right.clock);
-    let is_later = (left >= 0 && right > 0 && left >= right) || (left < 0 && (right > 0 || left < right));
+    let is_later = (left < 0 && left < right) || (right > 0 && left >= right);
     match left == right {
         true => Ordering::Equal,
         false if is_later => Ordering::Greater,
