@@ -197,7 +197,7 @@ impl Engine {
                 sources.push(Box::new(open_big(&**disk, &descriptor, table)?.scan()?));
             }
         }
-        let merged = MergeCursor::new(table.clone(), false, sources);
+        let merged = MergeCursor::new(table, false, sources);
         Ok(read_rows(Box::new(merged), self.now_seconds())?)
     }
 
