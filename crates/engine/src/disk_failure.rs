@@ -22,9 +22,18 @@ pub enum DiskFailureKind {
     FileSystem,
 }
 
+type Listener = dyn Fn(DiskFailureKind, &str) + Send + Sync;
+
 /// Called from any thread, each time, with the failure's kind and text. It must not block.
 #[derive(Clone)]
-pub struct DiskFailureHook(pub Arc<dyn Fn(DiskFailureKind, &str) + Send + Sync>);
+pub struct DiskFailureHook(Arc<Listener>);
+
+impl DiskFailureHook {
+    /// Calls `listener`.
+    pub fn new(listener: impl Fn(DiskFailureKind, &str) + Send + Sync + 'static) -> Self {
+        DiskFailureHook(Arc::new(listener))
+    }
+}
 
 impl fmt::Debug for DiskFailureHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -186,7 +186,7 @@ fn on_log_failure(policy: CommitFailurePolicy, failure: Arc<watch::Sender<Failed
 
 /// What `disk_failure_policy` says; `failure` is told if clients are to go.
 fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> DiskFailureHook {
-    DiskFailureHook(Arc::new(move |kind, reason| {
+    DiskFailureHook::new(move |kind, reason| {
         tracing::error!("an SSTable cannot be used: {reason}");
         match (policy, kind) {
             (DiskFailurePolicy::Die, _) => std::process::exit(FAILED_STATUS),
@@ -197,7 +197,7 @@ fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>
             (DiskFailurePolicy::Stop, DiskFailureKind::Corruption)
             | (DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore, _) => {}
         }
-    }))
+    })
 }
 
 /// Says how the log is written, and what was replayed.

@@ -21,9 +21,9 @@ fn telling(directory: &Directory) -> (EngineOptions, Told) {
     let told = Told::default();
     let heard = told.clone();
     let mut options = options(directory);
-    options.on_disk_failure = Some(DiskFailureHook(Arc::new(move |kind, text| {
+    options.on_disk_failure = Some(DiskFailureHook::new(move |kind, text| {
         heard.lock().unwrap().push((kind, text.to_owned()));
-    })));
+    }));
     (options, told)
 }
 
