@@ -8,6 +8,7 @@
 //! nothing is kept before a sync returns; a failed sync may have lost what it was to write, for good.
 
 mod aligned;
+mod background;
 mod disk;
 mod error;
 mod queue;
@@ -17,6 +18,7 @@ mod sleeper;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
+pub use background::give_way;
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};

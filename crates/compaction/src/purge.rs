@@ -90,6 +90,10 @@ impl Purger<'_> {
 
     /// Whether a row holds something, and nothing of it could go or change.
     fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
+        row.plain(table).is_some() || self.leaves_all_of(row, table)
+    }
+
+    fn leaves_all_of(&self, row: Row<'_>, table: &Table) -> bool {
         !row.is_empty(table)
             && row.liveness().expiration == model::NO_DELETION_TIME
             && row.deletion().is_live()

@@ -282,7 +282,6 @@ impl Engine {
         boundaries: Vec<types::Token>,
     ) -> Result<Merged, EngineError> {
         let table = store.table.load_full();
-        let overlaps = Outside { store, inputs };
         let task = self.compactor().tasks.begin(ActiveCompaction {
             id: self.files().new_timeuuid(),
             keyspace: table.keyspace.to_string(),
@@ -292,19 +291,22 @@ impl Engine {
             total_bytes: inputs.iter().map(|input| input.data_length_bytes()).sum(),
             written_bytes: 0,
         });
-        let compacted = compact(CompactionInput {
-            disk: &self.options().disk,
-            dir: &store.directory,
-            table: &table,
-            tables: inputs,
-            overlaps: &overlaps,
-            now_seconds: self.now_seconds(),
-            boundaries,
-            column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
-            host_id: self.host_id(),
-            new_id: &mut || self.files().new_id(),
-            progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
-        });
+        let merge = || {
+            compact(CompactionInput {
+                disk: &self.options().disk,
+                dir: &store.directory,
+                table: &table,
+                tables: inputs,
+                overlaps: &Outside { store, inputs },
+                now_seconds: self.now_seconds(),
+                boundaries,
+                column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
+                host_id: self.host_id(),
+                new_id: &mut || self.files().new_id(),
+                progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
+            })
+        };
+        let compacted = in_background(merge)?;
         match compacted {
             Ok(compacted) if compacted.tables.is_empty() && self.may_replay(inputs) => Ok(Merged::Kept),
             Ok(compacted) => {
@@ -334,6 +336,18 @@ impl Engine {
             wait -= nap;
         }
     }
+}
+
+/// Does long work in a thread that gives way to reads, writes and flushes.
+fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("merge".into()).spawn_scoped(scope, || {
+            blockio::give_way();
+            work()
+        });
+        let thread = thread.map_err(|error| EngineError::Startup(format!("no thread for a merge: {error}")))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Whether a table is compacted without being asked.

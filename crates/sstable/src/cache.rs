@@ -9,14 +9,17 @@ use quick_cache::sync::Cache;
 /// A block of a file: the file's number and the block's.
 type Key = (u64, u64);
 
-/// Bytes an entry costs beside its content.
-const ENTRY_OVERHEAD_BYTES: u64 = 64;
+/// A page or chunk in memory. Its bytes are by themselves, so that a power of two of them takes no more than that.
+pub(crate) type Block = Arc<Box<[u8]>>;
+
+/// Bytes an entry costs beside its content: its place in the cache's tables, and the counted pointer.
+const ENTRY_OVERHEAD_BYTES: u64 = 112;
 
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Key, Arc<[u8]>> for Bytes {
-    fn weight(&self, _: &Key, block: &Arc<[u8]>) -> u64 {
+impl Weighter<Key, Block> for Bytes {
+    fn weight(&self, _: &Key, block: &Block) -> u64 {
         block.len() as u64 + ENTRY_OVERHEAD_BYTES
     }
 }
@@ -24,7 +27,7 @@ impl Weighter<Key, Arc<[u8]>> for Bytes {
 /// Blocks of files in memory, up to a number of bytes. Cheap to clone; clones share the content.
 #[derive(Clone)]
 pub struct BlockCache {
-    blocks: Arc<Cache<Key, Arc<[u8]>, Bytes>>,
+    blocks: Arc<Cache<Key, Block, Bytes>>,
 }
 
 impl BlockCache {
@@ -45,7 +48,7 @@ impl BlockCache {
     }
 
     /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load.
-    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Arc<[u8]>, E>) -> Result<Arc<[u8]>, E> {
+    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Block, E>) -> Result<Block, E> {
         self.blocks.get_or_insert_with(&key, load)
     }
 

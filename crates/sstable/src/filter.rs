@@ -15,6 +15,29 @@ const BUCKETS_MAX: u32 = 20;
 pub struct BloomFilter {
     hash_count: u32,
     words: Vec<u64>,
+    bits: Divisor,
+}
+
+/// Division by a number that stays the same, by multiplication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Divisor {
+    divisor: u64,
+    /// 2^64 / divisor, rounded down.
+    reciprocal: u64,
+}
+
+impl Divisor {
+    /// Zero divides nothing and must not be asked.
+    fn new(divisor: u64) -> Divisor {
+        Divisor { divisor, reciprocal: u64::MAX.checked_div(divisor).unwrap_or(0) }
+    }
+
+    fn remainder(self, number: u64) -> u64 {
+        // The quotient is at most one too small: the reciprocal lacks less than one part in 2^64 / number.
+        let quotient = (u128::from(number) * u128::from(self.reciprocal)) >> 64;
+        let remainder = number - quotient as u64 * self.divisor;
+        if remainder >= self.divisor { remainder - self.divisor } else { remainder }
+    }
 }
 
 /// Bits per key and number of hash functions for a false positive chance.
@@ -51,29 +74,37 @@ impl BloomFilter {
         let (buckets, hash_count) = specification(false_positive_chance);
         let bits = key_count.max(1).saturating_mul(u64::from(buckets)).saturating_add(EXCESS_BITS);
         let words = usize::try_from(bits.div_ceil(64)).unwrap_or(usize::MAX).min(i32::MAX as usize);
-        Some(BloomFilter { hash_count, words: vec![0; words] })
+        Some(BloomFilter::of(hash_count, vec![0; words]))
+    }
+
+    fn of(hash_count: u32, words: Vec<u64>) -> BloomFilter {
+        let bits = Divisor::new(words.len() as u64 * 64);
+        BloomFilter { hash_count, words, bits }
     }
 
     /// Adds a key by its 128-bit hash ([`murmur3::hash128`]).
     pub fn add_hash(&mut self, hash: (u64, u64)) {
-        let bits = self.words.len() as i64 * 64;
         let (increment, mut base) = hash;
         for _ in 0..self.hash_count {
-            let index = (base as i64).wrapping_rem(bits).unsigned_abs();
+            let index = self.bit(base);
             self.words[(index >> 6) as usize] |= 1 << (index & 63);
             base = base.wrapping_add(increment);
         }
     }
 
+    /// The bit of a signed hash: its absolute remainder, as Java has it.
+    fn bit(&self, base: u64) -> u64 {
+        self.bits.remainder((base as i64).unsigned_abs())
+    }
+
     /// Whether a key with this hash may be present.
     pub fn may_contain_hash(&self, hash: (u64, u64)) -> bool {
-        let bits = self.words.len() as i64 * 64;
-        if bits == 0 {
+        if self.words.is_empty() {
             return true;
         }
         let (increment, mut base) = hash;
         for _ in 0..self.hash_count {
-            let index = (base as i64).wrapping_rem(bits).unsigned_abs();
+            let index = self.bit(base);
             if self.words[(index >> 6) as usize] & 1 << (index & 63) == 0 {
                 return false;
             }
@@ -99,7 +130,7 @@ impl BloomFilter {
 
     fn parse(file: &str, bytes: &[u8]) -> Decoded<BloomFilter> {
         if bytes.is_empty() {
-            return Ok(BloomFilter { hash_count: 0, words: Vec::new() });
+            return Ok(BloomFilter::of(0, Vec::new()));
         }
         let mut input = Input::new(file, 0, bytes);
         let hash_count = match input.i32("hash function count")? {
@@ -112,7 +143,7 @@ impl BloomFilter {
             return Err(input.damaged("as many 64-bit words as announced, at least one", got));
         }
         let (words, _) = input.take(input.remaining(), "filter bits")?.as_chunks::<8>();
-        Ok(BloomFilter { hash_count, words: words.iter().map(|word| u64::from_le_bytes(*word)).collect() })
+        Ok(BloomFilter::of(hash_count, words.iter().map(|word| u64::from_le_bytes(*word)).collect()))
     }
 
     /// The bytes of Filter.db.
@@ -129,6 +160,21 @@ impl BloomFilter {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn remainders_are_those_of_division() {
+        let mut number = 1_u64;
+        for divisor in [64, 128, 192, 6400, 1 << 20, 12_345_664, 64 * u64::from(u32::MAX), 1 << 37] {
+            let by = Divisor::new(divisor);
+            for edge in [0, 1, divisor - 1, divisor, divisor + 1, 1 << 63, (1 << 63) - 1, u64::MAX] {
+                assert_eq!(by.remainder(edge), edge % divisor, "{edge} % {divisor}");
+            }
+            for _ in 0..1000 {
+                number = number.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                assert_eq!(by.remainder(number), number % divisor, "{number} % {divisor}");
+            }
+        }
+    }
+
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use blockio::File;
 
-use crate::cache::BlockCache;
+use crate::cache::{Block, BlockCache};
 use crate::error::{Corruption, SSTableError};
 use crate::page_checksums::ComponentChecksums;
 use crate::trie::{PAGE_SIZE, Pages};
@@ -68,7 +68,7 @@ impl IndexFile {
 }
 
 impl Pages for IndexFile {
-    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+    fn page(&self, number: u64) -> Result<Block, SSTableError> {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         if start >= self.length {
             let got = format!("the end of the file at {}", self.length);
@@ -76,12 +76,12 @@ impl Pages for IndexFile {
         }
         self.cache.get((self.number, number), || {
             let length = (self.length - start).min(PAGE_SIZE as u64) as usize;
-            let mut page = vec![0; length];
+            let mut page = vec![0; length].into_boxed_slice();
             self.file.read_exact_at(&mut page, start)?;
             if let Some(checksums) = &self.checksums {
                 checksums.check_page(&self.name, number, &page)?;
             }
-            Ok(page.into())
+            Ok(Arc::new(page))
         })
     }
 

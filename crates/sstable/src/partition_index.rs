@@ -1,14 +1,15 @@
 //! Partitions.db: a trie of shortest unique prefixes of decorated keys, each with the place of its partition.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::PartitionKey;
 use types::murmur3;
 
+use crate::cache::Block;
 use crate::error::{Corruption, SSTableError};
 use crate::index_file::IndexFile;
 use crate::input::Input;
-use crate::trie::{EntryCursor, Payload, TrieBuilder, Walker, read_sized, sized_length};
+use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, Walker, read_sized, sized_length};
 
 /// Footer: position of the first key, number of keys, position of the root.
 const FOOTER_LENGTH: usize = 24;
@@ -129,6 +130,8 @@ impl PartitionIndexWriter {
 pub(crate) struct PartitionIndex {
     file: Arc<IndexFile>,
     root: u64,
+    /// The page of the root, where every search begins, once one did.
+    root_page: OnceLock<Block>,
     key_count: u64,
     first_key: PartitionKey,
     last_key: PartitionKey,
@@ -158,18 +161,33 @@ impl PartitionIndex {
         let mut input = Input::new(name, keys_position, &keys);
         let first_key = PartitionKey::new(input.short_bytes("first key")?);
         let last_key = PartitionKey::new(input.short_bytes("last key")?);
-        Ok(PartitionIndex { file, root, key_count, first_key, last_key })
+        Ok(PartitionIndex { file, root, root_page: OnceLock::new(), key_count, first_key, last_key })
     }
 
     /// An index without entries, which stands for one that cannot be read.
     pub fn unreadable(file: Arc<IndexFile>) -> Self {
         let none = PartitionKey::new(b"");
-        PartitionIndex { file, root: 0, key_count: 0, first_key: none.clone(), last_key: none }
+        PartitionIndex {
+            file,
+            root: 0,
+            root_page: OnceLock::new(),
+            key_count: 0,
+            first_key: none.clone(),
+            last_key: none,
+        }
     }
 
     /// Bytes held in memory besides the cache.
     pub fn memory_bytes(&self) -> usize {
-        self.file.memory_bytes()
+        self.file.memory_bytes() + self.root_page.get().map_or(0, |page| page.len())
+    }
+
+    fn root_page(&self) -> Result<Block, SSTableError> {
+        if let Some(page) = self.root_page.get() {
+            return Ok(page.clone());
+        }
+        let page = self.file.page(self.root / PAGE_SIZE as u64)?;
+        Ok(self.root_page.get_or_init(|| page).clone())
     }
 
     pub fn key_count(&self) -> u64 {
@@ -188,7 +206,7 @@ impl PartitionIndex {
     pub fn candidate(&self, key: &PartitionKey, hash: (u64, u64)) -> Result<Option<Place>, SSTableError> {
         let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
-        let mut walker = Walker::new(&*self.file, self.root)?;
+        let mut walker = Walker::on_page(&*self.file, self.root_page()?, self.root)?;
         for byte in encoded {
             if !walker.descend(byte)? {
                 break;
@@ -214,7 +232,7 @@ impl PartitionIndex {
         match bytes.get(skip..skip + usize::from(size)) {
             Some(stored) => Ok(Place::of_stored(read_sized(stored))),
             None => {
-                let file = crate::trie::Pages::file(&*self.file);
+                let file = Pages::file(&*self.file);
                 Err(Corruption::new(file, position, "a payload within its page", "the end of the page").into())
             }
         }

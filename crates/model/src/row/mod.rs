@@ -101,6 +101,39 @@ pub struct RowRef<'a> {
     pub row: Row<'a>,
 }
 
+/// What [`Row::plain`] found.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainRow<'a> {
+    /// Of the row and all its cells, microseconds.
+    pub timestamp: i64,
+    /// One for each column of the table.
+    pub values: PlainValues<'a>,
+}
+
+/// Iterates over the values of a plain row, column by column; `None` where there is no cell.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainValues<'a> {
+    reader: Reader<'a>,
+    remaining: usize,
+}
+
+impl<'a> Iterator for PlainValues<'a> {
+    type Item = Option<&'a [u8]>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let length = self.reader.i32();
+        Some((length >= 0).then(|| self.reader.take(length as usize)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining, Some(self.remaining))
+    }
+}
+
+impl ExactSizeIterator for PlainValues<'_> {}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub flags: u8,
@@ -203,6 +236,23 @@ impl<'a> Row<'a> {
         let Header { flags, timestamp, ttl, expiration, .. } = self.header();
         let shares = flags & (flag::TIMESTAMP | flag::CELL_META) == flag::TIMESTAMP;
         shares.then_some(Liveness { timestamp, ttl, expiration })
+    }
+
+    /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that the
+    /// table has now, all of them simple, with no cell that has times of its own.
+    pub fn plain(&self, table: &Table) -> Option<PlainRow<'a>> {
+        const UNLIKE: u8 = flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC;
+        let header = self.header();
+        if header.flags & (flag::LIVENESS | flag::TIMESTAMP | UNLIKE) != flag::LIVENESS | flag::TIMESTAMP {
+            return None;
+        }
+        let sets = table.column_sets(false);
+        let set = sets.get(header.version)?;
+        if sets.places(header.version).is_some() || set.first_complex() < set.columns.len() {
+            return None;
+        }
+        let reader = Reader { bytes: self.bytes.get(header.columns..).unwrap_or_default() };
+        Some(PlainRow { timestamp: header.timestamp, values: PlainValues { reader, remaining: set.columns.len() } })
     }
 
     /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.

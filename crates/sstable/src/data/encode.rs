@@ -1,6 +1,6 @@
 //! Writing the model's rows and markers as unfiltereds, cell by cell.
 
-use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, Row, Side, Table};
+use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, Table};
 use types::vint;
 
 use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, cell_flag, extended, flag};
@@ -156,7 +156,51 @@ impl Encoder {
         stats: &mut StatsCollector,
         out: &mut Vec<u8>,
     ) -> Result<(), SSTableError> {
-        self.any_row(table, false, clustering, row, previous_size, stats, out)
+        match row.plain(table) {
+            Some(plain) if self.plain_row(clustering, plain, previous_size, stats, out)? => Ok(()),
+            _ => self.any_row(table, false, clustering, row, previous_size, stats, out),
+        }
+    }
+
+    /// Appends a plain row, value by value; false if it lacks one and nothing was appended.
+    fn plain_row(
+        &self,
+        clustering: &[u8],
+        row: PlainRow<'_>,
+        previous_size: u64,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, SSTableError> {
+        let columns = &self.regulars.columns;
+        // The file may leave out columns of which no row has a cell.
+        if columns.len() != row.values.len() {
+            return Ok(false);
+        }
+        let timestamp = row.timestamp.wrapping_sub(self.base.timestamp) as u64;
+        let mut size = vint::uvint_size(previous_size) + vint::uvint_size(timestamp);
+        for (column, value) in columns.iter().zip(row.values) {
+            let Some(value) = value else { return Ok(false) };
+            let length = if column.fixed_length.is_some() { 0 } else { vint::uvint_size(value.len() as u64) };
+            size += 1 + if value.is_empty() { 0 } else { length + value.len() };
+        }
+        self.check_clustering(clustering)?;
+        out.push(flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS);
+        write_values(&self.clustering, clustering, out)?;
+        vint::write_uvint(size as u64, out);
+        out.reserve(size);
+        vint::write_uvint(previous_size, out);
+        vint::write_uvint(timestamp, out);
+        for (column, value) in columns.iter().zip(row.values) {
+            match value {
+                Some(value) if !value.is_empty() => {
+                    out.push(cell_flag::USE_ROW_TIMESTAMP);
+                    write_value(column.fixed_length, value, out)?;
+                }
+                _ => out.push(cell_flag::USE_ROW_TIMESTAMP | cell_flag::HAS_EMPTY_VALUE),
+            }
+        }
+        stats.plain_row(row.timestamp, columns.len());
+        Ok(true)
     }
 
     #[allow(clippy::too_many_arguments)] // One straight function behind the two above.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockio::File;
 
-use crate::cache::BlockCache;
+use crate::cache::{self, BlockCache};
 use crate::compression::CompressionInfo;
 use crate::error::{Corruption, SSTableError};
 use crate::input::Input;
@@ -182,15 +182,14 @@ impl DataFile {
     }
 
     /// A block through the cache.
-    fn cached(&self, index: u64) -> Result<Arc<[u8]>, SSTableError> {
+    fn cached(&self, index: u64) -> Result<cache::Block, SSTableError> {
         self.cache.get((self.number, index), || {
             let (offset, length) = self.stored_range(index)?;
             let mut stored = vec![0; length];
             self.read_exact_at(&mut stored, offset)?;
-            let mut block: Arc<[u8]> = std::iter::repeat_n(0, self.block_data_length(index)).collect();
-            let out = Arc::get_mut(&mut block).expect("nobody else has the block yet");
-            self.unpack(index, offset, &stored, out)?;
-            Ok(block)
+            let mut block = vec![0; self.block_data_length(index)].into_boxed_slice();
+            self.unpack(index, offset, &stored, &mut block)?;
+            Ok(Arc::new(block))
         })
     }
 }
@@ -210,7 +209,7 @@ pub enum ReadMode {
 }
 
 enum Block {
-    Shared(Arc<[u8]>),
+    Shared(cache::Block),
     Own(Vec<u8>),
 }
 

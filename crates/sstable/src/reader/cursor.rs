@@ -1,6 +1,7 @@
 //! The cursor over an open table: partitions by index or in file order, slices of rows forward.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use model::{
@@ -8,7 +9,6 @@ use model::{
     RowBuilder, RowRef, Side, Slices, Table, Unfiltered, UnfilteredCursor,
 };
 
-use super::reversed::Backward;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
 use crate::data::{UnfilteredHead, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
@@ -82,7 +82,8 @@ pub struct SSTableCursor {
     pub(super) entered: bool,
     /// The range deletion in force at `position`.
     pub(super) open: DeletionTime,
-    backward: Option<Backward>,
+    /// Of a reversed read: where the unfiltered lies that comes next, below; none at the start of the partition.
+    pub(super) below: Option<Range<u64>>,
     builder: RowBuilder,
     pub(super) clustering: Vec<u8>,
     row: Vec<u8>,
@@ -110,7 +111,7 @@ impl SSTableCursor {
             slice_begun: false,
             entered: false,
             open: DeletionTime::LIVE,
-            backward: None,
+            below: None,
             builder: RowBuilder::default(),
             clustering: Vec::new(),
             row: Vec::new(),
@@ -201,14 +202,14 @@ impl SSTableCursor {
             });
             return Ok(());
         }
-        let (stored, partition) = self.read_partition_head(data_position)?;
-        if stored != key.bytes() {
+        let partition = self.read_partition_head(data_position, Some(&key))?;
+        if partition.key != key {
             let name = &self.window.data().name;
             return Err(
                 Corruption::new(name, data_position, "the partition that the index names", "another key").into()
             );
         }
-        self.begin(Partition { key, index, ..partition });
+        self.begin(Partition { index, ..partition });
         Ok(())
     }
 
@@ -218,7 +219,7 @@ impl SSTableCursor {
             self.partition = None;
             return Ok(false);
         }
-        let (_, mut partition) = self.read_partition_head(position)?;
+        let mut partition = self.read_partition_head(position, None)?;
         if !is_before(&end, &partition.key) {
             self.partition = None;
             return Ok(false);
@@ -238,15 +239,21 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// Reads key, deletion and static row at a data position.
-    fn read_partition_head(&mut self, position: u64) -> Result<(Vec<u8>, Partition), SSTableError> {
+    /// Reads key, deletion and static row at a data position. `expected` is taken for the key if it is that one.
+    fn read_partition_head(
+        &mut self,
+        position: u64,
+        expected: Option<&PartitionKey>,
+    ) -> Result<Partition, SSTableError> {
         let version = self.reader.files().descriptor.version;
-        let (stored, deletion, length) = self.window.decode(position, |input| {
-            let key = input.short_bytes("partition key")?.to_vec();
-            Ok((key, read_partition_deletion(version, input)?, input.consumed()))
+        let (key, deletion, length) = self.window.decode(position, |input| {
+            let stored = input.short_bytes("partition key")?;
+            let deletion = read_partition_deletion(version, input)?;
+            let expected = expected.filter(|key| key.bytes() == stored);
+            Ok((expected.cloned().unwrap_or_else(|| PartitionKey::new(stored)), deletion, input.consumed()))
         })?;
         let mut partition = Partition {
-            key: PartitionKey::new(&stored),
+            key,
             deletion,
             start: position,
             rows_start: None,
@@ -265,7 +272,7 @@ impl SSTableCursor {
             rows_start += head.length() as u64;
         }
         partition.rows_start = Some(rows_start);
-        Ok((stored, partition))
+        Ok(partition)
     }
 
     fn begin(&mut self, partition: Partition) {
@@ -277,7 +284,7 @@ impl SSTableCursor {
         self.slice_begun = false;
         self.entered = false;
         self.open = DeletionTime::LIVE;
-        self.backward = None;
+        self.below = None;
         if self.reversed {
             self.slice = self.slices.as_slice().len();
         }
@@ -505,10 +512,6 @@ impl SSTableCursor {
         }
         self.position += head.length() as u64;
         Ok(true)
-    }
-
-    pub(super) fn backward(&mut self) -> &mut Backward {
-        self.backward.get_or_insert_with(Backward::default)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Slices of rows in reversed order: blocks from last to first, each gone through forward once to find its rows.
+//! Slices of rows in reversed order: the last unfiltered of a slice is found in its block, and the ones before it by the
+//! size that each keeps of the one before.
 
 use std::cmp::Ordering;
 
@@ -6,19 +7,9 @@ use model::{ClusteringBound, DeletionTime, Side};
 
 use super::SSTableCursor;
 use super::cursor::Current;
+use crate::data::UnfilteredHead;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, encode_position};
-
-/// Where a reversed read stands in a partition.
-#[derive(Default)]
-pub(super) struct Backward {
-    /// Data positions of the unfiltereds of the current block that are still to come, first to last.
-    items: Vec<u64>,
-    /// Earlier blocks; none where the partition has no index.
-    blocks: Option<BlockCursor>,
-    /// Where the current block starts.
-    block_start: u64,
-}
 
 impl SSTableCursor {
     /// Slices are counted down: `slice` is one above the current one.
@@ -41,16 +32,19 @@ impl SSTableCursor {
                     return Ok(true);
                 }
             }
-            let Some(position) = self.backward().items.pop() else {
-                if self.previous_block()? {
-                    continue;
-                }
+            let Some(below) = self.below.clone() else {
                 if self.leave_slice_reversed(index) {
                     return Ok(true);
                 }
                 continue;
             };
+            let position = below.start;
             let head = self.read_head(position)?;
+            if head.is_end() || position + head.length() as u64 != below.end {
+                let (name, length) = (&self.window.data().name, below.end - position);
+                let expected = format!("an unfiltered of {length} bytes, as the next one says");
+                return Err(Corruption::new(name, position, expected, format!("one of {}", head.length())).into());
+            }
             let start = &self.slices.as_slice()[index].start;
             if !self.unbounded && self.compare(&head, start) != Ordering::Greater {
                 if self.leave_slice_reversed(index) {
@@ -58,6 +52,7 @@ impl SSTableCursor {
                 }
                 continue;
             }
+            self.step_down(position, &head)?;
             if head.is_marker() {
                 let (before, after) = self.decode_marker(position, &head)?;
                 if after != self.open {
@@ -76,87 +71,82 @@ impl SSTableCursor {
         }
     }
 
-    /// Finds the unfiltereds of the last block that the slice touches.
+    /// Finds the last unfiltered of a slice, and the range deletion in force at the slice's end.
     fn begin_slice_reversed(&mut self, index: usize) -> Result<(), SSTableError> {
+        self.below = None;
+        self.open = DeletionTime::LIVE;
         let Some(partition) = &self.partition else { return Ok(()) };
         let start = partition.start;
-        let rows_start = partition.rows_start.unwrap_or(start);
         let end = self.slices.as_slice()[index].end.clone();
-        let mut blocks = match &partition.index {
-            Some(entry) => Some(BlockCursor::new(&self.reader.files().rows, entry.root)?),
-            None => None,
+        let Some(entry) = &partition.index else {
+            let rows_start = partition.rows_start.unwrap_or(start);
+            return self.find_last(rows_start, DeletionTime::LIVE, u64::MAX, &end);
         };
-        let block = match &mut blocks {
-            Some(blocks) => {
-                let mut encoded = Vec::new();
-                encode_position(
-                    self.reader.clustering_types(),
-                    &end.prefix,
-                    if end.side == Side::Before { -1 } else { 1 },
-                    &mut encoded,
-                );
-                blocks.floor(&encoded)?
+        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
+        let mut encoded = Vec::new();
+        let weight = if end.side == Side::Before { -1 } else { 1 };
+        encode_position(self.reader.clustering_types(), &end.prefix, weight, &mut encoded);
+        let Some(block) = blocks.floor(&encoded)? else { return Ok(()) };
+        let mut limit = start.saturating_add(block.offset);
+        self.find_last(limit, block.open, u64::MAX, &end)?;
+        // The bound may lie before the first of the block, which may be the end of the partition.
+        while self.below.is_none()
+            && let Some(Block { offset, open }) = blocks.previous()?
+        {
+            let (from, expected) = (start.saturating_add(offset), self.open);
+            self.find_last(from, open, limit, &end)?;
+            if self.open != expected {
+                let name = &self.window.data().name;
+                let (expected, got) = (format!("{expected:?} open as the row index says"), format!("{:?}", self.open));
+                return Err(Corruption::new(name, limit, expected, got).into());
             }
-            None => Some(Block { offset: rows_start - start, open: DeletionTime::LIVE }),
-        };
-        self.backward().blocks = blocks;
-        self.backward().items.clear();
-        self.open = DeletionTime::LIVE;
-        match block {
-            Some(block) => self.list_block(start, block, u64::MAX, Some(&end)),
-            None => Ok(()),
+            limit = from;
         }
+        Ok(())
     }
 
-    /// Lists the unfiltereds from the start of a block up to a position, the end of the partition or a bound.
-    fn list_block(
+    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a position and a bound.
+    fn find_last(
         &mut self,
-        partition_start: u64,
-        block: Block,
+        start: u64,
+        open: DeletionTime,
         limit: u64,
-        bound: Option<&ClusteringBound>,
+        bound: &ClusteringBound,
     ) -> Result<(), SSTableError> {
-        let bound = bound.filter(|_| !self.unbounded);
-        let start = partition_start.saturating_add(block.offset);
-        let mut items = std::mem::take(&mut self.backward().items);
-        items.clear();
+        self.below = None;
+        self.open = open;
         let mut position = start;
-        self.open = block.open;
         while position < limit {
             let head = self.read_head(position)?;
-            if head.is_end() || bound.is_some_and(|bound| self.compare(&head, bound) != Ordering::Less) {
+            if head.is_end() || !self.unbounded && self.compare(&head, bound) != Ordering::Less {
                 break;
             }
             if head.is_marker() {
                 self.open = self.decode_marker(position, &head)?.1;
             }
-            items.push(position);
-            position += head.length() as u64;
+            let end = position + head.length() as u64;
+            self.below = Some(position..end);
+            position = end;
         }
-        let backward = self.backward();
-        backward.items = items;
-        backward.block_start = start;
         Ok(())
     }
 
-    /// Goes to the block before the current one; false at the first.
-    fn previous_block(&mut self) -> Result<bool, SSTableError> {
-        let Some(start) = self.partition.as_ref().map(|partition| partition.start) else { return Ok(false) };
-        let backward = self.backward();
-        let limit = backward.block_start;
-        let block = match &mut backward.blocks {
-            Some(blocks) => blocks.previous()?,
-            None => None,
-        };
-        let Some(block) = block else { return Ok(false) };
-        let expected = self.open;
-        self.list_block(start, block, limit, None)?;
-        if self.open != expected {
-            let name = &self.window.data().name;
-            let (expected, got) = (format!("{expected:?} open as the row index says"), format!("{:?}", self.open));
-            return Err(Corruption::new(name, limit, expected, got).into());
+    /// Finds the unfiltered before the one at a data position by the size that it keeps.
+    fn step_down(&mut self, position: u64, head: &UnfilteredHead) -> Result<(), SSTableError> {
+        let partition_start = self.partition.as_ref().map_or(0, |partition| partition.start);
+        let body = position + head.head_length as u64;
+        let size = self.window.decode_sized(body, head.body_length, |input| input.uvint("previous size"))?;
+        match position.checked_sub(size) {
+            // The first unfiltered counts from the start of its partition.
+            Some(previous) if previous == partition_start => self.below = None,
+            Some(previous) if previous > partition_start => self.below = Some(previous..position),
+            _ => {
+                let name = &self.window.data().name;
+                let (expected, got) = ("the size of what stands before in the partition", format!("{size} bytes"));
+                return Err(Corruption::new(name, position, expected, got).into());
+            }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Goes to the next slice downwards; true if the current one has a border to be yielded first.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use model::{Cell, ClusteringComparator, DeletionTime, Liveness, NO_DELETION_TIME};
+use model::{Cell, ClusteringComparator, DeletionTime, Liveness, NO_DELETION_TIME, TTL_NONE};
 
 use super::histogram::{CELL_COUNT_BUCKETS, PARTITION_SIZE_BUCKETS};
 use super::tombstones::TombstoneHistogramBuilder;
@@ -102,6 +102,13 @@ impl StatsCollector {
         self.timestamp(cell.timestamp);
         self.ttl(cell.ttl);
         self.deletion_time(cell.local_deletion_time);
+    }
+
+    /// A row with so many cells, alive for ever, that all have its timestamp.
+    pub fn plain_row(&mut self, timestamp: i64, cells: usize) {
+        self.liveness(&Liveness { timestamp, ttl: TTL_NONE, expiration: NO_DELETION_TIME });
+        self.cells_in_partition += cells as i64;
+        self.row(cells);
     }
 
     /// A row (a static one only if it holds anything) with this many columns that have a cell.

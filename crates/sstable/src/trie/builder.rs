@@ -8,6 +8,9 @@
 use super::node::{self, PAGE_SIZE};
 use super::payload::Payload;
 
+/// A page has at most so many nodes with children.
+const SPARE_MAX: usize = PAGE_SIZE / 2;
+
 /// A node of the part of the trie that is in memory.
 #[derive(Debug, Default)]
 struct Open {
@@ -82,6 +85,10 @@ struct Pages {
     bytes: Vec<u8>,
     /// File position of `bytes[0]`.
     base: u64,
+    /// Transitions and distances of the node being written.
+    pointers: Vec<(u8, u64)>,
+    /// Room for children, from nodes that were written.
+    spare: Vec<Vec<Open>>,
 }
 
 impl Pages {
@@ -102,27 +109,36 @@ impl Pages {
 
     /// Writes a branch, children first; returns the position of its root.
     fn write(&mut self, open: &mut Open) -> u64 {
-        let mut children = std::mem::take(&mut open.children);
-        for child in &mut children {
+        for child in &mut open.children {
             if child.position.is_none() {
                 child.position = Some(self.write(child));
+                self.recycle(&mut child.children);
             }
         }
-        open.children = children;
         let position = self.position();
         let (number, _) = open.choose(position);
-        let distances: Vec<(u8, u64)> = open
-            .children
-            .iter()
-            .map(|child| (child.transition, position - child.position.expect("children are written before parents")))
-            .collect();
-        node::write(&mut self.bytes, number, &distances, open.payload.as_ref());
+        self.pointers.clear();
+        self.pointers.extend(
+            open.children.iter().map(|child| {
+                (child.transition, position - child.position.expect("children are written before parents"))
+            }),
+        );
+        node::write(&mut self.bytes, number, &self.pointers, open.payload.as_ref());
         debug_assert_eq!(self.position(), position + open.node_size as u64);
         position
     }
 
+    /// Keeps the room of children that were written.
+    fn recycle(&mut self, children: &mut Vec<Open>) {
+        if children.capacity() > 0 && self.spare.len() < SPARE_MAX {
+            children.clear();
+            self.spare.push(std::mem::take(children));
+        }
+    }
+
     fn finish(&mut self, open: &mut Open) {
         let position = self.write(open);
+        self.recycle(&mut open.children);
         *open = Open { transition: open.transition, position: Some(position), ..Open::default() };
     }
 
@@ -205,7 +221,7 @@ pub(crate) struct TrieBuilder {
 impl TrieBuilder {
     /// A builder of a trie whose first byte lands at `position` of the file.
     pub fn new(position: u64) -> Self {
-        TrieBuilder { pages: Pages { bytes: Vec::new(), base: position }, path: vec![Open::default()] }
+        TrieBuilder { pages: Pages { base: position, ..Pages::default() }, path: vec![Open::default()] }
     }
 
     /// Adds an entry. Keys must ascend strictly; an empty first key puts its payload on the root.
@@ -228,6 +244,9 @@ impl TrieBuilder {
             let Some(mut node) = self.path.pop() else { return };
             self.pages.complete(&mut node);
             if let Some(parent) = self.path.last_mut() {
+                if parent.children.capacity() == 0 {
+                    parent.children = self.pages.spare.pop().unwrap_or_default();
+                }
                 parent.children.push(node);
             }
         }

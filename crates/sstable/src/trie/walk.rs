@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use super::node::{Node, PAGE_SIZE};
+use crate::cache::Block;
 use crate::error::{Corruption, SSTableError};
 
 /// Where a walker gets pages from.
 pub(crate) trait Pages {
     /// Page `number` of the file; shorter than [`PAGE_SIZE`] only at the file's end.
-    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError>;
+    fn page(&self, number: u64) -> Result<Block, SSTableError>;
 
     /// Name of the file, for errors.
     fn file(&self) -> &str;
 }
 
 impl<P: Pages + ?Sized> Pages for &P {
-    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+    fn page(&self, number: u64) -> Result<Block, SSTableError> {
         (**self).page(number)
     }
 
@@ -25,7 +26,7 @@ impl<P: Pages + ?Sized> Pages for &P {
 }
 
 impl<P: Pages + ?Sized> Pages for Arc<P> {
-    fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+    fn page(&self, number: u64) -> Result<Block, SSTableError> {
         (**self).page(number)
     }
 
@@ -37,7 +38,7 @@ impl<P: Pages + ?Sized> Pages for Arc<P> {
 /// Stands on one node of a trie.
 pub(crate) struct Walker<P: Pages> {
     pages: P,
-    page: Arc<[u8]>,
+    page: Block,
     page_number: u64,
     node: Node,
 }
@@ -45,8 +46,13 @@ pub(crate) struct Walker<P: Pages> {
 impl<P: Pages> Walker<P> {
     /// Starts at the node at `position`.
     pub fn new(pages: P, position: u64) -> Result<Self, SSTableError> {
+        let page = pages.page(position / PAGE_SIZE as u64)?;
+        Walker::on_page(pages, page, position)
+    }
+
+    /// Starts at the node at `position`, whose page is at hand.
+    pub fn on_page(pages: P, page: Block, position: u64) -> Result<Self, SSTableError> {
         let page_number = position / PAGE_SIZE as u64;
-        let page = pages.page(page_number)?;
         let node = Node::read(pages.file(), &page, position)?;
         Ok(Walker { pages, page, page_number, node })
     }
@@ -300,9 +306,9 @@ pub(crate) mod tests {
     pub(crate) struct Bytes(pub Vec<u8>);
 
     impl Pages for Bytes {
-        fn page(&self, number: u64) -> Result<Arc<[u8]>, SSTableError> {
+        fn page(&self, number: u64) -> Result<Block, SSTableError> {
             let start = (number as usize * PAGE_SIZE).min(self.0.len());
-            Ok(self.0[start..(start + PAGE_SIZE).min(self.0.len())].into())
+            Ok(Arc::new(self.0[start..(start + PAGE_SIZE).min(self.0.len())].into()))
         }
 
         fn file(&self) -> &str {

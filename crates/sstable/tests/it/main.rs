@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod big;
+mod bytes_read;
 mod crash;
 mod damage;
 mod decoders;

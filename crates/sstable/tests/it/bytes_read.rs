@@ -1,0 +1,172 @@
+//! How much of Data.db is read for a row, a slice, and what comes after deleted rows: counted, in a large partition.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, SimulatedDisk};
+use model::{
+    Cell, ClusteringBound, DeletionTime, KeyRange, Liveness, Marker, NO_DELETION_TIME, PartitionHead, PartitionKey,
+    ReadRange, Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Table, TableBuilder, TableId, Unfiltered,
+    UnfilteredCursor, push_component,
+};
+use sstable::{
+    BlockCache, CompressionParams, Compressor, Descriptor, SSTableId, SSTableReader, SSTableWriter, WriterOptions,
+};
+use types::CqlType;
+use uuid::Uuid;
+
+const ROWS: i64 = 20_000;
+const CHUNK_BYTES: u64 = 4096;
+/// Room for the chunk's checksum, and for what LZ4 adds to bytes that do not compress.
+const STORED_CHUNK_BYTES: u64 = CHUNK_BYTES + 64;
+const TIMESTAMP: i64 = 1_000;
+/// Of the rows of a table with holes, every so many-th is left; a range deletion covers those between.
+const LIVE_EVERY: i64 = 333;
+
+fn table() -> Arc<Table> {
+    let builder = TableBuilder::new("ks", "large", TableId(Uuid::from_u128(7)));
+    let builder = builder.partition_key("key", CqlType::Int).clustering("row", CqlType::Bigint, false);
+    Arc::new(builder.regular("value", CqlType::Blob).build())
+}
+
+fn clustering(row: i64) -> Vec<u8> {
+    let mut serialized = Vec::new();
+    push_component(Some(&row.to_be_bytes()), &mut serialized);
+    serialized
+}
+
+/// A hundred bytes that do not compress.
+fn value(row: i64) -> Vec<u8> {
+    let mut state = row as u64 + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as u8
+    };
+    (0..100).map(|_| next()).collect()
+}
+
+/// One partition with an index of 1 KiB and chunks of 4 KiB.
+struct Large {
+    table: Arc<Table>,
+    key: PartitionKey,
+    disk: Arc<dyn Disk>,
+    descriptor: Descriptor,
+}
+
+impl Large {
+    fn write(with_holes: bool) -> Large {
+        let table = table();
+        let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+        disk.create_dir_all(Path::new("/t")).unwrap();
+        let descriptor = Descriptor::new("/t", SSTableId::from_sequence(1));
+        let compression = CompressionParams {
+            compressor: Compressor::Lz4,
+            options: BTreeMap::new(),
+            chunk_length: CHUNK_BYTES as u32,
+            max_compressed_length: i32::MAX as u32,
+        };
+        let options = WriterOptions {
+            column_index_size_bytes: 1024,
+            compression: Some(compression),
+            ..WriterOptions::for_table(&table).unwrap()
+        };
+        let mut writer = SSTableWriter::create(&disk, &descriptor, &table, options).unwrap();
+        let key = PartitionKey::new(&1_i32.to_be_bytes());
+        writer.begin_partition(&PartitionHead { key: &key, deletion: DeletionTime::LIVE, static_row: None }).unwrap();
+        let deletion = DeletionTime::new(TIMESTAMP + 1, 5);
+        let mark = |writer: &mut SSTableWriter, row: i64, side, before, after| {
+            writer.add(&Unfiltered::Marker(Marker { prefix: &clustering(row), side, before, after })).unwrap();
+        };
+        let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
+        for row in 0..ROWS {
+            if with_holes && row % LIVE_EVERY != 0 {
+                continue;
+            }
+            if with_holes && row > 0 {
+                mark(&mut writer, row, Side::Before, deletion, DeletionTime::LIVE);
+            }
+            builder.start(table.columns(false), false);
+            builder.liveness(Liveness { timestamp: TIMESTAMP, ttl: TTL_NONE, expiration: NO_DELETION_TIME });
+            builder.cell(0, &Cell::live(TIMESTAMP, &value(row)));
+            blob.clear();
+            builder.finish(&mut blob);
+            writer.add(&Unfiltered::Row(RowRef { clustering: &clustering(row), row: Row::new(&blob) })).unwrap();
+            if with_holes {
+                mark(&mut writer, row, Side::After, DeletionTime::LIVE, deletion);
+            }
+        }
+        if with_holes {
+            mark(&mut writer, ROWS, Side::After, deletion, DeletionTime::LIVE);
+        }
+        writer.end_partition().unwrap();
+        let descriptor = writer.finish().unwrap().expect("a partition was written");
+        Large { table, key, disk, descriptor }
+    }
+
+    /// The first rows within bounds, at most `limit`, and the bytes of Data.db that were read for them by a reader that had
+    /// read nothing before.
+    fn read(&self, start: ClusteringBound, end: ClusteringBound, reversed: bool, limit: usize) -> (Vec<i64>, u64) {
+        let reader =
+            SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(1 << 20)).unwrap();
+        let slices = Slices::new(vec![Slice { start, end }], self.table.comparator());
+        let range = ReadRange { slices, reversed, ..ReadRange::all_rows(KeyRange::Single(self.key.clone())) };
+        let mut cursor = reader.cursor(&range).unwrap();
+        assert!(cursor.advance_partition().unwrap());
+        let mut rows = Vec::new();
+        while rows.len() < limit && cursor.advance().unwrap() {
+            if let Unfiltered::Row(row) = cursor.unfiltered() {
+                rows.push(i64::from_be_bytes(row.clustering[row.clustering.len() - 8..].try_into().unwrap()));
+            }
+        }
+        (rows, reader.data_bytes_read())
+    }
+}
+
+fn before(row: i64) -> ClusteringBound {
+    ClusteringBound::new(clustering(row), Side::Before)
+}
+
+fn after(row: i64) -> ClusteringBound {
+    ClusteringBound::new(clustering(row), Side::After)
+}
+
+/// Rows all over the partition, and both of its ends.
+fn probes() -> impl Iterator<Item = i64> {
+    (0..ROWS).step_by(487).chain([1, ROWS - 1])
+}
+
+#[test]
+fn one_row_costs_two_chunks_at_most() {
+    let large = Large::write(false);
+    for row in probes() {
+        let (rows, bytes) = large.read(before(row), after(row), false, usize::MAX);
+        assert_eq!(rows, [row]);
+        assert!(bytes <= 2 * STORED_CHUNK_BYTES, "{bytes} bytes for row {row}");
+    }
+}
+
+#[test]
+fn a_slice_costs_its_chunks_in_either_order() {
+    let large = Large::write(false);
+    for row in probes() {
+        let (rows, bytes) = large.read(before(row), ClusteringBound::top(), false, 20);
+        assert_eq!(rows, (row..ROWS.min(row + 20)).collect::<Vec<_>>());
+        // 20 rows are 2.3 KB; with the rest of an index block they lie in two chunks.
+        assert!(bytes <= 2 * STORED_CHUNK_BYTES, "{bytes} bytes from row {row} on");
+        let (rows, bytes) = large.read(ClusteringBound::bottom(), after(row), true, 20);
+        assert_eq!(rows, (0..=row).rev().take(20).collect::<Vec<_>>());
+        assert!(bytes <= 2 * STORED_CHUNK_BYTES, "{bytes} bytes from row {row} backwards");
+    }
+}
+
+#[test]
+fn what_comes_after_a_deleted_range_costs_no_more_than_a_row() {
+    let holes = Large::write(true);
+    for row in probes().filter(|row| *row <= ROWS / LIVE_EVERY * LIVE_EVERY) {
+        let next = (row + LIVE_EVERY - 1) / LIVE_EVERY * LIVE_EVERY;
+        let (rows, bytes) = holes.read(before(row), ClusteringBound::top(), false, 1);
+        assert_eq!(rows, [next]);
+        assert!(bytes <= 2 * STORED_CHUNK_BYTES, "{bytes} bytes for the row after {row}");
+    }
+}
