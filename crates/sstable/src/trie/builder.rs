@@ -8,8 +8,9 @@
 use super::node::{self, PAGE_SIZE};
 use super::payload::Payload;
 
-/// A page has at most so many nodes with children.
-const SPARE_MAX: usize = PAGE_SIZE / 2;
+/// About as many nodes with children are written at a time; most of them have few.
+const SPARE_MAX: usize = 512;
+const SPARE_CHILDREN_MAX: usize = 32;
 
 /// A node of the part of the trie that is in memory.
 #[derive(Debug, Default)]
@@ -130,7 +131,7 @@ impl Pages {
 
     /// Keeps the room of children that were written.
     fn recycle(&mut self, children: &mut Vec<Open>) {
-        if children.capacity() > 0 && self.spare.len() < SPARE_MAX {
+        if (1..=SPARE_CHILDREN_MAX).contains(&children.capacity()) && self.spare.len() < SPARE_MAX {
             children.clear();
             self.spare.push(std::mem::take(children));
         }
