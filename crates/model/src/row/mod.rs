@@ -241,7 +241,8 @@ impl<'a> Row<'a> {
     /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that the
     /// table has now, all of them simple, with no cell that has times of its own.
     pub fn plain(&self, table: &Table) -> Option<PlainRow<'a>> {
-        const UNLIKE: u8 = flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC;
+        const UNLIKE: u8 =
+            flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
         let header = self.header();
         if header.flags & (flag::LIVENESS | flag::TIMESTAMP | UNLIKE) != flag::LIVENESS | flag::TIMESTAMP {
             return None;
