@@ -1,4 +1,6 @@
-"""The load between two kills: threads that write, and one that changes the schema; each keeps its model."""
+"""The load between two kills: threads that write, and one that changes the schema; each keeps its model.
+
+On Espalier the writers' tables live in memory, or not, as the schema's thread moves them."""
 
 import threading
 from collections import OrderedDict
@@ -11,6 +13,9 @@ KEYSPACE = "killed"
 ROWS = 40                   # per partition
 IN_FLIGHT_MAX = 8
 FIRST_TIMESTAMP = 1_000_000
+MOVED = ("rows", "sets", "truncated")
+IN_MEMORY = "{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 64}"
+ON_DISK = "{'class': 'UnifiedCompactionStrategy'}"
 
 
 class ServerRefused(Exception):
@@ -149,7 +154,10 @@ class SchemaChanger:
 
     def step(self, connection: Connection) -> None:
         roll = self.rng.random() if self.ddl else self.rng.uniform(0.36, 1)
-        if roll < 0.15:
+        if roll < 0.05:
+            place = self.rng.choice((IN_MEMORY, ON_DISK))
+            expect(connection.query(f"ALTER TABLE {KEYSPACE}.{self.rng.choice(MOVED)} WITH compaction = {place}"))
+        elif roll < 0.15:
             self.create_or_drop(connection)
         elif roll < 0.3:
             self.add_or_drop_column(connection)

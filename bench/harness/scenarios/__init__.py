@@ -1,6 +1,7 @@
 """The scenarios by name: each takes whether it is to be quick and returns an Outcome."""
 
-from bench.harness.scenarios import columns, commitlog, commitlog_paper, latency, memory, memtrie, skew, sstables, start, throughput, ycsb
+from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, latency, memory, memtrie, skew, sstables, start, throughput,
+                                     ycsb)
 
 SCENARIOS = {
     "throughput": throughput.run,
@@ -14,4 +15,5 @@ SCENARIOS = {
     "memtrie": memtrie.run,
     "tables": sstables.run,
     "ycsb": ycsb.run,
+    "inmemory": inmemory.run,
 }

@@ -26,6 +26,7 @@ impl Place {
 enum Chooser {
     Uniform { own_partitions: u64 },
     Zipfian(Zipf),
+    CoPrime { own_partitions: u64, step: u64, next: u64 },
     Insert { first: u64, written: u64 },
     Skew { own_partitions: u64, hot_percent: u8, own_rows: u64 },
 }
@@ -116,6 +117,10 @@ impl KeyValueWorker {
                 Some(Place { partition: self.own.index(random.below(*own_partitions)), row: 0 })
             }
             Chooser::Zipfian(zipf) => Some(Place { partition: self.own.index(zipf.next(random)), row: 0 }),
+            Chooser::CoPrime { own_partitions, step, next } => {
+                *next = (*next + *step) % (*own_partitions).max(1);
+                Some(Place { partition: self.own.index(*next), row: 0 })
+            }
             Chooser::Insert { first, written } if reading => {
                 let back = random.recent(*written);
                 written
@@ -193,6 +198,9 @@ fn chooser(choice: &Choice, own: Own) -> Chooser {
     match choice {
         Choice::Zipfian { partitions } => Chooser::Zipfian(Zipf::new(own.count(*partitions))),
         Choice::Uniform { partitions } => Chooser::Uniform { own_partitions: own.count(*partitions) },
+        Choice::CoPrime { partitions, step } => {
+            Chooser::CoPrime { own_partitions: own.count(*partitions), step: *step, next: 0 }
+        }
         Choice::Insert { .. } => Chooser::Insert { first: first_partition(choice), written: 0 },
     }
 }

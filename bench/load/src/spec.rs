@@ -97,6 +97,9 @@ pub enum Choice {
     Uniform { partitions: u64 },
     /// The same partitions, a few of them most of the time: Zipf's law with YCSB's exponent of 0.99.
     Zipfian { partitions: u64 },
+    /// Partitions 0 to `partitions` in steps of `step`, which has no factor in common with their number: each once before any again,
+    /// neighbours far apart.
+    CoPrime { partitions: u64, step: u64 },
     /// Writes make new partitions from `first` on; reads prefer recent ones.
     Insert { first: u64 },
 }

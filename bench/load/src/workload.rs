@@ -64,6 +64,6 @@ impl Own {
 pub fn first_partition(choice: &Choice) -> u64 {
     match choice {
         Choice::Insert { first } => *first,
-        Choice::Uniform { .. } | Choice::Zipfian { .. } => 0,
+        Choice::Uniform { .. } | Choice::Zipfian { .. } | Choice::CoPrime { .. } => 0,
     }
 }

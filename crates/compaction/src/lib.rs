@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod expired;
+mod memory_only;
 mod options;
 mod purge;
 mod run;
@@ -16,8 +17,9 @@ mod tombstones;
 mod unified;
 
 pub use expired::fully_expired;
+pub use memory_only::MemoryOnlyOptions;
 pub use options::{OptionError, TimeWindowOptions, TombstoneOptions, UnifiedOptions};
-pub use purge::{Overlaps, PurgeCursor, oldest_overlapping_timestamp};
+pub use purge::{Overlaps, PurgeCursor, RowPurge, oldest_overlapping_timestamp};
 pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};
 pub use shards::{shard_boundaries, shard_count};
 pub use strategy::{Pick, Strategy, TableMetadata};

@@ -148,6 +148,42 @@ enum Current {
     },
 }
 
+/// Drops what is deleted for good of rows that nothing else can be older than: all of the table is where they are.
+pub struct RowPurge {
+    now_seconds: u32,
+    gc_before: u32,
+    builder: RowBuilder,
+}
+
+impl RowPurge {
+    /// Drops deletions made before `gc_before` (seconds), and what expired by `now_seconds` but for the tombstone that it becomes.
+    pub fn new(now_seconds: u32, gc_before: u32) -> Self {
+        RowPurge { now_seconds, gc_before, builder: RowBuilder::default() }
+    }
+
+    fn purger(&self) -> Purger<'static> {
+        let oldest = Slot::new(Some(i64::MAX));
+        let RowPurge { now_seconds, gc_before, .. } = *self;
+        Purger { now_seconds, gc_before, overlaps: &|_: &PartitionKey| i64::MAX, key: None, oldest }
+    }
+
+    /// What is left of a deletion.
+    pub fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
+        self.purger().deletion(deletion)
+    }
+
+    /// Whether a row holds something, and nothing of it could go or change, now or later.
+    pub fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
+        self.purger().leaves_alone(row, table)
+    }
+
+    /// Writes what is left of a row to `out`; false if that is nothing.
+    pub fn row(&mut self, row: Row<'_>, table: &Table, out: &mut Vec<u8>) -> bool {
+        let purger = self.purger();
+        purger.row(row, table, &mut self.builder, out)
+    }
+}
+
 /// Passes on what another cursor yields, less what is deleted for good. Partitions may come out empty.
 pub struct PurgeCursor<'a, C> {
     source: C,

@@ -6,7 +6,7 @@ use sstable::{SSTableId, SSTableReader};
 use types::Token;
 
 use crate::options::{OptionError, TimeWindowOptions, UnifiedOptions};
-use crate::{time_window, unified};
+use crate::{MemoryOnlyOptions, memory_only, time_window, unified};
 
 /// What strategies know of an SSTable.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +76,8 @@ pub enum Strategy {
     Unified(UnifiedOptions),
     /// TimeWindowCompactionStrategy.
     TimeWindow(TimeWindowOptions),
+    /// MemoryOnlyStrategy.
+    MemoryOnly(MemoryOnlyOptions),
 }
 
 impl Strategy {
@@ -89,6 +91,7 @@ impl Strategy {
             "TimeWindowCompactionStrategy" => Ok(Strategy::TimeWindow(TimeWindowOptions::from_options(options)?)),
             "SizeTieredCompactionStrategy" => Ok(Strategy::Unified(UnifiedOptions::like_size_tiered(options)?)),
             "LeveledCompactionStrategy" => Ok(Strategy::Unified(UnifiedOptions::like_leveled(options)?)),
+            "MemoryOnlyStrategy" => Ok(Strategy::MemoryOnly(MemoryOnlyOptions::from_options(options)?)),
             other => Err(OptionError(format!("Unable to find compaction strategy class '{other}'"))),
         }
     }
@@ -104,6 +107,7 @@ impl Strategy {
         match self {
             Strategy::Unified(options) => unified::picks(options, tables, flush_size_bytes),
             Strategy::TimeWindow(options) => time_window::picks(options, tables, now_micros),
+            Strategy::MemoryOnly(_) => memory_only::picks(tables),
         }
     }
 
@@ -112,6 +116,7 @@ impl Strategy {
         match self {
             Strategy::Unified(options) => options.unsafe_aggressive_sstable_expiration,
             Strategy::TimeWindow(options) => options.unsafe_aggressive_sstable_expiration,
+            Strategy::MemoryOnly(_) => false,
         }
     }
 
@@ -126,7 +131,7 @@ impl Strategy {
                 let density = size / if coverage < COVERAGE_MIN { 1.0 } else { coverage };
                 crate::shard_boundaries(crate::shard_count(options, density))
             }
-            Strategy::TimeWindow(_) => Vec::new(),
+            Strategy::TimeWindow(_) | Strategy::MemoryOnly(_) => Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use model::Table;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::in_memory::{InMemoryStats, in_memory_stats};
 use crate::store::{TableStore, lock};
 
 /// A table in numbers.
@@ -35,8 +36,24 @@ pub struct TableStats {
     pub memtable_bytes: u64,
     /// How writers met at each shard of the table's memtables since the start.
     pub memtable_puts: Vec<PutCounts>,
+    /// Bytes that were taken from the system for them.
+    pub memtable_committed_bytes: u64,
     /// Memtables that are being flushed.
     pub pending_flushes: usize,
+    /// Of a table that lives in memory.
+    pub in_memory: Option<InMemoryStats>,
+}
+
+impl TableStats {
+    /// Cassandra's `AllMemtablesLiveDataSize`: bytes that data and their structure take in memory.
+    pub fn all_memtables_live_data_size(&self) -> u64 {
+        self.memtable_bytes + self.in_memory.map_or(0, |in_memory| in_memory.used_bytes)
+    }
+
+    /// Cassandra's `AllMemtablesOffHeapDataSize`: bytes taken from the system for that. There is no heap: it is all of it.
+    pub fn all_memtables_off_heap_data_size(&self) -> u64 {
+        self.memtable_committed_bytes + self.in_memory.map_or(0, |in_memory| in_memory.committed_bytes)
+    }
 }
 
 impl Engine {
@@ -94,7 +111,9 @@ impl Engine {
             memtable_partition_count: view.generations().map(|g| g.memtable.statistics().partition_count).sum(),
             memtable_bytes: view.generations().map(|g| g.memtable.memory().used_bytes).sum(),
             memtable_puts: store.puts(),
+            memtable_committed_bytes: view.generations().map(|g| g.memtable.memory().committed_bytes).sum(),
             pending_flushes: view.frozen.len(),
+            in_memory: in_memory_stats(store),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::files::{Opened, TableFiles};
 use crate::finisher::Finisher;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
+use crate::in_memory::{Purger, Resident, memory_only};
 use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
 use crate::recovery::{Covered, Recovery, ReplaySummary};
@@ -42,6 +43,7 @@ pub struct Engine {
     flusher: Flusher,
     compactor: Compactor,
     finisher: Finisher,
+    purger: Purger,
     shut_down: AtomicBool,
     drops_unfinished: AtomicBool,
     last_timestamp_micros: AtomicI64,
@@ -50,6 +52,7 @@ pub struct Engine {
     recovery_time: Duration,
     flush_failure: Mutex<Option<(TableId, EngineError)>>,
     compaction_failure: Mutex<Option<EngineError>>,
+    load_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
 }
 
@@ -107,6 +110,7 @@ impl Engine {
             flusher,
             compactor: Compactor::new(options.concurrent_compactors, options.compaction_throughput_bytes),
             finisher: Finisher::new(),
+            purger: Purger::new(),
             shut_down: AtomicBool::new(false),
             drops_unfinished: AtomicBool::new(true),
             last_timestamp_micros: AtomicI64::new(0),
@@ -115,6 +119,7 @@ impl Engine {
             recovery_time: Duration::ZERO,
             flush_failure: Mutex::new(None),
             compaction_failure: Mutex::new(None),
+            load_failure: Mutex::new(None),
             _directory: directory,
             options,
         };
@@ -123,6 +128,7 @@ impl Engine {
         engine.flusher.start(&engine)?;
         engine.compactor.start(&engine)?;
         engine.finisher.start(&engine)?;
+        engine.purger.start(&engine)?;
         Ok(engine)
     }
 
@@ -141,6 +147,7 @@ impl Engine {
         self.open_schema(&stored)?;
         self.remove_truncated()?;
         self.cover(&mut recovery.covered)?;
+        self.settle_in_memory();
         self.replay_all(&mut replay, &mut recovery)?;
         self.replayed = recovery.summary;
         self.log_report = replay.report().clone();
@@ -236,6 +243,7 @@ impl Engine {
                     // Its next memtable is of the new kind.
                     self.request_flush(&store);
                 }
+                store.limit.set(memory_only(table).map(|options| options.size_limit_bytes));
                 store.durable_writes.store(Self::is_durable(schema, &keyspace.name), Ordering::Relaxed);
                 stores.insert(table.id, store);
             }
@@ -258,7 +266,14 @@ impl Engine {
         {
             return Err(failure.clone());
         }
-        let active = self.new_generation(table);
+        let resident = self.new_resident(table);
+        if let Some(resident) = &resident
+            && sstables.is_empty()
+            && unreadable.is_none()
+        {
+            resident.set_complete();
+        }
+        let active = self.new_generation(table, resident);
         active.lower(&self.log);
         Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables, unreadable)))
     }
@@ -273,14 +288,14 @@ impl Engine {
     }
 
     /// An empty memtable.
-    pub(crate) fn new_generation(&self, table: &Arc<Table>) -> Arc<Generation> {
+    pub(crate) fn new_generation(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
         let memtable = if is_system_keyspace(&table.keyspace) {
             MemtableConfiguration::default().open(table, 1)
         } else {
             let configuration = self.options.memtable_configuration(&table.options.memtable);
             configuration.open(table, self.options.memtable_shards)
         };
-        Generation::new(memtable, self.now_millis())
+        Generation::new(memtable, resident, self.now_millis())
     }
 
     /// The schema now.
@@ -448,6 +463,10 @@ impl Engine {
         lock(&self.flush_failure).as_ref().map(|(_, failure)| failure.clone())
     }
 
+    pub(crate) fn load_failure(&self) -> &Mutex<Option<EngineError>> {
+        &self.load_failure
+    }
+
     pub(crate) fn find_table(&self, keyspace: &str, name: &str) -> Arc<Table> {
         self.schema().table(keyspace, name).expect("system tables are part of every schema").clone()
     }
@@ -478,6 +497,7 @@ impl Engine {
         self.shut_down.store(true, Ordering::Release);
         self.groups.barrier().wait();
         self.finisher.stop();
+        self.purger.stop();
         self.compactor.stop();
         self.flusher.stop();
         self.flush_all()?;

@@ -24,6 +24,17 @@ pub enum EngineError {
     Read(Arc<ReadError>),
     /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
     SSTable(Arc<sstable::SSTableError>),
+    /// The write would take a table in memory past its limit: delete something, or raise the limit. Nothing was written.
+    InMemoryTableFull {
+        /// Keyspace and name.
+        table: String,
+        /// What it takes, bytes.
+        used_bytes: u64,
+        /// What it may take, bytes.
+        limit_bytes: u64,
+    },
+    /// The tables in memory may not take as much as the change of the schema would let them: choose other limits.
+    InMemorySpace(String),
     /// Not possible with what this version has.
     Unsupported(String),
     /// The disk refused an operation.
@@ -43,7 +54,15 @@ impl fmt::Display for EngineError {
             EngineError::Read(error) => write!(f, "{error}"),
             EngineError::SSTable(error) => write!(f, "{error}"),
             EngineError::Disk(error) => write!(f, "{error}"),
-            EngineError::Unsupported(reason) | EngineError::Startup(reason) => write!(f, "{reason}"),
+            EngineError::InMemoryTableFull { table, used_bytes, limit_bytes } => write!(
+                f,
+                "Table {table} lives in memory and is full: it takes {used_bytes} bytes of its {limit_bytes} (size_limit_in_mb {}); \
+                 delete something or raise the limit",
+                limit_bytes >> 20
+            ),
+            EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::InMemorySpace(reason) => {
+                write!(f, "{reason}")
+            }
         }
     }
 }

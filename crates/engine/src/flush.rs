@@ -48,12 +48,12 @@ impl Engine {
     /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way until a
     /// barrier is passed: see [`crate::groups`].
     pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
-        store.retire(self.log(), |table| self.new_generation(table))
+        store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }
 
     /// The generation that takes over from one that is full.
     pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
-        store.successor(full, self.log(), |table| self.new_generation(table))
+        store.successor(full, self.log(), |table| self.new_generation(table, full.resident.clone()))
     }
 
     /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it

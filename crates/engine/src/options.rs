@@ -18,6 +18,7 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
 }
 
 use crate::disk_failure::DiskFailureHook;
+use crate::in_memory::InMemoryNotices;
 
 /// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -51,6 +52,10 @@ pub struct EngineOptions {
     /// Whether the engine opens although an SSTable of a user's table cannot be read: reads of that table fail with the reason,
     /// it is not compacted, truncated, imported into or snapshotted; all other tables are served.
     pub opens_damaged: bool,
+    /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up to no more.
+    pub max_memory_to_lock_bytes: u64,
+    /// Is told of tables in memory that come near their limits.
+    pub in_memory_notices: Option<InMemoryNotices>,
 }
 
 impl EngineOptions {
@@ -72,6 +77,8 @@ impl EngineOptions {
             compaction_throughput_bytes: 64 << 20,
             on_disk_failure: None,
             opens_damaged: false,
+            max_memory_to_lock_bytes: u64::MAX,
+            in_memory_notices: None,
         }
     }
 

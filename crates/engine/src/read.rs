@@ -25,6 +25,10 @@ impl Engine {
         let store = catalog.store(table)?;
         store.check_readable()?;
         let view = store.borrow_view();
+        if let Some(resident) = view.resident() {
+            let source = resident.data.cursor(table, range);
+            return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
+        }
         let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         let sources = match newest_first::applies(range) && !sstables.is_empty() {
             true => newest_sources(&view, sstables, table, range)?,
@@ -41,7 +45,10 @@ impl Engine {
 
     /// Whether reads of the table touch memory only, so that they may run where blocking is not allowed.
     pub fn is_in_memory(&self, table: &Table) -> bool {
-        self.catalog().store(table).is_ok_and(|store| store.borrow_view().sstables.is_empty())
+        self.catalog().store(table).is_ok_and(|store| {
+            let view = store.borrow_view();
+            view.sstables.is_empty() || view.resident().is_some()
+        })
     }
 }
 

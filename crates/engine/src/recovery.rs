@@ -129,7 +129,7 @@ impl Engine {
     fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {
         loop {
             let active = store.view().active.clone();
-            if let Ok(growth_bytes) = active.memtable.apply(update, None) {
+            if let Ok(growth_bytes) = active.apply(update) {
                 active.account(growth_bytes, self.pool());
                 return;
             }

@@ -33,6 +33,7 @@ impl Engine {
             return Ok((result, old));
         }
         let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
+        self.check_in_memory_space(&old, &new)?;
         if finished.is_err() && self.takes_dropped_id(&new)? {
             finished?;
         }
@@ -66,6 +67,7 @@ impl Engine {
 
     fn publish_schema(&self, new: &Arc<Schema>) -> Result<(), EngineError> {
         let removed = self.open_stores(new)?;
+        self.settle_in_memory();
         // What cannot be deleted for one table keeps none of the others.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();
         results.into_iter().collect::<Result<(), _>>()?;

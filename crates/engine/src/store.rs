@@ -10,27 +10,30 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use commitlog::{CommitLog, LogPosition};
-use memtable::{Memtable, PutCounts};
-use model::Table;
+use memtable::{Memtable, MemtableFull, PutCounts};
+use model::{PartitionUpdate, Table};
 use sstable::SSTableReader;
 
 use crate::error::EngineError;
+use crate::in_memory::{MemoryLimit, Resident};
 use crate::pool::MemtablePool;
 
 /// A memtable and the part of the log it stands for.
 pub(crate) struct Generation {
     pub memtable: Arc<dyn Memtable>,
+    /// Where its writes go as well, in a table that lives in memory.
+    pub resident: Option<Arc<Resident>>,
     lower: OnceLock<LogPosition>,
     reported_bytes: AtomicI64,
     pub created_millis: i64,
 }
 
 impl Generation {
-    pub fn new(memtable: Arc<dyn Memtable>, created_millis: i64) -> Arc<Self> {
+    pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
         let (lower, reported_bytes) = (OnceLock::new(), AtomicI64::new(0));
-        Arc::new(Generation { memtable, lower, reported_bytes, created_millis })
+        Arc::new(Generation { memtable, resident, lower, reported_bytes, created_millis })
     }
 
     /// Records that end after this position, up to the next generation's, are in this memtable.
@@ -50,10 +53,20 @@ impl Generation {
         self.lower.get_or_init(|| position);
     }
 
-    /// Tells the pool by how much an update made the memtable grow.
-    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) {
-        self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
+    /// Applies an update, also to what is resident. Returns by how many bytes the memtable grew.
+    pub fn apply(&self, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
+        let growth_bytes = self.memtable.apply(update, None)?;
+        if let Some(resident) = &self.resident {
+            resident.apply(update);
+        }
+        Ok(growth_bytes)
+    }
+
+    /// Tells the pool by how much an update made the memtable grow. Returns the bytes it held before, and holds now.
+    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> [u64; 2] {
+        let before = self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
         pool.add(growth_bytes);
+        [before, before + growth_bytes].map(|bytes| bytes.max(0) as u64)
     }
 
     /// Tells the pool that the memtable is gone.
@@ -75,6 +88,11 @@ impl View {
     /// The generations, newest first.
     pub fn generations(&self) -> impl Iterator<Item = &Arc<Generation>> {
         std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// What is resident of a table that lives in memory, if reads need nothing else.
+    pub fn resident(&self) -> Option<&Arc<Resident>> {
+        self.active.resident.as_ref().filter(|resident| resident.is_complete())
     }
 }
 
@@ -102,6 +120,12 @@ pub(crate) struct TableStore {
     pub autocompaction: AtomicBool,
     /// Held while files of SSTables that reads look at are deleted or linked.
     pub files: Mutex<()>,
+    /// What a table in memory may take.
+    pub limit: MemoryLimit,
+    /// Where the writes of later generations go as well, in a table that lives in memory.
+    resident: ArcSwapOption<Resident>,
+    /// Held while that is replaced or loaded, and by a truncation; after `flushing` and `compacting`.
+    pub settling: Mutex<()>,
 }
 
 impl TableStore {
@@ -112,6 +136,7 @@ impl TableStore {
         sstables: Vec<Arc<SSTableReader>>,
         unreadable: Option<EngineError>,
     ) -> Self {
+        let resident = ArcSwapOption::new(active.resident.clone());
         TableStore {
             directory,
             table: ArcSwap::new(table),
@@ -127,7 +152,20 @@ impl TableStore {
             compaction_wanted: AtomicBool::new(false),
             autocompaction: AtomicBool::new(true),
             files: Mutex::new(()),
+            limit: MemoryLimit::default(),
+            resident,
+            settling: Mutex::new(()),
         }
+    }
+
+    /// Where the writes of later generations go as well.
+    pub fn resident(&self) -> Option<Arc<Resident>> {
+        self.resident.load_full()
+    }
+
+    /// Has later generations write elsewhere. Called with `settling` held; the active one is to be retired.
+    pub fn set_resident(&self, resident: Option<Arc<Resident>>) {
+        self.resident.store(resident);
     }
 
     /// Whether the table was dropped: nothing is written to it any more.
@@ -203,6 +241,7 @@ impl TableStore {
         let view = self.view();
         if *current != **table {
             view.generations().for_each(|generation| generation.memtable.table_altered(table));
+            self.resident().iter().for_each(|resident| resident.data.table_altered(table));
         }
         let sstables = view.sstables.iter().map(|sstable| under(sstable.clone(), table)).collect();
         self.view.store(Arc::new(View { active: view.active.clone(), frozen: view.frozen.clone(), sstables }));
@@ -331,7 +370,7 @@ mod tests {
     use uuid::Uuid;
 
     fn generation(table: &Arc<Table>) -> Arc<Generation> {
-        Generation::new(Arc::new(TrieMemtable::new(table, 1)), 0)
+        Generation::new(Arc::new(TrieMemtable::new(table, 1)), None, 0)
     }
 
     fn is_order(store: &TableStore, newest_first: &[&Arc<Generation>]) -> bool {

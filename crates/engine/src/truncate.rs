@@ -25,7 +25,10 @@ impl Engine {
         store.check_readable()?;
         loop {
             let room = self.log().room();
-            if self.try_truncate(&store)? {
+            let truncated = self.try_truncate(&store);
+            // Where it came to nothing, what is resident is all to be loaded again.
+            self.settle(&store);
+            if truncated? {
                 return Ok(());
             }
             // What makes room in the log is a flush, which waits for the truncation.
@@ -42,6 +45,8 @@ impl Engine {
         if store.is_dropped() {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
         }
+        let _no_load = lock(&store.settling);
+        self.renew_resident(store);
         // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
         let first = self.retire_active(store);
         self.groups().barrier().wait();
@@ -53,6 +58,7 @@ impl Engine {
         self.log().sync().map_err(|error| self.log_failed(error))?;
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
+        first.resident.iter().for_each(|resident| resident.set_complete());
         for (generation, _) in &generations {
             store.keep_puts(generation);
             generation.release(self.pool());

@@ -10,6 +10,7 @@ use model::{Mutation, PartitionUpdate};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::groups::Membership;
+use crate::in_memory::Reservations;
 use crate::store::{Generation, TableStore};
 
 /// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
@@ -22,6 +23,8 @@ pub(crate) struct LoggedWrite {
     stores: Vec<Arc<TableStore>>,
     logged: LogPosition,
     membership: Membership,
+    /// Given back when it is applied.
+    room: Reservations,
 }
 
 /// A write between log and memtable. Dropped with its membership, it was abandoned by whoever waited for it.
@@ -32,13 +35,15 @@ struct InFlight<'a> {
     /// Where its record ends.
     logged: Option<LogPosition>,
     membership: Option<Membership>,
+    room: Reservations,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if let (Some(logged), Some(membership)) = (self.logged, self.membership.take()) {
             let (mutation, stores) = (self.mutation.clone(), self.stores.to_vec());
-            let write = LoggedWrite { mutation, stores, logged, membership };
+            let room = std::mem::take(&mut self.room);
+            let write = LoggedWrite { mutation, stores, logged, membership, room };
             if let Some(write) = self.engine.finisher().take_over(write) {
                 self.engine.finish_abandoned(write);
             }
@@ -55,8 +60,9 @@ impl Engine {
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
         let taken = self.pool().take(mutation.record_size()).await;
+        let room = self.reserve(mutation, &stores)?;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
-        self.make_visible(mutation, &stores, membership, logged).await?;
+        self.make_visible(mutation, &stores, membership, logged, room).await?;
         drop(taken);
         if self.pool().wants_flush() {
             self.request_cleanup();
@@ -71,7 +77,9 @@ impl Engine {
         let Some((membership, logged)) = self.try_enter_and_log(mutation, &stores)? else {
             return Ok(false);
         };
-        crate::block_on(self.make_visible(mutation, &stores, membership, logged))?;
+        // For system tables, which do not live in memory.
+        let room = Reservations::default();
+        crate::block_on(self.make_visible(mutation, &stores, membership, logged, room))?;
         Ok(true)
     }
 
@@ -82,8 +90,9 @@ impl Engine {
         stores: &[Arc<TableStore>],
         membership: Membership,
         logged: Option<LogPosition>,
+        room: Reservations,
     ) -> Result<(), EngineError> {
-        let mut write = InFlight { engine: self, mutation, stores, logged, membership: Some(membership) };
+        let mut write = InFlight { engine: self, mutation, stores, logged, membership: Some(membership), room };
         if let Some(end) = logged {
             let durable = self.log().durable(end).await;
             durable.map_err(|error| {
@@ -111,7 +120,7 @@ impl Engine {
         if self.log().durable(write.logged).wait().is_ok() {
             self.apply_all(&write.stores, &write.mutation, Some(write.logged));
         }
-        drop(write.membership);
+        drop((write.room, write.membership));
     }
 
     /// The stores of a mutation's tables; fails if one is gone, before anything is written.
@@ -178,7 +187,7 @@ impl Engine {
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let mut generation = generation_of(store, self.log(), logged);
         let growth_bytes = loop {
-            match generation.memtable.apply(update, None) {
+            match generation.apply(update) {
                 Ok(growth_bytes) => break growth_bytes,
                 Err(MemtableFull) => {
                     generation = self.successor(store, &generation);
@@ -186,7 +195,13 @@ impl Engine {
                 }
             }
         };
-        generation.account(growth_bytes, self.pool());
+        let [before_bytes, bytes] = generation.account(growth_bytes, self.pool());
+        if let Some(resident) = &generation.resident {
+            self.note_memory_use(store, resident.data.used_bytes());
+            if (before_bytes..bytes).contains(&resident.flush_bytes()) {
+                self.request_flush(store);
+            }
+        }
     }
 }
 

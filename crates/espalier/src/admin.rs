@@ -47,6 +47,7 @@ enum Verb {
     CompactionStats,
     EnableAutoCompaction,
     DisableAutoCompaction,
+    InMemoryStatus,
 }
 
 /// What the node answers.

@@ -37,6 +37,8 @@ pub enum Command {
     },
     /// Show numbers of tables
     Tablestats(Tables),
+    /// Show what tables in memory take, and may take
+    Inmemorystatus(Tables),
     /// Show what compaction is doing
     Compactionstats(Node),
     /// Let tables be compacted without being asked

@@ -2,11 +2,13 @@
 
 mod honoured;
 mod inert;
+mod memory;
 mod memtables;
 mod options;
 mod restricted;
 mod units;
 
+pub use memory::system_memory_bytes;
 use options::Outcome;
 use query::Guardrail;
 use serde_json::Value;
@@ -103,6 +105,8 @@ pub struct Config {
     pub file_cache_size_bytes: u64,
     pub concurrent_compactors: usize,
     pub compaction_throughput_bytes: u64,
+    pub max_memory_to_lock_fraction: f64,
+    pub max_memory_to_lock_mb: u64,
     pub auto_snapshot: bool,
     pub partition_keys_in_select: Guardrail,
     pub in_select_cartesian_product: Guardrail,
@@ -151,6 +155,8 @@ impl Default for Config {
             file_cache_size_bytes: 128 << 20,
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
+            max_memory_to_lock_fraction: 0.2,
+            max_memory_to_lock_mb: 0,
             auto_snapshot: true,
             partition_keys_in_select: Guardrail::default(),
             in_select_cartesian_product: Guardrail::default(),

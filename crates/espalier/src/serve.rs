@@ -5,7 +5,7 @@ use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
-use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions};
+use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices};
 use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -259,7 +259,25 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;
     options.opens_damaged =
         matches!(config.disk_failure_policy, DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore);
+    options.max_memory_to_lock_bytes = max_memory_to_lock_bytes(config);
+    options.in_memory_notices = Some(InMemoryNotices(Arc::new(warn_of_memory)));
     options
+}
+
+/// What tables in memory may take together.
+fn max_memory_to_lock_bytes(config: &Config) -> u64 {
+    match config.max_memory_to_lock_mb {
+        0 => (crate::config::system_memory_bytes() as f64 * config.max_memory_to_lock_fraction) as u64,
+        megabytes => megabytes.saturating_mul(1 << 20),
+    }
+}
+
+fn warn_of_memory(notice: &InMemoryNotice) {
+    let InMemoryNotice { keyspace, table, percent, used_bytes, limit_bytes } = notice;
+    tracing::warn!(
+        "table {keyspace}.{table} lives in memory and takes {percent}% of what it may: {used_bytes} of {limit_bytes} bytes; beyond \
+         that writes are refused"
+    );
 }
 
 fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {

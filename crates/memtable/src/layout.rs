@@ -3,7 +3,7 @@
 use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR};
 use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, encode_serialized_clustering};
 use model::{Clusterings, DeletionTime, PartitionKey, ReadError, Row, Side, Table};
-use types::vint;
+use types::{Token, vint};
 
 use crate::pieces::RowEdits;
 
@@ -140,6 +140,12 @@ pub(crate) fn side_of(position: &[u8]) -> Side {
 pub(crate) fn partition_path(key: &PartitionKey, out: &mut Vec<u8>) {
     out.clear();
     encode_decorated_key(key.token(), key.bytes(), out);
+}
+
+/// The token in a path.
+pub(crate) fn decode_token(path: &[u8]) -> Option<Token> {
+    let token = path.get(1..)?.first_chunk::<8>()?;
+    Some(Token((u64::from_be_bytes(*token) ^ 1 << 63) as i64))
 }
 
 /// The content at a partition's key.

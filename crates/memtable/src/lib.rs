@@ -20,6 +20,7 @@ mod pieces;
 #[cfg(test)]
 mod pieces_test;
 mod plan;
+mod resident;
 mod shard;
 mod sharding;
 mod skip_list;
@@ -30,5 +31,6 @@ mod trie_memtable;
 
 pub use configuration::MemtableConfiguration;
 pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
+pub use resident::{Purge, ResidentTable, for_each_update, growth_max};
 pub use skip_list::SkipListMemtable;
 pub use trie_memtable::TrieMemtable;

@@ -105,3 +105,8 @@ pub(crate) fn is_newer(candidate: &Arc<Table>, known: &Arc<Table>) -> bool {
     };
     !Arc::ptr_eq(candidate, known) && age(candidate) > age(known)
 }
+
+/// That of the two which knows more.
+pub(crate) fn newer_of(one: &Arc<Table>, other: &Arc<Table>) -> Arc<Table> {
+    if is_newer(other, one) { other.clone() } else { one.clone() }
+}

@@ -68,7 +68,7 @@ impl Bounds {
         update.range_deletions().for_each(|range| self.cover_deletion(range.deletion));
     }
 
-    fn cover_row(&mut self, row: Row<'_>, table: &Table) {
+    pub fn cover_row(&mut self, row: Row<'_>, table: &Table) {
         let column_set_min = &mut self.column_set_min[usize::from(row.is_static())];
         *column_set_min = (*column_set_min).min(row.column_set_version());
         self.cover_deletion(row.deletion());

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use memtrie::TrieOptions;
+use memtrie::{Direction, TrieOptions};
 use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowObserver, Table};
 use types::Token;
 
 use crate::cursor::TrieCursor;
-use crate::layout::{Layout, partition_path};
-use crate::shard::Shard;
+use crate::layout::{Layout, decode_token, partition_path};
+use crate::resident::{Purge, Walk};
+use crate::shard::{Shard, newer_of};
 use crate::sharding::shard_of;
 use crate::statistics::Bounds;
 use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
@@ -37,6 +38,30 @@ impl TrieMemtable {
 
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
+    }
+
+    /// The newest schema that anything here may have been written under.
+    pub(crate) fn newest_table(&self) -> Arc<Table> {
+        let tables = self.shards.iter().map(Shard::table);
+        tables.reduce(|one, other| newer_of(&one, &other)).expect("there is a shard")
+    }
+
+    /// Goes on with a walk of the one shard; true if there is more.
+    pub(crate) fn purge(&self, walk: &mut Walk, purge: &mut dyn Purge) -> bool {
+        self.shards.iter().any(|shard| walk.stretch(&mut shard.trie.writer(), &self.layout, &shard.table(), purge))
+    }
+
+    /// The tokens of the first and of the last partition.
+    pub(crate) fn token_bounds(&self) -> (Option<Token>, Option<Token>) {
+        let end = |direction| {
+            move |shard: &Shard| {
+                let pin = shard.trie.pin();
+                let mut cursor = pin.cursor(memtrie::Bounds::ALL, direction);
+                if cursor.advance() { decode_token(cursor.key()) } else { None }
+            }
+        };
+        let first = self.shards.iter().find_map(end(Direction::Forward));
+        (first, self.shards.iter().rev().find_map(end(Direction::Reverse)))
     }
 
     /// The shard of a token: tokens divided equally, in order.

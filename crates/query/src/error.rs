@@ -216,7 +216,10 @@ impl From<engine::EngineError> for QueryError {
         use engine::EngineError;
         let message = error.to_string();
         match error {
-            EngineError::UnknownTable(_) | EngineError::MutationTooLarge { .. } => QueryError::invalid(message),
+            EngineError::UnknownTable(_)
+            | EngineError::MutationTooLarge { .. }
+            | EngineError::InMemoryTableFull { .. } => QueryError::invalid(message),
+            EngineError::InMemorySpace(_) => QueryError::configuration(message),
             error => {
                 let kind = engine::DiskFailureKind::of(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
                 QueryError::new(kind, message)

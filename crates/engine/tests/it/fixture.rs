@@ -8,7 +8,8 @@ use blockio::{SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
-    ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor, push_component,
+    ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
+    push_component,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -86,15 +87,20 @@ pub fn delete_rows(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, time
     block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
-/// Live rows as (key, row, value), in order of key and row.
+/// Live rows as (key, row, value), in order of key and row. All that expires is still live.
 pub fn rows(engine: &Engine, table: &Arc<Table>) -> Vec<(i32, i32, String)> {
+    rows_at(engine, table, 1000)
+}
+
+/// Rows that are live at `now_seconds`, as (key, row, value), in order of key and row.
+pub fn rows_at(engine: &Engine, table: &Arc<Table>, now_seconds: u32) -> Vec<(i32, i32, String)> {
     let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::all())).unwrap();
     let mut rows = Vec::new();
     while cursor.advance_partition().unwrap() {
         let key = i32::from_be_bytes(cursor.partition().key.bytes().try_into().unwrap());
         while cursor.advance().unwrap() {
             if let Unfiltered::Row(row) = cursor.unfiltered()
-                && row.row.is_live(table, 1000)
+                && row.row.is_live(table, now_seconds)
             {
                 let position = i32::from_be_bytes(row.clustering[4..8].try_into().unwrap());
                 let value = match row.row.columns(table).next() {
@@ -107,6 +113,25 @@ pub fn rows(engine: &Engine, table: &Arc<Table>) -> Vec<(i32, i32, String)> {
     }
     rows.sort();
     rows
+}
+
+/// The options of a table that lives in memory.
+pub fn memory_only(size_limit_mb: u32) -> TableOptions {
+    let class = "org.apache.cassandra.db.compaction.MemoryOnlyStrategy".to_string();
+    let compaction = [("class".into(), class), ("size_limit_in_mb".into(), size_limit_mb.to_string())];
+    TableOptions { compaction: compaction.into(), ..TableOptions::default() }
+}
+
+/// ALTER TABLE … WITH other options.
+pub fn set_options(engine: &Engine, table: &Table, options: TableOptions) -> Result<Arc<Table>, EngineError> {
+    let altered = Arc::new(table.to_builder().options(options).build());
+    let changed = altered.clone();
+    engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        let keyspace = Arc::make_mut(keyspaces.get_mut(&table.keyspace).unwrap());
+        keyspace.tables.insert(changed.name.clone(), changed);
+        Ok(())
+    })?;
+    Ok(altered)
 }
 
 /// A node of one memtable shard with a small log, which never compacts by itself.

@@ -3,6 +3,7 @@
 
 mod damage;
 mod fixture;
+mod in_memory;
 mod memory;
 mod power_cuts;
 mod pressure;

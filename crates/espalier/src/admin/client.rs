@@ -65,6 +65,7 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compactionstats(node) => bare(Verb::CompactionStats, node),
         Command::Enableautocompaction(tables) => of_tables(Verb::EnableAutoCompaction, tables, None),
         Command::Disableautocompaction(tables) => of_tables(Verb::DisableAutoCompaction, tables, None),
+        Command::Inmemorystatus(tables) => of_tables(Verb::InMemoryStatus, tables, None),
         Command::Flush(tables) => of_tables(Verb::Flush, tables, None),
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),

@@ -119,12 +119,22 @@ pub(super) fn tablestats(stats: &[TableStats]) -> String {
             ("Bloom filter off heap memory used", table.filter_bytes.to_string()),
             ("Compression metadata off heap memory used", table.metadata_bytes.to_string()),
             ("Data read", table.data_bytes_read.to_string()),
+            ("AllMemtablesLiveDataSize", table.all_memtables_live_data_size().to_string()),
+            ("AllMemtablesOffHeapDataSize", table.all_memtables_off_heap_data_size().to_string()),
         ];
         let puts = table.memtable_puts.iter().map(|shard| put_lines(*shard));
         let puts = puts
             .enumerate()
             .flat_map(|(shard, lines)| lines.map(|(name, value)| (format!("{name}, shard {shard}"), value)));
-        let lines = lines.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(puts);
+        let in_memory = table.in_memory.map(|in_memory| {
+            [
+                ("In-memory size", in_memory.used_bytes.to_string()),
+                ("In-memory size limit", in_memory.limit_bytes.to_string()),
+                ("In-memory refused writes", in_memory.refused_writes.to_string()),
+            ]
+        });
+        let lines = lines.into_iter().chain(in_memory.into_iter().flatten());
+        let lines = lines.map(|(name, value)| (name.to_owned(), value)).chain(puts);
         let _ = writeln!(out, "\t\tTable: {}", table.table);
         for (name, value) in lines {
             let _ = writeln!(out, "\t\t{name}: {value}");
@@ -157,6 +167,37 @@ pub(super) fn compactionstats(engine: &Engine) -> String {
         let (keyspace, table, sstables) = (&task.keyspace, &task.table, task.sstables);
         let (written, total) = (task.written_bytes, task.total_bytes);
         let _ = writeln!(out, "{keyspace} {table} {sstables} sstables {written} of {total} bytes {share:.2}%");
+    }
+    out
+}
+
+/// The answer to `inmemorystatus`, in dsetool's manner.
+pub(super) fn inmemorystatus(engine: &Engine, stats: &[TableStats]) -> String {
+    let all: u64 =
+        engine.all_table_stats().iter().filter_map(|table| table.in_memory).map(|table| table.used_bytes).sum();
+    let mut out = String::new();
+    let _ = writeln!(out, "{:<32}{}", "Max Memory to Lock:", size(engine.options().max_memory_to_lock_bytes));
+    let _ = writeln!(out, "{:<32}{}", "Current Total Memory Locked:", size(all));
+    if let Some(failure) = engine.last_load_failure() {
+        let _ = writeln!(out, "{:<32}{failure}", "Last failure to load:");
+    }
+    let mut line = |cells: [&str; 7]| {
+        let [keyspace, table, size, capacity, usage, refused, place] = cells;
+        let _ = writeln!(out, "{keyspace:<22}{table:<31}{size:>14}{capacity:>14}{usage:>8}{refused:>16}  {place}");
+    };
+    line(["Keyspace", "ColumnFamily", "Size", "Capacity", "Usage", "Refused writes", "Read from"]);
+    for table in stats {
+        let Some(in_memory) = table.in_memory else { continue };
+        let percent = format!("{}%", in_memory.used_bytes.saturating_mul(100) / in_memory.limit_bytes.max(1));
+        line([
+            &table.keyspace,
+            &table.table,
+            &size(in_memory.used_bytes),
+            &size(in_memory.limit_bytes),
+            &percent,
+            &in_memory.refused_writes.to_string(),
+            if in_memory.is_complete { "memory" } else { "disk" },
+        ]);
     }
     out
 }

@@ -1,6 +1,6 @@
 //! The node's side of the socket.
 
-use super::report::{compactionstats, status, tablestats};
+use super::report::{compactionstats, inmemorystatus, status, tablestats};
 use super::{Answer, LINE_SIZE_BYTES_MAX, Request, SOCKET_NAME, Verb, short_path};
 use engine::Engine;
 use model::Table;
@@ -115,6 +115,11 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             let tables = tables(engine, request)?;
             let stats = tables.iter().map(|table| engine.table_stats(table)).collect::<Result<Vec<_>, _>>();
             return Ok(tablestats(&stats.map_err(text)?));
+        }
+        Verb::InMemoryStatus => {
+            let tables = tables(engine, request)?;
+            let stats = tables.iter().map(|table| engine.table_stats(table)).collect::<Result<Vec<_>, _>>();
+            return Ok(inmemorystatus(engine, &stats.map_err(text)?));
         }
         Verb::Flush => {
             for table in tables(engine, request)? {

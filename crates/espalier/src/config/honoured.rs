@@ -345,6 +345,25 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.compaction_throughput_bytes, bytes_per_second(value)),
     },
     Honoured {
+        name: "max_memory_to_lock_fraction",
+        default: "0.2",
+        note: "of dse.yaml: the part of the machine's memory that tables in memory (`MemoryOnlyStrategy`) may take together",
+        apply: |config, value| {
+            let fraction: f64 = number(value)?;
+            if !(0.0..=1.0).contains(&fraction) {
+                return Err(format!("expected a number from 0 to 1, got {value}"));
+            }
+            config.max_memory_to_lock_fraction = fraction;
+            Ok(())
+        },
+    },
+    Honoured {
+        name: "max_memory_to_lock_mb",
+        default: "0",
+        note: "of dse.yaml: the same in megabytes, which wins; 0 leaves it to the fraction",
+        apply: |config, value| set(&mut config.max_memory_to_lock_mb, number(value)),
+    },
+    Honoured {
         name: "auto_snapshot",
         default: "true",
         note: "DROP and TRUNCATE leave a snapshot behind",

@@ -24,6 +24,9 @@ fn a_running_node_says_how_it_is() {
     assert!(status.contains("UN (up, normal)"), "{status}");
     let stats = steer(&data, &["tablestats", "system", "local"]);
     assert!(stats.contains("Keyspace : system\n\t\tTable: local\n\t\tSSTable count: "), "{stats}");
+    assert!(stats.contains("\t\tAllMemtablesOffHeapDataSize: "), "{stats}");
+    let in_memory = steer(&data, &["inmemorystatus"]);
+    assert!(in_memory.starts_with("Max Memory to Lock:") && in_memory.contains("Refused writes"), "{in_memory}");
 }
 
 /// A socket's address has room for about a hundred bytes.

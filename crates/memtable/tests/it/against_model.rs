@@ -76,15 +76,15 @@ pub fn wide_table_of_single_rows() -> Arc<Table> {
 
 /// How large rows are.
 #[derive(Clone, Copy)]
-struct Scale {
+pub struct Scale {
     /// Cells in a complex column, at most.
     paths: i32,
     /// A value is one of these lengths.
     value_bytes: [usize; 3],
 }
 
-const SMALL: Scale = Scale { paths: 4, value_bytes: [4, 9, 4] };
-const LARGE: Scale = Scale { paths: 40, value_bytes: [4, 60, 900] };
+pub const SMALL: Scale = Scale { paths: 4, value_bytes: [4, 9, 4] };
+pub const LARGE: Scale = Scale { paths: 40, value_bytes: [4, 60, 900] };
 
 fn path(ty: &CqlType, number: i32) -> Vec<u8> {
     match ty {
@@ -194,7 +194,7 @@ fn row(random: &mut Random, table: &Table, is_static: bool, scale: Scale, out: &
     builder.finish(out);
 }
 
-fn update(random: &mut Random, table: &Arc<Table>, scale: Scale, deletions: bool) -> PartitionUpdate {
+pub fn update(random: &mut Random, table: &Arc<Table>, scale: Scale, deletions: bool) -> PartitionUpdate {
     let has_clustering = !table.clustering().is_empty();
     let mut builder = PartitionUpdateBuilder::new(table.clone(), key(random.below(3) as i32));
     let mut blob = Vec::new();

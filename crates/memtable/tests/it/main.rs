@@ -6,3 +6,4 @@ mod cells;
 mod deleted;
 mod kinds;
 mod large_rows;
+mod resident;

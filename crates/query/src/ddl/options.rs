@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cql::ast::Properties;
+use cql::ast::{Properties, PropertyValue};
 use model::TableOptions;
 use uuid::Uuid;
 
@@ -82,7 +82,7 @@ pub(super) fn parse(
     let options = TableOptions {
         additional_write_policy: retry("additional_write_policy", before.additional_write_policy)?,
         bloom_filter_fp_chance: fraction("bloom_filter_fp_chance", before.bloom_filter_fp_chance)?,
-        caching: map(properties, "caching")?.map_or(Ok(before.caching), caching)?,
+        caching: caching_of(properties, &before.compaction)?.map_or(Ok(before.caching), caching)?,
         comment: string("comment", before.comment)?,
         compaction: map(properties, "compaction")?.map_or(Ok(before.compaction), compaction)?,
         compression: map(properties, "compression")?.map_or(Ok(before.compression), compression)?,
@@ -218,6 +218,24 @@ fn simple_retry(upper: &str) -> Option<String> {
     Some(format!("{rounded}p"))
 }
 
+/// The `caching` of a statement. A table in memory may say `caching = 'NONE'`, as those who had such tables first did.
+fn caching_of(
+    properties: &Properties,
+    compaction_before: &BTreeMap<String, String>,
+) -> Result<Option<BTreeMap<String, String>>, QueryError> {
+    let is_memory_only = || -> Result<bool, QueryError> {
+        let compaction = map(properties, "compaction")?;
+        let class = compaction.as_ref().unwrap_or(compaction_before).get("class");
+        Ok(class.is_some_and(|class| class.trim_start_matches(COMPACTION_PACKAGE) == MEMORY_ONLY))
+    };
+    match properties.get("caching") {
+        Some(PropertyValue::Text(text)) if text.eq_ignore_ascii_case("none") && is_memory_only()? => {
+            Ok(Some(["keys", "rows_per_partition"].map(|name| (name.to_string(), "NONE".to_string())).into()))
+        }
+        _ => map(properties, "caching"),
+    }
+}
+
 fn caching(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
     let fail = |message: String| Err(QueryError::configuration(message));
     let unknown: Vec<&str> =
@@ -246,6 +264,8 @@ fn caching(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>
 }
 
 const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+/// The strategy of tables in memory, which Cassandra does not have.
+const MEMORY_ONLY: &str = "MemoryOnlyStrategy";
 
 /// Sub-options that every strategy has.
 const COMPACTION_COMMON: &[&str] = &[
@@ -276,6 +296,7 @@ fn compaction_sub_options(strategy: &str) -> Option<(&'static [&'static str], bo
             ],
             true,
         ),
+        MEMORY_ONLY => (&["size_limit_in_mb"], false),
         "UnifiedCompactionStrategy" => (
             &[
                 "base_shard_count",
@@ -320,6 +341,7 @@ fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, 
         return fail(format!("Properties specified [{}] are not understood by {strategy}", unknown.join(", ")));
     }
     options.insert("class".into(), full);
+    compaction::MemoryOnlyOptions::of_table(&options).map_err(|error| QueryError::configuration(error.to_string()))?;
     Ok(options)
 }
 

@@ -27,6 +27,9 @@ struct VirtualTable {
     rows: fn(&Processor, &mut RowList),
 }
 
+/// A virtual keyspace, a table of it, and what makes its rows.
+type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
+
 impl VirtualTables {
     pub fn new(_engine: &Arc<Engine>, _options: &ProcessorOptions) -> Self {
         let mut keyspaces: BTreeMap<&'static str, BTreeMap<Arc<str>, VirtualTable>> = BTreeMap::new();

@@ -4,8 +4,7 @@ use engine::system::table_id;
 use model::{TableBuilder, TableOptions};
 use types::CqlType;
 
-use super::RowList;
-use super::virtual_schema::Definition;
+use super::{Definition, RowList};
 use crate::Processor;
 
 const KEYSPACE: &str = "system_views";
@@ -26,7 +25,7 @@ pub(super) fn tables() -> Vec<Definition> {
         .regular("unit", CqlType::Text)
         .options(TableOptions { comment: "current sstable tasks".into(), ..TableOptions::default() })
         .build();
-    vec![(KEYSPACE, table, sstable_tasks)]
+    vec![(KEYSPACE, in_memory_tables_table(), in_memory_tables), (KEYSPACE, table, sstable_tasks)]
 }
 
 /// The merges under way.
@@ -46,5 +45,39 @@ fn sstable_tasks(processor: &Processor, rows: &mut RowList) {
             ("unit", text("bytes")),
         ];
         rows.add(task.keyspace.as_bytes(), &[task.table.as_bytes(), task.id.as_bytes()], &values);
+    }
+}
+
+fn in_memory_tables_table() -> model::Table {
+    let (keyspace, name) = (KEYSPACE, "in_memory_tables");
+    let numbers = [
+        "all_memtables_live_data_size",
+        "all_memtables_off_heap_data_size",
+        "refused_writes",
+        "size_limit_bytes",
+        "used_bytes",
+    ];
+    let mut builder = TableBuilder::new(keyspace, name, table_id(keyspace, name))
+        .partition_key("keyspace_name", CqlType::Text)
+        .clustering("table_name", CqlType::Text, false)
+        .regular("in_memory", CqlType::Boolean);
+    builder = numbers.iter().fold(builder, |builder, column| builder.regular(column, CqlType::Bigint));
+    let comment = "tables that live in memory (MemoryOnlyStrategy)".to_string();
+    builder.options(TableOptions { comment, ..TableOptions::default() }).build()
+}
+
+fn in_memory_tables(processor: &Processor, rows: &mut RowList) {
+    for table in processor.engine().all_table_stats() {
+        let Some(stats) = table.in_memory else { continue };
+        let number = |number: u64| Some((number as i64).to_be_bytes().to_vec());
+        let values = [
+            ("all_memtables_live_data_size", number(table.all_memtables_live_data_size())),
+            ("all_memtables_off_heap_data_size", number(table.all_memtables_off_heap_data_size())),
+            ("in_memory", Some(vec![u8::from(stats.is_complete)])),
+            ("refused_writes", number(stats.refused_writes)),
+            ("size_limit_bytes", number(stats.limit_bytes)),
+            ("used_bytes", number(stats.used_bytes)),
+        ];
+        rows.add(table.keyspace.as_bytes(), &[table.table.as_bytes()], &values);
     }
 }

@@ -4,10 +4,8 @@ use engine::system::table_id;
 use model::{Column, ColumnKind, Table, TableBuilder, TableOptions};
 use types::CqlType;
 
-use super::RowList;
+use super::{Definition, RowList};
 use crate::Processor;
-
-pub(super) type Definition = (&'static str, Table, fn(&Processor, &mut RowList));
 
 /// The tables of this keyspace.
 pub(super) fn tables() -> Vec<Definition> {

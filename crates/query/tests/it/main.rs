@@ -5,6 +5,7 @@ mod dropped_columns;
 mod errors;
 mod expiry;
 mod guardrails;
+mod in_memory;
 mod modify;
 mod node;
 mod prepared;

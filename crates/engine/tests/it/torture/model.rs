@@ -44,6 +44,8 @@ pub enum Change {
     Truncate(Uuid),
     Create(String, Uuid, BTreeSet<String>),
     Drop(String),
+    /// Of options that change nothing that is read.
+    SetOptions,
     AddColumn(Uuid, String),
     DropColumn(Uuid, String),
 }
@@ -172,6 +174,7 @@ fn apply(state: &mut State, change: &Change) {
         Change::Drop(name) => {
             state.remove(name);
         }
+        Change::SetOptions => {}
         Change::AddColumn(id, column) => {
             of_id(state, *id).into_iter().for_each(|table| {
                 table.columns.insert(column.clone());

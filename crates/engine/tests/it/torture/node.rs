@@ -11,7 +11,7 @@ use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     BoxCursor, Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, MergeCursor, Mutation,
     PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Side, Slice, Table,
-    TableBuilder, TableId, Unfiltered, UnfilteredCursor,
+    TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
 };
 use sstable::{BlockCache, SSTableReader, list_tables};
 use types::CqlType;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::choices::Choices;
 use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
-use crate::fixture::clustering;
+use crate::fixture::{clustering, memory_only};
 
 const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";
@@ -161,6 +161,7 @@ impl Node {
             9..=13 => self.flush(),
             14 => self.flush_system_table(),
             15 => self.flush_all(),
+            16..=17 => self.move_table(),
             _ => self.write(),
         }
     }
@@ -255,7 +256,8 @@ impl Node {
         let id = Uuid::from_u128(u128::from(self.choices.next()) << 64 | u128::from(self.choices.next()));
         let builder = TableBuilder::new(KEYSPACE, &name, TableId(id)).partition_key("k", CqlType::Int);
         let builder = builder.clustering("c", CqlType::Int, false).static_column("s", CqlType::Text);
-        let table = Arc::new(builder.regular("v", CqlType::Text).build());
+        let options = if self.choices.one_in(3) { memory_only(64) } else { TableOptions::default() };
+        let table = Arc::new(builder.regular("v", CqlType::Text).options(options).build());
         let created = table.clone();
         let result = self.change_table(|keyspace| {
             keyspace.tables.insert(created.name.clone(), created);
@@ -296,6 +298,14 @@ impl Node {
         let column = columns[self.choices.below(columns.len() as u64) as usize].name.to_string();
         let altered = table.to_builder().drop_column(&column, CqlType::Text, self.number).build();
         self.alter(altered, Change::DropColumn(table.id.0, column));
+    }
+
+    /// Into memory, or out of it.
+    fn move_table(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        let is_in_memory = table.options == memory_only(64);
+        let options = if is_in_memory { TableOptions::default() } else { memory_only(64) };
+        self.alter(table.to_builder().options(options).build(), Change::SetOptions);
     }
 
     fn truncate(&mut self) {

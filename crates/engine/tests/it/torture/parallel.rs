@@ -21,7 +21,7 @@ use types::CqlType;
 use uuid::Uuid;
 
 use super::choices::Choices;
-use crate::fixture::{insertion, rows};
+use crate::fixture::{insertion, memory_only, rows, set_options};
 
 const WRITERS: u64 = 3;
 const KEYSPACE: &str = "ks";
@@ -195,7 +195,8 @@ fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<()
 fn operate(engine: &Engine, history: &History, mut choices: Choices) {
     for incarnation in 1..25 {
         let some = ["a", "b", "t"][choices.below(3) as usize];
-        match choices.below(8) {
+        match choices.below(10) {
+            8..=9 => move_table(engine, some),
             0..=3 => {
                 let began = history.now();
                 let result = engine.truncate(&table_of(engine, "t").unwrap());
@@ -211,6 +212,16 @@ fn operate(engine: &Engine, history: &History, mut choices: Choices) {
             _ => drop_and_create(engine, incarnation, &mut choices),
         }
     }
+}
+
+/// Into memory, or out of it.
+fn move_table(engine: &Engine, name: &str) {
+    let table = table_of(engine, name).unwrap();
+    let mut options = table.options.clone();
+    let is_in_memory = options.compaction == memory_only(64).compaction;
+    options.compaction = if is_in_memory { TableOptions::default().compaction } else { memory_only(64).compaction };
+    // An error shows in what is there after the restart.
+    let _ = set_options(engine, &table, options);
 }
 
 fn drop_and_create(engine: &Engine, incarnation: u64, choices: &mut Choices) {

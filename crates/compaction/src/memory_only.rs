@@ -1,0 +1,116 @@
+//! MemoryOnlyStrategy: all rows of the table are in memory, and reads look at no SSTable. What is on disk is for the next start.
+//!
+//! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what came
+//! since, all are merged once the small ones together have 3/8 of the large one. While the merge writes another large one,
+//! there are at most 1 + 3/8 + 1 of the data, and what is flushed meanwhile.
+
+use std::collections::BTreeMap;
+
+use crate::options::OptionError;
+use crate::strategy::{Pick, TableMetadata};
+
+/// Options of MemoryOnlyStrategy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryOnlyOptions {
+    /// What the table may take of memory, bytes (`size_limit_in_mb`).
+    pub size_limit_bytes: u64,
+}
+
+const NAME: &str = "MemoryOnlyStrategy";
+const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
+/// Largest `size_limit_in_mb`, a petabyte.
+const SIZE_LIMIT_MB_MAX: u64 = 1 << 30;
+/// As many SSTables as are merged whatever they hold: a start opens all.
+const SSTABLES_MAX: usize = 32;
+
+impl MemoryOnlyOptions {
+    /// The options of a table, `None` if its strategy is another.
+    pub fn of_table(options: &BTreeMap<String, String>) -> Result<Option<Self>, OptionError> {
+        let class = options.get("class").map_or("", String::as_str);
+        if class.strip_prefix(PACKAGE).unwrap_or(class) == NAME {
+            Self::from_options(options).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Reads the options.
+    pub fn from_options(options: &BTreeMap<String, String>) -> Result<Self, OptionError> {
+        let Some(text) = options.get("size_limit_in_mb") else {
+            return Err(OptionError(format!("Missing sub-option 'size_limit_in_mb' for {NAME}")));
+        };
+        let megabytes: i64 = text
+            .trim()
+            .parse()
+            .map_err(|_| OptionError(format!("size_limit_in_mb should be an integer, but \"{text}\" was specified")))?;
+        match u64::try_from(megabytes) {
+            Ok(megabytes @ 1..=SIZE_LIMIT_MB_MAX) => Ok(MemoryOnlyOptions { size_limit_bytes: megabytes << 20 }),
+            _ => Err(OptionError(format!(
+                "size_limit_in_mb must be between 1 and {SIZE_LIMIT_MB_MAX}, but was {megabytes}"
+            ))),
+        }
+    }
+}
+
+/// All SSTables, once those that came since the last merge have grown.
+pub(crate) fn picks(tables: &[TableMetadata]) -> Vec<Pick> {
+    let total: u64 = tables.iter().map(|table| table.size_bytes).sum();
+    let largest = tables.iter().map(|table| table.size_bytes).max().unwrap_or(0);
+    if tables.len() < 2 || ((total - largest) * 8 < largest * 3 && tables.len() < SSTABLES_MAX) {
+        return Vec::new();
+    }
+    let ids = tables.iter().map(|table| table.id.clone()).collect();
+    vec![Pick { tables: ids, level: 0, overlap: tables.len() }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sstable::SSTableId;
+    use types::Token;
+    use uuid::Uuid;
+
+    fn tables(sizes_bytes: &[u64]) -> Vec<TableMetadata> {
+        let of_size = |(index, size_bytes): (usize, &u64)| TableMetadata {
+            id: SSTableId::from_uuid(Uuid::from_u128(index as u128)),
+            first_token: Token(i64::MIN),
+            last_token: Token(i64::MAX),
+            size_bytes: *size_bytes,
+            token_space_coverage: 1.0,
+            min_timestamp: 0,
+            max_timestamp: 0,
+            max_local_deletion_time: u32::MAX,
+        };
+        sizes_bytes.iter().enumerate().map(of_size).collect()
+    }
+
+    #[test]
+    fn all_are_merged_once_the_new_ones_have_three_eighths_of_the_old_one() {
+        for (sizes, merged) in
+            [(vec![], false), (vec![800], false), (vec![800, 299], false), (vec![800, 150, 150], true)]
+        {
+            let picks = picks(&tables(&sizes));
+            assert_eq!(picks.iter().map(|pick| pick.tables.len()).sum::<usize>(), if merged { sizes.len() } else { 0 });
+        }
+        let mut many = vec![1; SSTABLES_MAX - 1];
+        many.push(1_000_000);
+        assert_eq!(picks(&tables(&many)).len(), 1, "a start has to open them all");
+    }
+
+    #[test]
+    fn disk_use_stays_within_two_and_a_half_times_the_data_while_it_is_overwritten() {
+        const DATA: u64 = 8_000;
+        let (mut sizes, mut most) = (vec![DATA], 0);
+        for _ in 0..1000 {
+            sizes.push(DATA / 8);
+            let merging = !picks(&tables(&sizes)).is_empty();
+            // A flush that comes while the merge is under way.
+            let used: u64 = sizes.iter().sum::<u64>() + if merging { DATA + DATA / 8 } else { 0 };
+            most = most.max(used);
+            if merging {
+                sizes = vec![DATA, DATA / 8];
+            }
+        }
+        assert!(most <= DATA * 5 / 2, "{most}");
+    }
+}

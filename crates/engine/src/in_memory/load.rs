@@ -1,0 +1,114 @@
+//! Loading the data of a table that lives in memory from its memtables and SSTables, in ranges of tokens in parallel.
+
+use std::sync::Arc;
+
+use compaction::PurgeCursor;
+use memtable::for_each_update;
+use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, ReadRange, Table};
+use sstable::SSTableReader;
+use types::Token;
+
+use super::Resident;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::files::open_cursor;
+use crate::store::{TableStore, View};
+
+impl Engine {
+    /// Loads all that is not resident yet, which is what older generations and SSTables have; writes go on meanwhile, and where
+    /// they meet what is loaded the newer one wins. Blocks on the disk.
+    pub(crate) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
+        // Writes into older generations end, so that their memtables hold all they ever will.
+        self.groups().barrier().wait();
+        let (table, view) = (store.table.load_full(), store.view());
+        let is_older = |generation: &&Arc<crate::store::Generation>| {
+            !generation.resident.as_ref().is_some_and(|other| Arc::ptr_eq(other, resident))
+        };
+        let has_memtables = view.generations().filter(is_older).any(|generation| !generation.memtable.is_empty());
+        if has_memtables || !view.sstables.is_empty() {
+            self.load_ranges(&table, resident, &|range| sources(&view, resident, &table, range))?;
+        }
+        resident.set_complete();
+        Ok(())
+    }
+
+    /// Adds what SSTables from elsewhere hold.
+    pub(crate) fn load_imported(
+        &self,
+        table: &Arc<Table>,
+        resident: &Arc<Resident>,
+        sstables: &[Arc<SSTableReader>],
+    ) -> Result<(), EngineError> {
+        self.load_ranges(table, resident, &|range| sstable_sources(sstables, table, range))
+    }
+
+    fn load_ranges(
+        &self,
+        table: &Arc<Table>,
+        resident: &Arc<Resident>,
+        sources: &(dyn Fn(&ReadRange) -> Result<Vec<BoxCursor<'static>>, EngineError> + Sync),
+    ) -> Result<(), EngineError> {
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let ranges = token_ranges(threads);
+        std::thread::scope(|scope| {
+            let load = |keys: KeyRange| {
+                move || -> Result<(), EngineError> {
+                    let merged = MergeCursor::new(table, false, sources(&ReadRange::all_rows(keys))?);
+                    let now = self.now_seconds();
+                    let gc_before = now.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
+                    // All there is takes part in the merge.
+                    let nothing_else = |_: &model::PartitionKey| i64::MAX;
+                    let mut cursor = PurgeCursor::new(merged, now, gc_before, &nothing_else);
+                    for_each_update(&mut cursor, table, |update| {
+                        resident.apply(&update);
+                        Ok(())
+                    })
+                }
+            };
+            let loading: Vec<_> = ranges.into_iter().map(|keys| scope.spawn(load(keys))).collect();
+            let results = loading.into_iter().map(|thread| {
+                let panicked = |_| Err(EngineError::Startup("a thread that loads a table into memory panicked".into()));
+                thread.join().unwrap_or_else(panicked)
+            });
+            results.fold(Ok(()), Result::and)
+        })
+    }
+}
+
+fn sources(
+    view: &View,
+    resident: &Arc<Resident>,
+    table: &Arc<Table>,
+    range: &ReadRange,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    let is_its_own = |other: &Arc<Resident>| Arc::ptr_eq(other, resident);
+    let older = view.generations().filter(|generation| !generation.resident.as_ref().is_some_and(is_its_own));
+    let mut sources: Vec<_> = older.map(|generation| generation.memtable.clone().cursor(table, range)).collect();
+    sources.extend(sstable_sources(&view.sstables, table, range)?);
+    Ok(sources)
+}
+
+fn sstable_sources(
+    sstables: &[Arc<SSTableReader>],
+    table: &Arc<Table>,
+    range: &ReadRange,
+) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+    sstables.iter().map(|sstable| open_cursor(sstable, table, range)).collect()
+}
+
+/// All tokens in a number of ranges.
+fn token_ranges(count: usize) -> Vec<KeyRange> {
+    let width = (1_u128 << 64) / count as u128;
+    let bound = |index: usize| Token(((width * index as u128) as u64 ^ 1 << 63) as i64);
+    let ranges = (0..count).map(|index| KeyRange::Range {
+        start: match index {
+            0 => KeyBound::Unbounded,
+            _ => KeyBound::Token { token: bound(index), inclusive: true },
+        },
+        end: match index + 1 {
+            next if next == count => KeyBound::Unbounded,
+            next => KeyBound::Token { token: bound(next), inclusive: false },
+        },
+    });
+    ranges.collect()
+}

@@ -1,0 +1,215 @@
+//! Tables that live in memory (`MemoryOnlyStrategy`).
+//!
+//! Such a table is all that another one is: its writes are logged and go to a memtable, which is flushed to SSTables. Beside that
+//! all its data is resident: every write goes there as well, before it is answered, and reads look nowhere else. Nothing of what
+//! keeps the promise after a crash knows about that; see `docs/decisions/0014-tables-in-memory.md`.
+//!
+//! A generation knows the resident data that its writes go to. Resident data is *complete* once it holds everything that the
+//! view has; until then, and if it ever misses a write, reads go the way of other tables.
+
+mod limit;
+mod load;
+mod purger;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use compaction::MemoryOnlyOptions;
+use memtable::ResidentTable;
+use model::{PartitionUpdate, Schema, Table};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::store::TableStore;
+
+pub use limit::{InMemoryNotice, InMemoryNotices};
+pub(crate) use limit::{MemoryLimit, Reservations};
+pub(crate) use purger::Purger;
+
+const LOADING: u8 = 0;
+const COMPLETE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Changes are flushed when they are this part of the data ...
+const FLUSH_SHARE: u64 = 8;
+/// ... and not while they are less than this, bytes.
+const FLUSH_BYTES_MIN: u64 = 1 << 20;
+
+/// The data of a table in memory.
+pub(crate) struct Resident {
+    pub data: ResidentTable,
+    state: AtomicU8,
+}
+
+impl Resident {
+    fn new(table: &Arc<Table>, parts: usize) -> Arc<Resident> {
+        Arc::new(Resident { data: ResidentTable::new(table, parts), state: AtomicU8::new(LOADING) })
+    }
+
+    /// Whether it holds everything that the table holds, so that reads need nothing else.
+    pub fn is_complete(&self) -> bool {
+        self.state.load(Ordering::Acquire) == COMPLETE
+    }
+
+    /// Says so, unless it has failed.
+    pub fn set_complete(&self) {
+        let _ = self.state.compare_exchange(LOADING, COMPLETE, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Applies an update that is in a memtable, or in an SSTable. If there is no room for it, the data is not complete any more.
+    pub fn apply(&self, update: &PartitionUpdate) {
+        if self.data.apply(update).is_err() {
+            self.set_failed();
+        }
+    }
+
+    /// The bytes of changes at which they are flushed, so that the disk never holds much more than the data.
+    pub fn flush_bytes(&self) -> u64 {
+        (self.data.used_bytes() / FLUSH_SHARE).max(FLUSH_BYTES_MIN)
+    }
+
+    /// Says that it cannot be loaded.
+    fn set_failed(&self) {
+        self.state.store(FAILED, Ordering::Release);
+    }
+
+    fn is_loading(&self) -> bool {
+        self.state.load(Ordering::Acquire) == LOADING
+    }
+}
+
+/// A table in memory in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InMemoryStats {
+    /// What it may take, bytes (`size_limit_in_mb`).
+    pub limit_bytes: u64,
+    /// What its data and their structure take, bytes.
+    pub used_bytes: u64,
+    /// What was taken from the system for it, bytes.
+    pub committed_bytes: u64,
+    /// Writes that were refused because there was no room, since the start.
+    pub refused_writes: u64,
+    /// Whether all of it is in memory; else it is read from the disk.
+    pub is_complete: bool,
+}
+
+/// Numbers of a table, if it lives in memory.
+pub(crate) fn in_memory_stats(store: &TableStore) -> Option<InMemoryStats> {
+    let (resident, limit_bytes) = (store.resident()?, store.limit.get()?);
+    Some(InMemoryStats {
+        limit_bytes,
+        used_bytes: resident.data.used_bytes(),
+        committed_bytes: resident.data.memory().committed_bytes,
+        refused_writes: store.limit.refused_writes(),
+        is_complete: resident.is_complete(),
+    })
+}
+
+/// What the table's options say of memory.
+pub(crate) fn memory_only(table: &Table) -> Option<MemoryOnlyOptions> {
+    MemoryOnlyOptions::of_table(&table.options.compaction).ok().flatten()
+}
+
+impl Engine {
+    /// Resident data for a table that lives in memory.
+    pub(crate) fn new_resident(&self, table: &Arc<Table>) -> Option<Arc<Resident>> {
+        memory_only(table).map(|_| Resident::new(table, self.options().memtable_shards))
+    }
+
+    /// Brings what is resident in line with the tables' options: loads the data of those that live in memory from now on, and lets
+    /// that of others go. Blocks on the disk.
+    ///
+    /// A table that cannot be loaded is read from the disk, and tried again at the next change of the schema.
+    pub(crate) fn settle_in_memory(&self) {
+        self.stores().iter().for_each(|store| self.settle(store));
+    }
+
+    /// As `settle_in_memory`, of one table.
+    pub(crate) fn settle(&self, store: &Arc<TableStore>) {
+        let _one_at_a_time = crate::store::lock(&store.settling);
+        let table = store.table.load_full();
+        match (store.resident(), self.new_resident(&table)) {
+            (None, None) => {}
+            (Some(resident), Some(_)) if resident.is_complete() => {}
+            (Some(resident), Some(_)) if resident.is_loading() => self.load_or_give_up(store, &resident),
+            (_, Some(resident)) => {
+                store.set_resident(Some(resident.clone()));
+                self.retire_active(store);
+                self.load_or_give_up(store, &resident);
+            }
+            (Some(_), None) => {
+                store.set_resident(None);
+                // Its memory is free once nothing is left that was written beside it.
+                self.retire_active(store);
+                self.request_flush(store);
+            }
+        }
+    }
+
+    fn load_or_give_up(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) {
+        if let Err(error) = self.load_resident(store, resident) {
+            resident.set_failed();
+            self.note_load_failure(error);
+        }
+    }
+
+    /// Why a table that lives in memory could last not be loaded, if that happened: it is read from the disk.
+    pub fn last_load_failure(&self) -> Option<EngineError> {
+        crate::store::lock(self.load_failure()).clone()
+    }
+
+    fn note_load_failure(&self, error: EngineError) {
+        *crate::store::lock(self.load_failure()) = Some(error);
+    }
+
+    /// Has a truncation begin: what is written from now on is resident apart from what was before.
+    pub(crate) fn renew_resident(&self, store: &TableStore) {
+        if store.resident().is_some() {
+            store.set_resident(self.new_resident(&store.table.load_full()));
+        }
+    }
+
+    /// Fails unless the tables of a schema that live in memory fit into what all of them may take.
+    pub(crate) fn check_in_memory_space(&self, old: &Schema, new: &Schema) -> Result<(), EngineError> {
+        let limits = |schema: &Schema| -> u64 {
+            let tables = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+            tables.filter_map(|table| memory_only(table)).map(|options| options.size_limit_bytes).sum()
+        };
+        new.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()).try_for_each(|table| {
+            let before = old.table_by_id(table.id).and_then(|table| memory_only(table));
+            memory_only(table)
+                .filter(|now| Some(now) != before.as_ref())
+                .map_or(Ok(()), |now| self.check_fits(table, now))
+        })?;
+        let (before, wanted, most) = (limits(old), limits(new), self.options().max_memory_to_lock_bytes);
+        if wanted <= most || wanted <= before {
+            return Ok(());
+        }
+        let megabytes = |bytes: u64| bytes >> 20;
+        Err(EngineError::InMemorySpace(format!(
+            "size_limit_in_mb of all tables in memory would be {} MB together, more than max_memory_to_lock of {} MB",
+            megabytes(wanted),
+            megabytes(most)
+        )))
+    }
+
+    /// Fails if what the table holds is more than it may take in memory.
+    fn check_fits(&self, table: &Table, options: MemoryOnlyOptions) -> Result<(), EngineError> {
+        let Ok(store) = self.store(table) else { return Ok(()) };
+        let view = store.view();
+        let held_bytes = match view.resident() {
+            Some(resident) => resident.data.used_bytes(),
+            None => {
+                let memtables: u64 = view.generations().map(|generation| generation.memtable.memory().used_bytes).sum();
+                memtables + view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum::<u64>()
+            }
+        };
+        if held_bytes <= options.size_limit_bytes {
+            return Ok(());
+        }
+        let (keyspace, name, limit) = (&table.keyspace, &table.name, options.size_limit_bytes >> 20);
+        Err(EngineError::InMemorySpace(format!(
+            "size_limit_in_mb is {limit}, but table {keyspace}.{name} holds {held_bytes} bytes"
+        )))
+    }
+}

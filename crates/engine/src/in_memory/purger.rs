@@ -1,0 +1,97 @@
+//! The thread that gives back the memory of what expired and of tombstones that are past `gc_grace_seconds`.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use compaction::RowPurge;
+use memtable::Purge;
+use model::{DeletionTime, Row, Table};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::store::lock;
+use crate::worker::Worker;
+
+/// How often it looks what has expired.
+const TICK: Duration = Duration::from_secs(1);
+/// It rests this many times as long as it worked.
+const REST_FACTOR: u32 = 20;
+
+/// Ends with the engine.
+pub(crate) struct Purger {
+    stopped: Arc<(Mutex<bool>, Condvar)>,
+    worker: Worker,
+}
+
+impl Purger {
+    pub fn new() -> Self {
+        Purger { stopped: Arc::default(), worker: Worker::new() }
+    }
+
+    /// Starts the thread.
+    pub fn start(&self, engine: &Arc<Engine>) -> Result<(), EngineError> {
+        let stopped = self.stopped.clone();
+        self.worker.start("purger", engine, move |engine| run(&engine, &stopped))
+    }
+
+    /// Ends the thread after what it is doing.
+    pub fn stop(&self) {
+        *lock(&self.stopped.0) = true;
+        self.stopped.1.notify_all();
+        self.worker.join();
+    }
+}
+
+impl Drop for Purger {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run(engine: &Weak<Engine>, stopped: &(Mutex<bool>, Condvar)) {
+    let mut rest = TICK;
+    loop {
+        let is_stopped = lock(&stopped.0);
+        let waited = stopped.1.wait_timeout_while(is_stopped, rest, |stopped| !*stopped);
+        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+            return;
+        }
+        let Some(engine) = engine.upgrade() else { return };
+        let started = Instant::now();
+        engine.purge_resident(engine.now_seconds());
+        rest = (started.elapsed() * REST_FACTOR).max(TICK);
+    }
+}
+
+impl Purge for RowPurgeOf {
+    fn deletion(&mut self, deletion: DeletionTime) -> DeletionTime {
+        self.0.deletion(deletion)
+    }
+
+    fn leaves_alone(&mut self, row: Row<'_>, table: &Table) -> bool {
+        self.0.leaves_alone(row, table)
+    }
+
+    fn row(&mut self, row: Row<'_>, table: &Table, out: &mut Vec<u8>) -> bool {
+        self.0.row(row, table, out)
+    }
+}
+
+/// Compaction's rules, for memory.
+struct RowPurgeOf(RowPurge);
+
+impl Engine {
+    /// Gives back the memory of what is not needed at `now_seconds` in tables that live in memory. The purger does it every second;
+    /// this is for whoever cannot wait.
+    pub fn purge_resident(&self, now_seconds: u32) {
+        for store in self.stores() {
+            // Until all is loaded, older data may come that a tombstone here shadows.
+            if let Some(resident) = store.resident().filter(|resident| resident.is_complete()) {
+                let grace = store.table.load().options.gc_grace_seconds.max(0) as u32;
+                let mut purge = RowPurgeOf(RowPurge::new(now_seconds, now_seconds.saturating_sub(grace)));
+                resident.data.purge(now_seconds, &mut purge);
+                self.note_memory_use(&store, resident.data.used_bytes());
+            }
+        }
+    }
+}

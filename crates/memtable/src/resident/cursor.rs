@@ -1,0 +1,59 @@
+//! A cursor over parts, one after the other.
+
+use std::sync::Arc;
+
+use model::{BoxCursor, PartitionHead, ReadError, ReadRange, Table, Unfiltered, UnfilteredCursor};
+
+use super::Part;
+use crate::Memtable;
+
+/// Parts are in the order of their tokens, and so are their partitions.
+pub(super) struct PartsCursor {
+    table: Arc<Table>,
+    range: ReadRange,
+    /// Those still to come.
+    parts: std::vec::IntoIter<Arc<Part>>,
+    current: Option<BoxCursor<'static>>,
+}
+
+impl PartsCursor {
+    pub fn new(parts: Vec<Arc<Part>>, table: &Arc<Table>, range: &ReadRange) -> PartsCursor {
+        PartsCursor { table: table.clone(), range: range.clone(), parts: parts.into_iter(), current: None }
+    }
+
+    fn current(&self) -> &BoxCursor<'static> {
+        self.current.as_ref().expect("there is a partition")
+    }
+}
+
+impl UnfilteredCursor for PartsCursor {
+    fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    fn advance_partition(&mut self) -> Result<bool, ReadError> {
+        loop {
+            if let Some(current) = &mut self.current
+                && current.advance_partition()?
+            {
+                return Ok(true);
+            }
+            match self.parts.next() {
+                Some(part) => self.current = Some(part.memtable.clone().cursor(&self.table, &self.range)),
+                None => return Ok(false),
+            }
+        }
+    }
+
+    fn partition(&self) -> PartitionHead<'_> {
+        self.current().partition()
+    }
+
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        self.current.as_mut().map_or(Ok(false), |current| current.advance())
+    }
+
+    fn unfiltered(&self) -> Unfiltered<'_> {
+        self.current().unfiltered()
+    }
+}

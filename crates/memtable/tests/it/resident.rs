@@ -1,0 +1,124 @@
+//! Data of tables in memory: parts that fill are split, and nobody notices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use memtable::{Memtable, ResidentTable, TrieMemtable, growth_max};
+use memtrie::TrieOptions;
+use model::{
+    Cell, DeletionTime, KeyRange, Liveness, PartitionUpdate, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
+};
+use testkit::{Random, seeds};
+
+use crate::against_model::{LARGE, SMALL, clustering, key, table, update};
+use crate::cells::{Seen, read_partition};
+
+fn put(table: &Arc<Table>, p: i32, a: i32, value: &[u8], timestamp: i64) -> PartitionUpdate {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness::at(timestamp));
+    builder.cell(table.regulars().index_of("v").unwrap(), &Cell::live(timestamp, value));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), key(p));
+    update.row(&clustering(a, "b"), &blob);
+    update.build()
+}
+
+/// All partitions, as a cursor gives them.
+fn partitions(mut cursor: model::BoxCursor<'static>) -> Vec<(Vec<u8>, Seen)> {
+    let mut found = Vec::new();
+    while cursor.advance_partition().unwrap() {
+        let key = cursor.partition().key.bytes().to_vec();
+        found.push((key, read_partition(&mut cursor, &[], false)));
+    }
+    found
+}
+
+fn small() -> TrieOptions {
+    TrieOptions { blocks_bytes_max: 64 << 10, blobs_bytes_max: 1 << 20, ..TrieOptions::default() }
+}
+
+#[test]
+fn a_part_that_fills_is_split_and_all_rows_stay() {
+    let table = table();
+    let resident = ResidentTable::with_options(&table, 2, small());
+    let plain = Arc::new(TrieMemtable::new(&table, 1));
+    let all = ReadRange::all_rows(KeyRange::all());
+    for p in 0..3000 {
+        let mut updates = vec![put(&table, p, 1, b"first", 1), put(&table, p, 2, b"second", 1)];
+        if p % 7 == 0 {
+            let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(p / 2));
+            deletion.delete_partition(DeletionTime::new(1, 1000));
+            updates.push(deletion.build());
+        }
+        for update in updates {
+            resident.apply(&update).unwrap();
+            plain.apply(&update, None).unwrap();
+        }
+    }
+    assert!(resident.part_count() > 4, "{} parts", resident.part_count());
+    assert!(partitions(resident.cursor(&table, &all)) == partitions(plain.clone().cursor(&table, &all)));
+    assert_eq!(resident.used_bytes(), resident.memory().used_bytes, "the sum of changes is what there is");
+    for p in [0, 7, 999, 2999] {
+        let range = ReadRange::all_rows(KeyRange::Single(key(p)));
+        assert!(partitions(resident.cursor(&table, &range)) == partitions(plain.clone().cursor(&table, &range)));
+    }
+}
+
+#[test]
+fn readers_find_every_row_that_was_there_while_parts_are_split() {
+    let table = table();
+    let resident = ResidentTable::with_options(&table, 1, small());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (resident, table, done) = (&resident, &table, &done);
+            scope.spawn(move || {
+                let mut least = 0;
+                while !done.load(Ordering::Acquire) {
+                    let keys = if reader == 0 { KeyRange::all() } else { KeyRange::Single(key(0)) };
+                    let count = partitions(resident.cursor(table, &ReadRange::all_rows(keys))).len();
+                    assert!(count >= least, "{count} partitions, {least} before");
+                    least = count;
+                }
+            });
+        }
+        (0..4000).for_each(|p| resident.apply(&put(&table, p, 1, b"value", 1)).unwrap());
+        done.store(true, Ordering::Release);
+    });
+    assert!(resident.part_count() > 2);
+}
+
+#[test]
+fn a_partition_larger_than_a_part_is_refused_without_effect() {
+    let table = table();
+    let resident = ResidentTable::with_options(&table, 1, small());
+    let refused = (0..).find(|a| resident.apply(&put(&table, 1, *a, &[7; 1000], 1)).is_err()).unwrap();
+    let found = partitions(resident.cursor(&table, &ReadRange::all_rows(KeyRange::all())));
+    assert_eq!(found[0].1.rows.len() as i32, refused);
+}
+
+#[test]
+fn no_update_adds_more_than_it_could_and_none_that_should_add_nothing_does() {
+    for seed in seeds(0..20) {
+        println!("seed {seed}");
+        let table = table();
+        let resident = ResidentTable::new(&table, 1);
+        let random = &mut Random(seed);
+        for step in 0..1500 {
+            let update = match random.below(3) {
+                0 => {
+                    let text_bytes = if random.one_in(4) { LARGE } else { SMALL };
+                    update(random, &table, text_bytes, true)
+                }
+                _ => put(&table, random.below(50) as i32, random.below(6) as i32, &[7; 40][..random.below(40)], step),
+            };
+            let (before, grows, most) = (resident.used_bytes(), resident.grows(&update), growth_max(&update));
+            resident.apply(&update).unwrap();
+            let after = resident.used_bytes();
+            assert!(after <= before + most, "{} bytes, at most {most}", after - before);
+            assert!(grows || after <= before, "grew by {}", after.saturating_sub(before));
+        }
+    }
+}
