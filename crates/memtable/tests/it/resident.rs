@@ -17,7 +17,7 @@ fn put(table: &Arc<Table>, p: i32, a: i32, value: &[u8], timestamp: i64) -> Part
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
     builder.liveness(Liveness::at(timestamp));
-    builder.cell(table.regulars().index_of("v").unwrap(), &Cell::live(timestamp, value));
+    builder.cell(table.regulars().index_of("v").expect("the table has v"), &Cell::live(timestamp, value));
     let mut blob = Vec::new();
     builder.finish(&mut blob);
     let mut update = PartitionUpdateBuilder::new(table.clone(), key(p));
@@ -28,7 +28,7 @@ fn put(table: &Arc<Table>, p: i32, a: i32, value: &[u8], timestamp: i64) -> Part
 /// All partitions, as a cursor gives them.
 fn partitions(mut cursor: model::BoxCursor<'static>) -> Vec<(Vec<u8>, Seen)> {
     let mut found = Vec::new();
-    while cursor.advance_partition().unwrap() {
+    while cursor.advance_partition().expect("a cursor over memory") {
         let key = cursor.partition().key.bytes().to_vec();
         found.push((key, read_partition(&mut cursor, &[], false)));
     }

@@ -126,7 +126,14 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     modification.check_level(execution.options.consistency)?;
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
-    Ok(updates.into_mutation())
+    let mutation = updates.into_mutation();
+    // Static columns alone that get nothing are written all the same in Cassandra, at the level that was asked for.
+    if mutation.is_none() && modification.changes.only_statics() && !modification.target.keys(execution)?.is_empty() {
+        let data_center = &execution.processor.options().node.data_center;
+        let level = execution.options.consistency;
+        consistency::check_alive(level, execution.schema, &modification.table.keyspace, data_center)?;
+    }
+    Ok(mutation)
 }
 
 /// Why a conditional modification is not carried out: what is wrong with it, if anything is.
