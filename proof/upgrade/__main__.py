@@ -145,8 +145,10 @@ def same(proof: Proof, name: str, expected: dict, histories: list[History], node
     for history in histories:
         for step, left, right in zip(history.reads, history.expected, history.ask(node)):
             difference = compare(left, right)
-            right = difference is None or explained(step, left, right) is not None
-            proof.check(f"{name}, {history.keyspace}: {step}", right, str(difference))
+            # Cassandra may fail inside on what it wrote itself: cells newer than the drop of their column, read from a table.
+            fails_inside = difference and isinstance(node, Cassandra) and explained(step, right, left) == "Cassandra fails inside"
+            same = difference is None or fails_inside or explained(step, left, right) is not None
+            proof.check(f"{name}, {history.keyspace}: {step}", bool(same), str(difference))
 
 
 def espalier(*arguments) -> subprocess.CompletedProcess:
