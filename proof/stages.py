@@ -1,15 +1,19 @@
 """`make test`: every stage of the proof in turn, each with its time, and one line of totals at the end.
 
 A stage is a command that prints "N passed, N failed" last (cargo's own summaries are added up). A stage that ends
-without such a line, or with a status other than zero and no failure counted, counts as one failure.
+without such a line, or with a status other than zero and no failure counted, counts as one failure. One that hangs is
+ended after `LIMIT_SECONDS`, so that the others are still run and it is the one that is seen to have failed.
 
 usage: python -m proof.stages [STAGE ...]        (all of them by default)
 """
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 
@@ -17,6 +21,7 @@ from proof import places
 
 PYTHON = str(places.VENV / "bin" / "python")
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
+LIMIT_SECONDS = 40 * 60
 CARGO_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
 
 
@@ -47,6 +52,7 @@ STAGES = [
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     wanted = sys.argv[1:] or [stage.name for stage in STAGES]
     unknown = set(wanted) - {stage.name for stage in STAGES}
     if unknown:
@@ -68,16 +74,24 @@ def run(stage: Stage) -> tuple[int, int, float]:
     print(f"\n=== {stage.name}: {' '.join(stage.command)}", flush=True)
     started = time.monotonic()
     process = subprocess.Popen(stage.command, cwd=places.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace")
+                               stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    limit = threading.Timer(LIMIT_SECONDS, end, [stage, process])
+    limit.daemon = True
+    limit.start()
     passed = failed = 0
     summarised = False
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
-        if totals and stage.kind != "single":
-            passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
-            summarised = True
-    status = process.wait()
+    try:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
+            if totals and stage.kind != "single":
+                passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
+                summarised = True
+        status = process.wait()
+    finally:
+        limit.cancel()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
     if stage.kind == "single":
         passed, failed = (1, 0) if status == 0 else (0, 1)
     elif not summarised or (status != 0 and failed == 0):
@@ -85,6 +99,12 @@ def run(stage: Stage) -> tuple[int, int, float]:
     seconds = time.monotonic() - started
     print(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s", flush=True)
     return passed, failed, seconds
+
+
+def end(stage: Stage, process: subprocess.Popen) -> None:
+    """Ends a stage with all that it started in its session."""
+    print(f"--- {stage.name} did not end within {LIMIT_SECONDS} s", flush=True)
+    os.killpg(process.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

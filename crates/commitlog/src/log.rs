@@ -187,6 +187,11 @@ impl CommitLog {
         RoomChange::new(Arc::clone(&self.shared))
     }
 
+    /// Has those who wait for [`room`](Self::room) look again, though there may be no more than before.
+    pub fn look_for_room(&self) {
+        self.shared.room.announce();
+    }
+
     /// The records of `table` in the interval are durable elsewhere (in SSTables, or their table is gone). Frees the segments that
     /// nothing else needs. Intervals may come in any order.
     pub fn flushed(&self, table: Uuid, interval: PositionInterval) -> Result<(), LogError> {

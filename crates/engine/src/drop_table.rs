@@ -51,7 +51,7 @@ impl Engine {
         let forgotten = schema_rows::forget_layout(&self.schema(), id, timestamp);
         let truncated = self.truncation(id, self.log().position(), timestamp);
         // Not synced: whatever depends on it comes later in the log.
-        crate::block_on(self.write(&Mutation::new(vec![forgotten, truncated])))
+        self.write_system(&Mutation::new(vec![forgotten, truncated]))
     }
 
     /// Deletes a table's SSTables, and its directory unless something else is in there.

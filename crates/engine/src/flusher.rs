@@ -199,7 +199,12 @@ impl Engine {
             // There may be more to do than this table could.
             self.flusher().look();
         }
+        let failed = flushed.is_err();
         self.note_flush(table, flushed.err());
+        if failed {
+            // Not all who wait for room go on waiting when there will be none.
+            self.log().look_for_room();
+        }
     }
 
     /// Queues the tables that are due, those that hold the log's oldest segments if it is short of free ones, and the largest

@@ -61,7 +61,7 @@ impl Engine {
 
     /// Writes to system tables and waits until the device holds it, in whatever mode the log is.
     pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
-        crate::block_on(self.write(&mutation))?;
+        self.write_system(&mutation)?;
         self.log().sync().map_err(|error| self.log_failed(error))
     }
 

@@ -23,18 +23,13 @@ impl Engine {
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         store.check_readable()?;
-        loop {
-            let room = self.log().room();
+        // Each try lets flushes go first, which make room in the log.
+        self.until_room(|| {
             let truncated = self.try_truncate(&store);
             // Where it came to nothing, what is resident is all to be loaded again.
             self.settle(&store);
-            if truncated? {
-                return Ok(());
-            }
-            // What makes room in the log is a flush, which waits for the truncation.
-            self.request_cleanup();
-            crate::block_on(room);
-        }
+            truncated
+        })
     }
 
     /// False if the log had no room: nothing has happened then.
@@ -101,7 +96,7 @@ impl Engine {
             write.entry("truncated_at", id.0.as_bytes(), None);
             updates.push(write.build());
         }
-        crate::block_on(self.write(&Mutation::new(updates)))
+        self.write_system(&Mutation::new(updates))
     }
 
     fn truncation_entries(&self) -> Result<Vec<(TableId, Vec<u8>)>, EngineError> {

@@ -70,6 +70,26 @@ impl Engine {
         Ok(())
     }
 
+    /// Writes to system tables; waits for room in the log on this thread, but not for memory.
+    pub(crate) fn write_system(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.until_room(|| self.try_write(mutation))
+    }
+
+    /// Tries until there is room in the log for what is tried. What makes room are flushes: if there is none and one fails, so does this.
+    pub(crate) fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
+        loop {
+            let room = self.log().room();
+            if attempt()? {
+                return Ok(());
+            }
+            if let Some(failure) = self.last_flush_failure() {
+                return Err(failure);
+            }
+            self.request_cleanup();
+            crate::block_on(room);
+        }
+    }
+
     /// As [`Engine::write`], but waits neither for memory nor for room in the log, for whoever keeps flushes waiting; false if the
     /// log has no room.
     pub(crate) fn try_write(&self, mutation: &Mutation) -> Result<bool, EngineError> {

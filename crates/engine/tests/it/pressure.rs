@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, Fault, SimulatedDisk};
+use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
 use engine::{Engine, EngineError, block_on};
-use model::Table;
+use model::{Table, TableOptions};
 
-use crate::fixture::{create_table, insert, insertion, rows, small_options};
+use crate::fixture::{create_table, insert, insertion, rows, set_options, small_options};
 
 /// Several writers at once, each with rows of its own.
 fn write_in_parallel(engine: &Engine, table: &Arc<Table>, writers: i32, writes: i32, value: &str) {
@@ -42,6 +42,29 @@ fn writers_that_fill_the_log_wait_for_the_flushes_that_free_it() {
     let table = create_table(&engine);
     write_in_parallel(&engine, &table, 4, 50, &"v".repeat(20_000));
     assert_eq!(rows(&engine, &table).len(), 200);
+}
+
+#[test]
+fn what_waits_for_room_in_the_log_is_refused_when_the_flushes_that_make_it_fail() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.commitlog.total_space_bytes = 1 << 20;
+    let engine = Engine::open(options).unwrap();
+    let table = create_table(&engine);
+    let value = "v".repeat(20_000);
+    // The log's file is as long as it gets.
+    write_in_parallel(&engine, &table, 1, 100, &value);
+    let space = disk.space(Path::new("/node")).unwrap();
+    disk.set_capacity(space.total_bytes - space.free_bytes);
+    std::thread::scope(|scope| {
+        scope.spawn(|| write_in_parallel(&engine, &table, 2, 100, &value));
+        let comments = (0..).map(|number| TableOptions { comment: format!("{number}"), ..table.options.clone() });
+        let refused = comments.map(|options| set_options(&engine, &table, options)).find_map(Result::err).unwrap();
+        assert!(matches!(&refused, EngineError::Disk(error) if error.kind() == DiskErrorKind::Full), "{refused}");
+        disk.set_capacity(1 << 30);
+    });
+    assert_eq!(rows(&engine, &table).len(), 200, "writers only waited");
+    engine.truncate(&table).unwrap();
 }
 
 #[test]

@@ -5,12 +5,12 @@
 //! `t` is truncated now and then, `d` is dropped and created again, under the same id or another, and some writers hang up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
@@ -179,16 +179,15 @@ fn write(engine: &Engine, history: &History, writer: i32, mut choices: Choices) 
     }
 }
 
-/// Writes, or hangs up after the first poll.
+/// Writes, or hangs up: after the first poll, or when a flush has failed, as a client does after its timeout. Without flushes there may
+/// never be room in the log, and a write waits for it.
 fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<(), EngineError>> {
     let mut write = pin!(engine.write(mutation));
-    if !hang_up {
-        return Some(block_on(write));
-    }
-    match write.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        std::task::Poll::Ready(result) => Some(result),
-        std::task::Poll::Pending => None,
-    }
+    block_on(poll_fn(|context| match write.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if hang_up || engine.last_flush_failure().is_some() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    }))
 }
 
 /// Does what operators do while others write.
