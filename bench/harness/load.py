@@ -6,12 +6,13 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
+from bench.harness import machine
 from proof import places
 
 TARGET = places.CACHE / "bench-load"
 MANIFEST = places.ROOT / "bench" / "load" / "Cargo.toml"
 TIMEOUT_SECONDS = 1800
-CORES = os.cpu_count() or 1
+CORES = len(os.sched_getaffinity(0))
 
 
 def build() -> None:
@@ -37,6 +38,11 @@ class Run:
     def cpu_micros(self) -> float:
         """The server's processor time per operation, which is also CPU seconds per million operations."""
         return self.report["server_cpu_seconds"] * 1e6 / max(self.report["operations"], 1)
+
+    @property
+    def kernel_micros(self) -> float:
+        """The part of it that the server's process spent in the kernel: sockets, files, scheduling."""
+        return self.report["server_system_seconds"] * 1e6 / max(self.report["operations"], 1)
 
     @property
     def client_cpu_micros(self) -> float:
@@ -67,11 +73,14 @@ class WrongAnswers(Exception):
 def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2, in_flight: int = 128, reads_percent: int = 0,
         **more) -> Run:
     """Loads `node` and checks its answers; raises when any operation failed."""
+    servers_cores, clients_cores = machine.cores_apart()
+    machine.pin(node.pid, servers_cores)
     spec = {"node": f"{node.host}:{node.port}", "server_pid": node.pid, "keyspace": keyspace, "connections": connections,
-            "in_flight": in_flight, "threads": CORES, "seed": seed, "reads_percent": reads_percent, "workload": workload, **more}
+            "in_flight": in_flight, "threads": len(clients_cores), "seed": seed, "reads_percent": reads_percent, "workload": workload, **more}
     gc_before, busy_before, started = node.gc_seconds(), busy_seconds(), time.monotonic()
     server_before = process_seconds(node.pid)
-    done = subprocess.run([str(TARGET / "release" / "load"), json.dumps(spec)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    done = subprocess.run([str(TARGET / "release" / "load"), json.dumps(spec)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                          preexec_fn=lambda: os.sched_setaffinity(0, clients_cores))
     if done.returncode != 0:
         raise WrongAnswers(f"{node.name}: {done.stderr.strip()}")
     report = json.loads(done.stdout)

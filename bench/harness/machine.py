@@ -9,7 +9,28 @@ from pathlib import Path
 from proof import places
 
 
+CORES_TO_PART = 4
+
+
+def cores_apart() -> tuple[set[int], set[int]]:
+    """The cores of a server and those of its client: halves where there are enough, else all for both."""
+    cores = sorted(os.sched_getaffinity(0))
+    middle = len(cores) // 2
+    return (set(cores[:middle]), set(cores[middle:])) if len(cores) >= CORES_TO_PART else (set(cores), set(cores))
+
+
+def pin(pid: int, cores: set[int]) -> None:
+    """Keeps a process to these cores: its threads, and those they will start."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            os.sched_setaffinity(int(thread), cores)
+        except ProcessLookupError:
+            pass  # It has ended.
+
+
 def facts() -> dict[str, str]:
+    servers, clients = cores_apart()
+    cores = "the servers'" if servers == clients else "its own"
     return {
         "machine": f"{os.cpu_count()} x {processor()}, {memory_gib():.0f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
@@ -18,7 +39,7 @@ def facts() -> dict[str, str]:
         "rustc": first_line("rustc", "--version"),
         "java": first_line("java", "-version"),
         "Cassandra": places.CASSANDRA_VERSION,
-        "client": f"scylla {driver_version()} (protocol v4), {os.cpu_count()} threads, on the servers' cores",
+        "client": f"scylla {driver_version()} (protocol v4), {len(clients)} threads, on {cores} cores",
         "load average": " ".join(f"{load:.1f}" for load in os.getloadavg()),
     }
 

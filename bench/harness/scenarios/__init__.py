@@ -1,10 +1,11 @@
 """The scenarios by name: each takes whether it is to be quick and returns an Outcome."""
 
-from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, latency, memory, memtrie, skew, sstables, start, throughput,
-                                     ycsb)
+from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, latency, memory, memtrie, skew, sstables, start, sustained,
+                                     throughput, ycsb)
 
 SCENARIOS = {
     "throughput": throughput.run,
+    "sustained": sustained.run,
     "start": start.run,
     "commitlog": commitlog.run,
     "commitlog-paper": commitlog_paper.run,
