@@ -163,19 +163,24 @@ def failed_syncs(checks: Checks) -> None:
         checks.true("reads go on", {1} <= keys(node))
 
 
+def write_until_refused(node, most: int) -> tuple[set[int], Error | None]:
+    """Writes rows of 10 kB, from 0 on: those that were taken, and the refusal that ended it, if one came before `most` rows."""
+    written: set[int] = set()
+    for k in range(most):
+        answer = insert(node, k, "x" * 10_000)
+        if isinstance(answer, Error):
+            return written, answer
+        written.add(k)
+    return written, None
+
+
 def full_disk(checks: Checks) -> None:
     """Writes are refused while the log cannot grow, and taken again when it can."""
     disk = Disk()
     with node_on(disk, commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="64MiB") as (node, _):
         make_table(node)
         disk.capacity_bytes = disk.used_bytes() + (256 << 10)
-        written, refusal = set(), None
-        for k in range(400):
-            answer = insert(node, k, "x" * 10_000)
-            if isinstance(answer, Error):
-                refusal = answer
-                break
-            written.add(k)
+        written, refusal = write_until_refused(node, 400)
         checks.true("a full disk refuses", refusal is not None and LOG in refusal.message and "grow" in refusal.message, str(refusal))
         checks.equal("reads go on", keys(node), written)
         checks.equal("it is not closed for good", status(node, "CommitLog.Closed"), "no")
@@ -191,13 +196,7 @@ def full_log(checks: Checks) -> None:
         make_table(node)
         node.flush()
         fault = mount.stall("-Data.db", "write", "create", "fsync")
-        written, late = set(), None
-        for k in range(1000):
-            answer = insert(node, k, "x" * 10_000)
-            if isinstance(answer, Error):
-                late = answer
-                break
-            written.add(k)
+        written, late = write_until_refused(node, 1000)
         checks.equal("a writer without room times out", getattr(late, "code", None), WRITE_TIMEOUT)
         checks.true("the log keeps to its space", int(status(node, "CommitLog.TotalCommitLogSize")) <= 4 << 20, node.steer("status"))
         checks.true("a flush is under way", int(status(node, "MemtableFlushWriter.ActiveTasks")) >= 1, node.steer("status"))
