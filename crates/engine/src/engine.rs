@@ -50,7 +50,7 @@ pub struct Engine {
     replayed: ReplaySummary,
     log_report: ReplayReport,
     recovery_time: Duration,
-    flush_failure: Mutex<Option<(TableId, EngineError)>>,
+    flush_failures: Mutex<HashMap<TableId, EngineError>>,
     compaction_failure: Mutex<Option<EngineError>>,
     load_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
@@ -117,7 +117,7 @@ impl Engine {
             replayed: ReplaySummary::default(),
             log_report: ReplayReport::default(),
             recovery_time: Duration::ZERO,
-            flush_failure: Mutex::new(None),
+            flush_failures: Mutex::new(HashMap::new()),
             compaction_failure: Mutex::new(None),
             load_failure: Mutex::new(None),
             _directory: directory,
@@ -442,11 +442,11 @@ impl Engine {
 
     /// Keeps the last failure of a flush until that table is flushed.
     pub(crate) fn note_flush(&self, table: TableId, failure: Option<EngineError>) {
-        let mut last = lock(&self.flush_failure);
+        let mut failures = lock(&self.flush_failures);
         match failure {
-            Some(failure) => *last = Some((table, failure)),
-            None => drop(last.take_if(|(failed, _)| *failed == table)),
-        }
+            Some(failure) => failures.insert(table, failure),
+            None => failures.remove(&table),
+        };
     }
 
     pub(crate) fn note_compaction_failure(&self, failure: Option<EngineError>) {
@@ -460,7 +460,7 @@ impl Engine {
 
     /// Why a flush in the background failed whose table was not flushed since.
     pub fn last_flush_failure(&self) -> Option<EngineError> {
-        lock(&self.flush_failure).as_ref().map(|(_, failure)| failure.clone())
+        lock(&self.flush_failures).values().next().cloned()
     }
 
     pub(crate) fn load_failure(&self) -> &Mutex<Option<EngineError>> {

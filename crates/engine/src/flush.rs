@@ -22,11 +22,21 @@ impl Engine {
         if store.is_dropped() {
             return Ok(false);
         }
-        let active = store.view().active.clone();
-        let first = if active.memtable.is_empty() { active } else { self.retire_active(store) };
+        let view = store.view();
+        let is_empty = view.active.memtable.is_empty();
+        // A flush that failed left its memtable frozen: it goes first, and while that fails no more are frozen.
+        let flushed = if is_empty || !view.frozen.is_empty() { self.flush_before(store, &view.active)? } else { false };
+        if is_empty {
+            return Ok(flushed);
+        }
+        self.flush_before(store, &self.retire_active(store))
+    }
+
+    /// Flushes the generations before `first`, oldest first, so that intervals are marked in order; false if there are none. Passes a
+    /// barrier in any case.
+    fn flush_before(&self, store: &Arc<TableStore>, first: &Arc<Generation>) -> Result<bool, EngineError> {
         self.groups().barrier().wait();
-        // A flush that failed left its memtable frozen: it goes first, so that intervals are marked in order.
-        let frozen = store.before(&first);
+        let frozen = store.before(first);
         if frozen.is_empty() {
             return Ok(false);
         }

@@ -59,10 +59,11 @@ impl Engine {
             }
             return taken;
         }
-        let _no_truncation = lock(&store.settling);
+        let _no_load = lock(&store.settling);
         let resident = store.resident();
         let _no_snapshot = lock(&store.files);
         store.replace_sstables(&[], opened.clone());
-        resident.map_or(Ok(()), |resident| self.load_imported(&table, &resident, &opened))
+        resident.iter().for_each(|resident| self.load_imported(&table, resident, &opened));
+        Ok(())
     }
 }

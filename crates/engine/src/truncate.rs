@@ -53,6 +53,7 @@ impl Engine {
         self.log().sync().map_err(|error| self.log_failed(error))?;
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
+        self.note_flush(id, None);
         first.resident.iter().for_each(|resident| resident.set_complete());
         for (generation, _) in &generations {
             store.keep_puts(generation);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use compaction::PurgeCursor;
 use memtable::for_each_update;
-use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, ReadRange, Table};
+use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Table};
 use sstable::SSTableReader;
 use types::Token;
 
@@ -13,6 +13,14 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
 use crate::store::{TableStore, View};
+
+/// What of a table's data is not among the sources that are loaded: where there is some, deletions in the sources are kept, however
+/// old, because they may shadow it.
+#[derive(Clone, Copy)]
+enum Rest {
+    Nothing,
+    Resident,
+}
 
 impl Engine {
     /// Loads all that is not resident yet, which is what older generations and SSTables have; writes go on meanwhile, and where
@@ -26,26 +34,26 @@ impl Engine {
         };
         let has_memtables = view.generations().filter(is_older).any(|generation| !generation.memtable.is_empty());
         if has_memtables || !view.sstables.is_empty() {
-            self.load_ranges(&table, resident, &|range| sources(&view, resident, &table, range))?;
+            self.load_ranges(&table, resident, Rest::Nothing, &|range| sources(&view, resident, &table, range))?;
         }
         resident.set_complete();
         Ok(())
     }
 
-    /// Adds what SSTables from elsewhere hold.
-    pub(crate) fn load_imported(
-        &self,
-        table: &Arc<Table>,
-        resident: &Arc<Resident>,
-        sstables: &[Arc<SSTableReader>],
-    ) -> Result<(), EngineError> {
-        self.load_ranges(table, resident, &|range| sstable_sources(sstables, table, range))
+    /// Adds what SSTables from elsewhere hold. If they cannot be read the table is read from the disk from now on, as they are.
+    pub(crate) fn load_imported(&self, table: &Arc<Table>, resident: &Arc<Resident>, sstables: &[Arc<SSTableReader>]) {
+        let loaded =
+            self.load_ranges(table, resident, Rest::Resident, &|range| sstable_sources(sstables, table, range));
+        if let Err(error) = loaded {
+            self.give_up(resident, error);
+        }
     }
 
     fn load_ranges(
         &self,
         table: &Arc<Table>,
         resident: &Arc<Resident>,
+        rest: Rest,
         sources: &(dyn Fn(&ReadRange) -> Result<Vec<BoxCursor<'static>>, EngineError> + Sync),
     ) -> Result<(), EngineError> {
         let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -56,9 +64,11 @@ impl Engine {
                     let merged = MergeCursor::new(table, false, sources(&ReadRange::all_rows(keys))?);
                     let now = self.now_seconds();
                     let gc_before = now.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
-                    // All there is takes part in the merge.
-                    let nothing_else = |_: &model::PartitionKey| i64::MAX;
-                    let mut cursor = PurgeCursor::new(merged, now, gc_before, &nothing_else);
+                    let oldest_elsewhere = |_: &PartitionKey| match rest {
+                        Rest::Nothing => i64::MAX,
+                        Rest::Resident => i64::MIN,
+                    };
+                    let mut cursor = PurgeCursor::new(merged, now, gc_before, &oldest_elsewhere);
                     for_each_update(&mut cursor, table, |update| {
                         resident.apply(&update);
                         Ok(())

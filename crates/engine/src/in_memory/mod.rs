@@ -148,18 +148,19 @@ impl Engine {
 
     fn load_or_give_up(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) {
         if let Err(error) = self.load_resident(store, resident) {
-            resident.set_failed();
-            self.note_load_failure(error);
+            self.give_up(resident, error);
         }
+    }
+
+    /// Says why data is not resident as a whole.
+    fn give_up(&self, resident: &Resident, why: EngineError) {
+        resident.set_failed();
+        *crate::store::lock(self.load_failure()) = Some(why);
     }
 
     /// Why a table that lives in memory could last not be loaded, if that happened: it is read from the disk.
     pub fn last_load_failure(&self) -> Option<EngineError> {
         crate::store::lock(self.load_failure()).clone()
-    }
-
-    fn note_load_failure(&self, error: EngineError) {
-        *crate::store::lock(self.load_failure()) = Some(error);
     }
 
     /// Has a truncation begin: what is written from now on is resident apart from what was before.

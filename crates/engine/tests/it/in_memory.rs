@@ -68,6 +68,26 @@ fn reads_look_at_no_file_whatever_was_overwritten_deleted_and_flushed() {
 }
 
 #[test]
+fn an_imported_deletion_shadows_what_is_resident_however_old_it_is() {
+    let disk = SimulatedDisk::new();
+    let mut other_node = options(&disk);
+    other_node.directory = "/elsewhere".into();
+    other_node.commitlog.directory = "/elsewhere/commitlog".into();
+    let elsewhere = Engine::open(other_node).unwrap();
+    let source = create_table(&elsewhere);
+    // Deleted one second after the epoch: any purge would drop it.
+    delete_rows(&elsewhere, &source, 1, 1, 20);
+    let snapshot = elsewhere.snapshot(&source, "deletion", "").unwrap();
+    let engine = open(&disk);
+    let table = create_in_memory(&engine, 64);
+    insert(&engine, &table, 1, 1, "older", 10);
+    insert(&engine, &table, 1, 2, "other", 10);
+    assert_eq!(engine.import(&table, &snapshot).unwrap(), 1);
+    assert_eq!(read(&engine, &disk, &table), (vec![(1, 2, "other".into())], 0));
+    assert!(engine.is_in_memory(&table));
+}
+
+#[test]
 fn what_is_in_sstables_and_in_the_log_is_in_memory_after_a_start() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);

@@ -61,6 +61,8 @@ fn what_waits_for_room_in_the_log_is_refused_when_the_flushes_that_make_it_fail(
         let comments = (0..).map(|number| TableOptions { comment: format!("{number}"), ..table.options.clone() });
         let refused = comments.map(|options| set_options(&engine, &table, options)).find_map(Result::err).unwrap();
         assert!(matches!(&refused, EngineError::Disk(error) if error.kind() == DiskErrorKind::Full), "{refused}");
+        let frozen = engine.table_stats(&table).unwrap().pending_flushes;
+        assert!(frozen <= 1, "a flush that fails again freezes no more memtables: {frozen}");
         disk.set_capacity(1 << 30);
     });
     assert_eq!(rows(&engine, &table).len(), 200, "writers only waited");
