@@ -16,10 +16,13 @@ mod edit;
 mod failure_test;
 #[cfg(test)]
 mod format_test;
+mod gather;
 mod graph;
 mod node;
 mod node_cursor;
 mod paper;
+#[cfg(test)]
+mod patience_test;
 mod ranges;
 #[allow(unsafe_code)]
 mod raw;

@@ -1,6 +1,7 @@
 //! The writer's memory: both allocators, what the running operation allocated and replaced, and what waits for readers.
 
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 use crate::raw::arena::Arena;
 use crate::raw::blocks::{BLOCK_BYTES, Blocks};
@@ -12,6 +13,17 @@ use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.
 const BATCH_PIECES: usize = 512;
 const BATCH_BYTES: usize = 64 << 10;
+
+/// The writer waits for readers when more than this waits for them, and one byte for so many in the trie.
+const PASSING_BYTES_MAX: usize = 1 << 20;
+const PASSING_BYTES_SHARE: usize = 16;
+/// As long as this for one reader, once: it may have been interrupted, but also sleep for ever, or be the writer's own thread.
+const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE_STEP: Duration = Duration::from_micros(50);
+
+/// Contents are gathered when more than this lies free between them, and one byte for so many of them.
+const GAP_BYTES_MAX: usize = 512 << 10;
+const GAP_BYTES_SHARE: usize = 16;
 
 /// Where nodes come from. (A store has one, and is on the heap.)
 #[allow(clippy::large_enum_variant)]
@@ -38,9 +50,15 @@ pub(crate) struct Store {
     limbo: Limbo,
     /// Bytes that are neither in the trie nor free: retired and in limbo.
     passing_bytes: usize,
+    /// How long the writer waits for one reader.
+    pub(crate) patience: Duration,
+    /// The newest epoch of a pin that the writer waited for in vain.
+    given_up: u64,
     /// So many allocations succeed, and no more.
     #[cfg(test)]
     pub(crate) allocations_left: Option<u32>,
+    #[cfg(test)]
+    pub(crate) waits: u32,
 }
 
 impl Store {
@@ -66,8 +84,12 @@ impl Store {
             retired_bytes: 0,
             limbo: Limbo::default(),
             passing_bytes: 0,
+            patience: PATIENCE,
+            given_up: 0,
             #[cfg(test)]
             allocations_left: None,
+            #[cfg(test)]
+            waits: 0,
         })
     }
 
@@ -186,9 +208,9 @@ impl Store {
         self.fresh_set.contains(number(node, self.layout()))
     }
 
-    /// After publication.
+    /// After publication. Bytes of the batch of replaced pieces, if one was closed.
     #[inline]
-    pub(crate) fn commit(&mut self, memory: Memory<'_>, epochs: &Epochs) {
+    pub(crate) fn commit(&mut self, memory: Memory<'_>, epochs: &Epochs) -> Option<usize> {
         self.fresh.clear();
         if self.copying {
             self.copy_to_here();
@@ -197,9 +219,12 @@ impl Store {
             self.retired_bytes += piece_bytes(memory, piece);
             self.retired.push(piece);
         }
-        if self.retired.len() >= BATCH_PIECES || self.retired_bytes >= BATCH_BYTES {
-            self.close_batch(memory, epochs);
+        if self.retired.len() < BATCH_PIECES && self.retired_bytes < BATCH_BYTES {
+            return None;
         }
+        let closed_bytes = self.retired_bytes;
+        self.close_batch(memory, epochs);
+        Some(closed_bytes)
     }
 
     /// Instead of publication: everything allocated is free again, and nothing was unlinked.
@@ -223,6 +248,14 @@ impl Store {
         if self.limbo.is_empty() {
             return;
         }
+        self.recycle(memory, epochs);
+        if self.passing_is_much() {
+            self.await_readers(memory, epochs);
+        }
+    }
+
+    /// Recycles what readers have passed; the oldest epoch that a reader holds.
+    fn recycle(&mut self, memory: Memory<'_>, epochs: &Epochs) -> u64 {
         let oldest = epochs.oldest_pin();
         let mut limbo = std::mem::take(&mut self.limbo);
         limbo.drain(oldest, |piece| {
@@ -230,6 +263,43 @@ impl Store {
             self.free_piece(memory, piece);
         });
         self.limbo = limbo;
+        oldest
+    }
+
+    fn passing_is_much(&self) -> bool {
+        self.passing_bytes > PASSING_BYTES_MAX + self.memory_use().used / PASSING_BYTES_SHARE
+    }
+
+    /// Lets an interrupted reader come to its end: a writer at full speed replaces the whole trie several times while a thread
+    /// waits for a processor.
+    #[cold]
+    fn await_readers(&mut self, memory: Memory<'_>, epochs: &Epochs) {
+        let start = Instant::now();
+        loop {
+            let oldest = self.recycle(memory, epochs);
+            if !self.passing_is_much() || oldest <= self.given_up {
+                return;
+            }
+            #[cfg(test)]
+            {
+                self.waits += 1;
+            }
+            if start.elapsed() >= self.patience {
+                self.given_up = oldest;
+                return;
+            }
+            std::thread::sleep(PATIENCE_STEP);
+        }
+    }
+
+    /// True if so much lies free between contents that moving some is worth it.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.blobs.gap_bytes() > GAP_BYTES_MAX + self.blobs.used_bytes() / GAP_BYTES_SHARE
+    }
+
+    /// True if most of what was around a content is gone. (Contents that stand in nodes do not count.)
+    pub(crate) fn is_sparse_around(&self, content: &[u8]) -> bool {
+        self.blobs.is_sparse_at(content.as_ptr())
     }
 
     fn free_piece(&mut self, memory: Memory<'_>, piece: Ptr) {

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::cursor::Cursor;
+use crate::gather::{Gathering, gather};
 use crate::node::Place;
 use crate::node_cursor::NodeCursor;
 use crate::raw::epoch::{Epochs, PinGuard};
@@ -117,6 +118,7 @@ pub(crate) struct WriterState {
     /// Allocators; none before the first write.
     pub(crate) store: Option<Box<Store>>,
     scratch: Vec<u8>,
+    gathering: Gathering,
 }
 
 impl Trie {
@@ -129,7 +131,7 @@ impl Trie {
             used: AtomicU64::new(0),
             reusable: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
-            state: Mutex::new(WriterState { store: None, scratch: Vec::new() }),
+            state: Mutex::new(WriterState { store: None, scratch: Vec::new(), gathering: Gathering::default() }),
         }
     }
 
@@ -362,12 +364,17 @@ impl Writer<'_> {
             self.open()?;
         }
         let trie = self.trie;
-        let (Some(memory), Some(store)) = (trie.bases.memory(), &mut self.state.store) else {
+        let WriterState { store, gathering, .. } = &mut *self.state;
+        let (Some(memory), Some(store)) = (trie.bases.memory(), store) else {
             return Err(TrieFull);
         };
         let result = operation(memory, store);
         match &result {
-            Ok(_) => store.commit(memory, &trie.epochs),
+            Ok(_) => {
+                if let Some(replaced_bytes) = store.commit(memory, &trie.epochs) {
+                    gather(gathering, memory, store, &trie.epochs, replaced_bytes);
+                }
+            }
             Err(_) => store.roll_back(memory, &trie.epochs),
         }
         self.count_memory();
@@ -391,6 +398,12 @@ impl Writer<'_> {
             self.trie.reusable.store(reusable as u64, Ordering::Relaxed);
             self.trie.reserved.store(reserved as u64, Ordering::Relaxed);
         }
+    }
+
+    /// How the writer waits for readers, to be changed and looked at.
+    #[cfg(test)]
+    pub(crate) fn store(&mut self) -> Option<&mut Store> {
+        self.state.store.as_deref_mut()
     }
 
     /// From now on so many allocations succeed; all if none.

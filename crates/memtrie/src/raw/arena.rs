@@ -3,8 +3,8 @@
 //! The committed space is a sequence of 4 KiB pages. Page spans come from a buddy allocator (orders 0.., aligned to
 //! their size, merged when freed); pieces of at most 32 KiB come from *runs*, aligned spans that hold objects of one
 //! size class (a piece whose size is a power of two is aligned to it) (8 classes for each doubling), larger ones have a span of their own, cut to whole pages. An empty run goes
-//! back to the pages, and free pages beyond a reserve go back to the system: what was a lot of large values once does
-//! not hold memory when they became small.
+//! back to the pages, and free pages beyond a reserve go back to the system, the largest spans first: what was a lot of
+//! large values once does not hold memory when they became small.
 
 use super::space::Space;
 use crate::TrieFull;
@@ -20,9 +20,11 @@ const CLASSES: usize = 80;
 /// Growth doubles the arena from the first to the second step, in pages.
 const STEP_PAGES_MIN: u32 = 16;
 const STEP_PAGES_MAX: u32 = 1024;
-/// Spans of at least this order are given back to the system when more than the reserve is free.
-const RELEASE_ORDER_MIN: u32 = 4;
+/// Spans of at least this order are given back to the system when more than the reserve is idle: this many pages, and
+/// one for so many in use.
+const RELEASE_ORDER_MIN: usize = 2;
 const RELEASE_RESERVE_PAGES: u32 = 128;
+const RELEASE_RESERVE_SHARE: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PageKind {
@@ -30,6 +32,8 @@ enum PageKind {
     Inside,
     /// First page of a free span of this order.
     Free(u8),
+    /// The same, and all of it was given back to the system.
+    Released(u8),
     /// First page of a run.
     Run,
     /// First page of a piece's own span.
@@ -46,6 +50,8 @@ struct Page {
     /// Objects in use, and objects ever used, of a run.
     live: u16,
     carved: u16,
+    /// Units of a run's objects.
+    size: u16,
     kind: PageKind,
     /// The page was given back to the system and not used since.
     released: bool,
@@ -58,6 +64,7 @@ impl Page {
         free_object: 0,
         live: 0,
         carved: 0,
+        size: 0,
         kind: PageKind::Inside,
         released: false,
     };
@@ -68,6 +75,8 @@ pub(crate) struct Arena {
     space: Space,
     pages: Vec<Page>,
     free_spans: [u32; ORDERS],
+    /// As `free_spans`, of what was given back to the system.
+    released_spans: [u32; ORDERS],
     open_runs: [u32; CLASSES],
     used_units: u64,
     free_pages: u32,
@@ -88,13 +97,16 @@ fn class_of(units: u32) -> (usize, u32) {
     (16 + (doubling as usize - 4) * 8 + step as usize, (1 << doubling) + ((step + 1) << spacing))
 }
 
-/// Pages of a run of objects of this many units (a power of two).
+/// Lengths of runs in pages, powers of two.
+const RUN_SPANS: [u32; 3] = [4, 16, 64];
+
+/// Pages of a run of objects of this many units.
 #[inline]
 fn run_pages(units: u32) -> u32 {
     match units {
-        0..=64 => 4,
-        65..=512 => 16,
-        _ => 64,
+        0..=64 => RUN_SPANS[0],
+        65..=512 => RUN_SPANS[1],
+        _ => RUN_SPANS[2],
     }
 }
 
@@ -106,6 +118,7 @@ impl Arena {
             space: Space::reserve(limit)?,
             pages: Vec::new(),
             free_spans: [NO_PAGE; ORDERS],
+            released_spans: [NO_PAGE; ORDERS],
             open_runs: [NO_PAGE; CLASSES],
             used_units: 0,
             free_pages: 0,
@@ -128,7 +141,7 @@ impl Arena {
         let mut run = self.open_runs[class];
         if run == NO_PAGE {
             run = self.take_span(run_pages(size))?;
-            self.pages[run as usize] = Page { kind: PageKind::Run, ..Page::NEW };
+            self.pages[run as usize] = Page { kind: PageKind::Run, size: size as u16, ..Page::NEW };
             link(&mut self.pages, &mut self.open_runs[class], run);
         }
         let capacity = run_pages(size) * PAGE_UNITS / size;
@@ -191,24 +204,29 @@ impl Arena {
         Ok(first * PAGE_UNITS)
     }
 
-    /// `count` pages; aligned to `count` if that is a power of two.
+    /// `count` pages; aligned to `count` if that is a power of two. What is idle is taken before what was given back.
     fn take_span(&mut self, count: u32) -> Result<u32, TrieFull> {
         let order = count.next_power_of_two().trailing_zeros() as usize;
+        let first_of = |spans: &[u32; ORDERS]| {
+            spans
+                .iter()
+                .enumerate()
+                .skip(order)
+                .find_map(|(order, &first)| (first != NO_PAGE).then_some((order, first)))
+        };
         loop {
-            let found = (order..ORDERS).find(|&order| self.free_spans[order] != NO_PAGE);
-            let Some(found) = found else {
+            let Some((found, first)) = first_of(&self.free_spans).or_else(|| first_of(&self.released_spans)) else {
                 self.grow(count)?;
                 continue;
             };
-            let first = self.free_spans[found];
-            unlink(&mut self.pages, &mut self.free_spans[found], first);
-            self.pages[first as usize].kind = PageKind::Inside;
+            let is_released = self.pages[first as usize].kind == PageKind::Released(found as u8);
+            self.unlink_span(first);
             self.free_pages -= count;
             for page in &mut self.pages[first as usize..(first + count) as usize] {
                 self.released_pages -= u32::from(page.released);
                 page.released = false;
             }
-            self.add_free(first + count, (1 << found) - count);
+            self.add_free(first + count, (1 << found) - count, is_released);
             return Ok(first);
         }
     }
@@ -216,51 +234,65 @@ impl Arena {
     fn give_span(&mut self, first: u32, count: u32) {
         self.pages[first as usize].kind = PageKind::Inside;
         self.free_pages += count;
-        self.add_free(first, count);
+        self.add_free(first, count, false);
+        self.release_surplus();
     }
 
     /// Links pages (counted as free already) into the free spans, as aligned powers of two, merging each with its free buddies.
-    fn add_free(&mut self, mut first: u32, mut count: u32) {
+    fn add_free(&mut self, mut first: u32, mut count: u32, is_released: bool) {
         while count > 0 {
             let order = first.trailing_zeros().min(31 - count.leading_zeros()).min(ORDERS as u32 - 1);
-            self.merge_free(first, order);
+            self.merge_free(first, order as u8, is_released);
             first += 1 << order;
             count -= 1 << order;
         }
     }
 
-    fn merge_free(&mut self, mut first: u32, mut order: u32) {
-        while (order as usize) < ORDERS - 1 {
+    fn merge_free(&mut self, mut first: u32, mut order: u8, mut is_released: bool) {
+        while usize::from(order) < ORDERS - 1 {
             let buddy = first ^ (1 << order);
-            if self.pages.get(buddy as usize).map(|page| page.kind) != Some(PageKind::Free(order as u8)) {
-                break;
+            match self.pages.get(buddy as usize).map(|page| page.kind) {
+                Some(PageKind::Released(of)) if of == order => {}
+                Some(PageKind::Free(of)) if of == order => is_released = false,
+                _ => break,
             }
-            unlink(&mut self.pages, &mut self.free_spans[order as usize], buddy);
-            self.pages[buddy as usize].kind = PageKind::Inside;
+            self.unlink_span(buddy);
             first = first.min(buddy);
             order += 1;
         }
-        self.pages[first as usize].kind = PageKind::Free(order as u8);
-        link(&mut self.pages, &mut self.free_spans[order as usize], first);
-        self.release_surplus(first, order);
+        self.link_span(first, if is_released { PageKind::Released(order) } else { PageKind::Free(order) });
     }
 
-    /// Gives a free span back to the system if plenty is free besides.
-    fn release_surplus(&mut self, first: u32, order: u32) {
-        let idle = self.free_pages - self.released_pages;
-        let in_use = self.pages.len() as u32 - self.free_pages;
-        if order < RELEASE_ORDER_MIN || idle <= RELEASE_RESERVE_PAGES + in_use / 8 {
-            return;
-        }
-        let span = &mut self.pages[first as usize..(first + (1 << order)) as usize];
-        if span.iter().all(|page| page.released) {
-            return;
-        }
-        if self.space.release(first as usize * PAGE_BYTES, span.len() * PAGE_BYTES) {
-            for page in span {
+    /// Gives the largest idle spans back to the system while more is idle than may be soon used.
+    fn release_surplus(&mut self) {
+        let reserve = RELEASE_RESERVE_PAGES + (self.pages.len() as u32 - self.free_pages) / RELEASE_RESERVE_SHARE;
+        while self.free_pages - self.released_pages > reserve {
+            let order = (RELEASE_ORDER_MIN..ORDERS).rfind(|&order| self.free_spans[order] != NO_PAGE);
+            let Some(order) = order else { return };
+            let first = self.free_spans[order];
+            if !self.space.release(first as usize * PAGE_BYTES, PAGE_BYTES << order) {
+                return;
+            }
+            self.unlink_span(first);
+            for page in &mut self.pages[first as usize..][..1 << order] {
                 self.released_pages += u32::from(!page.released);
                 page.released = true;
             }
+            self.link_span(first, PageKind::Released(order as u8));
+        }
+    }
+
+    fn link_span(&mut self, first: u32, kind: PageKind) {
+        self.pages[first as usize].kind = kind;
+        if let Some(head) = head_of(&mut self.free_spans, &mut self.released_spans, kind) {
+            link(&mut self.pages, head, first);
+        }
+    }
+
+    fn unlink_span(&mut self, first: u32) {
+        let kind = std::mem::replace(&mut self.pages[first as usize].kind, PageKind::Inside);
+        if let Some(head) = head_of(&mut self.free_spans, &mut self.released_spans, kind) {
+            unlink(&mut self.pages, head, first);
         }
     }
 
@@ -279,10 +311,11 @@ impl Arena {
         if !self.space.commit(upto as usize * PAGE_BYTES) {
             return Err(TrieFull);
         }
-        // Committed and never touched counts as reserved: the system may have to give it at any time.
-        self.pages.resize(upto as usize, Page::NEW);
+        // What was never touched takes no memory yet.
+        self.pages.resize(upto as usize, Page { released: true, ..Page::NEW });
         self.free_pages += upto - top;
-        self.add_free(top, upto - top);
+        self.released_pages += upto - top;
+        self.add_free(top, upto - top, true);
         Ok(())
     }
 
@@ -308,6 +341,29 @@ impl Arena {
         (self.pages.len() - self.released_pages as usize) * PAGE_BYTES
     }
 
+    /// Bytes of runs and large pieces' spans that no piece takes.
+    pub(crate) fn gap_bytes(&self) -> usize {
+        (self.pages.len() - self.free_pages as usize) * PAGE_BYTES - self.used_bytes()
+    }
+
+    /// True if this is in a run of which a quarter is free, and not the one that is being filled. No piece need be there.
+    pub(crate) fn is_sparse_at(&self, address: *const u8) -> bool {
+        let page = address.addr().wrapping_sub(self.space.base().addr().get()) / PAGE_BYTES;
+        if page >= self.pages.len() {
+            return false;
+        }
+        for span in RUN_SPANS {
+            let run = page as u32 & !(span - 1);
+            let Page { kind, live, size, .. } = self.pages[run as usize];
+            let size = u32::from(size);
+            if kind == PageKind::Run && run_pages(size) == span {
+                let is_filled_next = self.open_runs[class_of(size).0] == run;
+                return !is_filled_next && u32::from(live) * 4 < span * PAGE_UNITS / size * 3;
+            }
+        }
+        false
+    }
+
     /// Bytes that a piece of `units` units takes.
     #[inline]
     pub(crate) fn bytes_of(units: u32) -> usize {
@@ -316,6 +372,15 @@ impl Arena {
         } else {
             (units as usize * 8).next_multiple_of(PAGE_BYTES)
         }
+    }
+}
+
+/// The list that a free span of this kind is in.
+fn head_of<'s>(free: &'s mut [u32; ORDERS], released: &'s mut [u32; ORDERS], kind: PageKind) -> Option<&'s mut u32> {
+    match kind {
+        PageKind::Free(order) => Some(&mut free[usize::from(order)]),
+        PageKind::Released(order) => Some(&mut released[usize::from(order)]),
+        PageKind::Inside | PageKind::Run | PageKind::Large => None,
     }
 }
 
@@ -344,6 +409,29 @@ fn unlink(pages: &mut [Page], head: &mut u32, page: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever order pieces go in, what is idle beside those that are left is little.
+    #[test]
+    fn idle_pages_go_back_to_the_system_as_the_arena_empties() {
+        for (units, seed) in [(40, 7), (600, 11), (5000, 13)] {
+            let mut arena = Arena::reserve(1 << 30).expect("address space");
+            let mut pieces: Vec<u32> =
+                (0..(64 << 20) / (units * 8)).map(|_| arena.allocate(units).expect("room")).collect();
+            let random = &mut testkit::Random(seed);
+            while !pieces.is_empty() {
+                let piece = pieces.swap_remove(random.below(pieces.len()));
+                arena.free(piece, units);
+                let in_use = arena.used_bytes() + arena.gap_bytes();
+                let idle = arena.held_bytes() - in_use;
+                assert!(
+                    idle <= (RELEASE_RESERVE_PAGES as usize + 4) * PAGE_BYTES + in_use / 16,
+                    "{idle} beside {in_use}"
+                );
+            }
+            assert_eq!((arena.used_bytes(), arena.gap_bytes()), (0, 0));
+            assert_eq!(arena.free_pages as usize, arena.pages.len());
+        }
+    }
 
     #[test]
     fn size_classes_cover_every_size_without_gap_and_waste_at_most_an_eighth() {

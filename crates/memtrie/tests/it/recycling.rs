@@ -1,5 +1,7 @@
 //! Memory under changes without end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use memtrie::{Bounds, Direction, Edit, Trie};
 
 use super::model::{Random, trie};
@@ -58,6 +60,107 @@ fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
         assert!(held <= fresh * 13 / 10 + (4 << 20), "size {size}: {held} held, {fresh} fresh");
         trie.writer().verify().expect("sound");
     }
+}
+
+/// What the trie's content takes in a trie that it was just loaded into.
+fn loaded_anew(content: &Trie) -> usize {
+    let loaded = trie();
+    let pin = content.pin();
+    let mut cursor = pin.cursor(Bounds::ALL, Direction::Forward);
+    while cursor.advance() {
+        loaded.writer().put(cursor.key(), cursor.content()).expect("room");
+    }
+    loaded.memory().reserved
+}
+
+const PARTITIONS: usize = 7000;
+/// `OVERWRITES=100000000` is the long run.
+const OVERWRITES: usize = 400_000;
+/// How often memory is looked at in a run.
+const LOOKS: usize = 40;
+
+/// Sizes drift from 16 bytes to 4 KiB and back, little by little, while another thread scans all the time. A thread that is
+/// interrupted within a pin for long can hold memory up, so it is enough to be within the bound soon.
+#[test]
+fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
+    let overwrites = std::env::var("OVERWRITES").map_or(OVERWRITES, |text| text.parse().expect("a number"));
+    let trie = trie();
+    let done = AtomicBool::new(false);
+    let random = &mut Random(3);
+    let value = vec![7; 4096];
+    let mut overwrite = |size: usize, count: usize| {
+        for _ in 0..count {
+            trie.writer().put(&key(random.below(PARTITIONS)), &value[..size]).expect("room");
+        }
+    };
+    (0..PARTITIONS).for_each(|number| trie.writer().put(&key(number), &value[..16]).expect("room"));
+    std::thread::scope(|scope| {
+        let _done = Done(&done);
+        scope.spawn(|| {
+            let mut scan = Scan { last: Vec::new() };
+            while !done.load(Ordering::Relaxed) {
+                scan.step(&trie);
+            }
+        });
+        let (mut late, mut worst) = (0, 0.0);
+        for look in 0..LOOKS {
+            for step in 0..100 {
+                let progress = (look * 100 + step) as f64 / (LOOKS * 100) as f64;
+                overwrite(drifting_size(progress), overwrites / LOOKS / 100);
+            }
+            let bound = loaded_anew(&trie) * 13 / 10 + (4 << 20);
+            let reserved = trie.memory().reserved;
+            late += usize::from(reserved > bound);
+            worst = f64::max(worst, reserved as f64 / bound as f64);
+            let mut rounds = 0;
+            while trie.memory().reserved > loaded_anew(&trie) * 13 / 10 + (4 << 20) {
+                rounds += 1;
+                assert!(rounds <= 100, "{:?} stays above {bound}", trie.memory());
+                overwrite(drifting_size(look as f64 / LOOKS as f64), PARTITIONS);
+            }
+        }
+        println!("{overwrites} overwrites: {late} of {LOOKS} times above the bound, at most {worst:.3} times it");
+    });
+    trie.writer().verify().expect("sound");
+}
+
+/// From 16 bytes to 4 KiB and back, as progress goes from 0 to 1; each doubling takes as long as the next.
+fn drifting_size(progress: f64) -> usize {
+    let doublings = 8.0 * (1.0 - (2.0 * progress - 1.0).abs());
+    (16.0 * doublings.exp2()) as usize
+}
+
+/// Ends the scan, also when the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Of what is overwritten by something smaller one in twenty stays: it does not hold its old neighbours' memory.
+#[test]
+fn what_stays_moves_together_when_most_around_it_went() {
+    const KEYS: usize = 5000;
+    let trie = trie();
+    let put = |number: usize, size: usize| trie.writer().put(&key(number), &vec![number as u8; size]).expect("room");
+    (0..KEYS).for_each(|number| put(number, 1000));
+    let small = || (0..KEYS).filter(|number| number % 20 != 0);
+    small().for_each(|number| put(number, 100));
+    let bound = loaded_anew(&trie) * 13 / 10 + (1 << 20);
+    let before = trie.memory().reserved;
+    assert!(before > bound, "{before} held when there was no time yet, {bound} at most");
+    // A pass goes a little further with each batch of replaced pieces.
+    (0..20).for_each(|_| small().for_each(|number| put(number, 100)));
+    let after = trie.memory().reserved;
+    assert!(after <= bound, "{after} held, {bound} at most, {before} before");
+    let pin = trie.pin();
+    for number in 0..KEYS {
+        let size = if number % 20 == 0 { 1000 } else { 100 };
+        assert_eq!(pin.get(&key(number)), Some(vec![number as u8; size].as_slice()));
+    }
+    trie.writer().verify().expect("sound");
 }
 
 /// Keys come and go, one by one and in groups: nothing is lost.
