@@ -13,7 +13,7 @@ READS_PERCENT = 10
 
 
 def run(quick: bool) -> Outcome:
-    partitions, rounds = (500_000, 2) if quick else (5_000_000, 4)
+    partitions, rounds = (500_000, 2) if quick else (4_000_000, 5)
     # Twenty or so flushes each, as the full run has.
     memtable_mb = 32 if quick else MEMTABLE_MB
     with Cassandra.start(memtable_mb=memtable_mb) as cassandra, Espalier.start(memtable_mb=memtable_mb) as espalier:

@@ -3,10 +3,12 @@
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
 use query::{Consistency, ErrorKind, QueryError, WriteType};
-use std::future::Future;
+use std::future::{Future, pending, poll_fn};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::JoinError;
 use tokio::time::{Sleep, sleep};
 
 type Work<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
@@ -76,6 +78,7 @@ fn from_protocol(consistency: protocol::Consistency) -> Consistency {
 
 impl<H: QueryHandler> InFlight<H> {
     pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, work: Work<H>) -> InFlight<H> {
+        let work = if limit.blocks && limit.duration.is_some() { Box::pin(apart(work)) } else { work };
         InFlight { stream, size_bytes, work: Some(work), limit, timer: None }
     }
 
@@ -115,6 +118,18 @@ impl<H: QueryHandler> InFlight<H> {
         // The engine finishes a write whose record is in the log; one that still waits for memory or for room in the log never gets there.
         self.work = None;
         Reply::new(self.stream, Err(error_response(self.limit.error())))
+    }
+}
+
+/// Does work that may hold its thread for long in a task of its own: the clock runs meanwhile, and the connection's other work goes on.
+/// It is done to its end even if nobody waits any more.
+async fn apart<H: QueryHandler>(mut work: Work<H>) -> Reply<H> {
+    let task = tokio::spawn(poll_fn(move |cx| tokio::task::block_in_place(|| work.as_mut().poll(cx))));
+    match task.await.map_err(JoinError::try_into_panic) {
+        Ok(reply) => reply,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime is shutting down, and all that wait with it.
+        Err(Err(_)) => pending().await,
     }
 }
 

@@ -97,6 +97,12 @@ impl Fake {
                 self.gate.subscribe().wait_for(|gate| *gate > 0).await.unwrap();
                 ResponseBody::Void
             }
+            "TRUNCATE" => {
+                while *self.gate.borrow() == 0 {
+                    std::thread::yield_now();
+                }
+                ResponseBody::Void
+            }
             "USE" => ResponseBody::SetKeyspace(argument.into()),
             "CREATE" => {
                 ResponseBody::SchemaChange(change(ChangeType::Created, ChangeTarget::Table, Some(argument), vec![]))

@@ -112,6 +112,22 @@ fn a_write_that_takes_too_long_is_answered_and_given_up() {
 }
 
 #[test]
+fn a_truncation_that_holds_its_thread_is_answered_in_time_and_other_requests_before_it() {
+    let options = ServerOptions { truncate_timeout: Duration::from_millis(200), ..ServerOptions::default() };
+    let server = serve_with(options);
+    let mut client = Client::ready(server.address, 4);
+    client.query(1, "TRUNCATE t");
+    client.query(2, "KEYSPACE");
+    assert_eq!(client.receive().unwrap().stream, 2);
+    let (code, text) = client.receive().unwrap().error();
+    assert_eq!((code, text.as_str()), (0x1003, "Truncate timed out - received only 0 responses"));
+    server.handler.gate.send_replace(1);
+    while server.handler.executed.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn work_of_a_client_that_left_is_finished() {
     let server = serve();
     let mut client = Client::ready(server.address, 4);
