@@ -62,7 +62,15 @@ impl Engine {
     }
 
     /// The generation that takes over from one that is full.
+    ///
+    /// If that is empty the system gives no memory, and another one would be as full. The write is in the log by now and no flush
+    /// ends before it is visible: the process ends as in a crash, and the next start replays the log.
     pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
+        if full.memtable.is_empty() {
+            let table = store.table.load();
+            eprintln!("no memory for the memtable of {}.{}: the system refuses it", table.keyspace, table.name);
+            std::process::abort();
+        }
         store.successor(full, self.log(), |table| self.new_generation(table, full.resident.clone()))
     }
 

@@ -27,13 +27,19 @@ pub(crate) struct Generation {
     pub resident: Option<Arc<Resident>>,
     lower: OnceLock<LogPosition>,
     reported_bytes: AtomicI64,
+    flush_requested: AtomicBool,
     pub created_millis: i64,
 }
 
 impl Generation {
     pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
-        let (lower, reported_bytes) = (OnceLock::new(), AtomicI64::new(0));
-        Arc::new(Generation { memtable, resident, lower, reported_bytes, created_millis })
+        let (lower, reported_bytes, flush_requested) = (OnceLock::new(), AtomicI64::new(0), AtomicBool::new(false));
+        Arc::new(Generation { memtable, resident, lower, reported_bytes, flush_requested, created_millis })
+    }
+
+    /// Whether this is the first to ask for its flush.
+    pub fn request_flush(&self) -> bool {
+        !self.flush_requested.load(Ordering::Relaxed) && !self.flush_requested.swap(true, Ordering::Relaxed)
     }
 
     /// Records that end after this position, up to the next generation's, are in this memtable.
@@ -62,11 +68,11 @@ impl Generation {
         Ok(growth_bytes)
     }
 
-    /// Tells the pool by how much an update made the memtable grow. Returns the bytes it held before, and holds now.
-    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> [u64; 2] {
+    /// Tells the pool by how much an update made the memtable grow. Returns the bytes it holds now.
+    pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> u64 {
         let before = self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
         pool.add(growth_bytes);
-        [before, before + growth_bytes].map(|bytes| bytes.max(0) as u64)
+        (before + growth_bytes).max(0) as u64
     }
 
     /// Tells the pool that the memtable is gone.

@@ -215,10 +215,10 @@ impl Engine {
                 }
             }
         };
-        let [before_bytes, bytes] = generation.account(growth_bytes, self.pool());
+        let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
             self.note_memory_use(store, resident.data.used_bytes());
-            if (before_bytes..bytes).contains(&resident.flush_bytes()) {
+            if bytes >= resident.flush_bytes() && generation.request_flush() {
                 self.request_flush(store);
             }
         }
