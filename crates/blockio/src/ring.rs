@@ -31,8 +31,8 @@ use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
 /// Batches that may be sealed and not yet released.
 const BATCHES_MAX: usize = 64;
-/// Bits of the tail word that number the batch; the rest is the position.
-const BATCH_BITS: u32 = 16;
+/// Bits of the tail word that number the batch, more than `BATCHES_MAX` needs; the rest is the position: 2^56 bytes are 20 years of 100 MB/s.
+const BATCH_BITS: u32 = 8;
 const BATCH_MASK: u64 = (1 << BATCH_BITS) - 1;
 
 /// See the module's text.
