@@ -1,6 +1,6 @@
 //! A table's compaction strategy, and what it needs to know of each SSTable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use sstable::{SSTableId, SSTableReader};
 use types::Token;
@@ -96,17 +96,35 @@ impl Strategy {
         }
     }
 
-    /// The most urgent merge among tables that are not being compacted; none if there is nothing to do.
-    /// `flush_size_bytes` is what a flush typically writes.
-    pub fn next(&self, tables: &[TableMetadata], flush_size_bytes: u64, now_micros: i64) -> Option<Pick> {
-        self.picks(tables, flush_size_bytes, now_micros).into_iter().next()
+    /// The most urgent merge; none if there is nothing to do. See [`Strategy::picks`].
+    pub fn next(
+        &self,
+        tables: &[TableMetadata],
+        compacting: &HashSet<SSTableId>,
+        flush_size_bytes: u64,
+        now_micros: i64,
+    ) -> Option<Pick> {
+        self.picks(tables, compacting, flush_size_bytes, now_micros).into_iter().next()
     }
 
-    /// All merges that could be begun, the most urgent first; no table is in two.
-    pub fn picks(&self, tables: &[TableMetadata], flush_size_bytes: u64, now_micros: i64) -> Vec<Pick> {
+    /// All merges that could be begun beside those whose inputs are `compacting`, the most urgent first; no table is in two.
+    /// `flush_size_bytes` is what a flush typically writes.
+    pub fn picks(
+        &self,
+        tables: &[TableMetadata],
+        compacting: &HashSet<SSTableId>,
+        flush_size_bytes: u64,
+        now_micros: i64,
+    ) -> Vec<Pick> {
+        let is_free = |table: &TableMetadata| !compacting.contains(&table.id);
         match self {
-            Strategy::Unified(options) => unified::picks(options, tables, flush_size_bytes),
-            Strategy::TimeWindow(options) => time_window::picks(options, tables, now_micros),
+            Strategy::Unified(options) => {
+                let free: Vec<_> = tables.iter().filter(|table| is_free(table)).cloned().collect();
+                unified::picks(options, &free, flush_size_bytes)
+            }
+            Strategy::TimeWindow(options) => time_window::picks(options, tables, &is_free, now_micros),
+            // What it may take of the disk is reckoned with one merge at a time.
+            Strategy::MemoryOnly(_) if !tables.iter().all(is_free) => Vec::new(),
             Strategy::MemoryOnly(_) => memory_only::picks(tables),
         }
     }
@@ -132,6 +150,57 @@ impl Strategy {
                 crate::shard_boundaries(crate::shard_count(options, density))
             }
             Strategy::TimeWindow(_) | Strategy::MemoryOnly(_) => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(id: u32) -> TableMetadata {
+        TableMetadata {
+            id: SSTableId::from_sequence(id),
+            first_token: Token(i64::MIN),
+            last_token: Token(i64::MAX),
+            size_bytes: 1 << 20,
+            token_space_coverage: 1.0,
+            min_timestamp: 0,
+            max_timestamp: i64::from(id),
+            max_local_deletion_time: u32::MAX,
+        }
+    }
+
+    #[test]
+    fn what_is_being_compacted_is_not_picked_again() {
+        let strategy = |class: &str| {
+            let options = [("class", class), ("size_limit_in_mb", "64")];
+            let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let options = if class == "MemoryOnlyStrategy" { options.into() } else { [options[0].clone()].into() };
+            Strategy::from_options(&options).unwrap()
+        };
+        // Of ten tables: how many each merge takes that begins beside those before it.
+        for (class, expected) in [
+            ("UnifiedCompactionStrategy", vec![4, 4]),
+            ("TimeWindowCompactionStrategy", vec![10]),
+            ("MemoryOnlyStrategy", vec![10]),
+        ] {
+            let mut tables: Vec<_> = (1..=10).map(table).collect();
+            let (strategy, mut compacting, mut taken) = (strategy(class), HashSet::new(), Vec::new());
+            while let Some(pick) = strategy.next(&tables, &compacting, 1 << 20, 11) {
+                taken.push(pick.tables.len());
+                assert!(pick.tables.into_iter().all(|id| compacting.insert(id)), "{class}: a table in two merges");
+            }
+            assert_eq!(taken, expected, "{class}");
+            tables.extend((11..=14).map(table));
+            let later = strategy.next(&tables, &compacting, 1 << 20, 11).map(|pick| pick.tables.len());
+            let expected = match class {
+                "UnifiedCompactionStrategy" => Some(4),
+                "TimeWindowCompactionStrategy" => Some(4),
+                // One merge at a time.
+                _ => None,
+            };
+            assert_eq!(later, expected, "{class}");
         }
     }
 }

@@ -8,8 +8,13 @@ use crate::strategy::{Pick, TableMetadata};
 /// Sizes within this factor of their mean count as similar in the newest window.
 const SIMILAR: (f64, f64) = (0.5, 1.5);
 
-/// All merges that could be begun: in the newest window as size-tiered compaction does, in older ones of everything.
-pub(crate) fn picks(options: &TimeWindowOptions, tables: &[TableMetadata], now_micros: i64) -> Vec<Pick> {
+/// All merges of free tables that could be begun: in the newest window as size-tiered compaction does, in older ones of everything.
+pub(crate) fn picks(
+    options: &TimeWindowOptions,
+    tables: &[TableMetadata],
+    is_free: &dyn Fn(&TableMetadata) -> bool,
+    now_micros: i64,
+) -> Vec<Pick> {
     let window_of = |micros: i64| micros.div_euclid(options.window_micros);
     let mut windows: BTreeMap<i64, Vec<&TableMetadata>> = BTreeMap::new();
     for table in tables {
@@ -19,6 +24,7 @@ pub(crate) fn picks(options: &TimeWindowOptions, tables: &[TableMetadata], now_m
     let newest = windows.keys().next_back().copied().unwrap_or(0).max(window_of(now_micros));
     let mut picks = Vec::new();
     for (index, (window, mut members)) in windows.into_iter().rev().enumerate() {
+        members.retain(|table| is_free(table));
         members.sort_by(|a, b| a.size_bytes.cmp(&b.size_bytes).then_with(|| a.id.cmp(&b.id)));
         let chosen = match window == newest {
             true => similar(&members, options.min_threshold),
@@ -89,10 +95,10 @@ mod tests {
             table(5, 110, 3 * HOUR + 1),
             table(6, 120, 3 * HOUR + 2),
         ];
-        let picked = picks(&options, &tables, 3 * HOUR + 9);
+        let picked = picks(&options, &tables, &|_| true, 3 * HOUR + 9);
         assert_eq!(picked.len(), 1);
         assert_eq!(picked[0].tables, [SSTableId::from_sequence(1), SSTableId::from_sequence(2)]);
         // An hour later the last window is old as well.
-        assert_eq!(picks(&options, &tables, 4 * HOUR).len(), 2);
+        assert_eq!(picks(&options, &tables, &|_| true, 4 * HOUR).len(), 2);
     }
 }

@@ -1,5 +1,7 @@
 //! Compaction of a single table, for the sake of its tombstones.
 
+use std::collections::HashSet;
+
 use sstable::{SSTableId, SSTableReader};
 
 use crate::options::TombstoneOptions;
@@ -31,11 +33,12 @@ impl TombstoneCandidate {
     }
 }
 
-/// The table with the largest droppable share, if any is worth a compaction of its own: old enough not to be tried again
+/// The table outside of all merges (`compacting` are their inputs) with the largest droppable share, if any is worth a compaction of its own: old enough not to be tried again
 /// and again, with more than the threshold to drop, and with nothing elsewhere that its tombstones may still shadow.
 pub fn worth_compacting_alone(
     options: &TombstoneOptions,
     tables: &[TombstoneCandidate],
+    compacting: &HashSet<SSTableId>,
     memtable_min_timestamp: i64,
 ) -> Option<SSTableId> {
     let is_due = |table: &&TombstoneCandidate| {
@@ -49,7 +52,8 @@ pub fn worth_compacting_alone(
         let oldest = overlapping.map(|other| other.min_timestamp).min().unwrap_or(i64::MAX);
         options.unchecked || own.max_timestamp < oldest.min(memtable_min_timestamp)
     };
-    let worth = tables.iter().filter(is_due).filter(is_free);
+    let is_idle = |table: &&TombstoneCandidate| !compacting.contains(&table.metadata.id);
+    let worth = tables.iter().filter(is_idle).filter(is_due).filter(is_free);
     worth.max_by(|a, b| a.droppable_ratio.total_cmp(&b.droppable_ratio)).map(|table| table.metadata.id.clone())
 }
 
@@ -77,7 +81,7 @@ mod tests {
     fn a_table_goes_alone_when_enough_is_droppable_and_nothing_older_is_elsewhere() {
         let options = TombstoneOptions { threshold: 0.2, interval_seconds: 86_400, unchecked: false };
         let picked = |options: &TombstoneOptions, tables: &[TombstoneCandidate], memtable| {
-            worth_compacting_alone(options, tables, memtable).map(|id| id.to_string())
+            worth_compacting_alone(options, tables, &HashSet::new(), memtable).map(|id| id.to_string())
         };
         let full = candidate(1, (0, 9), (10, 20), 0.5);
         assert_eq!(picked(&options, std::slice::from_ref(&full), i64::MAX).as_deref(), Some("1"));
@@ -90,6 +94,10 @@ mod tests {
         let unchecked = TombstoneOptions { unchecked: true, ..options };
         assert_eq!(picked(&unchecked, &[full.clone(), older], 0).as_deref(), Some("1"));
         let apart = candidate(3, (10, 15), (0, 5), 0.9);
-        assert_eq!(picked(&options, &[full, apart], i64::MAX).as_deref(), Some("3"), "the larger share first");
+        let both = [full, apart];
+        assert_eq!(picked(&options, &both, i64::MAX).as_deref(), Some("3"), "the larger share first");
+        let compacting = HashSet::from([both[1].metadata.id.clone()]);
+        let other = worth_compacting_alone(&options, &both, &compacting, i64::MAX);
+        assert_eq!(other, Some(both[0].metadata.id.clone()), "the larger one is being compacted");
     }
 }

@@ -1,6 +1,6 @@
 //! Compaction: picks by the table's strategy, merges, and puts the result in the place of the inputs.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -32,6 +32,7 @@ pub(crate) struct Compactor {
 
 #[derive(Default)]
 struct Requests {
+    /// Tables to look at, each as often as there are threads that can work on it side by side.
     tables: VecDeque<TableId>,
     stopped: bool,
 }
@@ -62,11 +63,11 @@ impl Compactor {
         self.workers.iter().for_each(Worker::join);
     }
 
+    /// Has every thread look at a table: each begins one merge, as long as there are any.
     fn request(&self, table: TableId) {
         let mut requests = lock(&self.requests.0);
-        if !requests.tables.contains(&table) {
-            requests.tables.push_back(table);
-        }
+        let waiting = requests.tables.iter().filter(|waiting| **waiting == table).count();
+        (waiting..self.workers.len()).for_each(|_| requests.tables.push_back(table));
         self.requests.1.notify_all();
     }
 
@@ -100,7 +101,7 @@ fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
         };
         let store = engine.stores().into_iter().find(|store| store.table.load().id == table);
         let failure = store.and_then(|store| engine.compact_in_background(&store).err());
-        engine.note_compaction_failure(failure);
+        engine.note_compaction(table, failure);
     }
 }
 
@@ -111,7 +112,15 @@ enum Merged {
     Kept,
 }
 
-/// The data of a table that is not part of a merge, as it is when asked.
+/// What is done next to a table.
+struct Chosen {
+    inputs: Vec<Arc<SSTableReader>>,
+    /// Where the output is split; none if the inputs are to be dropped unread.
+    boundaries: Option<Vec<types::Token>>,
+}
+
+/// The data of a table that is not part of a merge, as it is when asked. The inputs of another merge are until the view has its
+/// outputs in their place, which it has once they are durable: either way it is all that a crash could bring back.
 struct Outside<'a> {
     store: &'a TableStore,
     inputs: &'a [Arc<SSTableReader>],
@@ -128,32 +137,38 @@ impl Overlaps for Outside<'_> {
 }
 
 impl Engine {
-    /// Merges all SSTables of a table, memtable flushed first, into one. Blocks until it is done.
+    /// Merges all SSTables of a table, memtable flushed first, into one. Merges under way stop; what is flushed meanwhile may be
+    /// merged beside it. Blocks until it is done.
     pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
-        let one_at_a_time = lock(&store.compacting);
+        let one_at_a_time = lock(&store.compacting_all);
+        let compacted = self.compact_all(&store);
+        drop(one_at_a_time);
+        // Merges that were stopped go on.
+        self.request_compaction(&store);
+        compacted
+    }
+
+    fn compact_all(&self, store: &TableStore) -> Result<(), EngineError> {
+        let stopped = store.merges.stop();
         store.check_files()?;
-        let view = store.view();
-        let inputs = view.sstables.clone();
-        if inputs.is_empty() || store.is_dropped() {
+        if store.is_dropped() {
             return Ok(());
         }
-        let metadata: Vec<TableMetadata> = inputs.iter().map(|table| TableMetadata::of(table)).collect();
-        let inputs = match self.drop_expired(&store, &store.table.load_full(), &view, &metadata, false)? {
-            true => store.view().sstables.clone(),
-            false => inputs,
-        };
-        if !inputs.is_empty() {
-            self.merge(&store, &inputs, Vec::new())?;
+        let (table, view) = (store.table.load_full(), store.view());
+        let expired = self.expired(&table, &view, &metadata_of(&view.sstables), &HashSet::new(), false);
+        self.drop_expired(store, &expired)?;
+        let inputs = store.view().sstables.clone();
+        if inputs.is_empty() {
+            return Ok(());
         }
-        drop(one_at_a_time);
-        self.compact_after_flush(&store);
-        Ok(())
+        let _claim = stopped.claim(ids_of(&inputs));
+        self.merge(store, &inputs, Vec::new()).map(|_| ())
     }
 
     /// Lets the compactor look at a table whose SSTables changed.
-    pub(crate) fn compact_after_flush(&self, store: &TableStore) {
+    pub(crate) fn request_compaction(&self, store: &TableStore) {
         if self.options().concurrent_compactors > 0 {
             self.compactor().request(store.table.load().id);
         }
@@ -164,7 +179,7 @@ impl Engine {
         let store = self.store(table)?;
         store.autocompaction.store(enabled, Ordering::Release);
         if enabled {
-            self.compact_after_flush(&store);
+            self.request_compaction(&store);
         }
         Ok(())
     }
@@ -181,75 +196,101 @@ impl Engine {
         if !is_enabled(store, &table) {
             return 0;
         }
-        let metadata: Vec<_> = store.view().sstables.iter().map(|sstable| TableMetadata::of(sstable)).collect();
-        strategy.picks(&metadata, self.flush_size_bytes(), self.now_millis() * 1000).len()
+        let (metadata, compacting) = (metadata_of(&store.view().sstables), store.merges.claimed());
+        strategy.picks(&metadata, &compacting, self.flush_size_bytes(), self.now_millis() * 1000).len()
     }
 
-    /// Merges what a table's strategy picks until it picks nothing, unless another thread is at it: that one looks again.
+    /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
+    /// again, behind the others; if it fails, when the table's SSTables change.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
-        store.compaction_wanted.store(true, Ordering::SeqCst);
-        while store.compaction_wanted.load(Ordering::SeqCst) {
-            let Ok(_one_at_a_time) = store.compacting.try_lock() else { return Ok(()) };
-            store.compaction_wanted.store(false, Ordering::SeqCst);
-            while self.compact_once(store)? == Merged::Replaced {}
+        let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
+            return Ok(());
+        };
+        let merged = match chosen.boundaries {
+            Some(boundaries) => self.merge(store, &chosen.inputs, boundaries)?,
+            None => self.drop_expired(store, &chosen.inputs).map(|()| Merged::Replaced)?,
+        };
+        drop(claim);
+        if merged == Merged::Replaced {
+            self.request_compaction(store);
         }
         Ok(())
     }
 
-    /// Drops what expired, or carries out the most urgent merge.
-    fn compact_once(&self, store: &Arc<TableStore>) -> Result<Merged, EngineError> {
+    /// What to drop, or the most urgent merge, among SSTables that are not being merged.
+    fn choose(
+        &self,
+        store: &TableStore,
+        compacting: &HashSet<SSTableId>,
+    ) -> Result<Option<(Vec<SSTableId>, Chosen)>, EngineError> {
         let table = store.table.load_full();
         let options = &table.options.compaction;
         if !is_enabled(store, &table) || self.is_closing(store) {
-            return Ok(Merged::Kept);
+            return Ok(None);
         }
         let invalid = |error: compaction::OptionError| EngineError::Startup(error.to_string());
         let strategy = Strategy::from_options(options).map_err(invalid)?;
         let view = store.view();
-        let metadata: Vec<TableMetadata> = view.sstables.iter().map(|table| TableMetadata::of(table)).collect();
-        if self.drop_expired(store, &table, &view, &metadata, strategy.unsafe_aggressive_expiration())? {
-            return Ok(Merged::Replaced);
+        let metadata = metadata_of(&view.sstables);
+        let ignore_overlaps = strategy.unsafe_aggressive_expiration();
+        let expired = self.expired(&table, &view, &metadata, compacting, ignore_overlaps);
+        if !expired.is_empty() {
+            return Ok(Some((ids_of(&expired), Chosen { inputs: expired, boundaries: None })));
         }
-        let picked = match strategy.next(&metadata, self.flush_size_bytes(), self.next_timestamp_micros()) {
+        let now_micros = self.next_timestamp_micros();
+        let picked = match strategy.next(&metadata, compacting, self.flush_size_bytes(), now_micros) {
             Some(pick) => pick.tables,
             None => {
-                match self.pick_for_tombstones(&table, &view, TombstoneOptions::from_options(options).map_err(invalid)?)
-                {
+                let options = TombstoneOptions::from_options(options).map_err(invalid)?;
+                match self.pick_for_tombstones(&table, &view, compacting, options) {
                     Some(alone) => vec![alone],
-                    None => return Ok(Merged::Kept),
+                    None => return Ok(None),
                 }
             }
         };
         let inputs = named(&view, &picked);
-        let metadata: Vec<TableMetadata> = inputs.iter().map(|table| TableMetadata::of(table)).collect();
-        self.merge(store, &inputs, strategy.output_boundaries(&metadata))
+        let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
+        Ok(Some((picked, Chosen { inputs, boundaries: Some(boundaries) })))
     }
 
-    /// Removes SSTables that hold nothing but what expired and shadows nothing; whether there were any.
-    fn drop_expired(
+    /// SSTables outside of all merges that hold nothing but what expired and shadows nothing.
+    fn expired(
         &self,
-        store: &TableStore,
-        table: &Arc<Table>,
+        table: &Table,
         view: &View,
         metadata: &[TableMetadata],
+        compacting: &HashSet<SSTableId>,
         ignore_overlaps: bool,
-    ) -> Result<bool, EngineError> {
+    ) -> Vec<Arc<SSTableReader>> {
+        let (overlapping, candidates): (Vec<_>, Vec<_>) =
+            metadata.iter().cloned().partition(|table| compacting.contains(&table.id));
         let oldest = oldest_in_memory(view);
-        let mut expired = fully_expired(metadata, &[], oldest, self.gc_before(table), ignore_overlaps);
-        expired.retain(|id| !self.may_replay(&named(view, std::slice::from_ref(id))));
-        if expired.is_empty() {
-            return Ok(false);
-        }
-        self.files().replace(store, table, &named(view, &expired), Vec::new())?;
-        self.compactor().tasks.expired(expired.len());
-        Ok(true)
+        let expired = fully_expired(&candidates, &overlapping, oldest, self.gc_before(table), ignore_overlaps);
+        let mut expired = named(view, &expired);
+        expired.retain(|sstable| !self.may_replay(std::slice::from_ref(sstable)));
+        expired
     }
 
-    fn pick_for_tombstones(&self, table: &Table, view: &View, options: TombstoneOptions) -> Option<SSTableId> {
+    /// Removes expired SSTables, if there are any.
+    fn drop_expired(&self, store: &TableStore, expired: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
+        if !expired.is_empty() {
+            self.files().replace(store, &store.table.load_full(), expired, Vec::new())?;
+            self.compactor().tasks.expired(expired.len());
+        }
+        Ok(())
+    }
+
+    fn pick_for_tombstones(
+        &self,
+        table: &Table,
+        view: &View,
+        compacting: &HashSet<SSTableId>,
+        options: TombstoneOptions,
+    ) -> Option<SSTableId> {
         let (now, gc_before) = (self.now_seconds(), self.gc_before(table));
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
-        worth_compacting_alone(&options, &candidates, oldest_in_memory(view))
+        worth_compacting_alone(&options, &candidates, compacting, oldest_in_memory(view))
     }
 
     /// Deletions made before this time (seconds) may go.
@@ -321,11 +362,12 @@ impl Engine {
             Err(error) => Err(EngineError::Unsupported(error.to_string())),
         }
     }
+
     /// Lets a merge that wrote more bytes go on when the throttle allows, or stops it.
     fn pace(&self, store: &TableStore, bytes: u64) -> ControlFlow<()> {
         let mut wait = self.compactor().throttle.take(bytes, Instant::now());
         loop {
-            if self.is_closing(store) {
+            if self.is_closing(store) || store.merges.is_stopping() {
                 return ControlFlow::Break(());
             }
             if wait.is_zero() {
@@ -354,6 +396,14 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineEr
 fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
         && table.options.compaction.get("enabled").is_none_or(|enabled| enabled != "false")
+}
+
+fn metadata_of(sstables: &[Arc<SSTableReader>]) -> Vec<TableMetadata> {
+    sstables.iter().map(|sstable| TableMetadata::of(sstable)).collect()
+}
+
+fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
+    sstables.iter().map(|sstable| sstable.descriptor().id.clone()).collect()
 }
 
 /// The SSTables of a view with these ids.

@@ -31,7 +31,7 @@ pub struct ActiveCompaction {
 /// Compaction in numbers, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionStats {
-    /// Merges that strategies call for now.
+    /// Merges that strategies call for now beside those under way.
     pub pending: usize,
     /// Merges under way.
     pub active: Vec<ActiveCompaction>,

@@ -23,11 +23,12 @@ impl Engine {
     pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         store.set_dropped();
         let _no_flush = lock(&store.flushing);
-        let _no_compaction = lock(&store.compacting);
+        let _no_compaction = store.merges.stop();
         let _no_snapshot = lock(&store.files);
         self.groups().barrier().wait();
         store.view().generations().for_each(|generation| generation.release(self.pool()));
         self.note_flush(store.table.load().id, None);
+        self.note_compaction(store.table.load().id, None);
         self.drops_unfinished().store(true, Ordering::Relaxed);
         self.forget_log(store.table.load().id, self.log().position())
     }

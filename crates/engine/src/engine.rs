@@ -51,7 +51,7 @@ pub struct Engine {
     log_report: ReplayReport,
     recovery_time: Duration,
     flush_failures: Mutex<HashMap<TableId, EngineError>>,
-    compaction_failure: Mutex<Option<EngineError>>,
+    compaction_failures: Mutex<HashMap<TableId, EngineError>>,
     load_failure: Mutex<Option<EngineError>>,
     _directory: blockio::DirectoryLock,
 }
@@ -118,7 +118,7 @@ impl Engine {
             log_report: ReplayReport::default(),
             recovery_time: Duration::ZERO,
             flush_failures: Mutex::new(HashMap::new()),
-            compaction_failure: Mutex::new(None),
+            compaction_failures: Mutex::new(HashMap::new()),
             load_failure: Mutex::new(None),
             _directory: directory,
             options,
@@ -442,20 +442,17 @@ impl Engine {
 
     /// Keeps the last failure of a flush until that table is flushed.
     pub(crate) fn note_flush(&self, table: TableId, failure: Option<EngineError>) {
-        let mut failures = lock(&self.flush_failures);
-        match failure {
-            Some(failure) => failures.insert(table, failure),
-            None => failures.remove(&table),
-        };
+        note(&self.flush_failures, table, failure);
     }
 
-    pub(crate) fn note_compaction_failure(&self, failure: Option<EngineError>) {
-        *lock(&self.compaction_failure) = failure;
+    /// Keeps the last failure of a compaction until that table is compacted, or has nothing to compact any more.
+    pub(crate) fn note_compaction(&self, table: TableId, failure: Option<EngineError>) {
+        note(&self.compaction_failures, table, failure);
     }
 
-    /// Why the last compaction in the background failed, if it did.
+    /// Why a compaction in the background failed whose table was not compacted since.
     pub fn last_compaction_failure(&self) -> Option<EngineError> {
-        lock(&self.compaction_failure).clone()
+        lock(&self.compaction_failures).values().next().cloned()
     }
 
     /// Why a flush in the background failed whose table was not flushed since.
@@ -522,6 +519,15 @@ impl Engine {
         })
         .map(|_| ())
     }
+}
+
+/// Keeps a failure, or forgets that of the table.
+fn note(failures: &Mutex<HashMap<TableId, EngineError>>, table: TableId, failure: Option<EngineError>) {
+    let mut failures = lock(failures);
+    match failure {
+        Some(failure) => failures.insert(table, failure),
+        None => failures.remove(&table),
+    };
 }
 
 fn micros_since_epoch() -> i64 {

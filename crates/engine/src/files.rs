@@ -139,6 +139,8 @@ impl TableFiles {
         outputs: Vec<PreparedSSTable>,
     ) -> Result<(), EngineError> {
         let _no_snapshot = lock(&store.files);
+        // Another replacement may have failed half way meanwhile.
+        store.check_files()?;
         let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
         let replaced = replace_tables(&*self.disk, &store.directory, outputs, &obsolete);
         let added = replaced.map_err(|failure| {

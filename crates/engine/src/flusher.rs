@@ -247,7 +247,7 @@ impl Engine {
     /// Answers whether there was anything to flush.
     pub(crate) fn flush_and_compact(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let flushed = self.flush_store(store)?;
-        self.compact_after_flush(store);
+        self.request_compaction(store);
         Ok(flushed)
     }
 

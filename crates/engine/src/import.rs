@@ -31,7 +31,7 @@ impl Engine {
             .map(|source| TableCopy::new(disk, source, &Descriptor::new(&store.directory, self.files().new_id())))
             .collect::<Result<Vec<_>, _>>()?;
         self.take_over(&store, copies)?;
-        self.compact_after_flush(&store);
+        self.request_compaction(&store);
         Ok(sources.len())
     }
 

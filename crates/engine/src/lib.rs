@@ -21,6 +21,7 @@ mod flusher;
 mod groups;
 mod import;
 mod in_memory;
+mod merges;
 mod newest_first;
 mod options;
 mod pool;

@@ -18,6 +18,7 @@ use sstable::SSTableReader;
 
 use crate::error::EngineError;
 use crate::in_memory::{MemoryLimit, Resident};
+use crate::merges::Merges;
 use crate::pool::MemtablePool;
 
 /// A memtable and the part of the log it stands for.
@@ -118,10 +119,10 @@ pub(crate) struct TableStore {
     change: Mutex<()>,
     /// Held by a flush or truncation: they take turns.
     pub flushing: Mutex<()>,
-    /// Held by a compaction: one at a time.
-    pub compacting: Mutex<()>,
-    /// Whether SSTables came since a compaction in the background last looked.
-    pub compaction_wanted: AtomicBool,
+    /// What is being compacted.
+    pub merges: Merges,
+    /// Held by a compaction that a user asked for: they take turns.
+    pub compacting_all: Mutex<()>,
     /// Whether the table is compacted without being asked (`disableautocompaction`).
     pub autocompaction: AtomicBool,
     /// Held while files of SSTables that reads look at are deleted or linked.
@@ -130,7 +131,7 @@ pub(crate) struct TableStore {
     pub limit: MemoryLimit,
     /// Where the writes of later generations go as well, in a table that lives in memory.
     resident: ArcSwapOption<Resident>,
-    /// Held while that is replaced or loaded, and by a truncation; after `flushing` and `compacting`.
+    /// Held while that is replaced or loaded, and by a truncation; after `flushing` and once `merges` are stopped.
     pub settling: Mutex<()>,
 }
 
@@ -154,8 +155,8 @@ impl TableStore {
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
-            compaction_wanted: AtomicBool::new(false),
+            merges: Merges::default(),
+            compacting_all: Mutex::new(()),
             autocompaction: AtomicBool::new(true),
             files: Mutex::new(()),
             limit: MemoryLimit::default(),

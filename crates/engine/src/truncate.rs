@@ -26,8 +26,9 @@ impl Engine {
         // Each try lets flushes go first, which make room in the log.
         self.until_room(|| {
             let truncated = self.try_truncate(&store);
-            // Where it came to nothing, what is resident is all to be loaded again.
+            // Where it came to nothing, what is resident is all to be loaded again, and merges that were stopped go on.
             self.settle(&store);
+            self.request_compaction(&store);
             truncated
         })
     }
@@ -35,7 +36,7 @@ impl Engine {
     /// False if the log had no room: nothing has happened then.
     fn try_truncate(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _no_flush = lock(&store.flushing);
-        let _no_compaction = lock(&store.compacting);
+        let _no_compaction = store.merges.stop();
         let id = store.table.load().id;
         if store.is_dropped() {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
@@ -54,6 +55,7 @@ impl Engine {
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
         self.note_flush(id, None);
+        self.note_compaction(id, None);
         first.resident.iter().for_each(|resident| resident.set_complete());
         for (generation, _) in &generations {
             store.keep_puts(generation);

@@ -3,8 +3,10 @@
 
 mod damage;
 mod fixture;
+mod gated_disk;
 mod in_memory;
 mod memory;
+mod parallel_compactions;
 mod power_cuts;
 mod pressure;
 mod promises;

@@ -5,7 +5,7 @@
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
 
-mod choices;
+pub mod choices;
 mod model;
 mod node;
 mod parallel;

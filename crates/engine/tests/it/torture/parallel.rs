@@ -97,6 +97,7 @@ fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
     options.commitlog.sync = sync;
     options.memtable_shards = 1;
     options.memtable_space_bytes = 4 << 20;
+    options.concurrent_compactors = 2;
     options
 }
 

@@ -1,0 +1,172 @@
+//! The merges of one table that are under way, and what they merge.
+//!
+//! Merges go on side by side as long as no SSTable is in two. Each claims its inputs when it is chosen, and lets go of them
+//! once the view has what took their place: an SSTable of the view that nobody has claimed is nobody's input. Whoever needs the
+//! table's SSTables for itself (a truncation, a drop, a compaction of all of them) has the merges stop, and none begins until it is done.
+
+use std::collections::HashSet;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use sstable::SSTableId;
+
+use crate::store::lock;
+
+/// The merges of a table. Thread-safe.
+#[derive(Default)]
+pub(crate) struct Merges {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    claimed: HashSet<SSTableId>,
+    running: usize,
+    /// Callers that had merges stop, or wait for it.
+    stops: usize,
+    /// One of them has the table for itself.
+    is_taken: bool,
+}
+
+impl Merges {
+    /// Begins a merge of what `choose` names, given the SSTables that are being merged. None if that is nothing, or merges are to stop.
+    /// What it names must be in the view while this is under way.
+    pub fn begin<C, E>(
+        &self,
+        choose: impl FnOnce(&HashSet<SSTableId>) -> Result<Option<(Vec<SSTableId>, C)>, E>,
+    ) -> Result<Option<(Claim<'_>, C)>, E> {
+        let mut state = lock(&self.state);
+        if state.stops > 0 {
+            return Ok(None);
+        }
+        let Some((inputs, chosen)) = choose(&state.claimed)? else { return Ok(None) };
+        Ok(Some((self.claim(&mut state, inputs), chosen)))
+    }
+
+    fn claim(&self, state: &mut State, inputs: Vec<SSTableId>) -> Claim<'_> {
+        debug_assert!(inputs.iter().all(|input| !state.claimed.contains(input)), "an SSTable is in one merge at most");
+        state.claimed.extend(inputs.iter().cloned());
+        state.running += 1;
+        Claim { merges: self, inputs }
+    }
+
+    /// The SSTables that are being merged.
+    pub fn claimed(&self) -> HashSet<SSTableId> {
+        lock(&self.state).claimed.clone()
+    }
+
+    /// Has all merges stop, waits until they did, and keeps new ones from beginning until what is returned is dropped. One caller
+    /// at a time.
+    pub fn stop(&self) -> Stopped<'_> {
+        let mut state = lock(&self.state);
+        state.stops += 1;
+        while state.is_taken || state.running > 0 {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_taken = true;
+        Stopped { merges: self }
+    }
+
+    /// Whether merges under way are to stop.
+    pub fn is_stopping(&self) -> bool {
+        lock(&self.state).stops > 0
+    }
+}
+
+/// The inputs of a merge under way.
+pub(crate) struct Claim<'m> {
+    merges: &'m Merges,
+    inputs: Vec<SSTableId>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.merges.state);
+        for input in &self.inputs {
+            state.claimed.remove(input);
+        }
+        state.running -= 1;
+        self.merges.ended.notify_all();
+    }
+}
+
+/// No merge is under way.
+pub(crate) struct Stopped<'m> {
+    merges: &'m Merges,
+}
+
+impl<'m> Stopped<'m> {
+    /// Begins a merge of these and lets others begin again.
+    pub fn claim(self, inputs: Vec<SSTableId>) -> Claim<'m> {
+        self.merges.claim(&mut lock(&self.merges.state), inputs)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.merges.state);
+        state.is_taken = false;
+        state.stops -= 1;
+        self.merges.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(merges: &Merges, wanted: &[u32]) -> Option<Vec<u32>> {
+        let begun = merges.begin(|claimed| {
+            let free = |id: &&u32| !claimed.contains(&SSTableId::from_sequence(**id));
+            let free: Vec<u32> = wanted.iter().filter(free).copied().collect();
+            let ids = free.iter().map(|id| SSTableId::from_sequence(*id)).collect();
+            Ok::<_, ()>((!free.is_empty()).then_some((ids, free)))
+        });
+        begun.unwrap().map(|(claim, free)| {
+            // The merge goes on.
+            std::mem::forget(claim);
+            free
+        })
+    }
+
+    fn end(merges: &Merges, inputs: &[u32]) {
+        drop(Claim { merges, inputs: inputs.iter().map(|id| SSTableId::from_sequence(*id)).collect() });
+    }
+
+    #[test]
+    fn what_is_claimed_is_nobody_elses_until_the_merge_ends() {
+        let merges = Merges::default();
+        assert_eq!(begin(&merges, &[1, 2]), Some(vec![1, 2]));
+        assert_eq!(begin(&merges, &[2, 3]), Some(vec![3]));
+        assert_eq!(begin(&merges, &[1, 2, 3]), None);
+        end(&merges, &[1, 2]);
+        assert_eq!(begin(&merges, &[1, 2, 3]), Some(vec![1, 2]));
+        assert_eq!(merges.claimed().len(), 3);
+    }
+
+    #[test]
+    fn who_stops_merges_waits_for_all_and_has_the_table_alone() {
+        let merges = Merges::default();
+        begin(&merges, &[1]).unwrap();
+        begin(&merges, &[2]).unwrap();
+        std::thread::scope(|scope| {
+            let stopping = scope.spawn(|| {
+                let stopped = merges.stop();
+                assert_eq!(lock(&merges.state).running, 0);
+                stopped.claim(vec![SSTableId::from_sequence(3)])
+            });
+            while !merges.is_stopping() {
+                std::thread::yield_now();
+            }
+            assert_eq!(begin(&merges, &[4]), None, "none begins meanwhile");
+            end(&merges, &[1]);
+            end(&merges, &[2]);
+            let claim = stopping.join().unwrap();
+            assert_eq!(begin(&merges, &[3, 4]), Some(vec![4]), "others begin again beside it");
+            end(&merges, &[4]);
+            drop(claim);
+        });
+        drop(merges.stop());
+        assert!(merges.claimed().is_empty());
+    }
+}
