@@ -18,6 +18,8 @@ use crate::purge::{Overlaps, PurgeCursor};
 
 /// How often, in bytes of data written, the caller is told; also once per finished table.
 const REPORT_BYTES: u64 = 1 << 20;
+/// How often, in partitions read, the caller is told: a merge of which nothing is left can be stopped as well.
+const REPORT_PARTITIONS: u64 = 128;
 
 /// What to merge, and how.
 pub struct CompactionInput<'a> {
@@ -106,7 +108,13 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
     let merged = MergeCursor::new(input.table, false, sources);
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
     let mut output = Output::new(&mut input, options);
-    while cursor.advance_partition()? {
+    for partitions in 0_u64.. {
+        if !cursor.advance_partition()? {
+            break;
+        }
+        if partitions.is_multiple_of(REPORT_PARTITIONS) {
+            output.tell()?;
+        }
         let head = cursor.partition();
         output.go_to(head.key.token())?;
         let mut begun = !head.deletion.is_live() || head.static_row.is_some();

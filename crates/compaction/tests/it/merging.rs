@@ -135,6 +135,7 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
     let names = |disk: &dyn Disk| disk.list(Path::new(DIR)).unwrap();
     let before = names(&*generator.disk);
     let overlaps = |_: &PartitionKey| i64::MAX;
+    let mut told = Vec::new();
     let result = compact(CompactionInput {
         disk: &generator.disk,
         dir: Path::new(DIR),
@@ -146,8 +147,12 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
         column_index_size_bytes: 128,
         host_id: Uuid::nil(),
         new_id: &mut || SSTableId::from_sequence(99),
-        progress: &mut |_: Progress| ControlFlow::Break(()),
+        progress: &mut |progress: Progress| {
+            told.push(progress);
+            ControlFlow::Break(())
+        },
     });
     assert!(matches!(result, Err(CompactionError::Stopped)));
+    assert_eq!(told, [Progress::default()], "before anything is written, which it may never be");
     assert_eq!(names(&*generator.disk), before);
 }
