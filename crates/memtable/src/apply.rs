@@ -14,7 +14,8 @@ use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObse
 use crate::branch::behind_row;
 use crate::deletions::{UpdateRanges, range_deletion_at};
 use crate::layout::{
-    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
+    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_border,
+    write_deletion,
 };
 use crate::pieces::{LargeRows, RowChange};
 
@@ -292,10 +293,10 @@ impl Applier {
         let newly_deleted = update.deletion != header.deletion;
         let ranges = UpdateRanges::new(update.layout, update.update, newly_deleted && !is_new);
         for edit in ranges.merge(update.layout, writer, update.path, update.deletion) {
-            let content = edit.border.map(|border| {
+            let content = edit.after.map(|after| {
                 let mut content = Vec::new();
                 update.layout.push_content_head(&edit.prefix, &mut content);
-                border.write(&mut content);
+                write_border(after, &mut content);
                 content
             });
             edits.insert([&[RANGE_BRANCH], edit.position.as_slice()].concat(), content);

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use memtrie::{Bounds, Direction, Writer};
 use model::{DeletionTime, PartitionUpdate, Side};
 
-use crate::layout::{Border, Layout, RANGE_BRANCH};
+use crate::layout::{Layout, RANGE_BRANCH, read_deletion};
 
 /// A place where the deletion of an update's ranges changes.
 struct Step {
@@ -26,7 +26,8 @@ pub(crate) struct UpdateRanges {
 pub(crate) struct BorderEdit {
     pub position: Vec<u8>,
     pub prefix: Vec<u8>,
-    pub border: Option<Border>,
+    /// The deletion in force after it.
+    pub after: Option<DeletionTime>,
 }
 
 impl UpdateRanges {
@@ -105,10 +106,9 @@ impl UpdateRanges {
             let mut prefix = Vec::new();
             if old_position.as_ref() == Some(&position) {
                 let (kept, content) = layout.split_content(cursor.content());
-                let border = Border::read(content);
                 prefix.extend_from_slice(kept.unwrap_or_default());
-                old_open = border.after;
-                old = Some(border);
+                old_open = read_deletion(content);
+                old = Some(old_open);
                 has_old = cursor.advance();
             }
             if let Some(step) = steps.next_if(|step| step.position == position) {
@@ -118,9 +118,9 @@ impl UpdateRanges {
                 }
             }
             let after = visible(old_open.max(new_open));
-            let border = (before != after).then_some(Border { before, after });
-            if border != old {
-                edits.push(BorderEdit { position, prefix, border });
+            let after = (before != after).then_some(after);
+            if after != old {
+                edits.push(BorderEdit { position, prefix, after });
             }
         }
     }
@@ -136,11 +136,11 @@ pub(crate) fn branch_key(path: &[u8], position: &[u8]) -> Vec<u8> {
 }
 
 /// The range deletion in force just before `key`, a key in the branch of ranges.
-fn open_before(layout: &Layout, writer: &Writer<'_>, path: &[u8], key: &[u8]) -> DeletionTime {
+pub(crate) fn open_before(layout: &Layout, writer: &Writer<'_>, path: &[u8], key: &[u8]) -> DeletionTime {
     let first = branch_key(path, &[]);
     let bounds = Bounds { start: Bound::Included(&first), end: Bound::Excluded(key) };
     let mut cursor = writer.cursor(bounds, Direction::Reverse);
-    if cursor.advance() { Border::read(layout.split_content(cursor.content()).1).after } else { DeletionTime::LIVE }
+    if cursor.advance() { read_deletion(layout.split_content(cursor.content()).1) } else { DeletionTime::LIVE }
 }
 
 /// The range deletion that covers a row at `position`.

@@ -14,7 +14,7 @@ use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
-use crate::layout::{Border, Header, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
+use crate::layout::{Header, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
 use crate::pieces::{LargeRows, StoredRow};
 use crate::plan::{Place, Plan};
 use crate::shard::is_newer;
@@ -323,14 +323,18 @@ impl Filler {
         if !header.has_branches {
             return DeletionTime::LIVE;
         }
-        let first = [RANGE_BRANCH];
-        let key = [&first, at.place(plan).position.as_slice()].concat();
+        let key = [&[RANGE_BRANCH], at.place(plan).position.as_slice()].concat();
         let end = if self.plan.reversed { Bound::Excluded(key.as_slice()) } else { Bound::Included(key.as_slice()) };
-        let mut cursor = tail.cursor(Bounds { start: Bound::Included(&first), end }, Direction::Reverse);
+        self.open_behind(tail, end)
+    }
+
+    /// The range deletion that the last border up to `end` (keys of their branch) says.
+    fn open_behind(&self, tail: Tail<'_>, end: Bound<&[u8]>) -> DeletionTime {
+        let mut cursor = tail.cursor(Bounds { start: Bound::Included(&[RANGE_BRANCH]), end }, Direction::Reverse);
         if !cursor.advance() {
             return DeletionTime::LIVE;
         }
-        Border::read(self.plan.memtable.layout().split_content(cursor.content()).1).after
+        read_deletion(self.plan.memtable.layout().split_content(cursor.content()).1)
     }
 
     /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
@@ -370,8 +374,11 @@ impl Filler {
             let Some(next) = next else { return Ok(false) };
             if borders.position() == Some(next) {
                 let (kept, content) = self.plan.memtable.layout().split_content(borders.cursor.content());
-                let border = Border::read(content);
-                let open = late.max(if reversed { border.before } else { border.after });
+                // A border says what is in force after it; before it, what the one before says.
+                let open = late.max(match reversed {
+                    true => self.open_behind(tail, Bound::Excluded(borders.cursor.key())),
+                    false => read_deletion(content),
+                });
                 let mut prefix = Vec::new();
                 self.plan.memtable.layout().push_clustering(next, kept, &mut prefix)?;
                 let side = side_of(next);

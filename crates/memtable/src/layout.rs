@@ -20,6 +20,8 @@ const HAS_STATIC_ROW: u8 = 0x02;
 const HAS_ROW: u8 = 0x04;
 const HAS_BRANCHES: u8 = 0x08;
 const DELETION_SIZE: usize = 12;
+/// A border with no deletion behind it.
+const NOTHING_IN_FORCE: u8 = 0x00;
 
 /// How positions of one table's rows become paths and come back.
 #[derive(Debug)]
@@ -189,25 +191,16 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A border of deleted ranges: what is deleted before it and after it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Border {
-    pub before: DeletionTime,
-    pub after: DeletionTime,
-}
-
-impl Border {
-    pub fn read(content: &[u8]) -> Border {
-        let after = content.get(DELETION_SIZE..).unwrap_or_default();
-        Border { before: read_deletion(content), after: read_deletion(after) }
-    }
-
-    pub fn write(&self, out: &mut Vec<u8>) {
-        write_deletion(self.before, out);
-        write_deletion(self.after, out);
+/// Appends what a border says: the range deletion in force after it. A range takes 13 bytes in all.
+pub(crate) fn write_border(after: DeletionTime, out: &mut Vec<u8>) {
+    if after.is_live() {
+        out.push(NOTHING_IN_FORCE);
+    } else {
+        write_deletion(after, out);
     }
 }
 
+/// A stored deletion, or what a border says; none in what is too short for one.
 pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
     match (bytes.first_chunk::<8>(), bytes.get(8..).and_then(|rest| rest.first_chunk::<4>())) {
         (Some(at), Some(local)) => DeletionTime::new(i64::from_be_bytes(*at), u32::from_be_bytes(*local)),

@@ -121,16 +121,11 @@ impl LargeRows {
         stored: Option<StoredRow<'_>>,
         change: RowChange<'_>,
     ) -> RowEdits {
-        let mut edits = RowEdits::new();
+        let mut edits = stored.map_or_else(RowEdits::new, without);
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         if let Some(stored) = stored {
             self.join(layout, table, stored, &mut joined);
-            edits.insert(Vec::new(), None);
-            let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
-            while stored.head.is_piece() && cursor.advance() {
-                edits.insert(cursor.key().to_vec(), None);
-            }
         }
         let existing = stored.map(|_| Row::new(&joined));
         match merge(&mut self.merger, table, existing, change.new, change.active, &mut self.merged) {
@@ -143,6 +138,17 @@ impl LargeRows {
         joined.shrink_to(BUFFER_BYTES_MAX);
         self.joined = joined;
         self.merged.shrink_to(BUFFER_BYTES_MAX);
+        edits
+    }
+
+    /// Puts `row` in the place of a stored one.
+    pub fn replace(&mut self, table: &Table, stored: StoredRow<'_>, row: Option<Row<'_>>) -> RowEdits {
+        let mut edits = without(stored);
+        match row {
+            None => {}
+            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, &[], &mut edits),
+            Some(row) => drop(edits.insert(Vec::new(), Some(row.as_bytes().to_vec()))),
+        }
         edits
     }
 
@@ -196,6 +202,16 @@ const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// All but the row's own content.
 const ALL_PIECES: Bounds<'static> = Bounds { start: Bound::Excluded(&[]), end: Bound::Unbounded };
+
+/// The edits that take a stored row away.
+fn without(stored: StoredRow<'_>) -> RowEdits {
+    let mut edits = RowEdits::from([(Vec::new(), None)]);
+    let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
+    while stored.head.is_piece() && cursor.advance() {
+        edits.insert(cursor.key().to_vec(), None);
+    }
+    edits
+}
 
 /// Replaces `out` by the key of the piece that begins at `place`, below the row's.
 fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec<u8>) {

@@ -1,16 +1,20 @@
 //! Giving back the memory of what expired and of deletions that are not needed any more.
 //!
-//! A part is walked in stretches, each under its writer's lock. What changes in a partition is published at once, so that readers see
-//! it before or after; either way they see the same rows.
+//! A part is walked in stretches, each under its writer's lock. What a stretch changes in a partition is published at once, so that
+//! readers see it before or after; either way they see the same rows. Of a large partition, which takes several stretches, the header
+//! is looked at when all else was.
 
 use std::ops::Bound;
 
 use memtrie::{Bounds, Direction, Edit, Writer};
 use model::{DeletionTime, Row, Table};
 
+use crate::branch::behind_row;
+use crate::deletions::open_before;
 use crate::layout::{
-    Border, Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, write_deletion,
+    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, write_border, write_deletion,
 };
+use crate::pieces::{LargeRows, RowEdits, StoredRow};
 
 /// Decides what is still needed.
 pub trait Purge {
@@ -24,9 +28,9 @@ pub trait Purge {
     fn row(&mut self, row: Row<'_>, table: &Table, out: &mut Vec<u8>) -> bool;
 }
 
-/// Entries of one stretch; the partition that it ends in is walked to its end.
+/// Entries of one stretch; the partition that it ends in is walked to its end ...
 const STRETCH_ENTRIES: usize = 512;
-/// Unless it is as large as this: then it keeps its header.
+/// ... unless it has more than this.
 const PARTITION_ENTRIES: usize = 16 * STRETCH_ENTRIES;
 
 /// Tombstones are looked at again after this, to see whether they may go.
@@ -44,15 +48,38 @@ pub(crate) struct Walk {
 }
 
 /// What is changed in a partition.
-#[derive(Default)]
 struct Changes {
     path: Vec<u8>,
-    /// Suffix and new content, in order; without the header.
-    edits: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What comes after the path, and the new content.
+    edits: RowEdits,
+    /// The header, if the partition begins in this stretch, and all of it is walked.
     header: Option<Vec<u8>>,
+    /// Whether the rest of it, or all, was walked.
+    is_ended: bool,
     entries: usize,
     rows_left: usize,
     branches_left: usize,
+    /// What is left of the range deletion that the last border says.
+    open: DeletionTime,
+}
+
+/// What is looked at, and by which rules.
+struct Looking<'l, 'w> {
+    writer: &'l Writer<'w>,
+    layout: &'l Layout,
+    table: &'l Table,
+    purge: &'l mut dyn Purge,
+    now_seconds: u32,
+    /// When something of what was looked at may go next, seconds.
+    next_seconds: u32,
+}
+
+impl Changes {
+    fn of(path: Vec<u8>, header: Option<Vec<u8>>) -> Changes {
+        let edits = RowEdits::new();
+        let open = DeletionTime::LIVE;
+        Changes { path, edits, header, is_ended: false, entries: 0, rows_left: 0, branches_left: 0, open }
+    }
 }
 
 impl Walk {
@@ -61,155 +88,259 @@ impl Walk {
         Walk { now_seconds, after: None, within: Vec::new(), next_seconds: u32::MAX }
     }
 
+    /// Walks a stretch; true if there is more.
+    pub fn stretch(&mut self, writer: &mut Writer<'_>, layout: &Layout, table: &Table, purge: &mut dyn Purge) -> bool {
+        let now_seconds = self.now_seconds;
+        let mut looking =
+            Looking { writer, layout, table, purge: &mut *purge, now_seconds, next_seconds: self.next_seconds };
+        let (mut done, more) = self.look(&mut looking);
+        done.iter_mut().for_each(|changes| looking.whole_header(changes));
+        self.next_seconds = looking.next_seconds;
+        for mut changes in done {
+            let mut published = publish(writer, &changes.path, &changes.edits);
+            if changes.is_ended && changes.header.is_none() {
+                let mut looking =
+                    Looking { writer, layout, table, purge: &mut *purge, now_seconds, next_seconds: self.next_seconds };
+                looking.late_header(&mut changes);
+                self.next_seconds = looking.next_seconds;
+                published &= publish(writer, &changes.path, &changes.edits);
+            }
+            if !published {
+                self.next_seconds = now_seconds;
+            }
+        }
+        more
+    }
+
+    /// What is to be changed below the headers of a stretch's partitions, and whether there is more behind it.
+    fn look(&mut self, looking: &mut Looking<'_, '_>) -> (Vec<Changes>, bool) {
+        let Looking { writer, layout, .. } = *looking;
+        let mut done: Vec<Changes> = Vec::new();
+        let mut current = Changes::of(std::mem::take(&mut self.within), None);
+        let start = self.after.take();
+        if let Some(start) = start.as_deref().filter(|start| start.starts_with(&current.path)) {
+            current.open = looking.purge.deletion(open_before(layout, writer, &current.path, &[start, &[0]].concat()));
+        }
+        let start_bound = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut cursor = writer.cursor(Bounds { start: start_bound, end: Bound::Unbounded }, Direction::Forward);
+        let (mut entries, mut has_entry) = (0, cursor.advance());
+        while has_entry {
+            let key = cursor.key();
+            let is_child = !current.path.is_empty() && key.len() > current.path.len() && key.starts_with(&current.path);
+            if !is_child {
+                current.is_ended = true;
+                if entries >= STRETCH_ENTRIES {
+                    self.within.clone_from(&current.path);
+                    done.push(current);
+                    return (done, true);
+                }
+                let header = Some(cursor.content().to_vec());
+                done.push(std::mem::replace(&mut current, Changes::of(key.to_vec(), header)));
+                entries += 1;
+                self.after = Some(key.to_vec());
+                has_entry = cursor.advance();
+                continue;
+            }
+            let behind = looking.child(&mut current, key, cursor.content());
+            entries += 1;
+            self.after = Some(behind.clone().unwrap_or_else(|| key.to_vec()));
+            if current.entries >= PARTITION_ENTRIES {
+                self.within.clone_from(&current.path);
+                current.header = None;
+                done.push(current);
+                return (done, true);
+            }
+            has_entry = match behind {
+                Some(behind) => cursor.skip_to(&behind),
+                None => cursor.advance(),
+            };
+        }
+        current.is_ended = true;
+        done.push(current);
+        (done, false)
+    }
+}
+
+impl Looking<'_, '_> {
     fn again(&mut self, at_seconds: u32) {
         self.next_seconds = self.next_seconds.min(at_seconds);
     }
 
-    /// Walks a stretch; true if there is more.
-    pub fn stretch(&mut self, writer: &mut Writer<'_>, layout: &Layout, table: &Table, purge: &mut dyn Purge) -> bool {
-        let mut done: Vec<Changes> = Vec::new();
-        let mut current = Changes { path: std::mem::take(&mut self.within), ..Changes::default() };
-        let start = self.after.take();
-        let start_bound = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut cursor = writer.cursor(Bounds { start: start_bound, end: Bound::Unbounded }, Direction::Forward);
-        let (mut entries, mut more) = (0, false);
-        while cursor.advance() {
-            let key = cursor.key();
-            let is_child = !current.path.is_empty() && key.len() > current.path.len() && key.starts_with(&current.path);
-            if !is_child {
-                if entries >= STRETCH_ENTRIES {
-                    (self.within, more) = (current.path.clone(), true);
-                    break;
-                }
-                done.push(std::mem::replace(&mut current, Changes { path: key.to_vec(), ..Changes::default() }));
-                current.header = Some(cursor.content().to_vec());
-            } else {
-                let again = current.child(key, cursor.content(), layout, table, purge, self.now_seconds);
-                self.again(again);
-            }
-            entries += 1;
-            self.after = Some(key.to_vec());
-            if current.entries >= PARTITION_ENTRIES {
-                (self.within, more) = (current.path.clone(), true);
-                // What is left of it is not known: it keeps its header.
-                current.header = None;
-                break;
-            }
-        }
-        drop(cursor);
-        done.push(current);
-        for changes in done {
-            let again = changes.publish(writer, table, purge, self.now_seconds);
-            self.again(again);
-        }
-        more
-    }
-}
-
-impl Changes {
-    /// Looks at a key below the partition's; when something of it may go next.
-    fn child(
-        &mut self,
-        key: &[u8],
-        content: &[u8],
-        layout: &Layout,
-        table: &Table,
-        purge: &mut dyn Purge,
-        now_seconds: u32,
-    ) -> u32 {
-        let mut again = now_seconds.saturating_add(TOMBSTONES_AGAIN_SECONDS);
-        let suffix = &key[self.path.len()..];
-        let is_in_pieces = suffix.first() == Some(&PIECE_BRANCH) || layout.is_piece(content);
-        let (kept, content) = layout.split_content(content);
-        let with_head = |rest: &dyn Fn(&mut Vec<u8>)| {
-            let mut content = Vec::new();
-            kept.iter().for_each(|clustering| layout.push_content_head(clustering, &mut content));
-            rest(&mut content);
-            content
-        };
-        self.entries += 1;
-        let (left, changed) = match suffix.first() {
-            Some(&RANGE_BRANCH) => {
-                let old = Border::read(content);
-                let new = Border { before: purge.deletion(old.before), after: purge.deletion(old.after) };
-                ((new.before != new.after).then(|| with_head(&|out| new.write(out))), old != new)
-            }
-            Some(&ROW_DELETION_BRANCH) => {
-                let old = read_deletion(content);
-                let new = purge.deletion(old);
-                ((!new.is_live()).then(|| with_head(&|out| write_deletion(new, out))), old != new)
-            }
-            _ => {
-                let row = Row::new(content);
-                // A large row in pieces stays as it is until it is written to.
-                if is_in_pieces || purge.leaves_alone(row, table) {
-                    self.rows_left += 1;
-                    return u32::MAX;
-                }
-                let mut left = Vec::new();
-                let is_something = purge.row(row, table, &mut left);
-                let changed = !is_something || left != content;
-                self.rows_left += usize::from(is_something);
-                if is_something {
-                    again = next_of(Row::new(&left), table, now_seconds);
-                }
-                (is_something.then(|| with_head(&|out| out.extend_from_slice(&left))), changed)
-            }
-        };
-        self.branches_left +=
-            usize::from(left.is_some() && matches!(suffix.first(), Some(&(RANGE_BRANCH | ROW_DELETION_BRANCH))));
-        again = if left.is_some() { again } else { u32::MAX };
-        if changed {
-            self.edits.push((suffix.to_vec(), left));
-        }
-        again
+    fn tombstone_again(&mut self) {
+        self.again(self.now_seconds.saturating_add(TOMBSTONES_AGAIN_SECONDS));
     }
 
-    /// Makes the changes; when something of the header may go next.
-    fn publish(self, writer: &mut Writer<'_>, table: &Table, purge: &mut dyn Purge, now_seconds: u32) -> u32 {
-        let (header, again) = match &self.header {
-            Some(content) => self.purged_header(content, table, purge, now_seconds),
-            None => (None, u32::MAX),
-        };
-        // The borders of a range change together or not at all: they stay in a partition that is walked in several stretches.
-        let is_whole = self.header.is_some();
-        let children = self.edits.iter().filter(|(suffix, _)| is_whole || suffix.first() != Some(&RANGE_BRANCH));
-        let children = children.map(|(suffix, content)| Edit { suffix, content: content.as_deref() });
-        let header = header.iter().map(|content| Edit { suffix: &[], content: content.as_deref() });
-        let edits: Vec<Edit<'_>> = header.chain(children).collect();
-        // Without room for the copies of the nodes above them, nothing changes, and the next walk tries again.
-        let published = edits.is_empty() || writer.apply(&self.path, &edits).is_ok();
-        if published { again } else { now_seconds }
+    /// Looks at a key below the partition's. Where to go on, if not at the next one.
+    fn child(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
+        changes.entries += 1;
+        let suffix = &key[changes.path.len()..];
+        match suffix.first() {
+            // They belong to the header.
+            Some(&PIECE_BRANCH) => return Some(behind_row(&key[..=changes.path.len()])),
+            Some(&RANGE_BRANCH) => self.border(changes, suffix, stored),
+            Some(&ROW_DELETION_BRANCH) => self.row_deletion(changes, suffix, stored),
+            _ if self.layout.is_piece(stored) => {
+                self.large_row(changes, key, stored);
+                return Some(behind_row(key));
+            }
+            _ => self.row(changes, suffix, stored),
+        }
+        None
     }
 
-    /// The new header if it changes (nothing of it, if the partition goes), and when something of it may go next.
-    fn purged_header(
-        &self,
-        content: &[u8],
-        table: &Table,
-        purge: &mut dyn Purge,
-        now_seconds: u32,
-    ) -> (Option<Option<Vec<u8>>>, u32) {
+    /// A stored content with what it keeps before the rest.
+    fn with_head(&self, kept: Option<&[u8]>, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut content = Vec::new();
+        kept.iter().for_each(|clustering| self.layout.push_content_head(clustering, &mut content));
+        write(&mut content);
+        content
+    }
+
+    fn border(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
+        let (kept, content) = self.layout.split_content(stored);
+        let after = self.purge.deletion(read_deletion(content));
+        let before = std::mem::replace(&mut changes.open, after);
+        if before == after {
+            changes.edits.insert(suffix.to_vec(), None);
+            return;
+        }
+        if after != read_deletion(content) {
+            let content = self.with_head(kept, |out| write_border(after, out));
+            changes.edits.insert(suffix.to_vec(), Some(content));
+        }
+        changes.branches_left += 1;
+        self.tombstone_again();
+    }
+
+    fn row_deletion(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
+        let (kept, content) = self.layout.split_content(stored);
+        let old = read_deletion(content);
+        let new = self.purge.deletion(old);
+        if new != old {
+            let content = (!new.is_live()).then(|| self.with_head(kept, |out| write_deletion(new, out)));
+            changes.edits.insert(suffix.to_vec(), content);
+        }
+        if !new.is_live() {
+            changes.branches_left += 1;
+            self.tombstone_again();
+        }
+    }
+
+    fn row(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
+        let (kept, content) = self.layout.split_content(stored);
+        let mut left = Vec::new();
+        let is_something = self.what_is_left(Row::new(content), &mut left);
+        changes.rows_left += usize::from(is_something);
+        if !is_something || left != content {
+            let content = is_something.then(|| self.with_head(kept, |out| out.extend_from_slice(&left)));
+            changes.edits.insert(suffix.to_vec(), content);
+        }
+    }
+
+    /// Looks at a row in pieces.
+    fn large_row(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) {
+        let (kept, head) = self.layout.split_content(stored);
+        let stored = StoredRow { head: Row::new(head), pieces: self.writer.tail(key) };
+        let (is_something, edits) = self.pieces(stored);
+        changes.rows_left += usize::from(is_something);
+        if let Some(mut edits) = edits {
+            self.layout.finish_row_edits(kept.unwrap_or_default(), &mut edits);
+            let suffix = &key[changes.path.len()..];
+            changes.edits.extend(edits.into_iter().map(|(place, content)| ([suffix, &place].concat(), content)));
+        }
+    }
+
+    /// Whether anything is left of a row in pieces, and what changes of them, if anything.
+    fn pieces(&mut self, stored: StoredRow<'_>) -> (bool, Option<RowEdits>) {
+        let (mut large, mut joined, mut left) = (LargeRows::new(), Vec::new(), Vec::new());
+        large.join(self.layout, self.table, stored, &mut joined);
+        let is_something = self.what_is_left(Row::new(&joined), &mut left);
+        if is_something && left == joined {
+            return (true, None);
+        }
+        let row = is_something.then(|| Row::new(&left));
+        (is_something, Some(large.replace(self.table, stored, row)))
+    }
+
+    /// Puts what is left of a row into `left`; false if that is nothing.
+    fn what_is_left(&mut self, row: Row<'_>, left: &mut Vec<u8>) -> bool {
+        if self.purge.leaves_alone(row, self.table) {
+            left.extend_from_slice(row.as_bytes());
+            return true;
+        }
+        let is_something = self.purge.row(row, self.table, left);
+        if is_something {
+            self.again(next_of(Row::new(left), self.table, self.now_seconds));
+        }
+        is_something
+    }
+
+    /// The header of a partition that was walked as a whole: what changes of it comes to the other changes.
+    fn whole_header(&mut self, changes: &mut Changes) {
+        if let Some(content) = changes.header.clone().filter(|_| changes.is_ended) {
+            self.header(changes, &content);
+        }
+    }
+
+    /// The header of a partition that was walked in several stretches: replaces the changes, which are published, by its own.
+    fn late_header(&mut self, changes: &mut Changes) {
+        changes.edits.clear();
+        let Some(content) = self.writer.get(&changes.path).filter(|_| !changes.path.is_empty()) else { return };
+        let has_keys = |from: u8, to: u8| {
+            let [from, to] = [from, to].map(|byte| [changes.path.as_slice(), &[byte]].concat());
+            let bounds = Bounds { start: Bound::Included(&from), end: Bound::Included(&to) };
+            usize::from(self.writer.cursor(bounds, Direction::Forward).advance())
+        };
+        changes.branches_left = has_keys(RANGE_BRANCH, PIECE_BRANCH);
+        changes.rows_left = has_keys(PIECE_BRANCH + 1, u8::MAX);
+        self.header(changes, content);
+    }
+
+    fn header(&mut self, changes: &mut Changes, content: &[u8]) {
         let old = Header::read(content);
         let mut left = Vec::new();
-        let row = old.row.filter(|row| !row.is_piece() && !purge.leaves_alone(*row, table));
-        let is_something = row.is_some_and(|row| purge.row(row, table, &mut left));
-        let new = Header {
-            deletion: purge.deletion(old.deletion),
-            row: if row.is_none() { old.row } else { is_something.then(|| Row::new(&left)) },
-            has_branches: self.branches_left > 0,
+        let row_is_left = match old.row {
+            None => false,
+            Some(row) if row.is_piece() => {
+                let pieces = self.writer.tail(&[changes.path.as_slice(), &[PIECE_BRANCH]].concat());
+                let (is_something, edits) = self.pieces(StoredRow { head: row, pieces });
+                let mut edits = edits.unwrap_or_default();
+                match edits.remove(&[] as &[u8]) {
+                    Some(head) => left.extend(head.unwrap_or_default()),
+                    None => left.extend_from_slice(row.as_bytes()),
+                }
+                self.layout.finish_row_edits(&[], &mut edits);
+                let below = edits.into_iter().map(|(place, content)| ([&[PIECE_BRANCH], &place[..]].concat(), content));
+                changes.edits.extend(below);
+                is_something
+            }
+            Some(row) => self.what_is_left(row, &mut left),
         };
-        if new.deletion.is_live() && new.row.is_none() && self.rows_left + self.branches_left == 0 {
-            return (Some(None), u32::MAX);
+        let new = Header {
+            deletion: self.purge.deletion(old.deletion),
+            row: row_is_left.then(|| Row::new(&left)),
+            has_branches: changes.branches_left > 0,
+        };
+        if new.deletion.is_live() && new.row.is_none() && changes.rows_left + changes.branches_left == 0 {
+            changes.edits.insert(Vec::new(), None);
+            return;
+        }
+        if !new.deletion.is_live() {
+            self.tombstone_again();
         }
         let mut written = Vec::new();
         new.write(&mut written);
-        let changed = written != content;
-        let of_row = if is_something { next_of(Row::new(&left), table, now_seconds) } else { u32::MAX };
-        let of_deletion =
-            if new.deletion.is_live() { u32::MAX } else { now_seconds.saturating_add(TOMBSTONES_AGAIN_SECONDS) };
-        (changed.then_some(Some(written)), of_row.min(of_deletion))
+        if written != content {
+            changes.edits.insert(Vec::new(), Some(written));
+        }
     }
+}
+
+/// Makes changes below a partition's path. False without room for the copies of the nodes above them: then nothing changes, and the
+/// next walk tries again.
+fn publish(writer: &mut Writer<'_>, path: &[u8], edits: &RowEdits) -> bool {
+    let edits: Vec<_> = edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
+    edits.is_empty() || writer.apply(path, &edits).is_ok()
 }
 
 /// When something of a row may go next, seconds.

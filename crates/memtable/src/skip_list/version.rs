@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::{DeletionTime, PartitionUpdate, Row, RowMerger, RowObserver, Side, Table};
 use rpds::RedBlackTreeMapSync;
 
-use crate::layout::{Border, Layout};
+use crate::layout::Layout;
 
 type Position = Arc<[u8]>;
 
@@ -18,6 +18,13 @@ type Position = Arc<[u8]>;
 pub(super) struct KeptRow {
     pub clustering: Box<[u8]>,
     pub row: Box<[u8]>,
+}
+
+/// A border of deleted ranges: what is deleted before it and after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Border {
+    pub before: DeletionTime,
+    pub after: DeletionTime,
 }
 
 /// A border as it is kept.

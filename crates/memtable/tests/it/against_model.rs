@@ -78,9 +78,9 @@ pub fn wide_table_of_single_rows() -> Arc<Table> {
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Cells in a complex column, at most.
-    paths: i32,
+    pub paths: i32,
     /// A value is one of these lengths.
-    value_bytes: [usize; 3],
+    pub value_bytes: [usize; 3],
 }
 
 pub const SMALL: Scale = Scale { paths: 4, value_bytes: [4, 9, 4] };
@@ -111,7 +111,7 @@ pub fn clustering(a: i32, b: &str) -> Vec<u8> {
     out
 }
 
-fn all_clusterings(table: &Table) -> Vec<Vec<u8>> {
+pub fn all_clusterings(table: &Table) -> Vec<Vec<u8>> {
     if table.clustering().is_empty() {
         return vec![Vec::new()];
     }
@@ -223,7 +223,7 @@ pub fn update(random: &mut Random, table: &Arc<Table>, scale: Scale, deletions: 
     builder.build()
 }
 
-fn expected(partition: &Partition, table: &Table, slices: &Slices, probes: &[Vec<u8>]) -> Seen {
+pub fn expected(partition: &Partition, table: &Table, slices: &Slices, probes: &[Vec<u8>]) -> Seen {
     let deletion = partition.deletion();
     let is_in = |clustering: &[u8]| slices.contains(clustering, table.comparator());
     let mut rows = Vec::new();

@@ -21,7 +21,7 @@ impl OwnedCell {
         OwnedCell { timestamp, ttl, local_deletion_time, value: value.to_vec() }
     }
 
-    fn cell(&self) -> Cell<'_> {
+    pub fn cell(&self) -> Cell<'_> {
         let OwnedCell { timestamp, ttl, local_deletion_time, value } = self;
         Cell { timestamp: *timestamp, ttl: *ttl, local_deletion_time: *local_deletion_time, path: &[], value }
     }

@@ -7,3 +7,4 @@ mod deleted;
 mod kinds;
 mod large_rows;
 mod resident;
+mod resident_purge;
