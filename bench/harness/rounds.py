@@ -87,6 +87,12 @@ def throughput_plot(title: str, by_system: dict[str, list[load.Run]]) -> Plot:
     return Plot(f"{title}: throughput over time", "seconds", "operations/s", series)
 
 
+def memory_plot(title: str, by_system: dict[str, list[load.Run]]) -> Plot:
+    series = {system: [(sample["seconds"], sample["server_resident_bytes"] / 2**20) for sample in middle(runs).report["samples"]]
+              for system, runs in by_system.items()}
+    return Plot(f"{title}: memory of the process", "seconds", "MiB resident", series)
+
+
 def latency_plot(title: str, by_system: dict[str, list[load.Run]]) -> Plot:
     series = {system: [(1 / above, latency) for above, latency in middle(runs).curve()] for system, runs in by_system.items()}
     return Plot(f"{title}: latency, one operation in N takes longer", "N", "µs", series, x_logarithmic=True, y_logarithmic=True)

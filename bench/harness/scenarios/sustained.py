@@ -2,7 +2,7 @@
 
 from bench.harness import load
 from bench.harness.outcome import Bar, Outcome, Table, median
-from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, table, throughput, throughput_plot
+from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, memory_plot, table, throughput, throughput_plot
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
 
@@ -51,5 +51,6 @@ def judge(outcome: Outcome, results: dict[str, list[load.Run]], sstables: list[l
         Bar("server CPU per operation ÷ Cassandra's, flushes and compactions included", cpu(ours) / cpu(theirs), "<=", 0.1),
         Bar(f"throughput ÷ Cassandra's (the client's {client:.1f} µs leave {left:,.0f}/s)", throughput(ours) / throughput(theirs), ">=",
             min(3.0, left / throughput(theirs)))]
-    outcome.plots += [throughput_plot("new partitions 90:10", results), latency_plot("new partitions 90:10", results)]
+    outcome.plots += [throughput_plot("new partitions 90:10", results), latency_plot("new partitions 90:10", results),
+                      memory_plot("new partitions 90:10", results)]
     return outcome

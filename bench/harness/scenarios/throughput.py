@@ -1,8 +1,10 @@
 """Unthrottled load on small partitions: writes, reads from the memtable, half and half, and the paper's inserts with recent reads."""
 
+from contextlib import ExitStack
+
 from bench.harness import echo, load
 from bench.harness.outcome import Bar, Outcome, Table, median
-from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, table, throughput, throughput_plot
+from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, memory_plot, table, throughput, throughput_plot
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
 
@@ -14,27 +16,35 @@ PAPER = [("new partitions 90:10", "kv_n", 10, 2), ("new partitions 50:50", "kv_n
 NEW_PARTITIONS_EACH = 50_000_000
 
 
+SKIPLIST = "cassandra, skip list"
+
+
 def run(quick: bool) -> Outcome:
     # The first load warms up what all have in common.
     partitions, rounds, seconds, warmups = (100_000, 3, 4, (15, 10)) if quick else (1_000_000, 5, 6, (60, 15))
     loads = LOADS if quick else LOADS + MANY + PAPER
-    with Cassandra.start() as cassandra, Espalier.start() as espalier:
+    with Cassandra.start() as cassandra, Espalier.start() as espalier, ExitStack() as more:
         systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
-        progress = Progress("throughput", len(loads) * rounds * 2 + 2 * (1 + len(loads)))
+        # The paper's baseline, for its own loads.
+        skiplist = [] if quick else [System(SKIPLIST, more.enter_context(Cassandra.start(memtable="skiplist")), KEYSPACE)]
+        progress = Progress("throughput", (len(loads) * 2 + len(PAPER) * len(skiplist)) * rounds + 2 * (1 + len(loads)) + 3 * len(skiplist))
         for system in systems:
             prepare(system, partitions, loads, warmups, progress)
+        for system in skiplist:
+            prepare(system, partitions, PAPER, warmups, progress)
         results = {}
         for name, table_name, reads, connections in loads:
             def one(system: System, round_number: int) -> load.Run:
                 workload = workload_of(table_name, partitions, 1 + round_number)
                 return load.run(system.node, KEYSPACE, workload, seed=10 + round_number, reads_percent=reads, connections=connections,
                                 warmup_seconds=0.5, seconds=seconds)
-            results[name] = interleaved(systems, rounds, one, progress, name)
+            compared = systems + skiplist if table_name == "kv_n" else systems
+            results[name] = interleaved(compared, rounds, one, progress, name)
         progress.end()
         outcome = Outcome("throughput", settings={
             "load": f"{partitions:,} partitions, 16-byte keys, {tables.VALUE_BYTES}-byte values, 128 in flight, closed loop, consistency ONE",
             "rounds": f"{rounds} of {seconds} s, interleaved, after {warmups[0]} s of warming up with the first load and {warmups[1]} s with each other",
-            "cassandra": cassandra.settings, "espalier": espalier.settings})
+            "cassandra": cassandra.settings, "espalier": espalier.settings, **{system.name: system.node.settings for system in skiplist}})
     echoes = {name: median([echo.cpu_micros(reads, connections, 128, seconds) for _ in range(rounds)])
               for name, _, reads, connections in loads if connections == 64}
     return judge(outcome, results, echoes)
@@ -49,7 +59,7 @@ def workload_of(table_name: str, partitions: int, place: int) -> dict:
 def prepare(system: System, partitions: int, loads: list, warmups: tuple[int, int], progress: Progress) -> None:
     progress.step(f"{system.name}: filling")
     tables.make(system.node, KEYSPACE, dict.fromkeys(("kv_w", "kv_r", "kv_m", "kv_n"), tables.KEY_VALUE))
-    for name in ("kv_w", "kv_r", "kv_m"):
+    for name in {table_name for _, table_name, _, _ in loads} - {"kv_n"}:
         tables.fill(system.node, KEYSPACE, name, partitions)
     for place, (name, table_name, reads, connections) in enumerate(loads):
         progress.step(f"{system.name}: warming up with {name}")
@@ -72,7 +82,7 @@ def judge(outcome: Outcome, results: dict, echoes: dict[str, float]) -> Outcome:
             limit = 0.1 + echoes[name] / cpu(theirs)
             outcome.bars.append(Bar(f"server CPU per operation ÷ Cassandra's, {name} (a tenth and the echo's {echoes[name]:.2f} µs)",
                                     cpu(ours) / cpu(theirs), "<=", limit))
-        outcome.plots += [throughput_plot(name, by_system), latency_plot(name, by_system)]
+        outcome.plots += [throughput_plot(name, by_system), latency_plot(name, by_system), memory_plot(name, by_system)]
     if echoes:
         outcome.tables.append(Table("An echo of the same bytes, 128 in flight", ["load", "CPU µs/op"], [[*pair] for pair in echoes.items()]))
     return outcome
