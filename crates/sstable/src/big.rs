@@ -1,23 +1,26 @@
 //! SSTables of the format `big`, versions `nb` and `oa`, which a stock Cassandra 4 or 5.0 node writes: found, read in file
-//! order, and written again as BTI. Their indexes (Index.db, Summary.db) are not used.
+//! order, and written again as BTI. Their Summary.db and Filter.db are not looked at, Index.db by `verify` only.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::Disk;
+use blockio::{Disk, File, OpenOptions};
 use model::Table;
 use uuid::Uuid;
 
 use crate::cache::BlockCache;
 use crate::descriptor::{Component, Descriptor, SSTableId};
-use crate::error::SSTableError;
+use crate::error::{Corruption, Decoded, SSTableError};
+use crate::input::Input;
 use crate::reader::{SSTableReader, read_statistics};
 use crate::stats::CommitLogPosition;
 use crate::verify::verify_digest;
 use crate::writer::{SSTableWriter, WriterOptions};
 
-/// A rewrite reads past the cache.
+/// Reads in file order go past the cache.
 const CACHE_BYTES: u64 = 1 << 20;
+/// Bytes of Index.db read at a time.
+const INDEX_READ_BYTES: usize = 64 * 1024;
 
 /// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. Versions other than `nb` and `oa` are an
 /// error that names the file: there would be rows that nobody reads.
@@ -46,9 +49,104 @@ fn big_toc(name: &str) -> Option<(&str, SSTableId)> {
 
 /// A `big` table, for reading in file order. Its first and last key are not known.
 pub fn open_big(disk: &dyn Disk, descriptor: &Descriptor, table: &Arc<Table>) -> Result<SSTableReader, SSTableError> {
-    let reader = SSTableReader::open_for_scan(disk, descriptor, table, &BlockCache::new(CACHE_BYTES))?;
-    verify_digest(disk, &reader)?;
-    Ok(reader)
+    SSTableReader::open_for_scan(disk, descriptor, table, &BlockCache::new(CACHE_BYTES))
+}
+
+/// Index.db, entry by entry: a key, where its partition starts in the data, and an index of its columns that is passed over.
+pub(crate) struct BigIndex {
+    name: String,
+    file: Box<dyn File>,
+    /// Offset of the next entry.
+    position: u64,
+    /// Bytes read ahead from `position` on.
+    ahead: Vec<u8>,
+}
+
+/// One entry of Index.db.
+pub(crate) struct BigIndexEntry {
+    /// Offset of the entry in Index.db.
+    pub offset: u64,
+    /// Serialized partition key.
+    pub key: Vec<u8>,
+    /// Data position of the partition.
+    pub data_position: u64,
+}
+
+impl BigIndex {
+    /// None if the table has no Index.db.
+    pub fn open(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<BigIndex>, SSTableError> {
+        let name = format!("{}-Index.db", descriptor.name());
+        let path = descriptor.dir.join(&name);
+        if !disk.exists(&path)? {
+            return Ok(None);
+        }
+        let file = disk.open(&path, OpenOptions::read())?;
+        Ok(Some(BigIndex { name, file, position: 0, ahead: Vec::new() }))
+    }
+
+    /// Where the next entry is.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// An error about the entry at `offset`.
+    pub fn damaged(&self, offset: u64, expected: String, got: String) -> SSTableError {
+        Corruption::new(&self.name, offset, expected, got).into()
+    }
+
+    /// The next entry; none at the end of the file.
+    pub fn next(&mut self) -> Result<Option<BigIndexEntry>, SSTableError> {
+        loop {
+            let mut input = Input::new(&self.name, self.position, &self.ahead);
+            match read_entry(&mut input) {
+                Ok((key, data_position, columns)) => {
+                    let key = key.to_vec();
+                    let (consumed, offset) = (input.consumed(), self.position);
+                    self.ahead.drain(..consumed);
+                    self.pass_over(consumed, columns)?;
+                    return Ok(Some(BigIndexEntry { offset, key, data_position }));
+                }
+                Err(corruption) if corruption.short => {
+                    let had = self.ahead.len();
+                    self.read_ahead()?;
+                    match (self.ahead.len() > had, had) {
+                        (true, _) => {}
+                        (false, 0) => return Ok(None),
+                        (false, _) => return Err(corruption.into()),
+                    }
+                }
+                Err(corruption) => return Err(corruption.into()),
+            }
+        }
+    }
+
+    fn read_ahead(&mut self) -> Result<(), SSTableError> {
+        let had = self.ahead.len();
+        self.ahead.resize(had + INDEX_READ_BYTES, 0);
+        let read = self.file.read_at(&mut self.ahead[had..], self.position + had as u64);
+        self.ahead.truncate(had + *read.as_ref().unwrap_or(&0));
+        read?;
+        Ok(())
+    }
+
+    /// Goes on behind an entry's index of columns, of which some may have been read.
+    fn pass_over(&mut self, entry: usize, columns: u64) -> Result<(), SSTableError> {
+        let start = self.position + entry as u64;
+        let end = start.checked_add(columns).filter(|end| self.file.len().is_ok_and(|length| *end <= length));
+        let Some(end) = end else {
+            return Err(self.damaged(start, "an index of columns within the file".into(), format!("{columns} bytes")));
+        };
+        let read = columns.min(self.ahead.len() as u64) as usize;
+        self.ahead.drain(..read);
+        self.position = end;
+        Ok(())
+    }
+}
+
+/// Key, data position, and the length of the index of columns that follows.
+fn read_entry<'a>(input: &mut Input<'a>) -> Decoded<(&'a [u8], u64, u64)> {
+    let key = input.short_bytes("partition key")?;
+    Ok((key, input.uvint("data position")?, input.uvint("length of the index of columns")?))
 }
 
 /// Writes a `big` table again as the BTI table `target`, which belongs to the node `host_id`, covers nothing of its log, and
@@ -62,6 +160,7 @@ pub fn rewrite_big(
     position: CommitLogPosition,
 ) -> Result<Option<Descriptor>, SSTableError> {
     let reader = open_big(&**disk, source, table)?;
+    verify_digest(&**disk, &reader)?;
     let statistics = read_statistics(&**disk, source)?;
     let mut options = WriterOptions::for_table(table)?;
     options.base = statistics.header.base;

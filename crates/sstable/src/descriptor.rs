@@ -211,10 +211,15 @@ impl Descriptor {
         Some(Descriptor { dir: dir.into(), id, version })
     }
 
+    /// What the names of all its files begin with: version, id and format.
+    pub fn name(&self) -> String {
+        let (version, format) = self.version.names();
+        format!("{version}-{}-{format}", self.id)
+    }
+
     /// The name of a component's file.
     pub fn file_name(&self, component: Component) -> String {
-        let (version, format) = self.version.names();
-        format!("{version}-{}-{format}-{}", self.id, component.name())
+        format!("{}-{}", self.name(), component.name())
     }
 
     /// The path of a component's file.
@@ -234,17 +239,25 @@ impl Descriptor {
         (version == VERSION && format == FORMAT).then(|| SSTableId::parse(id).map(|id| (id, component)))?
     }
 
-    /// The descriptor of any component's path.
+    /// The descriptor of any component's path, of every version that is read.
     pub fn of_path(path: &Path) -> Option<Descriptor> {
-        let (id, _) = Self::parse_file_name(path.file_name()?.to_str()?)?;
-        Some(Descriptor::new(path.parent().unwrap_or(Path::new("")), id))
+        let mut parts = path.file_name()?.to_str()?.splitn(4, '-');
+        let (version, id, format, _component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let known = [Version::Da, Version::Nb, Version::Oa];
+        let version = known.into_iter().find(|known| known.names() == (version, format))?;
+        let dir = path.parent().unwrap_or(Path::new("")).to_owned();
+        Some(Descriptor { dir, id: SSTableId::parse(id)?, version })
+    }
+
+    /// Whether the files are of Cassandra's older format `big`, which is read in file order only.
+    pub fn is_big(&self) -> bool {
+        self.version != Version::Da
     }
 }
 
 impl fmt::Display for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (version, format) = self.version.names();
-        write!(f, "{}", self.dir.join(format!("{version}-{}-{format}", self.id)).display())
+        write!(f, "{}", self.dir.join(self.name()).display())
     }
 }
 
@@ -290,5 +303,18 @@ mod tests {
         assert_eq!((id.as_str(), component), ("12", "SAI+aa+x-y.db"));
         assert!(Descriptor::parse_file_name("nb-12-big-Data.db").is_none());
         assert!(Descriptor::parse_file_name("manifest.json").is_none());
+    }
+
+    #[test]
+    fn paths_of_every_version_that_is_read_name_a_table() {
+        for (name, is_big) in [("da-12-bti-Data.db", false), ("nb-12-big-Index.db", true), ("oa-12-big-Data.db", true)] {
+            let descriptor = Descriptor::of_path(&Path::new("/t").join(name)).unwrap();
+            assert_eq!(descriptor.is_big(), is_big);
+            let prefix = name.rsplit_once('-').unwrap().0;
+            assert_eq!(descriptor.to_string(), format!("/t/{prefix}"));
+        }
+        for other in ["mc-12-big-Data.db", "nb-12-bti-Data.db", "da-12-big-Data.db", "nb-12-big", "nb-x-big-Data.db"] {
+            assert_eq!(Descriptor::of_path(&Path::new("/t").join(other)), None);
+        }
     }
 }

@@ -286,7 +286,7 @@ pub(crate) fn hash_byte_of(key: &[u8]) -> u8 {
 mod tests {
     use std::path::Path;
 
-    use blockio::{Disk, File, OpenOptions, SimulatedDisk};
+    use blockio::{Disk, File, OpenOptions, SimulatedDisk, SystemDisk};
 
     use super::*;
     use crate::cache::BlockCache;
@@ -325,6 +325,42 @@ mod tests {
             found = entries.next().unwrap();
         }
         assert_eq!(found, None);
+    }
+
+    /// Places beside every power of two where a position needs another byte, or another sign.
+    fn boundaries() -> impl Iterator<Item = Place> {
+        let beside = |bits: u32| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1];
+        let positions = [7, 8, 15, 16, 23, 24, 31, 32, 39, 40, 47].into_iter().flat_map(beside);
+        positions.flat_map(|position| [Place::Data(position), Place::Rows(position)])
+    }
+
+    #[test]
+    fn an_index_behind_four_gigabytes_of_index_is_read() {
+        let path = std::env::temp_dir().join(format!("espalier-sstable-{}-Partitions.db", std::process::id()));
+        let mut keys: Vec<PartitionKey> =
+            (0..boundaries().count() as u32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
+        keys.sort();
+        for start in [(1_u64 << 31) - 4096, (1 << 32) - 4096, 5 << 30] {
+            let mut writer = PartitionIndexWriter { trie: TrieBuilder::new(start), ..PartitionIndexWriter::new() };
+            for (key, place) in keys.iter().zip(boundaries()) {
+                writer.add(key, murmur3::hash128(key.bytes()), place);
+            }
+            let mut bytes = Vec::new();
+            writer.finish(&mut bytes);
+            let file = SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
+            file.write_at(&bytes, start).unwrap();
+            let file = IndexFile::new("Partitions.db".into(), file, BlockCache::new(1 << 20), None).unwrap();
+            let index = PartitionIndex::open("Partitions.db", Arc::new(file)).unwrap();
+            assert!(index.root > start);
+            let mut entries = index.entries().unwrap();
+            let mut found = entries.first().unwrap();
+            for (key, place) in keys.iter().zip(boundaries()) {
+                assert_eq!(index.candidate(key, murmur3::hash128(key.bytes())).unwrap(), Some(place));
+                assert_eq!(found, Some(place));
+                found = entries.next().unwrap();
+            }
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

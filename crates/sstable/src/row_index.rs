@@ -247,3 +247,61 @@ impl BlockCursor {
         self.block(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use blockio::{Disk, OpenOptions, SystemDisk};
+    use model::{TableBuilder, TableId, push_component};
+    use types::CqlType;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::cache::BlockCache;
+
+    fn prefix(row: i64) -> Vec<u8> {
+        let mut prefix = Vec::new();
+        push_component(Some(&row.to_be_bytes()), &mut prefix);
+        prefix
+    }
+
+    /// Offsets of blocks beside the powers of two where one needs another byte, every other with a deletion open.
+    fn blocks() -> Vec<Block> {
+        let bits = [7, 8, 15, 16, 23, 24, 31, 32, 39, 40, 47];
+        let offsets = bits.into_iter().flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
+        let open = |number| if number % 2 == 0 { DeletionTime::LIVE } else { DeletionTime::new(number, 5) };
+        offsets.zip(0_i64..).map(|(offset, number)| Block { offset, open: open(number) }).collect()
+    }
+
+    #[test]
+    fn blocks_of_a_huge_partition_behind_four_gigabytes_of_index_are_found() {
+        let path = std::env::temp_dir().join(format!("espalier-sstable-{}-Rows.db", std::process::id()));
+        let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil()));
+        let table = builder.partition_key("p", CqlType::Int).clustering("c", CqlType::Bigint, false).build();
+        let (end, data_position) = ((1 << 48) + 9, (1 << 33) + 1);
+        for start in [(1_u64 << 31) - 4096, (1 << 32) - 4096, 5 << 30] {
+            let mut writer = RowIndexWriter { trie: TrieBuilder::new(start), ..RowIndexWriter::new(&table) };
+            // Block n has the rows 10 n to 10 n + 5.
+            for (block, row) in blocks().into_iter().zip((0..).step_by(10)) {
+                writer.add(block, (&prefix(row), 0), (&prefix(row + 5), 0)).unwrap();
+            }
+            let record = writer.finish_partition(b"key", data_position, DeletionTime::LIVE, end).unwrap().unwrap();
+            let mut bytes = Vec::new();
+            writer.drain(&mut bytes);
+            let file = SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
+            file.write_at(&bytes, start).unwrap();
+            let file = Arc::new(IndexFile::new("Rows.db".into(), file, BlockCache::new(1 << 20), None).unwrap());
+            let entry = RowIndexEntry::read(&file, record).unwrap();
+            assert!(entry.root >= start);
+            assert_eq!((&entry.key[..], entry.data_position), (&b"key"[..], data_position));
+            let mut cursor = BlockCursor::new(&file, entry.root).unwrap();
+            for (block, row) in blocks().into_iter().zip((0..).step_by(10)) {
+                let mut encoded = Vec::new();
+                encode_position(&clustering_types(&table), &prefix(row + 3), 0, &mut encoded);
+                let found = cursor.floor(&encoded).unwrap().unwrap();
+                assert_eq!((found.offset, found.open), (block.offset, block.open));
+            }
+            assert_eq!(cursor.end().unwrap().unwrap().offset, end);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use blockio::Disk;
 use model::{DeletionTime, Marker, PartitionKey, Side, Table, Unfiltered, UnfilteredCursor};
 
+use crate::big::{BigIndex, open_big};
 use crate::cache::BlockCache;
 use crate::descriptor::Descriptor;
 use crate::error::{Corruption, SSTableError};
@@ -50,7 +51,8 @@ pub struct Salvaged {
 
 /// Writes what is sound of the table `source` into the new table `target`, which covers nothing of any commit log.
 ///
-/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table) CompressionInfo.db.
+/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table) CompressionInfo.db. Of a
+/// table of the format `big`, Index.db is the index: what is lost goes to the next partition.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,
@@ -59,16 +61,25 @@ pub fn salvage(
 ) -> Result<Salvaged, SSTableError> {
     let mut salvaged = Salvaged::default();
     let cache = BlockCache::new(CACHE_BYTES);
-    let reader = SSTableReader::open_damaged(&**disk, source, table, &cache, &mut salvaged.damaged)?;
+    let reader = match source.is_big() {
+        true => open_big(&**disk, source, table)?,
+        false => SSTableReader::open_damaged(&**disk, source, table, &cache, &mut salvaged.damaged)?,
+    };
     let mut options = WriterOptions::for_table(table)?;
     let statistics = reader.statistics();
     options.base = statistics.header.base;
     options.compression = reader.files().data.compression().map(|info| info.params.clone());
-    options.estimated_partitions = reader.partition_count().max(1);
+    options.estimated_partitions = match source.is_big() {
+        true => statistics.cardinality.estimate().max(1),
+        false => reader.partition_count().max(1),
+    };
     options.repaired_at = statistics.stats.repaired_at;
     options.has_legacy_counter_shards = statistics.stats.has_legacy_counter_shards;
     let writer = SSTableWriter::create(disk, target, table, options)?;
-    let index = partition_positions(&reader, &mut salvaged.damaged);
+    let index = match source.is_big() {
+        true => big_positions(&**disk, source, &mut salvaged.damaged)?,
+        false => partition_positions(&reader, &mut salvaged.damaged),
+    };
     let cursor = reader.scan()?;
     let mut walk = Salvage { reader: &reader, cursor, writer, index, last_key: None, salvaged };
     walk.run()?;
@@ -102,6 +113,29 @@ fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) ->
     positions.sort_by_key(|(position, _)| *position);
     positions.dedup_by_key(|(position, _)| *position);
     positions
+}
+
+/// Where Index.db says that partitions start, ascending; as far as it can be read.
+fn big_positions(
+    disk: &dyn Disk,
+    source: &Descriptor,
+    damaged: &mut Vec<Corruption>,
+) -> Result<Vec<(u64, Option<RowIndexEntry>)>, SSTableError> {
+    let mut positions = Vec::new();
+    let Some(mut index) = BigIndex::open(disk, source)? else { return Ok(positions) };
+    loop {
+        match index.next() {
+            Ok(Some(entry)) => positions.push((entry.data_position, None)),
+            Ok(None) => break,
+            Err(error) => {
+                damaged.push(damage(error)?);
+                break;
+            }
+        }
+    }
+    positions.sort_by_key(|(position, _)| *position);
+    positions.dedup_by_key(|(position, _)| *position);
+    Ok(positions)
 }
 
 struct Salvage<'r> {

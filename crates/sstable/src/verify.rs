@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use blockio::Disk;
-use model::{DeletionTime, Table, Unfiltered, UnfilteredCursor};
+use model::{DeletionTime, PartitionKey, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
+use crate::big::{BigIndex, open_big};
 use crate::cache::BlockCache;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::{Corruption, SSTableError};
@@ -45,6 +46,11 @@ pub fn verify(
             let name = descriptor.file_name(component);
             return Err(Corruption::new(&name, 0, "a file listed in TOC.txt", "no such file").into());
         }
+    }
+    if descriptor.is_big() {
+        let reader = open_big(disk, descriptor, table)?;
+        verify_digest(disk, &reader)?;
+        return Walk::new(&reader)?.run_big(BigIndex::open(disk, descriptor)?);
     }
     let reader = SSTableReader::open(disk, descriptor, table, &BlockCache::new(CACHE_BYTES))?;
     verify_digest(disk, &reader)?;
@@ -144,6 +150,49 @@ impl<'r> Walk<'r> {
         Ok(self.verified)
     }
 
+    /// Walks a `big` table, with its index where it has one.
+    fn run_big(mut self, mut index: Option<BigIndex>) -> Result<Verified, SSTableError> {
+        let stats = &self.reader.statistics().stats;
+        let mut last = None;
+        while self.data.advance_partition()? {
+            let position = self.data.partition_position();
+            let key = self.data.partition().key.clone();
+            if self.verified.partitions == 0 && self.has_key_bounds() {
+                self.check_key_bound(&stats.first_key, &key)?;
+            }
+            self.verified.partitions += 1;
+            if let Some(index) = &mut index {
+                check_big_entry(index, &key, position)?;
+            }
+            self.rows(None)?;
+            last = Some(key);
+        }
+        if let Some(index) = &mut index
+            && let Some(entry) = index.next()?
+        {
+            let got = format!("another entry, for the key {:02x?}", entry.key);
+            return Err(index.damaged(entry.offset, "the end behind the last partition's entry".into(), got));
+        }
+        if let Some(last) = last.filter(|_| self.has_key_bounds()) {
+            self.check_key_bound(&stats.last_key, &last)?;
+        }
+        Ok(self.verified)
+    }
+
+    /// Whether Statistics.db has the first and the last key; before `oa` it has not.
+    fn has_key_bounds(&self) -> bool {
+        !self.reader.statistics().stats.first_key.is_empty()
+    }
+
+    fn check_key_bound(&self, stored: &[u8], key: &PartitionKey) -> Result<(), SSTableError> {
+        if stored == key.bytes() {
+            return Ok(());
+        }
+        let name = self.reader.descriptor().file_name(Component::Statistics);
+        let (expected, got) = (format!("key {:02x?} as in Data.db", key.bytes()), format!("{stored:02x?}"));
+        Err(Corruption::new(&name, 0, expected, got).into())
+    }
+
     /// The row index entry of the current partition, if its place says that there is one.
     fn entry(&self, place: Place, position: u64) -> Result<Option<RowIndexEntry>, SSTableError> {
         match place {
@@ -213,6 +262,20 @@ impl<'r> Walk<'r> {
             Some(blocks) => blocks.end(self.data.next_position() - start),
             None => Ok(()),
         }
+    }
+}
+
+/// The index's next entry must be that of the partition at a data position.
+fn check_big_entry(index: &mut BigIndex, key: &PartitionKey, position: u64) -> Result<(), SSTableError> {
+    let expected = || format!("an entry of key {:02x?} for the partition at {position}", key.bytes());
+    let at = index.position();
+    match index.next()? {
+        Some(entry) if entry.key == key.bytes() && entry.data_position == position => Ok(()),
+        Some(entry) => {
+            let got = format!("one of key {:02x?} for {}", entry.key, entry.data_position);
+            Err(index.damaged(entry.offset, expected(), got))
+        }
+        None => Err(index.damaged(at, expected(), "the end of the file".into())),
     }
 }
 

@@ -45,6 +45,26 @@ fn an_sstable_is_dumped_verified_and_described() {
 }
 
 #[test]
+fn sstables_of_the_older_format_are_dumped_verified_and_described() {
+    for version in ["nb", "oa"] {
+        let directory = fixture("kv").join("../../5.0.8-big").join(version).join("wide");
+        let directory = directory.to_str().unwrap();
+        let rows = text(&["sstable", "dump", "--rows", directory]);
+        // Of two partitions: 360 rows, 24 bounds and a static row each; then one row and the deletion of a partition.
+        assert_eq!(rows.lines().count(), 2 * (360 + 24 + 1) + 2, "{version}");
+        let verified = text(&["sstable", "verify", directory]);
+        assert!(verified.contains("-big: sound, 2 partitions\n"), "{verified}");
+        let metadata = text(&["sstable", "metadata", "--json", directory]);
+        let metadata: serde_json::Value = serde_json::from_str(metadata.lines().next().unwrap()).unwrap();
+        assert_eq!(metadata["Files"]["Index.db"].as_u64().is_some(), true);
+        assert_eq!(metadata["First key"] == "--", version == "nb");
+        let target = TempDir::new();
+        let refused = failure(&run(&["sstable", "export", "--to", target.0.to_str().unwrap(), directory]));
+        assert!(refused.contains("export of the format big"), "{refused}");
+    }
+}
+
+#[test]
 fn damage_is_told_and_the_rest_is_saved() {
     let scratch = TempDir::new();
     let directory = damaged("wide_rt", &scratch);
@@ -65,7 +85,7 @@ fn damage_is_told_and_the_rest_is_saved() {
 #[test]
 fn what_is_no_sstable_is_one_line() {
     let none = failure(&run(&["sstable", "dump", "/proc/self/status"]));
-    assert!(none.contains("neither a file of a da-*-bti-* SSTable nor a directory with one"), "{none}");
+    assert!(none.contains("neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one"), "{none}");
     let scratch = TempDir::new();
     let absent =
         failure(&run(&["upgrade-from", "--data", scratch.join("n").to_str().unwrap(), scratch.0.to_str().unwrap()]));

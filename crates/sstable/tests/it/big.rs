@@ -1,12 +1,13 @@
-//! Tables of the format `big`, written again as BTI, have the rows that Cassandra wrote.
+//! Tables of the format `big` are verified and salvaged, and written again as BTI they have the rows that Cassandra wrote.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::Table;
 use serde_json::Value;
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, dump_json,
-    list_big_tables, list_tables, open_big, rewrite_big, verify,
+    Verified, list_big_tables, list_tables, rewrite_big, salvage, verify,
 };
 
 use crate::fixture::{Scratch, disk};
@@ -112,30 +113,81 @@ fn rows_markers_and_static_rows_of_wide_partitions_come_along() {
     }
 }
 
-#[test]
-fn damage_and_unknown_versions_are_errors() {
-    let scratch = Scratch::new();
-    let disk = disk();
-    for entry in std::fs::read_dir(directory("nb", "kv")).unwrap() {
+/// A copy of a fixture's first table, and its schema.
+fn copied(version: &str, table: &str, to: &Scratch) -> (Descriptor, Arc<Table>) {
+    for entry in std::fs::read_dir(directory(version, table)).unwrap() {
         let path = entry.unwrap().path();
-        std::fs::copy(&path, scratch.0.join(path.file_name().unwrap())).unwrap();
+        std::fs::copy(&path, to.0.join(path.file_name().unwrap())).unwrap();
     }
-    let source = list_big_tables(&*disk, &scratch.0).unwrap().remove(0);
-    let statistics = sstable::read_statistics(&*disk, &source).unwrap();
-    let schema = Arc::new(statistics.to_table("Statistics.db", "up", "kv", &[]).unwrap());
-    for component in [Component::Data, Component::Statistics] {
-        let path = source.path(component);
-        let bytes = std::fs::read(&path).unwrap();
-        for at in (0..bytes.len()).step_by(97) {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 4;
-            std::fs::write(&path, &damaged).unwrap();
-            let error = open_big(&*disk, &source, &schema).unwrap_err().to_string();
-            assert!(error.contains(component.name()), "{error}");
+    let source = list_big_tables(&*disk(), &to.0).unwrap().remove(0);
+    let statistics = sstable::read_statistics(&*disk(), &source).unwrap();
+    (source, Arc::new(statistics.to_table("Statistics.db", "up", table, &[]).unwrap()))
+}
+
+#[test]
+fn sound_tables_verify_with_their_index() {
+    for version in ["nb", "oa"] {
+        for (table, verified) in [
+            ("kv", Verified { partitions: 200, rows: 171, markers: 0 }),
+            ("ttl", Verified { partitions: 200, rows: 200, markers: 0 }),
+            ("wide", Verified { partitions: 2, rows: 720, markers: 48 }),
+        ] {
+            let scratch = Scratch::new();
+            let (source, schema) = copied(version, table, &scratch);
+            for extended in [false, true] {
+                assert_eq!(verify(&*disk(), &source, &schema, extended).unwrap(), verified, "{version} {table}");
+            }
         }
-        std::fs::write(&path, &bytes).unwrap();
     }
-    let toc = scratch.0.join("mc-1-big-TOC.txt");
-    std::fs::write(toc, "").unwrap();
-    assert!(list_big_tables(&*disk, &scratch.0).unwrap_err().to_string().contains("version mc"));
+}
+
+#[test]
+fn damage_of_rows_statistics_and_index_is_found() {
+    for version in ["nb", "oa"] {
+        let scratch = Scratch::new();
+        let (source, schema) = copied(version, "kv", &scratch);
+        for (file, step) in [("Data.db", 97), ("Statistics.db", 97), ("Index.db", 3)] {
+            let path = scratch.0.join(format!("{}-{file}", source.name()));
+            let bytes = std::fs::read(&path).unwrap();
+            for at in (0..bytes.len()).step_by(step) {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << (at % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                let error = verify(&*disk(), &source, &schema, false).unwrap_err().to_string();
+                assert!(error.contains(&format!("-big-{file} is corrupt")), "byte {at} of {file}: {error}");
+                std::fs::write(&path, &bytes[..at]).unwrap();
+                let error = verify(&*disk(), &source, &schema, false).unwrap_err().to_string();
+                assert!(error.contains("-big-"), "{file} cut to {at}: {error}");
+            }
+            std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn partitions_behind_damage_are_saved_by_the_index() {
+    for version in ["nb", "oa"] {
+        let (scratch, saved) = (Scratch::new(), Scratch::new());
+        let (source, schema) = copied(version, "wide", &scratch);
+        let path = source.path(Component::Data);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.len() / 4;
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let target = Descriptor::new(&saved.0, source.id.clone());
+        let salvaged = salvage(&disk(), &source, &schema, &target).unwrap();
+        assert_eq!((salvaged.losses.len(), salvaged.partitions), (1, 2), "{:?}", salvaged.losses);
+        assert!(salvaged.losses[0].key.is_some());
+        // All rows of the second partition, and those of the first that lie before the damage.
+        assert!(salvaged.rows > 360 && salvaged.rows < 720, "{} rows", salvaged.rows);
+        let verified = verify(&*disk(), &target, &schema, true).unwrap();
+        assert_eq!((verified.partitions, verified.rows), (2, salvaged.rows));
+    }
+}
+
+#[test]
+fn unknown_versions_are_refused_by_name() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.0.join("mc-1-big-TOC.txt"), "").unwrap();
+    assert!(list_big_tables(&*disk(), &scratch.0).unwrap_err().to_string().contains("version mc"));
 }

@@ -11,6 +11,8 @@ mod dumping;
 mod every_bit;
 mod fixture;
 mod format;
+mod large;
 mod reading;
 mod reencode;
 mod salvage;
+mod sparse;

@@ -1,6 +1,7 @@
 //! What Statistics.db and CompressionInfo.db say, in `sstablemetadata`'s words.
 
 use std::io::Write;
+use std::path::Path;
 
 use blockio::{Disk, OpenOptions};
 use serde_json::{Value, json};
@@ -52,10 +53,7 @@ fn fields(
 ) -> Result<Vec<(&'static str, Value)>, SSTableToolError> {
     let stats = &statistics.stats;
     let header = &statistics.header;
-    let sizes: serde_json::Map<String, Value> = Component::ALL
-        .into_iter()
-        .filter_map(|component| Some((component.name().to_owned(), json!(file_length(disk, descriptor, component)?))))
-        .collect();
+    let sizes = file_lengths(disk, descriptor)?;
     let columns = |columns: &[sstable::HeaderColumn]| -> Value {
         columns.iter().map(|column| (column.name.clone(), Value::String(column.class.clone()))).collect()
     };
@@ -79,6 +77,9 @@ fn fields(
         .map(|(start, end)| format!("{}={}", position(start), position(end)))
         .collect();
     let base = &header.base;
+    // Before oa there is neither a key nor what is told by looking at one.
+    let has_keys = !stats.first_key.is_empty();
+    let known = |value: Value| if has_keys { value } else { json!("--") };
     Ok(vec![
         ("Partitioner", json!(statistics.partitioner)),
         ("Bloom Filter FP chance", json!(statistics.bloom_filter_fp_chance)),
@@ -91,8 +92,8 @@ fn fields(
         ("Compression ratio", json!(stats.compression_ratio)),
         ("TTL min", json!(stats.min_ttl)),
         ("TTL max", json!(stats.max_ttl)),
-        ("First key", json!(key(header, &stats.first_key))),
-        ("Last key", json!(key(header, &stats.last_key))),
+        ("First key", known(json!(key(header, &stats.first_key)))),
+        ("Last key", known(json!(key(header, &stats.last_key)))),
         (
             "Covered clusterings",
             json!(format!("{} to {}", hex(&stats.covered_start.prefix), hex(&stats.covered_end.prefix))),
@@ -108,8 +109,8 @@ fn fields(
         ("Commit log intervals", json!(intervals.join(", "))),
         ("totalColumnsSet", json!(stats.total_columns_set)),
         ("totalRows", json!(stats.total_rows)),
-        ("Has partition deletions", json!(stats.has_partition_level_deletions)),
-        ("Token space coverage", json!(stats.token_space_coverage)),
+        ("Has partition deletions", known(json!(stats.has_partition_level_deletions))),
+        ("Token space coverage", known(json!(stats.token_space_coverage))),
         ("EncodingStats minTTL", json!(base.ttl)),
         ("EncodingStats minLocalDeletionTime", json!(seconds(base.local_deletion_time))),
         ("EncodingStats minTimestamp", json!(stamp(base.timestamp))),
@@ -121,8 +122,18 @@ fn fields(
     ])
 }
 
-fn file_length(disk: &dyn Disk, descriptor: &Descriptor, component: Component) -> Option<u64> {
-    disk.open(&descriptor.path(component), OpenOptions::read()).and_then(|file| file.len()).ok()
+/// Lengths of all files that belong to the SSTable, by the last part of their names.
+fn file_lengths(disk: &dyn Disk, descriptor: &Descriptor) -> Result<serde_json::Map<String, Value>, SSTableError> {
+    let prefix = descriptor.name() + "-";
+    let mut lengths = serde_json::Map::new();
+    let here = descriptor.dir.as_os_str().is_empty();
+    for entry in disk.list(if here { Path::new(".") } else { &descriptor.dir })? {
+        if let Some(component) = entry.name.strip_prefix(&prefix).filter(|_| !entry.is_dir) {
+            let length = disk.open(&descriptor.dir.join(&entry.name), OpenOptions::read())?.len()?;
+            lengths.insert(component.to_owned(), json!(length));
+        }
+    }
+    Ok(lengths)
 }
 
 fn compression(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<CompressionInfo>, SSTableError> {

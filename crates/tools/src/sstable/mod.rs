@@ -1,5 +1,6 @@
-//! `espalier sstable dump|verify|metadata|salvage`: SSTables of a running or a stopped node, ours or Cassandra's. What a file's
-//! own header tells serves as the schema. Nothing is locked; only `salvage` writes, into a directory of its own.
+//! `espalier sstable dump|verify|metadata|salvage|export`: SSTables of a running or a stopped node, ours or Cassandra's, of the
+//! format `big` as well (but for `export`). What a file's own header tells serves as the schema. Nothing is locked; only
+//! `salvage` and `export` write, into a directory of their own.
 
 mod metadata;
 
@@ -14,7 +15,7 @@ use model::Table;
 use serde_json::json;
 use sstable::{
     BlockCache, Descriptor, DumpError, DumpLayout, DumpOptions, SSTableError, SSTableReader, TableCopy, dump_json,
-    list_tables, read_statistics,
+    list_big_tables, list_tables, open_big, read_statistics,
 };
 
 pub use metadata::metadata;
@@ -39,7 +40,7 @@ impl fmt::Display for SSTableToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SSTableToolError::NotASSTable(path) => {
-                let wanted = "neither a file of a da-*-bti-* SSTable nor a directory with one";
+                let wanted = "neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one";
                 write!(f, "{}: {wanted}", path.display())
             }
             SSTableToolError::SSTable(error) => error.fmt(f),
@@ -78,7 +79,13 @@ pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Vec<Descriptor>, SSTab
         match Descriptor::of_path(path) {
             Some(descriptor) if disk.exists(path).map_err(SSTableError::from)? => found.push(descriptor),
             _ => {
-                let tables = list_tables(disk, path).unwrap_or_default();
+                let mut tables = list_tables(disk, path).unwrap_or_default();
+                match list_big_tables(disk, path) {
+                    Ok(big) => tables.extend(big),
+                    // No directory at all.
+                    Err(SSTableError::Disk(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
                 if tables.is_empty() {
                     return Err(SSTableToolError::NotASSTable(path.clone()));
                 }
@@ -118,7 +125,10 @@ pub fn dump(
     out: &mut dyn Write,
 ) -> Result<(), SSTableToolError> {
     let table = schema_of(disk, descriptor)?;
-    let reader = SSTableReader::open(disk, descriptor, &table, &BlockCache::new(CACHE_BYTES))?;
+    let reader = match descriptor.is_big() {
+        true => open_big(disk, descriptor, &table)?,
+        false => SSTableReader::open(disk, descriptor, &table, &BlockCache::new(CACHE_BYTES))?,
+    };
     let options = DumpOptions { now_seconds: now_seconds(), raw_timestamps, layout };
     Ok(dump_json(&reader, options, &mut |text| out.write_all(text.as_bytes()))?)
 }
@@ -205,6 +215,10 @@ pub fn export(
     target: &Path,
     out: &mut dyn Write,
 ) -> Result<bool, SSTableToolError> {
+    if let Some(big) = descriptors.iter().find(|descriptor| descriptor.is_big()) {
+        let what = "export of the format big, which is Cassandra's as it is,".into();
+        return Err(SSTableError::Unsupported { file: big.to_string(), what }.into());
+    }
     disk.create_dir_all(target).map_err(SSTableError::from)?;
     for descriptor in descriptors {
         let table = schema_of(&**disk, descriptor)?;
