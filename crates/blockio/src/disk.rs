@@ -86,7 +86,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// A queue for block writes of which several are under way. It belongs to the calling thread, and may outlive this handle.
     fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError>;
 
-    /// How `write_blocks` reaches the device, for one line in the caller's log. It may change after the first write.
+    /// How `write_blocks` reaches the device, or reads of a file that is only read; for one line in the caller's log. It may
+    /// change after the first write or read.
     fn block_writes(&self) -> BlockWrites;
 
     /// Reads exactly `buffer`; [`DiskErrorKind::UnexpectedEnd`] says what was expected and got.
@@ -105,7 +106,7 @@ pub trait File: Send + Sync + fmt::Debug {
 pub struct OpenOptions {
     /// What is expected to be there, and what will be done with it.
     pub mode: OpenMode,
-    /// The file is written in whole blocks by [`File::write_blocks`], past the page cache where possible.
+    /// Past the page cache where possible: [`File::write_blocks`], and every read of a file that is opened for reading only.
     pub blocks: bool,
 }
 
@@ -150,7 +151,7 @@ impl OpenOptions {
         OpenOptions { mode: OpenMode::CreateOrTruncate, blocks: false }
     }
 
-    /// To be written in whole blocks past the page cache, where possible.
+    /// To be written in whole blocks, or only read, past the page cache where possible.
     pub const fn blocks(self) -> OpenOptions {
         OpenOptions { mode: self.mode, blocks: true }
     }

@@ -2,6 +2,7 @@
 
 mod ring_queue;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsFd;
@@ -16,12 +17,20 @@ use ring_queue::RingQueue;
 
 use crate::queue::PlainQueue;
 use crate::{
-    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
-    Durability, File, OpenMode, OpenOptions, Space,
+    AlignedBuffer, AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError,
+    DiskErrorKind, Durability, File, OpenMode, OpenOptions, Space,
 };
 
 /// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
 const LOCK_FILE: &str = "espalier.lock";
+
+/// Bytes read past the page cache at a time.
+const DIRECT_READ_BYTES: usize = 256 * 1024;
+
+thread_local! {
+    /// Where direct reads land: the device wants aligned memory, callers want their own.
+    static DIRECT_READ: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(DIRECT_READ_BYTES));
+}
 
 /// The file systems of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,8 +53,13 @@ impl SystemDisk {
 impl Disk for SystemDisk {
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
         let file = std_options(options.mode).open(path).map_err(|e| DiskError::new("open", path, None, e))?;
-        let blocks = if options.blocks { open_direct(path)? } else { Blocks::buffered("not opened for block writes") };
-        Ok(Box::new(SystemFile { path: path.to_path_buf(), file, blocks, without_ring: self.without_ring }))
+        let is_read_only = options.mode == OpenMode::Read;
+        let blocks = match options.blocks {
+            true => open_direct(path, is_read_only)?,
+            false => Blocks::buffered("not opened for blocks"),
+        };
+        let path = path.to_path_buf();
+        Ok(Box::new(SystemFile { path, file, blocks, is_read_only, without_ring: self.without_ring }))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
@@ -158,12 +172,13 @@ fn std_options(mode: OpenMode) -> fs::OpenOptions {
     options
 }
 
-/// A file, and how to write blocks to it. Reads and plain writes go through the page cache.
+/// A file, and how to write blocks to it. Plain writes go through the page cache, and reads where it is not only read.
 #[derive(Debug)]
 struct SystemFile {
     path: PathBuf,
     file: fs::File,
     blocks: Blocks,
+    is_read_only: bool,
     without_ring: bool,
 }
 
@@ -180,9 +195,10 @@ impl Blocks {
     }
 }
 
-fn open_direct(path: &Path) -> Result<Blocks, DiskError> {
-    let direct = fs::OpenOptions::new().write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
-    match direct {
+fn open_direct(path: &Path, is_read_only: bool) -> Result<Blocks, DiskError> {
+    let mut options = fs::OpenOptions::new();
+    let options = if is_read_only { options.read(true) } else { options.write(true) };
+    match options.custom_flags(OFlags::DIRECT.bits() as i32).open(path) {
         Ok(file) => Ok(Blocks { direct: Some(file), refused: Arc::default() }),
         Err(e) if is_refusal(&e) => Ok(Blocks::buffered(&format!("O_DIRECT is refused here: {e}"))),
         Err(e) => Err(DiskError::new("open", path, None, e)),
@@ -200,12 +216,12 @@ impl SystemFile {
         DiskError::new(operation, &self.path, offset, error)
     }
 
-    /// Where direct writes go, unless they are refused.
+    /// Where direct writes go, or reads of a file that is only read; unless they are refused.
     fn direct(&self) -> Option<&fs::File> {
-        self.blocks.direct.as_ref().filter(|_| self.writes_direct())
+        self.blocks.direct.as_ref().filter(|_| self.is_direct())
     }
 
-    fn writes_direct(&self) -> bool {
+    fn is_direct(&self) -> bool {
         self.blocks.refused.get().is_none()
     }
 
@@ -219,6 +235,7 @@ impl SystemFile {
                 direct: self.blocks.direct.as_ref().map(clone).transpose()?,
                 refused: Arc::clone(&self.blocks.refused),
             },
+            is_read_only: self.is_read_only,
             without_ring: self.without_ring,
         })
     }
@@ -238,6 +255,30 @@ impl SystemFile {
         }
         Ok(())
     }
+
+    /// Reads the blocks around what is wanted and copies it out.
+    fn read_direct(&self, direct: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        DIRECT_READ.with_borrow_mut(|blocks| {
+            let mut got = 0;
+            while got < buffer.len() {
+                let at = offset + got as u64;
+                let skipped = (at % BLOCK_SIZE as u64) as usize;
+                let wanted = (skipped + buffer.len() - got).next_multiple_of(BLOCK_SIZE).min(blocks.len());
+                match direct.read_at(&mut blocks[..wanted], at - skipped as u64) {
+                    // The file may end within a block.
+                    Ok(read) if read <= skipped => break,
+                    Ok(read) => {
+                        let taken = (read - skipped).min(buffer.len() - got);
+                        buffer[got..got + taken].copy_from_slice(&blocks[skipped..skipped + taken]);
+                        got += taken;
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(got)
+        })
+    }
 }
 
 impl File for SystemFile {
@@ -246,6 +287,16 @@ impl File for SystemFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
+            match self.read_direct(direct, buffer, offset) {
+                Ok(got) => return Ok(got),
+                Err(e) if is_refusal(&e) => {
+                    // Read again below, through the page cache; from now on always.
+                    let _ = self.blocks.refused.set(format!("direct reads are refused here: {e}"));
+                }
+                Err(e) => return Err(self.error("read", Some(offset), e)),
+            }
+        }
         let mut got = 0;
         while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
             match self.file.read_at(rest, offset + got as u64) {

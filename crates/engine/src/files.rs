@@ -36,9 +36,10 @@ pub(crate) struct Opened {
 
 impl TableFiles {
     pub fn new(options: &EngineOptions, host_id: Uuid) -> Self {
+        let cache = BlockCache::new(options.cache_bytes);
         TableFiles {
             disk: options.disk.clone(),
-            cache: BlockCache::new(options.cache_bytes),
+            cache: if options.direct_reads { cache.with_direct_reads() } else { cache },
             column_index_size_bytes: u64::from(options.column_index_size_bytes),
             host_id,
         }

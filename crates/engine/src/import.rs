@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::Table;
-use sstable::{CommitLogPosition, Descriptor, SSTableReader, TableCopy, check_key_types, list_tables, verify};
+use sstable::{
+    CommitLogPosition, Descriptor, SSTableReader, TableCopy, check_key_types, list_big_tables, list_tables, verify,
+};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -14,13 +16,18 @@ impl Engine {
     /// Takes over copies of all SSTables of a directory, ours or Cassandra's, and returns how many. Reads find them when
     /// this returns, and every later start. The directory stays as it is. Blocks on the disk.
     ///
-    /// One that is damaged, or does not fit the table, is an error, and nothing is taken over.
+    /// One that is damaged, does not fit the table, or is of the format `big` is an error, and nothing is taken over.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
         let store = self.store(table)?;
         store.check_files()?;
         let table = store.table.load_full();
         let disk = &self.options().disk;
         let sources = list_tables(&**disk, directory)?;
+        if let Some(big) = list_big_tables(&**disk, directory)?.first() {
+            let text =
+                format!("{big} is of the format big: `espalier upgrade-from` takes it, or write it again as BTI first");
+            return Err(EngineError::Unsupported(text));
+        }
         for source in &sources {
             check_key_types(&**disk, source, &table)?;
             verify(&**disk, source, &table, true)?;

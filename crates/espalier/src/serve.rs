@@ -255,6 +255,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.memtable_flush_writers = config.memtable_flush_writers;
     options.column_index_size_bytes = config.column_index_size_bytes;
     options.cache_bytes = config.file_cache_size_bytes;
+    options.direct_reads = config.direct_reads;
     options.concurrent_compactors = config.concurrent_compactors;
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;
     options.opens_damaged =

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use blockio::OpenOptions;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -24,17 +25,30 @@ impl Weighter<Key, Block> for Bytes {
     }
 }
 
-/// Blocks of files in memory, up to a number of bytes. Cheap to clone; clones share the content.
+/// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into it. Cheap to clone; clones
+/// share the content.
 #[derive(Clone)]
 pub struct BlockCache {
     blocks: Arc<Cache<Key, Block, Bytes>>,
+    open_options: OpenOptions,
 }
 
 impl BlockCache {
     /// A cache of at most `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
         let expected = (capacity_bytes / 8192).clamp(16, 1 << 24) as usize;
-        BlockCache { blocks: Arc::new(Cache::with_weighter(expected, capacity_bytes, Bytes)) }
+        let blocks = Arc::new(Cache::with_weighter(expected, capacity_bytes, Bytes));
+        BlockCache { blocks, open_options: OpenOptions::read() }
+    }
+
+    /// The same, for files that are opened from now on to be read past the kernel's page cache where it allows.
+    pub fn with_direct_reads(self) -> Self {
+        BlockCache { open_options: OpenOptions::read().blocks(), ..self }
+    }
+
+    /// How to open a file that is read into the cache, or beside it.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        self.open_options
     }
 
     /// Bytes held now.

@@ -307,7 +307,8 @@ mod tests {
 
     #[test]
     fn paths_of_every_version_that_is_read_name_a_table() {
-        for (name, is_big) in [("da-12-bti-Data.db", false), ("nb-12-big-Index.db", true), ("oa-12-big-Data.db", true)] {
+        for (name, is_big) in [("da-12-bti-Data.db", false), ("nb-12-big-Index.db", true), ("oa-12-big-Data.db", true)]
+        {
             let descriptor = Descriptor::of_path(&Path::new("/t").join(name)).unwrap();
             assert_eq!(descriptor.is_big(), is_big);
             let prefix = name.rsplit_once('-').unwrap().0;

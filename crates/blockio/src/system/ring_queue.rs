@@ -161,7 +161,7 @@ impl BlockQueue for RingQueue {
         let write = Write { frame, offset, durability };
         self.in_flight += 1;
         let length = u32::try_from(write.frame.blocks().len());
-        let (Ok(length), true) = (length, offset.is_multiple_of(BLOCK_SIZE as u64) && self.file.writes_direct()) else {
+        let (Ok(length), true) = (length, offset.is_multiple_of(BLOCK_SIZE as u64) && self.file.is_direct()) else {
             return self.write_now(write);
         };
         while self.writes.iter().all(Option::is_some) && self.enter(None).is_ok() {
@@ -187,7 +187,7 @@ impl BlockQueue for RingQueue {
 
     /// By a plain system call: one sleep in the place of several, and none of the kernel's threads in between.
     fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
-        if self.in_flight > 0 || !self.file.writes_direct() {
+        if self.in_flight > 0 || !self.file.is_direct() {
             return self.submit(frame, offset, durability);
         }
         self.in_flight += 1;

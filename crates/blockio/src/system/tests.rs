@@ -177,3 +177,31 @@ fn a_queue_that_is_dropped_finishes_what_it_began_and_names_what_failed() {
     let failed = queue.next_written().unwrap().result.unwrap_err();
     assert_eq!((failed.kind(), failed.offset()), (DiskErrorKind::Full, Some(0)));
 }
+
+#[test]
+fn reads_past_the_page_cache_are_those_through_it() {
+    let dir = Scratch::new("direct-reads");
+    let path = dir.0.join("f");
+    let length = 3 * DIRECT_READ_BYTES + 2 * BLOCK_SIZE + 77;
+    let bytes: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let file = SystemDisk::new().open(&path, OpenOptions::create_new()).unwrap();
+    file.write_at(&bytes, 0).unwrap();
+    file.sync_data().unwrap();
+    let file = SystemDisk::new().open(&path, OpenOptions::read().blocks()).unwrap();
+    if let BlockWrites::Buffered { reason } = file.block_writes() {
+        assert!(reason.contains("O_DIRECT is refused here"), "{reason}");
+    }
+    let lengths =
+        [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, DIRECT_READ_BYTES, DIRECT_READ_BYTES + 1, length + 9];
+    let offsets =
+        [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, DIRECT_READ_BYTES - 1, length - BLOCK_SIZE, length - 1, length, length + 1];
+    for offset in offsets {
+        for wanted in lengths {
+            let expected = bytes.get(offset..).unwrap_or_default();
+            let expected = &expected[..expected.len().min(wanted)];
+            let mut buffer = vec![9; wanted];
+            let got = file.read_at(&mut buffer, offset as u64).unwrap();
+            assert!(buffer[..got] == *expected, "{wanted} bytes at {offset}: got {got}");
+        }
+    }
+}

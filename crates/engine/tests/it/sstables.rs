@@ -123,6 +123,18 @@ fn a_damaged_table_is_not_imported() {
 }
 
 #[test]
+fn tables_of_the_older_format_are_not_imported_but_named() {
+    let (from, to) = (Directory::new(), Directory::new());
+    let engine = open(&to);
+    let target = create_table(&engine);
+    let snapshot = from.0.join("snapshot");
+    std::fs::create_dir_all(&snapshot).unwrap();
+    std::fs::write(snapshot.join("nb-1-big-TOC.txt"), "Data.db\n").unwrap();
+    let refused = engine.import(&target, &snapshot).unwrap_err().to_string();
+    assert!(refused.contains("nb-1-big is of the format big"), "{refused}");
+}
+
+#[test]
 fn tables_in_which_all_expired_are_dropped_unread() {
     let disk = SimulatedDisk::new();
     let engine = Engine::open(small_options(&disk)).unwrap();

@@ -79,6 +79,15 @@ fn disk_failure_policy(config: &mut Config, value: &Value) -> Result<(), String>
     Ok(())
 }
 
+fn disk_access_mode(config: &mut Config, value: &Value) -> Result<(), String> {
+    config.direct_reads = match scalar(value).as_deref() {
+        Some("auto" | "standard" | "mmap" | "mmap_index_only") => false,
+        Some("direct") => true,
+        _ => return Err(format!("expected auto, standard, mmap, mmap_index_only or direct, got {value}")),
+    };
+    Ok(())
+}
+
 /// Cassandra's limits say "none" with -1.
 fn limit(value: &Value) -> Result<Option<usize>, String> {
     let number: i64 = number(value)?;
@@ -329,8 +338,14 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "file_cache_size",
         default: "128MiB",
-        note: "memory for pages of SSTables",
+        note: "memory for pages of indexes and chunks of data, of all SSTables together",
         apply: |config, value| set(&mut config.file_cache_size_bytes, size_bytes(value)),
+    },
+    Honoured {
+        name: "disk_access_mode",
+        default: "auto",
+        note: "`auto` and `standard`: SSTables are read through the kernel's page cache, into our own; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: past the kernel's",
+        apply: disk_access_mode,
     },
     Honoured {
         name: "concurrent_compactors",

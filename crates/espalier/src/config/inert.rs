@@ -204,9 +204,8 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "SSTables are read by ordinary reads into our own cache (file_cache_size), in every disk_access_mode, and never memory-mapped",
+        "SSTables are read into our own cache (file_cache_size), as disk_access_mode says",
         &[
-            "disk_access_mode",
             "disk_optimization_strategy",
             "disk_optimization_estimate_percentile",
             "disk_optimization_page_cross_chance",

@@ -85,7 +85,10 @@ fn damage_is_told_and_the_rest_is_saved() {
 #[test]
 fn what_is_no_sstable_is_one_line() {
     let none = failure(&run(&["sstable", "dump", "/proc/self/status"]));
-    assert!(none.contains("neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one"), "{none}");
+    assert!(
+        none.contains("neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one"),
+        "{none}"
+    );
     let scratch = TempDir::new();
     let absent =
         failure(&run(&["upgrade-from", "--data", scratch.join("n").to_str().unwrap(), scratch.0.to_str().unwrap()]));

@@ -90,8 +90,9 @@ fn open_component(
     disk: &dyn Disk,
     descriptor: &Descriptor,
     component: Component,
+    cache: &BlockCache,
 ) -> Result<Box<dyn File>, SSTableError> {
-    disk.open(&descriptor.path(component), OpenOptions::read()).map_err(|error| match error.kind() {
+    disk.open(&descriptor.path(component), cache.open_options()).map_err(|error| match error.kind() {
         DiskErrorKind::NotFound => {
             let name = descriptor.file_name(component);
             Corruption::new(&name, 0, "a component that every table has", "no such file").into()
@@ -196,7 +197,7 @@ impl SSTableReader {
         let statistics = read_statistics(disk, descriptor)?;
         let data = open_data(disk, descriptor, &PageChecksums::default(), table.options.crc_check_chance, cache)?;
         let empty = |component| -> Result<Arc<IndexFile>, SSTableError> {
-            let stand_in = open_component(disk, descriptor, Component::Data)?;
+            let stand_in = open_component(disk, descriptor, Component::Data, cache)?;
             Ok(Arc::new(IndexFile::empty(descriptor.file_name(component), stand_in, cache.clone())))
         };
         let files = Files {
@@ -232,13 +233,13 @@ impl SSTableReader {
             tolerate(whole, damaged)?;
         }
         let mut open_index = |component| -> Result<Arc<IndexFile>, SSTableError> {
-            let opened = open_component(disk, descriptor, component).and_then(|file| {
+            let opened = open_component(disk, descriptor, component, cache).and_then(|file| {
                 IndexFile::new(name(component), file, cache.clone(), checksums.of(component).cloned())
             });
             let file = match tolerate(opened, damaged)? {
                 Some(file) => file,
                 None => {
-                    let stand_in = open_component(disk, descriptor, Component::Data)?;
+                    let stand_in = open_component(disk, descriptor, Component::Data, cache)?;
                     IndexFile::empty(name(component), stand_in, cache.clone())
                 }
             };
@@ -488,7 +489,7 @@ fn open_data(
             Layout::Plain(checksums.map(|bytes| Checksums::decode(&name(Component::Crc), &bytes)).transpose()?)
         }
     };
-    let file = open_component(disk, descriptor, Component::Data)?;
+    let file = open_component(disk, descriptor, Component::Data, cache)?;
     DataFile::new(name(Component::Data), file, layout, crc_check_chance, cache.clone())
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use model::Table;
 use serde_json::Value;
 use sstable::{
-    BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, dump_json,
-    Verified, list_big_tables, list_tables, rewrite_big, salvage, verify,
+    BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, Verified,
+    dump_json, list_big_tables, list_tables, rewrite_big, salvage, verify,
 };
 
 use crate::fixture::{Scratch, disk};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use blockio::Disk;
 use model::{
-    Cell, ClusteringBound, DeletionTime, KeyBound, KeyRange, Liveness, NO_DELETION_TIME, PartitionHead, PartitionKey, ReadRange,
-    Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Table, TableBuilder, TableId, Unfiltered, UnfilteredCursor,
-    push_component,
+    Cell, ClusteringBound, DeletionTime, KeyBound, KeyRange, Liveness, NO_DELETION_TIME, PartitionHead, PartitionKey,
+    ReadRange, Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Table, TableBuilder, TableId, Unfiltered,
+    UnfilteredCursor, push_component,
 };
 use sstable::{
     BlockCache, Component, CompressionInfo, CompressionParams, Compressor, Descriptor, SSTableId, SSTableReader,
@@ -75,7 +75,8 @@ impl Large {
             ..WriterOptions::for_table(&table).unwrap()
         };
         let mut writer = SSTableWriter::create(&disk, &descriptor, &table, options).unwrap();
-        let mut keys: Vec<PartitionKey> = (0..PARTITIONS as i32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
+        let mut keys: Vec<PartitionKey> =
+            (0..PARTITIONS as i32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
         keys.sort();
         let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
         for (partition, key) in keys.iter().enumerate() {

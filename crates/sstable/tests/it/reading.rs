@@ -6,9 +6,9 @@ use model::{
     ClusteringBound, ClusteringComparator, Clusterings, DeletionTime, KeyBound, KeyRange, PartitionKey, ReadRange,
     Side, Slice, Slices, Unfiltered, UnfilteredCursor, push_component,
 };
-use sstable::SSTableReader;
+use sstable::{BlockCache, SSTableReader};
 
-use crate::fixture::{Fixture, NAMES};
+use crate::fixture::{Fixture, NAMES, disk};
 
 /// A row or marker that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +35,7 @@ impl Item {
     }
 }
 
+#[derive(Debug, PartialEq)]
 struct Content {
     key: PartitionKey,
     deletion: DeletionTime,
@@ -202,6 +203,21 @@ fn slices_over_many_partitions_are_those_of_each() {
                     assert_eq!(got.items, expected, "{name} {slices:?} reversed {reversed}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn reads_past_the_page_cache_find_the_same() {
+    let direct = BlockCache::new(1 << 20).with_direct_reads();
+    for name in NAMES {
+        let fixture = Fixture::load(name);
+        let reader = SSTableReader::open(&*disk(), &fixture.descriptor, &fixture.table, &direct).unwrap();
+        let contents = everything(&reader);
+        assert!(contents == everything(&fixture.open()), "{name}");
+        for content in contents.iter().step_by(contents.len() / 20 + 1) {
+            let single = read(&reader, &ReadRange::all_rows(KeyRange::Single(content.key.clone())));
+            assert!(single.len() == 1 && single[0] == *content, "{name} {:?}", content.key);
         }
     }
 }

@@ -40,7 +40,8 @@ impl fmt::Display for SSTableToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SSTableToolError::NotASSTable(path) => {
-                let wanted = "neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one";
+                let wanted =
+                    "neither a file of a da-*-bti-*, oa-*-big-* or nb-*-big-* SSTable nor a directory with one";
                 write!(f, "{}: {wanted}", path.display())
             }
             SSTableToolError::SSTable(error) => error.fmt(f),
