@@ -56,7 +56,7 @@ fn sstables_of_the_older_format_are_dumped_verified_and_described() {
         assert!(verified.contains("-big: sound, 2 partitions\n"), "{verified}");
         let metadata = text(&["sstable", "metadata", "--json", directory]);
         let metadata: serde_json::Value = serde_json::from_str(metadata.lines().next().unwrap()).unwrap();
-        assert_eq!(metadata["Files"]["Index.db"].as_u64().is_some(), true);
+        assert!(metadata["Files"]["Index.db"].as_u64().is_some());
         assert_eq!(metadata["First key"] == "--", version == "nb");
         let target = TempDir::new();
         let refused = failure(&run(&["sstable", "export", "--to", target.0.to_str().unwrap(), directory]));
