@@ -350,7 +350,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "concurrent_compactors",
         default: "1",
-        note: "compactions at the same time; 0 switches compaction off",
+        note: "compactions at the same time, of one table or of several; 0 switches compaction off",
         apply: |config, value| set(&mut config.concurrent_compactors, number(value)),
     },
     Honoured {
