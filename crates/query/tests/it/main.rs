@@ -1,6 +1,7 @@
 //! Behaviour of statements over an engine on a simulated disk.
 #![allow(clippy::unwrap_used)]
 
+mod allocations;
 mod dropped_columns;
 mod errors;
 mod expiry;
