@@ -87,11 +87,14 @@ impl Batch {
         self.bytes.clear();
         // A row of many megabytes must not stay around.
         self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
+        self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
         if self.items.capacity() == 0 {
             self.items.reserve(8);
-            self.bytes.reserve(512);
         }
-        self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
+        if self.bytes.capacity() < self.bytes_max {
+            // Growing step by step, or from what it was, would copy what is there. The last row goes beyond the size.
+            self.bytes = Vec::with_capacity(self.bytes_max + self.bytes_max / 4);
+        }
     }
 
     fn is_full(&self) -> bool {

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use memtable::{Memtable, ResidentTable, TrieMemtable, growth_max};
 use memtrie::TrieOptions;
 use model::{
-    Cell, DeletionTime, KeyRange, Liveness, PartitionUpdate, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
+    Cell, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadRange,
+    RowBuilder, Table, TableBuilder, TableId, push_component,
 };
 use testkit::{Random, seeds};
+use types::CqlType;
 
 use crate::against_model::{LARGE, SMALL, clustering, key, table, update};
 use crate::cells::{Seen, read_partition};
@@ -120,5 +122,47 @@ fn no_update_adds_more_than_it_could_and_none_that_should_add_nothing_does() {
             assert!(after <= before + most, "{} bytes, at most {most}", after - before);
             assert!(grows || after <= before, "grew by {}", after.saturating_sub(before));
         }
+    }
+}
+
+const SMALL_ROWS: i32 = 100_000;
+
+/// Bytes for each of many rows of two columns and 12 bytes of values, beyond keys, values and a timestamp.
+fn overhead_bytes(clustering: bool) -> u64 {
+    let mut builder =
+        TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(5))).partition_key("p", CqlType::Bigint);
+    if clustering {
+        builder = builder.clustering("c", CqlType::Bigint, false);
+    }
+    let table = Arc::new(builder.regular("a", CqlType::Text).regular("b", CqlType::Int).build());
+    let resident = ResidentTable::new(&table, 1);
+    let mut row = RowBuilder::default();
+    for number in 0..SMALL_ROWS {
+        row.start(table.regulars(), false);
+        row.liveness(Liveness::at(i64::from(number)));
+        row.cell(0, &Cell::live(i64::from(number), b"a string"));
+        row.cell(1, &Cell::live(i64::from(number), &number.to_be_bytes()));
+        let mut blob = Vec::new();
+        row.finish(&mut blob);
+        // A hundred rows to a partition, or one.
+        let partition = i64::from(if clustering { number / 100 } else { number });
+        let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&partition.to_be_bytes()));
+        let mut serialized = Vec::new();
+        if clustering {
+            push_component(Some(&i64::from(number).to_be_bytes()), &mut serialized);
+        }
+        update.row(&serialized, &blob);
+        resident.apply(&update.build()).expect("room");
+    }
+    const DATA_BYTES: u64 = 8 + 8 + 4 + size_of::<i64>() as u64;
+    resident.used_bytes() / SMALL_ROWS as u64 - DATA_BYTES
+}
+
+#[test]
+fn a_small_row_takes_at_most_40_bytes_more_than_its_data() {
+    for clustering in [false, true] {
+        let bytes = overhead_bytes(clustering);
+        println!("{bytes} bytes, with clustering: {clustering}");
+        assert!(bytes <= 40, "{bytes} bytes, with clustering: {clustering}");
     }
 }

@@ -11,6 +11,8 @@ use crate::Table;
 pub struct ValuePlaces {
     /// Where the row's slots are what the protocol wants: starts of the slots and the end of the last, from `first_slot`.
     slots: Vec<u32>,
+    /// The lengths that stand at those starts, as they stand there.
+    lengths: Vec<[u8; 4]>,
     first_slot: usize,
     /// Otherwise: start and length of each value.
     places: Vec<(u32, i32)>,
@@ -45,6 +47,7 @@ impl ValuePlaces {
             return;
         }
         self.slots.clear();
+        self.lengths.clear();
         let places = &mut self.places;
         places.clear();
         places.resize(count, (0, ABSENT));
@@ -58,12 +61,18 @@ impl ValuePlaces {
     /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not checked
     /// can lack.
     fn locate_slots(&mut self, slots: &[u8], count: usize) -> Option<()> {
-        let known = if self.slots.len() == count + 1 { self.agreeing(slots) } else { 0 };
+        let is_alike = self.slots.len() == count + 1;
+        let known = if is_alike { self.agreeing(slots) } else { 0 };
+        if is_alike && known == count {
+            return (self.slots[count] as usize <= slots.len()).then_some(());
+        }
         self.slots.resize(count + 1, 0);
+        self.lengths.resize(count, [0; 4]);
         let mut at = self.slots[known] as usize;
-        for slot in &mut self.slots[known..count] {
+        for (slot, length) in self.slots[known..].iter_mut().zip(&mut self.lengths[known..]) {
             *slot = at as u32;
-            at += slot_size(slots, at)?;
+            *length = *slots.get(at..)?.first_chunk()?;
+            at += size_of::<i32>() + usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
         }
         self.slots[count] = at as u32;
         (at <= slots.len()).then_some(())
@@ -72,8 +81,8 @@ impl ValuePlaces {
     /// How many of the slots are as long as those of the row looked up before. Rows of a table are often alike, and to ask
     /// this does not wait for one length to find the next.
     fn agreeing(&self, slots: &[u8]) -> usize {
-        let agrees = |pair: &[u32]| slot_size(slots, pair[0] as usize) == Some(pair[1].wrapping_sub(pair[0]) as usize);
-        self.slots.windows(2).take_while(|pair| agrees(pair)).count()
+        let agrees = |(slot, length): (&u32, &[u8; 4])| slots[(*slot as usize).min(slots.len())..].starts_with(length);
+        self.slots.iter().zip(&self.lengths).take_while(|pair| agrees(*pair)).count()
     }
 
     /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or -1 for
@@ -110,13 +119,6 @@ impl ValuePlaces {
         }
         out.truncate(before + size);
     }
-}
-
-/// The size of the slot at `at`.
-#[inline]
-fn slot_size(slots: &[u8], at: usize) -> Option<usize> {
-    let length = i32::from_be_bytes(*slots.get(at..)?.first_chunk()?);
-    Some(size_of::<i32>() + usize::try_from(length).unwrap_or(0))
 }
 
 /// A few bytes are sooner copied as a block of fixed size, and cut, than by a call.

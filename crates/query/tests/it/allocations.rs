@@ -10,7 +10,8 @@ const STATEMENTS: i32 = 50;
 /// Allocations of one INSERT of a row whose columns are all bound, on the thread that carries it out. Values are short, so that the
 /// widest row is no large one.
 fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
-    let names = |separator: &str| (0..columns).map(|column| format!("c{column}{separator}")).collect::<Vec<_>>().join(", ");
+    let names =
+        |separator: &str| (0..columns).map(|column| format!("c{column}{separator}")).collect::<Vec<_>>().join(", ");
     let node = TestNode::with(&[&format!("CREATE TABLE t (k int, r int, {}, PRIMARY KEY (k, r))", names(" text"))]);
     let insert = format!("INSERT INTO t (k, r, {}) VALUES (?, ?{})", names(""), ", ?".repeat(columns));
     let prepared = node.processor.prepare(&insert, Some("ks")).unwrap();
@@ -20,7 +21,9 @@ fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
         values.resize(columns + 2, Value::Bytes(value));
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
         // Values come as the frame has them: the list of them is not the statement's.
-        let counted = allocation_counter::measure(|| drop(block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap()));
+        let counted = allocation_counter::measure(|| {
+            drop(block_on(node.processor.execute(&prepared, &node.client, &options)).unwrap())
+        });
         counted.count_total
     };
     let mut counts: Vec<u64> = (0..STATEMENTS).map(write).collect();
