@@ -1,6 +1,7 @@
 """Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, same answers.
 
-Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind.
+Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind; every other of these
+from a node whose row indexes have every row (column_index_size 0).
 
 usage: python -m proof.tables [--seed 1] [--histories 12] [--self]        (--self: Cassandra's tables, which proves this program)
 """
@@ -98,13 +99,18 @@ def main() -> None:
         proof = Proof(oracle, subject)
         proof.attempt("workload", lambda: prove_workload(proof, options.seed))
         proof.attempt("damage", lambda: prove_damage_is_seen(proof))
-        for number in range(options.histories):
-            proof.attempt(f"history {number}", lambda number=number: prove_history(proof, options.seed, number))
-        if proof.failed:
-            subject.keep = True
-            print(f"the data directory is kept: {subject.directory}")
-    print(f"{proof.passed} passed, {proof.failed} failed")
-    sys.exit(1 if proof.failed else 0)
+        with Cassandra.start() if options.self else Espalier.start(column_index_size="0KiB") as finest_subject:
+            finest = Proof(oracle, finest_subject)
+            for number in range(options.histories):
+                of = proof if number % 2 == 0 else finest
+                of.attempt(f"history {number}", lambda of=of, number=number: prove_history(of, options.seed, number))
+            for each in (proof, finest):
+                if each.failed:
+                    each.subject.keep = True
+                    print(f"the data directory is kept: {each.subject.directory}")
+    passed, failed = (sum(getattr(each, name) for each in (proof, finest)) for name in ("passed", "failed"))
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
 
 
 def prove_workload(proof: Proof, seed: int) -> None:

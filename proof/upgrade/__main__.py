@@ -1,11 +1,13 @@
 """Live Cassandra writes and drains, `espalier upgrade-from` adopts, the answers are the same; we compact and write, `espalier export`
 makes a directory, Cassandra starts from it, the answers are the same. With the SSTable formats of a stock 5.0 node (nb), of one
-without compatibility (oa), and BTI (da); tables with everything in them, and those that random histories leave behind.
+without compatibility (oa), and BTI (da); tables with everything in them, and those that random histories leave behind. Of Cassandra's
+files `espalier sstable` verifies all, and dumps what sstabledump does.
 
 usage: python -m proof.upgrade [--formats nb oa da] [--seed 1] [--histories 8]
 """
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from proof.differential.compare import compare, exchange, explained
 from proof.differential.generator import Generator
 from proof.differential.reads import read
 from proof.differential.steps import SIMPLE, Step
-from proof.oracle.cassandra import Cassandra
+from proof.oracle.cassandra import Cassandra, sstabledump
 from proof.oracle.espalier import Espalier, environment
 from proof.wire import Connection, Error
 
@@ -169,6 +171,7 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
         oracle.end()
         kinds = {name.name.split("-")[0] for name in oracle.directory.glob("data/[uh]*/*/*-Data.db")}
         proof.check(f"{sstable_format} was written", kinds == {sstable_format}, str(kinds))
+        look_into(proof, oracle.directory, sstable_format)
         subject = Espalier.prepare()
         try:
             refuse(proof, subject, oracle, undrained)
@@ -203,6 +206,27 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
             except RuntimeError as failure:
                 proof.check(f"verify {table}", False, str(failure))
     shutil.rmtree(target)
+
+
+def look_into(proof: Proof, directory: Path, sstable_format: str) -> None:
+    """Our tools on Cassandra's files, of a table of every kind."""
+    for table in directory.glob("data/[uh]*/*-*"):
+        if not any(table.glob("*-Data.db")):
+            continue
+        verified = espalier("sstable", "verify", "--extended", table)
+        proof.check(f"sstable verify {sstable_format} {table.name}", verified.returncode == 0, verified.stdout + verified.stderr)
+    for name in ("kv", "wide"):
+        for data in sorted(directory.glob(f"data/up/{name}-*/*-Data.db"))[:1]:
+            dumped = espalier("sstable", "dump", data)
+            same = dumped.returncode == 0 and without_expired(json.loads(dumped.stdout)) == without_expired(sstabledump(data))
+            proof.check(f"sstable dump {data.name}", same, dumped.stdout + dumped.stderr)
+
+
+def without_expired(dumped):
+    """A dump less what depends on when it was made."""
+    if isinstance(dumped, dict):
+        return {name: without_expired(value) for name, value in dumped.items() if name != "expired"}
+    return [without_expired(value) for value in dumped] if isinstance(dumped, list) else dumped
 
 
 def counted(connection: Connection) -> int:

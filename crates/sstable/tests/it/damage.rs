@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use model::{KeyRange, ReadRange, Slices, Unfiltered, UnfilteredCursor};
-use sstable::{Component, Descriptor, SSTableError, SSTableReader, verify};
+use sstable::{Component, CompressionInfo, Descriptor, SSTableError, SSTableReader, verify};
 
 use crate::fixture::{Fixture, NAMES, Scratch, cache, disk};
 
@@ -137,6 +137,38 @@ fn cut_and_missing_files_are_errors() {
             let result = verify(&*disk(), &descriptor, &fixture.table, true);
             assert!(result.is_err() || component == Component::Toc, "{name} without {component:?}");
             std::fs::write(&path, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn as_many_checksums_are_verified_as_the_table_wants() {
+    for (chance, refused_of_16) in [(1.0, 16), (0.5, 8), (0.25, 4), (0.0, 0)] {
+        for name in ["comp_none", "comp_zstd"] {
+            let mut fixture = Fixture::load(name);
+            let options = model::TableOptions { crc_check_chance: chance, ..fixture.table.options.clone() };
+            fixture.table = std::sync::Arc::new(fixture.table.to_builder().options(options).build());
+            let scratch = Scratch::new();
+            let descriptor = copy(&fixture, &scratch.0);
+            let path = descriptor.path(Component::Data);
+            let mut bytes = std::fs::read(&path).unwrap();
+            // Of a compressed chunk the checksum itself, of data that has it elsewhere a byte: the first block's.
+            let at = match CompressionInfo::decode(
+                "",
+                &std::fs::read(descriptor.path(Component::CompressionInfo)).unwrap_or_default(),
+            ) {
+                Ok(info) => info.offsets.get(1).map_or(bytes.len(), |next| *next as usize) - 1,
+                Err(_) => 5,
+            };
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            let reader = SSTableReader::open(&*disk(), &descriptor, &fixture.table, &cache()).unwrap();
+            let refused = (0..16).filter(|_| {
+                // The first partition's rows, past the cache: the one damaged block each time.
+                let mut cursor = reader.scan().unwrap();
+                cursor.advance_partition().is_err_and(|error| error.to_string().contains("checksum"))
+            });
+            assert_eq!(refused.count(), refused_of_16, "{name} with a chance of {chance}");
         }
     }
 }

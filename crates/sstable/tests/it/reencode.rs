@@ -2,7 +2,7 @@
 
 use model::UnfilteredCursor;
 use sstable::{
-    Component, CompressionInfo, Descriptor, SSTableId, SSTableReader, SSTableWriter, Statistics, WriterOptions,
+    Component, CompressionInfo, Descriptor, SSTableId, SSTableReader, SSTableWriter, Statistics, WriterOptions, verify,
 };
 
 use crate::fixture::{Fixture, NAMES, Scratch, cache, disk};
@@ -24,6 +24,10 @@ fn column_index_size(name: &str) -> u64 {
 }
 
 fn rewrite(fixture: &Fixture, name: &str, to: &Scratch) -> Descriptor {
+    rewrite_with(fixture, name, column_index_size(name), to)
+}
+
+fn rewrite_with(fixture: &Fixture, name: &str, column_index_size_bytes: u64, to: &Scratch) -> Descriptor {
     let disk = disk();
     let reader = fixture.open();
     let descriptor = Descriptor::new(&to.0, SSTableId::from_sequence(7));
@@ -33,7 +37,7 @@ fn rewrite(fixture: &Fixture, name: &str, to: &Scratch) -> Descriptor {
         compression: info.map(|info| info.params),
         estimated_partitions: reader.partition_count(),
         base: fixture.statistics.header.base,
-        column_index_size_bytes: column_index_size(name),
+        column_index_size_bytes,
         ..WriterOptions::for_table(&fixture.table).unwrap()
     };
     let mut writer = SSTableWriter::create(&disk, &descriptor, &fixture.table, options).unwrap();
@@ -74,6 +78,24 @@ fn a_decoded_table_is_written_back_byte_for_byte() {
         assert_eq!(toc(&written).replace("Checksums.db\n", ""), toc(&fixture.descriptor));
         filters_agree(name, &fixture, &written);
         statistics_agree(name, &fixture, &written);
+    }
+}
+
+#[test]
+fn row_indexes_of_every_granularity_lead_to_their_rows() {
+    for name in NAMES {
+        let fixture = Fixture::load(name);
+        let sound = verify(&*disk(), &fixture.descriptor, &fixture.table, true).unwrap();
+        // Every row a block, almost every row, and the coarsest that Cassandra's users set.
+        let index_bytes = [0, 64, 64 * 1024].map(|granularity| {
+            let scratch = Scratch::new();
+            let written = rewrite_with(&fixture, name, granularity, &scratch);
+            assert_eq!(verify(&*disk(), &written, &fixture.table, true).unwrap(), sound, "{name} by {granularity}");
+            std::fs::metadata(written.path(Component::Rows)).unwrap().len()
+        });
+        assert!(index_bytes.is_sorted_by(|finer, coarser| finer >= coarser), "{name}: {index_bytes:?}");
+        let has_large_partitions = sound.rows + sound.markers > 2 * sound.partitions;
+        assert!(index_bytes[0] > 0 || !has_large_partitions, "{name}");
     }
 }
 
