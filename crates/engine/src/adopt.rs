@@ -100,16 +100,18 @@ impl Engine {
             self.refuse_transactions(&directory)?;
             for source in list_tables(&**disk, &directory)? {
                 disk.create_dir_all(&target)?;
-                check_key_types(&**disk, &source, table)?;
-                verify(&**disk, &source, table, true)?;
+                let checked = check_key_types(&**disk, &source, table);
+                checked.and_then(|()| verify(&**disk, &source, table, true)).map_err(|error| error.of_table(table))?;
                 let copy = TableCopy::new(disk, &source, &Descriptor::new(&target, self.files().new_id()))?;
                 copy.finish(host_id, position)?;
                 sstables += 1;
             }
             for source in list_big_tables(&**disk, &directory)? {
                 disk.create_dir_all(&target)?;
-                check_key_types(&**disk, &source, table)?;
-                rewrite_big(disk, &source, table, &Descriptor::new(&target, self.files().new_id()), host_id, position)?;
+                let target = Descriptor::new(&target, self.files().new_id());
+                let checked = check_key_types(&**disk, &source, table);
+                let rewritten = checked.and_then(|()| rewrite_big(disk, &source, table, &target, host_id, position));
+                rewritten.map_err(|error| error.of_table(table))?;
                 sstables += 1;
             }
         }

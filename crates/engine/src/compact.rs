@@ -131,8 +131,7 @@ impl Overlaps for Outside<'_> {
         let view = self.store.view();
         let is_input = |table: &&Arc<SSTableReader>| self.inputs.iter().any(|input| input.is_same(table));
         let others = view.sstables.iter().filter(|table| !is_input(table)).map(Arc::as_ref);
-        let memtables = view.generations().map(|generation| generation.memtable.statistics().timestamp_min);
-        compaction::oldest_overlapping_timestamp(others, key).min(memtables.min().unwrap_or(i64::MAX))
+        compaction::oldest_overlapping_timestamp(others, key).min(view.oldest_in_memory())
     }
 }
 
@@ -264,8 +263,9 @@ impl Engine {
     ) -> Vec<Arc<SSTableReader>> {
         let (overlapping, candidates): (Vec<_>, Vec<_>) =
             metadata.iter().cloned().partition(|table| compacting.contains(&table.id));
-        let oldest = oldest_in_memory(view);
-        let expired = fully_expired(&candidates, &overlapping, oldest, self.gc_before(table), ignore_overlaps);
+        let oldest = view.oldest_in_memory();
+        let expired =
+            fully_expired(&candidates, &overlapping, oldest, gc_before(table, self.now_seconds()), ignore_overlaps);
         let mut expired = named(view, &expired);
         expired.retain(|sstable| !self.may_replay(std::slice::from_ref(sstable)));
         expired
@@ -287,15 +287,11 @@ impl Engine {
         compacting: &HashSet<SSTableId>,
         options: TombstoneOptions,
     ) -> Option<SSTableId> {
-        let (now, gc_before) = (self.now_seconds(), self.gc_before(table));
+        let now = self.now_seconds();
+        let gc_before = gc_before(table, now);
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
-        worth_compacting_alone(&options, &candidates, compacting, oldest_in_memory(view))
-    }
-
-    /// Deletions made before this time (seconds) may go.
-    fn gc_before(&self, table: &Table) -> u32 {
-        self.now_seconds().saturating_sub(table.options.gc_grace_seconds.max(0) as u32)
+        worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
     }
 
     /// What a flush typically writes: the part of the memtable space at which flushing begins.
@@ -392,6 +388,11 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineEr
     })
 }
 
+/// Deletions made before this time (seconds) may go.
+pub(crate) fn gc_before(table: &Table, now_seconds: u32) -> u32 {
+    now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32)
+}
+
 /// Whether a table is compacted without being asked.
 fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
@@ -409,10 +410,4 @@ fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
 /// The SSTables of a view with these ids.
 fn named(view: &View, ids: &[SSTableId]) -> Vec<Arc<SSTableReader>> {
     view.sstables.iter().filter(|table| ids.contains(&table.descriptor().id)).cloned().collect()
-}
-
-/// The least timestamp in a table's memtables, microseconds.
-fn oldest_in_memory(view: &View) -> i64 {
-    let oldest = view.generations().map(|generation| generation.memtable.statistics().timestamp_min);
-    oldest.min().unwrap_or(i64::MAX)
 }

@@ -29,8 +29,8 @@ impl Engine {
             return Err(EngineError::Unsupported(text));
         }
         for source in &sources {
-            check_key_types(&**disk, source, &table)?;
-            verify(&**disk, source, &table, true)?;
+            let checked = check_key_types(&**disk, source, &table);
+            checked.and_then(|()| verify(&**disk, source, &table, true)).map_err(|error| error.of_table(&table))?;
         }
         disk.create_dir_all(&store.directory)?;
         let copies = sources

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Table};
 use sstable::SSTableReader;
 
+use crate::compact::gc_before;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
@@ -19,6 +20,26 @@ impl Engine {
     /// of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
     /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
+        self.read_purgeable(table, range, 0)
+    }
+
+    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which all was
+    /// deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds.
+    pub fn read_at(
+        &self,
+        table: &Arc<Table>,
+        range: &ReadRange,
+        now_seconds: u32,
+    ) -> Result<BoxCursor<'static>, EngineError> {
+        self.read_purgeable(table, range, gc_before(table, now_seconds))
+    }
+
+    fn read_purgeable(
+        &self,
+        table: &Arc<Table>,
+        range: &ReadRange,
+        gc_before: u32,
+    ) -> Result<BoxCursor<'static>, EngineError> {
         // It may take long: writes that were begun before it on this thread go first.
         commitlog::release_held_wake_ups();
         let catalog = self.catalog();
@@ -29,7 +50,8 @@ impl Engine {
             let source = resident.data.cursor(table, range);
             return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
         }
-        let sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
+        let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
+        leave_out_expired(&mut sstables, &view, gc_before);
         let sources = match newest_first::applies(range) && !sstables.is_empty() {
             true => newest_sources(&view, sstables, table, range)?,
             false => all_sources(&view, &sstables, table, range)?,
@@ -50,6 +72,24 @@ impl Engine {
             view.sstables.is_empty() || view.resident().is_some()
         })
     }
+}
+
+/// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where nothing else
+/// that the read looks at is old enough to be shadowed by them.
+///
+/// That an SSTable's contents have expired is not enough to leave it out: an expired cell is a deletion of older ones. Nor is it that
+/// it shadows nothing here: until `gc_grace_seconds` are over, what was deleted may be missed where it still has to be told. What is
+/// left out here is what a compaction would drop at this moment (`fully_expired`), so that no read finds what none could find before.
+/// SSTables of which a part is alive are read whatever their TTLs: statistics do not tell which part.
+fn leave_out_expired(sstables: &mut Vec<Arc<SSTableReader>>, view: &View, gc_before: u32) {
+    let is_expired = |sstable: &SSTableReader| sstable.statistics().stats.max_local_deletion_time < gc_before;
+    if !sstables.iter().any(|sstable| is_expired(sstable)) {
+        return;
+    }
+    let others = sstables.iter().filter(|sstable| !is_expired(sstable));
+    let oldest = others.map(|sstable| sstable.statistics().stats.min_timestamp).min().unwrap_or(i64::MAX);
+    let oldest = oldest.min(view.oldest_in_memory());
+    sstables.retain(|sstable| !is_expired(sstable) || sstable.statistics().stats.max_timestamp >= oldest);
 }
 
 fn memtable_sources(view: &View, table: &Arc<Table>, range: &ReadRange) -> impl Iterator<Item = BoxCursor<'static>> {

@@ -97,6 +97,11 @@ impl View {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
+    /// The least timestamp in memtables, microseconds; `i64::MAX` if they are empty.
+    pub fn oldest_in_memory(&self) -> i64 {
+        self.generations().map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
+    }
+
     /// What is resident of a table that lives in memory, if reads need nothing else.
     pub fn resident(&self) -> Option<&Arc<Resident>> {
         self.active.resident.as_ref().filter(|resident| resident.is_complete())

@@ -46,6 +46,7 @@ impl TrieCursor {
             Some(key) => key.clone(),
             None => {
                 let (token, key) = decode_decorated_key(path).map_err(|error| ReadError::Corruption {
+                    table: None,
                     file: "memtable".into(),
                     offset: 0,
                     expected: "the path of a partition".into(),

@@ -124,6 +124,7 @@ impl Layout {
         match decode_clustering(&self.columns, &mut input, out) {
             Ok(_) => Ok(()),
             Err(error) => Err(ReadError::Corruption {
+                table: None,
                 file: "memtable".into(),
                 offset: 0,
                 expected: "a clustering position".into(),

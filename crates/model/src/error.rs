@@ -8,6 +8,8 @@ use std::fmt;
 pub enum ReadError {
     /// Stored bytes are not what was written: the file has to be repaired or replaced.
     Corruption {
+        /// Keyspace and name of the table that it belongs to, where that is known.
+        table: Option<String>,
         /// The damaged file.
         file: String,
         /// Where in the file, bytes.
@@ -31,7 +33,10 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReadError::Corruption { file, offset, expected, got } => {
+            ReadError::Corruption { table, file, offset, expected, got } => {
+                if let Some(table) = table {
+                    write!(f, "table {table}: ")?;
+                }
                 write!(f, "corrupt file {file} at offset {offset}: expected {expected}, got {got}")
             }
             ReadError::Io { file, source } => write!(f, "cannot read {file}: {source}"),

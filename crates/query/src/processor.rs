@@ -133,12 +133,17 @@ impl Processor {
         &self.prepended_paths
     }
 
-    /// Opens a cursor over rows, stored or virtual.
-    pub(crate) fn read<'c>(&'c self, table: &'c Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'c>, QueryError> {
+    /// Opens a cursor over rows, stored or virtual, for a reader at `now_seconds`.
+    pub(crate) fn read<'c>(
+        &'c self,
+        table: &'c Arc<Table>,
+        range: &ReadRange,
+        now_seconds: u32,
+    ) -> Result<BoxCursor<'c>, QueryError> {
         if self.virtual_tables.contains(table) {
             return self.virtual_tables.read(self, table, range);
         }
-        Ok(self.engine.read(table, range)?)
+        Ok(self.engine.read_at(table, range, now_seconds)?)
     }
 
     /// Prepares a statement; unqualified names are looked up in `keyspace`.

@@ -30,6 +30,8 @@ pub enum SSTableError {
 /// Where a file differs from what its format demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
+    /// Keyspace and name of the table, where the file was read as one of its files.
+    pub table: Option<String>,
     /// Name of the damaged file.
     pub file: String,
     /// Byte offset in it; for Data.db the offset in the uncompressed data unless a chunk itself is damaged.
@@ -49,17 +51,31 @@ impl Corruption {
         expected: impl Into<Cow<'static, str>>,
         got: impl Into<Cow<'static, str>>,
     ) -> Box<Corruption> {
-        Box::new(Corruption { file: file.to_owned(), offset, expected: expected.into(), got: got.into(), short: false })
+        let (file, expected, got) = (file.to_owned(), expected.into(), got.into());
+        Box::new(Corruption { table: None, file, offset, expected, got, short: false })
     }
 }
 
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(table) = &self.table {
+            write!(f, "table {table}: ")?;
+        }
         write!(f, "{} is corrupt at offset {}: expected {}, got {}", self.file, self.offset, self.expected, self.got)
     }
 }
 
 impl std::error::Error for Corruption {}
+
+impl SSTableError {
+    /// The error with the name of the table whose files were read.
+    pub fn of_table(mut self, table: &model::Table) -> SSTableError {
+        if let SSTableError::Corruption(corruption) = &mut self {
+            corruption.table.get_or_insert_with(|| format!("{}.{}", table.keyspace, table.name));
+        }
+        self
+    }
+}
 
 impl fmt::Display for SSTableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ use sstable::SSTableReader;
 use types::Token;
 
 use super::Resident;
+use crate::compact::gc_before;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
@@ -63,7 +64,7 @@ impl Engine {
                 move || -> Result<(), EngineError> {
                     let merged = MergeCursor::new(table, false, sources(&ReadRange::all_rows(keys))?);
                     let now = self.now_seconds();
-                    let gc_before = now.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
+                    let gc_before = gc_before(table, now);
                     let oldest_elsewhere = |_: &PartitionKey| match rest {
                         Rest::Nothing => i64::MAX,
                         Rest::Resident => i64::MIN,

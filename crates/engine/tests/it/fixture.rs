@@ -81,6 +81,19 @@ pub fn insertion(table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp:
     Mutation::new(vec![update.build()])
 }
 
+/// A row that expired at 100, long ago, in place of what was there.
+pub fn insert_expired(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
+    let mut builder = RowBuilder::default();
+    builder.start(table.regulars(), false);
+    builder.liveness(Liveness { timestamp, ttl: 10, expiration: 100 });
+    builder.cell(0, &Cell::expiring(timestamp, 10, 100, b"expired"));
+    let mut blob = Vec::new();
+    builder.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.row(&clustering(row), &blob);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+}
+
 pub fn delete_rows(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, 1));

@@ -1,6 +1,7 @@
 //! Behaviour of the engine over real and simulated disks.
 #![allow(clippy::unwrap_used)]
 
+mod adoption;
 mod damage;
 mod fixture;
 mod gated_disk;

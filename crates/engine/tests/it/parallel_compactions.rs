@@ -6,11 +6,9 @@ use std::time::Instant;
 
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineOptions, block_on};
-use model::{
-    Cell, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableOptions,
-};
+use model::{DeletionTime, Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableOptions};
 
-use crate::fixture::{clustering, create_table, delete_rows, insert, rows, set_options, small_options};
+use crate::fixture::{create_table, delete_rows, insert, insert_expired, rows, set_options, small_options};
 use crate::gated_disk::{GIVE_UP, GatedDisk};
 use crate::torture::choices::Choices;
 
@@ -25,19 +23,6 @@ fn options(disk: &SimulatedDisk, gated: &GatedDisk) -> EngineOptions {
 fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp: i64) {
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.delete_partition(DeletionTime::new(timestamp, 1));
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
-}
-
-/// A row that expired long ago, in place of what was there.
-fn insert_expired(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
-    let mut builder = RowBuilder::default();
-    builder.start(table.regulars(), false);
-    builder.liveness(Liveness { timestamp, ttl: 10, expiration: 100 });
-    builder.cell(0, &Cell::expiring(timestamp, 10, 100, b"expired"));
-    let mut blob = Vec::new();
-    builder.finish(&mut blob);
-    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
-    update.row(&clustering(row), &blob);
     block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 

@@ -6,10 +6,12 @@ use blockio::{Fault, SimulatedDisk};
 use engine::{Engine, block_on};
 use model::{
     DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Slice, Slices, Table,
-    Unfiltered, UnfilteredCursor,
+    TableOptions, Unfiltered, UnfilteredCursor,
 };
 
-use crate::fixture::{Directory, clustering, create_table, insert, open, rows, small_options};
+use crate::fixture::{
+    Directory, clustering, create_table, insert, insert_expired, open, rows, set_options, small_options,
+};
 
 /// Row `row` of partition `key` alone.
 fn one_row(table: &Table, key: i32, row: i32) -> ReadRange {
@@ -67,6 +69,60 @@ fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
         assert_eq!(read(&engine, &table, &one_row(&table, 1, 2)), [], "{order:?}");
         assert_eq!(read(&engine, &table, &one_row(&table, 2, 1)), [(clustering(1), 5)], "{order:?}");
     }
+}
+
+/// Bytes of Data.db that a read of one partition, or of all, looks at, and the live rows that it finds. All that ever was in
+/// memory is gone from there.
+fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u64, usize) {
+    let engine = Engine::open(small_options(&disk.crash_image(0))).unwrap();
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    let keys = key.map_or(KeyRange::all(), |key| KeyRange::Single(PartitionKey::new(&key.to_be_bytes())));
+    let mut cursor = engine.read_at(&table, &ReadRange::all_rows(keys), now_seconds).unwrap();
+    let mut live = 0;
+    while cursor.advance_partition().unwrap() {
+        while cursor.advance().unwrap() {
+            let is_live =
+                |unfiltered| matches!(unfiltered, Unfiltered::Row(row) if row.row.is_live(&table, now_seconds));
+            live += usize::from(is_live(cursor.unfiltered()));
+        }
+    }
+    (engine.table_stats(&table).unwrap().data_bytes_read, live)
+}
+
+#[test]
+fn an_sstable_that_expired_long_ago_is_read_only_where_it_shadows_something() {
+    const GRACE: i32 = 1000;
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let table = create_table(&engine);
+    let options = TableOptions { gc_grace_seconds: GRACE, ..TableOptions::default() };
+    let table = set_options(&engine, &table, options).unwrap();
+    // Expires at 100.
+    insert_expired(&engine, &table, 1, 1, 50);
+    insert_expired(&engine, &table, 2, 1, 50);
+    engine.flush(&table).unwrap();
+    let expired = [99, 101, 1100, 1101].map(|now| data_bytes_of(&disk, Some(1), now));
+    assert!(expired[..3].iter().all(|(bytes, _)| *bytes > 0), "{expired:?}");
+    assert_eq!(expired.map(|(_, live)| live), [1, 0, 0, 0]);
+    assert_eq!(expired[3], (0, 0), "nothing is read once the grace is over");
+    assert_eq!(data_bytes_of(&disk, None, 1101), (0, 0), "nor by a scan");
+
+    // What is newer needs no deletions: the new SSTable alone is read.
+    insert(&engine, &table, 1, 2, "newer", 60);
+    engine.flush(&table).unwrap();
+    let (newer, live) = data_bytes_of(&disk, Some(1), 1101);
+    assert!(newer > 0 && newer < data_bytes_of(&disk, Some(1), 1100).0 && live == 1);
+    assert_eq!(data_bytes_of(&disk, Some(2), 1101), (0, 0), "the newer one is not of this partition");
+
+    // What is older is shadowed, and stays so, in an SSTable and in memory.
+    insert(&engine, &table, 2, 1, "shadowed", 40);
+    let mut cursor = engine.read_at(&table, &one_row(&table, 2, 1), 1101).unwrap();
+    assert!(cursor.advance_partition().unwrap() && cursor.advance().unwrap());
+    assert!(matches!(cursor.unfiltered(), Unfiltered::Row(row) if !row.row.is_live(&table, 1101)));
+    engine.flush(&table).unwrap();
+    let (bytes, live) = data_bytes_of(&disk, Some(2), 1101);
+    assert!(bytes > 0 && live == 0);
+    assert_eq!(data_bytes_of(&disk, None, 1101).1, 1);
 }
 
 #[test]

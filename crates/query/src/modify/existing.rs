@@ -51,7 +51,7 @@ impl ExistingLists {
             None => Slices::none(),
         };
         let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
-        let mut cursor = execution.processor.read(table, &range)?;
+        let mut cursor = execution.processor.read(table, &range, execution.now_seconds)?;
         if !cursor.advance_partition()? {
             return Ok(ExistingLists::default());
         }

@@ -181,7 +181,7 @@ impl<'p> Page<'p> {
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
         self.note_read(&range);
         (self.live_before, self.tombstones) = (self.live_rows, 0);
-        let mut cursor = self.execution.processor.read(table, &range)?;
+        let mut cursor = self.execution.processor.read(table, &range, self.execution.now_seconds)?;
         self.range = range;
         let mut static_bytes = Vec::new();
         let mut goes_on = true;

@@ -564,7 +564,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance_partition()?)
+        Ok(self.try_advance_partition().map_err(|error| error.of_table(self.reader.table()))?)
     }
 
     fn partition(&self) -> PartitionHead<'_> {
@@ -577,7 +577,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance()?)
+        Ok(self.try_advance().map_err(|error| error.of_table(self.reader.table()))?)
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {
@@ -600,8 +600,8 @@ impl From<SSTableError> for ReadError {
     fn from(error: SSTableError) -> Self {
         match error {
             SSTableError::Corruption(corruption) => {
-                let Corruption { file, offset, expected, got, .. } = *corruption;
-                ReadError::Corruption { file, offset, expected: expected.into_owned(), got: got.into_owned() }
+                let Corruption { table, file, offset, expected, got, .. } = *corruption;
+                ReadError::Corruption { table, file, offset, expected: expected.into_owned(), got: got.into_owned() }
             }
             SSTableError::Disk(error) => ReadError::Io {
                 file: error.path().display().to_string(),

@@ -180,11 +180,12 @@ impl SSTableReader {
         cache: &BlockCache,
     ) -> Result<SSTableReader, SSTableError> {
         let mut damaged = Vec::new();
-        let reader = SSTableReader::open_damaged(disk, descriptor, table, cache, &mut damaged)?;
-        match damaged.into_iter().next() {
+        let opened = SSTableReader::open_damaged(disk, descriptor, table, cache, &mut damaged);
+        let opened = opened.and_then(|reader| match damaged.into_iter().next() {
             Some(corruption) => Err(Box::new(corruption).into()),
             None => Ok(reader),
-        }
+        });
+        opened.map_err(|error| error.of_table(table))
     }
 
     /// Opens a table for reading in file order only: its filter and indexes are not looked at.
@@ -368,17 +369,17 @@ impl SSTableReader {
 
     /// A cursor over what `range` selects, through the cache.
     pub fn cursor(&self, range: &ReadRange) -> Result<SSTableCursor, SSTableError> {
-        SSTableCursor::open(self.clone(), range, ReadMode::Cached)
+        self.cursor_with(range, ReadMode::Cached)
     }
 
     /// A cursor over everything, reading ahead and past the cache.
     pub fn scan(&self) -> Result<SSTableCursor, SSTableError> {
-        SSTableCursor::open(self.clone(), &ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
+        self.cursor_with(&ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
     }
 
     /// A cursor over what `range` selects, reading as `mode` says.
     pub fn cursor_with(&self, range: &ReadRange, mode: ReadMode) -> Result<SSTableCursor, SSTableError> {
-        SSTableCursor::open(self.clone(), range, mode)
+        SSTableCursor::open(self.clone(), range, mode).map_err(|error| error.of_table(self.table()))
     }
 
     /// Refuses to read under a schema that lacks a column of the file.

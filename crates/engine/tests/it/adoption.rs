@@ -1,0 +1,96 @@
+//! Power cuts at every step of an upgrade: the directory of the other node stays as it was, and ours has all of it or nothing, so
+//! that the next attempt gets through.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
+use engine::{Engine, EngineError};
+use model::Table;
+
+use crate::fixture::{create_table, insert, rows, small_options};
+
+const SOURCE: &str = "/cassandra/data";
+
+/// A stopped node's data directory, in Cassandra's layout: a table of two SSTables. Nothing else is on the disk but a node of ours,
+/// which was never started.
+fn source() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let table = create_table(&engine);
+    for row in 0..2 {
+        insert(&engine, &table, 1, row, "theirs", 10);
+        engine.flush(&table).unwrap();
+    }
+    disk.create_dir_all(Path::new("/cassandra")).unwrap();
+    engine.export(Path::new(SOURCE)).unwrap();
+    engine.shutdown().unwrap();
+    drop(engine);
+    disk.remove_dir_all(Path::new("/node")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    disk
+}
+
+/// All files below a directory, with what they hold.
+fn files(disk: &SimulatedDisk, directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in disk.list(directory).unwrap() {
+        let path = directory.join(&entry.name);
+        if entry.is_dir {
+            found.extend(files(disk, &path));
+        } else {
+            let file = disk.open(&path, OpenOptions::read()).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+            found.push((path, bytes));
+        }
+    }
+    found
+}
+
+fn adopted(engine: &Engine) -> Option<Arc<Table>> {
+    engine.schema().table("ks", "t").cloned()
+}
+
+/// Whether the power cut after `step` operations came before the end, and whether the node has the other's tables then. If not, they
+/// are adopted again. The first operations counted are those of the node's start, if it is new.
+fn cut(source: &SimulatedDisk, step: u64, is_new: bool) -> (bool, bool) {
+    let disk = source.crash_image(step);
+    let upgrade = || -> Result<(), EngineError> {
+        if is_new {
+            disk.inject(Fault::PowerCut, step);
+        }
+        let engine = Engine::open(small_options(&disk))?;
+        if !is_new {
+            disk.inject(Fault::PowerCut, step);
+        }
+        engine.adopt(&[SOURCE.into()]).map(|_| ())
+    };
+    let is_done = upgrade().is_ok();
+    let image = disk.crash_image(step * 7);
+    let data = Path::new(SOURCE);
+    assert!(files(&image, data) == files(source, data), "cut after {step} operations");
+    let engine = Engine::open(small_options(&image)).unwrap();
+    let is_there = adopted(&engine).is_some();
+    if !is_there {
+        assert!(!is_done);
+        engine.adopt(&[SOURCE.into()]).unwrap();
+    }
+    let table = adopted(&engine).unwrap();
+    assert_eq!(rows(&engine, &table), [0, 1].map(|row| (1, row, "theirs".into())), "cut after {step} operations");
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 2, "cut after {step} operations");
+    (!is_done, is_there)
+}
+
+#[test]
+fn an_upgrade_that_is_cut_short_leaves_the_source_alone_and_the_next_one_gets_through() {
+    let source = source();
+    let started = source.crash_image(0);
+    Engine::open(small_options(&started)).unwrap().shutdown().unwrap();
+    let cuts: Vec<_> = (0..).map(|step| cut(&started, step, false)).take_while(|(is_cut, _)| *is_cut).collect();
+    let there = cuts.iter().filter(|(_, is_there)| *is_there).count();
+    assert!(there > 0 && cuts.len() - there > 50, "{there} of {}", cuts.len());
+    // A node that never was starts first.
+    let cut_short = (0..).take_while(|step| cut(&source, step * 61, true).0).count();
+    assert!(cut_short > 5, "{cut_short}");
+}
