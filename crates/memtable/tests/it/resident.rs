@@ -166,3 +166,30 @@ fn a_small_row_takes_at_most_40_bytes_more_than_its_data() {
         assert!(bytes <= 40, "{bytes} bytes, with clustering: {clustering}");
     }
 }
+
+/// Bytes that a row takes in which three columns are set, of so many.
+fn sparse_row_bytes(columns: usize) -> u64 {
+    let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(6))).partition_key("p", CqlType::Bigint);
+    let builder =
+        (0..columns).fold(builder, |builder, column| builder.regular(&format!("v{column:04}"), CqlType::Text));
+    let table = Arc::new(builder.build());
+    let resident = ResidentTable::new(&table, 1);
+    for number in 0..1_000_i64 {
+        let mut row = RowBuilder::default();
+        row.start(table.regulars(), false);
+        row.liveness(Liveness::at(number));
+        (0..3).for_each(|cell| row.cell(cell * (columns - 1) / 2, &Cell::live(number, b"a string")));
+        let mut blob = Vec::new();
+        row.finish(&mut blob);
+        let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&number.to_be_bytes()));
+        update.row(&[], &blob);
+        resident.apply(&update.build()).expect("room");
+    }
+    resident.used_bytes() / 1_000
+}
+
+#[test]
+fn a_row_costs_by_the_columns_that_are_set() {
+    let (few, many) = (sparse_row_bytes(3), sparse_row_bytes(1_000));
+    assert!(many <= few + 8, "{many} bytes of 1,000 columns, {few} of 3");
+}
