@@ -16,8 +16,9 @@ KINDS = [(columns, size, udt) for columns, size in SHAPES for udt in (False, Tru
 # Those that bars are about.
 BARRED = [(10, 150, False), (100, 15, False), (100, 15, True)]
 ROWS_EACH = 25
-# A fifth of the article's: with more, filling takes longer than everything else. The rows are far larger than the caches together.
-PARTITIONS = 2_000
+# A tenth of the article's: what is read has to stay in memtables until it is flushed, Cassandra's too, and filling must not take longer
+# than all else. A table is larger than the processor's caches.
+PARTITIONS = 1_000
 # Room for the tables that are read: they must not be flushed.
 MEMTABLE_MB = 4096
 CASSANDRA_SHARE = 0.5
