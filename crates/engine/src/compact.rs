@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use compaction::{
     CompactionError, CompactionInput, Overlaps, Strategy, TableMetadata, TombstoneCandidate, TombstoneOptions, compact,
     fully_expired, worth_compacting_alone,
 };
-use model::{PartitionKey, Table, TableId};
-use sstable::{SSTableId, SSTableReader};
+use model::{PartitionKey, ReadError, Table, TableId};
+use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
 
 use crate::compaction_tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
 use crate::engine::Engine;
@@ -195,21 +196,28 @@ impl Engine {
         if !is_enabled(store, &table) {
             return 0;
         }
-        let (metadata, compacting) = (metadata_of(&store.view().sstables), store.merges.claimed());
+        let (metadata, compacting) = (metadata_of(&store.view().sstables), store.merges.left_alone());
         strategy.picks(&metadata, &compacting, self.flush_size_bytes(), self.now_millis() * 1000).len()
     }
 
     /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
-    /// again, behind the others; if it fails, when the table's SSTables change.
+    /// again, behind the others; if it fails, when the table's SSTables change. One that turns out damaged is left alone from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());
         };
         let merged = match chosen.boundaries {
-            Some(boundaries) => self.merge(store, &chosen.inputs, boundaries)?,
-            None => self.drop_expired(store, &chosen.inputs).map(|()| Merged::Replaced)?,
+            Some(boundaries) => self.merge(store, &chosen.inputs, boundaries),
+            None => self.drop_expired(store, &chosen.inputs).map(|()| Merged::Replaced),
         };
+        let damaged = merged.as_ref().err().and_then(damaged_sstable);
+        if let Some(damaged) = damaged {
+            store.merges.leave_alone(damaged);
+            // Without it there may be something to merge.
+            self.request_compaction(store);
+        }
         drop(claim);
+        let merged = merged?;
         if merged == Merged::Replaced {
             self.request_compaction(store);
         }
@@ -397,6 +405,22 @@ pub(crate) fn gc_before(table: &Table, now_seconds: u32) -> u32 {
 fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
         && table.options.compaction.get("enabled").is_none_or(|enabled| enabled != "false")
+}
+
+/// The SSTable that an error is about, if it is one of damage.
+fn damaged_sstable(error: &EngineError) -> Option<SSTableId> {
+    let file = match error {
+        EngineError::Read(error) => match &**error {
+            ReadError::Corruption { file, .. } => file,
+            _ => return None,
+        },
+        EngineError::SSTable(error) => match &**error {
+            SSTableError::Corruption(corruption) => &corruption.file,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Descriptor::of_path(Path::new(file)).map(|descriptor| descriptor.id)
 }
 
 fn metadata_of(sstables: &[Arc<SSTableReader>]) -> Vec<TableMetadata> {

@@ -21,6 +21,8 @@ pub(crate) struct Merges {
 #[derive(Default)]
 struct State {
     claimed: HashSet<SSTableId>,
+    /// Merges in the background leave these out.
+    damaged: HashSet<SSTableId>,
     running: usize,
     /// Callers that had merges stop, or wait for it.
     stops: usize,
@@ -29,7 +31,7 @@ struct State {
 }
 
 impl Merges {
-    /// Begins a merge of what `choose` names, given the SSTables that are being merged. None if that is nothing, or merges are to stop.
+    /// Begins a merge of what `choose` names, given the SSTables that it is to leave alone. None if that is nothing, or merges are to stop.
     /// What it names must be in the view while this is under way.
     pub fn begin<C, E>(
         &self,
@@ -39,7 +41,7 @@ impl Merges {
         if state.stops > 0 {
             return Ok(None);
         }
-        let Some((inputs, chosen)) = choose(&state.claimed)? else { return Ok(None) };
+        let Some((inputs, chosen)) = choose(&state.left_alone())? else { return Ok(None) };
         Ok(Some((self.claim(&mut state, inputs), chosen)))
     }
 
@@ -50,9 +52,14 @@ impl Merges {
         Claim { merges: self, inputs }
     }
 
-    /// The SSTables that are being merged.
-    pub fn claimed(&self) -> HashSet<SSTableId> {
-        lock(&self.state).claimed.clone()
+    /// The SSTables that are being merged, and those that cannot be.
+    pub fn left_alone(&self) -> HashSet<SSTableId> {
+        lock(&self.state).left_alone()
+    }
+
+    /// Has merges in the background leave a damaged SSTable alone until the next start, so that the others are merged.
+    pub fn leave_alone(&self, damaged: SSTableId) {
+        lock(&self.state).damaged.insert(damaged);
     }
 
     /// Has all merges stop, waits until they did, and keeps new ones from beginning until what is returned is dropped. One caller
@@ -70,6 +77,12 @@ impl Merges {
     /// Whether merges under way are to stop.
     pub fn is_stopping(&self) -> bool {
         lock(&self.state).stops > 0
+    }
+}
+
+impl State {
+    fn left_alone(&self) -> HashSet<SSTableId> {
+        self.claimed.union(&self.damaged).cloned().collect()
     }
 }
 
@@ -141,7 +154,7 @@ mod tests {
         assert_eq!(begin(&merges, &[1, 2, 3]), None);
         end(&merges, &[1, 2]);
         assert_eq!(begin(&merges, &[1, 2, 3]), Some(vec![1, 2]));
-        assert_eq!(merges.claimed().len(), 3);
+        assert_eq!(merges.left_alone().len(), 3);
     }
 
     #[test]
@@ -167,6 +180,6 @@ mod tests {
             drop(claim);
         });
         drop(merges.stop());
-        assert!(merges.claimed().is_empty());
+        assert!(merges.left_alone().is_empty());
     }
 }

@@ -141,6 +141,40 @@ fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answ
 }
 
 #[test]
+fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let table = create_table(&engine);
+    // Four chunks of data.
+    for key in 0..60 {
+        insert(&engine, &table, key, 1, &"value".repeat(200), 10);
+    }
+    engine.shutdown().unwrap();
+    drop(engine);
+    let directory = PathBuf::from(format!("/node/data/ks/t-{}", table.id.0.simple()));
+    let data = disk.list(&directory).unwrap().into_iter().find(|entry| entry.name.ends_with("Data.db")).unwrap();
+    let path = directory.join(data.name);
+    let middle = disk.open(&path, OpenOptions::read()).unwrap().len().unwrap() / 2;
+    disk.flip_bit(&path, middle, 3).unwrap();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let failed = (0..60).filter(|key: &i32| {
+        let keys = KeyRange::Single(PartitionKey::new(&key.to_be_bytes()));
+        match try_rows(&engine, &table, &ReadRange::all_rows(keys)) {
+            Ok(found) => {
+                assert_eq!(found, 1);
+                false
+            }
+            Err(error) => {
+                assert!(error.contains("table ks.t: "), "{error}");
+                true
+            }
+        }
+    });
+    let failed = failed.count();
+    assert!((1..30).contains(&failed), "{failed}");
+}
+
+#[test]
 fn a_merge_that_meets_damage_tells_and_leaves_its_inputs() {
     let directory = Directory::new();
     filled(&directory);

@@ -82,7 +82,7 @@ pub fn insertion(table: &Arc<Table>, key: i32, row: i32, value: &str, timestamp:
 }
 
 /// A row that expired at 100, long ago, in place of what was there.
-pub fn insert_expired(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
+pub fn expired_insertion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64) -> Mutation {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
     builder.liveness(Liveness { timestamp, ttl: 10, expiration: 100 });
@@ -91,13 +91,33 @@ pub fn insert_expired(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, t
     builder.finish(&mut blob);
     let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
     update.row(&clustering(row), &blob);
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    Mutation::new(vec![update.build()])
+}
+
+/// The deletion of rows by a range, long ago.
+pub fn row_deletion(table: &Arc<Table>, key: i32, row: i32, timestamp: i64) -> Mutation {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, 1));
+    Mutation::new(vec![update.build()])
+}
+
+/// The deletion of a partition, long ago.
+pub fn partition_deletion(table: &Arc<Table>, key: i32, timestamp: i64) -> Mutation {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.delete_partition(DeletionTime::new(timestamp, 1));
+    Mutation::new(vec![update.build()])
+}
+
+pub fn insert_expired(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
+    block_on(engine.write(&expired_insertion(table, key, row, timestamp))).unwrap();
 }
 
 pub fn delete_rows(engine: &Engine, table: &Arc<Table>, key: i32, row: i32, timestamp: i64) {
-    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
-    update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, 1));
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    block_on(engine.write(&row_deletion(table, key, row, timestamp))).unwrap();
+}
+
+pub fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp: i64) {
+    block_on(engine.write(&partition_deletion(table, key, timestamp))).unwrap();
 }
 
 /// Live rows as (key, row, value), in order of key and row. All that expires is still live.

@@ -1,14 +1,18 @@
 //! Several merges of one table at the same time.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use blockio::SimulatedDisk;
+use blockio::{Disk, Fault, SimulatedDisk};
 use engine::{Engine, EngineOptions, block_on};
-use model::{DeletionTime, Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableOptions};
+use model::{Mutation, Table, TableOptions};
 
-use crate::fixture::{create_table, delete_rows, insert, insert_expired, rows, set_options, small_options};
+use crate::fixture::{
+    create_table, delete_partition, expired_insertion, insert, insertion, partition_deletion, row_deletion, rows,
+    set_options, small_options,
+};
 use crate::gated_disk::{GIVE_UP, GatedDisk};
 use crate::torture::choices::Choices;
 
@@ -18,12 +22,6 @@ fn options(disk: &SimulatedDisk, gated: &GatedDisk) -> EngineOptions {
     options.disk = Arc::new(gated.clone());
     options.concurrent_compactors = 2;
     options
-}
-
-fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp: i64) {
-    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
-    update.delete_partition(DeletionTime::new(timestamp, 1));
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {
@@ -123,55 +121,106 @@ fn what_needs_the_table_for_itself_stops_all_of_its_merges() {
     }
 }
 
+/// Rows by key and clustering.
+type Model = BTreeMap<(i32, i32), String>;
+
+fn is_there(model: &Model, engine: &Engine, table: &Arc<Table>) -> bool {
+    rows(engine, table) == model.iter().map(|((key, row), value)| (*key, *row, value.clone())).collect::<Vec<_>>()
+}
+
+/// A table of which two SSTables anywhere are a merge, and any deletion may go.
+fn create_merging_table(engine: &Engine) -> Arc<Table> {
+    let merge_soon = [("class", "UnifiedCompactionStrategy"), ("scaling_parameters", "N")];
+    let compaction = merge_soon.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let options = TableOptions { compaction, gc_grace_seconds: 0, ..TableOptions::default() };
+    set_options(engine, &create_table(engine), options).unwrap()
+}
+
+/// One write, with what it makes of the model.
+fn choose_write(choices: &mut Choices, table: &Arc<Table>, model: &mut Model, step: i64) -> Mutation {
+    let (key, row) = (choices.below(6) as i32, choices.below(4) as i32);
+    match choices.below(13) {
+        0..8 => {
+            model.insert((key, row), step.to_string());
+            insertion(table, key, row, &step.to_string(), step)
+        }
+        8..10 => {
+            model.remove(&(key, row));
+            expired_insertion(table, key, row, step)
+        }
+        10..12 => {
+            model.remove(&(key, row));
+            row_deletion(table, key, row, step)
+        }
+        _ => {
+            model.retain(|(of, _), _| *of != key);
+            partition_deletion(table, key, step)
+        }
+    }
+}
+
 #[test]
 fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
-    for seed in 0..12 {
+    let (mut merges, mut cuts) = (0, 0);
+    for seed in 0..24 {
         let disk = SimulatedDisk::new();
         let mut options = small_options(&disk);
         options.concurrent_compactors = 2;
         let engine = Engine::open(options).unwrap();
-        let table = create_table(&engine);
-        // Two SSTables anywhere are a merge.
-        let merge_soon = [("class", "UnifiedCompactionStrategy"), ("scaling_parameters", "N")];
-        let compaction = merge_soon.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let table =
-            set_options(&engine, &table, TableOptions { compaction, gc_grace_seconds: 0, ..TableOptions::default() })
-                .unwrap();
+        let table = create_merging_table(&engine);
         let mut choices = Choices(seed);
-        let mut model: BTreeMap<(i32, i32), String> = BTreeMap::new();
-        let is_there = |model: &BTreeMap<(i32, i32), String>, engine: &Engine| {
-            let expected: Vec<_> = model.iter().map(|((key, row), value)| (*key, *row, value.clone())).collect();
-            assert_eq!(rows(engine, &table), expected, "seed {seed}");
-        };
-        for step in 1..=600_i64 {
-            let (key, row) = (choices.below(6) as i32, choices.below(4) as i32);
-            match choices.below(20) {
-                0..8 => {
-                    insert(&engine, &table, key, row, &step.to_string(), step);
-                    model.insert((key, row), step.to_string());
-                }
-                8..10 => {
-                    insert_expired(&engine, &table, key, row, step);
-                    model.remove(&(key, row));
-                }
-                10..12 => {
-                    delete_rows(&engine, &table, key, row, step);
-                    model.remove(&(key, row));
-                }
-                12 => {
-                    delete_partition(&engine, &table, key, step);
-                    model.retain(|(of, _), _| *of != key);
-                }
-                13..18 => engine.flush(&table).unwrap(),
-                18 if choices.one_in(8) => engine.compact(&table).unwrap(),
-                _ => is_there(&model, &engine),
-            }
+        if seed % 2 == 1 {
+            disk.inject(Fault::PowerCut, choices.below(6000));
         }
-        is_there(&model, &engine);
-        assert!(engine.compaction_stats().completed > 5, "seed {seed}");
-        assert!(engine.last_compaction_failure().is_none());
+        // What is acknowledged, and what is there if the last write is as well.
+        let (mut model, mut next) = (Model::new(), Model::new());
+        for step in 1..=400_i64 {
+            let done = match choices.below(20) {
+                0..13 => block_on(engine.write(&choose_write(&mut choices, &table, &mut next, step))),
+                13..18 => engine.flush(&table),
+                18 if choices.one_in(8) => engine.compact(&table),
+                _ => {
+                    assert!(seed % 2 == 1 || is_there(&model, &engine, &table), "seed {seed}, step {step}");
+                    Ok(())
+                }
+            };
+            if done.is_err() {
+                assert!(seed % 2 == 1);
+                cuts += 1;
+                break;
+            }
+            model.clone_from(&next);
+        }
+        merges += engine.compaction_stats().completed;
         let image = disk.crash_image(seed);
         drop(engine);
-        is_there(&model, &Engine::open(small_options(&image)).unwrap());
+        let engine = Engine::open(small_options(&image)).unwrap();
+        let is_whole = is_there(&model, &engine, &table) || is_there(&next, &engine, &table);
+        assert!(is_whole, "seed {seed}: {:?} for {model:?}", rows(&engine, &table));
     }
+    assert!(merges > 200 && cuts > 3, "{merges} {cuts}");
+}
+
+#[test]
+fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(small_options(&disk)).unwrap();
+    let table = create_table(&engine);
+    for flush in 0..5 {
+        (0..4).for_each(|key| insert(&engine, &table, key, flush, "written", 10 + i64::from(flush)));
+        engine.flush(&table).unwrap();
+    }
+    engine.shutdown().unwrap();
+    drop(engine);
+    let directory = format!("/node/data/ks/t-{}", table.id.0.simple());
+    let names = disk.list(directory.as_ref()).unwrap().into_iter().map(|entry| entry.name);
+    let oldest = names.filter(|name| name.ends_with("-Data.db")).min().unwrap();
+    disk.flip_bit(&Path::new(&directory).join(&oldest), 3, 0).unwrap();
+    let mut options = small_options(&disk);
+    options.concurrent_compactors = 2;
+    let engine = Engine::open(options).unwrap();
+    engine.set_autocompaction(&table, true).unwrap();
+    wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
+    let error = engine.compact(&table).unwrap_err().to_string();
+    assert!(error.contains("table ks.t: ") && error.contains(&oldest), "{error}");
 }

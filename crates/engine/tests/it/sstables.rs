@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use blockio::{Fault, SimulatedDisk};
-use engine::{Engine, block_on};
-use model::{
-    DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Slice, Slices, Table,
-    TableOptions, Unfiltered, UnfilteredCursor,
-};
+use engine::Engine;
+use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, TableOptions, Unfiltered, UnfilteredCursor};
 
 use crate::fixture::{
-    Directory, clustering, create_table, insert, insert_expired, open, rows, set_options, small_options,
+    Directory, clustering, create_table, delete_partition, insert, insert_expired, open, rows, set_options,
+    small_options,
 };
 
 /// Row `row` of partition `key` alone.
@@ -31,12 +29,6 @@ fn read(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>,
         }
     }
     found
-}
-
-fn delete_partition(engine: &Engine, table: &Arc<Table>, key: i32, timestamp: i64) {
-    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
-    update.delete_partition(DeletionTime::new(timestamp, 1));
-    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
 }
 
 #[test]
