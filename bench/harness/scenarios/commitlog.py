@@ -38,25 +38,32 @@ class Record:
         return tables.uniform(self.table, self.partitions, self.value_bytes, self.fields)
 
 
-RECORDS = [Record("100 B", "kv", 1, 100, 200_000), Record("1 KB", "fields10", 10, 100, 30_000), Record("4 KB", "large", 1, 4096, 8_000)]
+RECORDS = [Record("100 B", "kv", 1, 100, 100_000), Record("1 KB", "fields10", 10, 100, 30_000), Record("4 KB", "large", 1, 4096, 8_000)]
 JUDGED = "100 B"
 
 
 @dataclass
 class Plan:
-    rounds: int
+    # Record, clients, rounds.
+    points: list[tuple[Record, int, int]]
     seconds: float
     settling_seconds: float
     warmup_seconds: float
-    clients: tuple[int, ...]
-    records: list[Record]
     alone_rounds: int
     alone_seconds: float
     replayed_bytes: int
 
+    @property
+    def records(self) -> list[Record]:
+        return list({record.name: record for record, _, _ in self.points}.values())
 
-FULL = Plan(5, 3, 0.5, 15, (1, 8, 64, 256), RECORDS, 5, 1.0, GIB)
-QUICK = Plan(2, 0.7, 0.2, 1.5, (64,), [Record("100 B", "kv", 1, 100, 20_000)], 1, 0.15, 32 << 20)
+
+SMALL = RECORDS[0]
+# What is judged has more rounds. Eight minutes in all.
+FULL = Plan([(SMALL, 64, 3), (SMALL, 256, 3), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)], 0.8, 0.2, 6, 2, 0.4, GIB)
+QUICK = Plan([(Record("100 B", "kv", 1, 100, 20_000), 64, 2)], 0.7, 0.2, 1.5, 1, 0.15, 32 << 20)
+# Of every run's partitions so many are read back: there are hundreds of runs.
+CHECKED = 1_000
 
 
 def run(quick: bool) -> Outcome:
@@ -65,25 +72,25 @@ def run(quick: bool) -> Outcome:
     replayed = ready_after_crash(plan)
     with ExitStack() as stack:
         systems, settings = start(stack, quick)
-        progress = Progress("commitlog", len(systems) * (1 + len(plan.records) * len(plan.clients) * plan.rounds))
+        progress = Progress("commitlog", len(systems) * (1 + sum(rounds for _, _, rounds in plan.points)))
         for system in systems:
             progress.step(f"{system.name}: filling and warming up")
             for record in plan.records:
                 tables.fill(system.node, system.keyspace, record.table, record.partitions, record.value_bytes, fields=record.fields)
                 load.run(system.node, system.keyspace, record.load(), seed=9, warmup_seconds=plan.warmup_seconds / len(plan.records), seconds=0.3)
         results = {}
-        for record in plan.records:
-            for count in plan.clients:
-                def one(system: System, round_number: int) -> load.Run:
-                    return load.run(system.node, system.keyspace, record.load(), seed=20 + round_number, in_flight=count,
-                                    connections=min(2, count), warmup_seconds=plan.settling_seconds, seconds=plan.seconds)
-                what = f"{record.name}, {count} clients"
-                results[what] = interleaved(systems, plan.rounds, one, progress, what)
+        for record, count, rounds in plan.points:
+            def one(system: System, round_number: int) -> load.Run:
+                return load.run(system.node, system.keyspace, record.load(), seed=20 + round_number, in_flight=count, check=CHECKED,
+                                connections=min(2, count), warmup_seconds=plan.settling_seconds, seconds=plan.seconds)
+            what = f"{record.name}, {count} clients"
+            results[what] = interleaved(systems, rounds, one, progress, what)
         progress.end()
     outcome = Outcome("commitlog", settings={
         "load": "writes, closed loop; " + "; ".join(f"{record.name}: {record.fields} × {record.value_bytes} B over {record.partitions:,} partitions"
                                                     for record in plan.records),
-        "rounds": f"{plan.rounds} of {plan.seconds} s, interleaved, after {plan.warmup_seconds} s of warming up", **settings})
+        "rounds": f"of {plan.seconds} s, interleaved, after {plan.warmup_seconds} s of warming up: " +
+                  ", ".join(f"{record.name} with {count} clients {rounds}" for record, count, rounds in plan.points), **settings})
     judge_alone(outcome, alone)
     judge_replay(outcome, *replayed)
     return judge(outcome, results)

@@ -208,6 +208,17 @@ impl CommitLog {
         shared.freed(freed)
     }
 
+    /// The tables whose records that were found at open are not all durable elsewhere, as far as the log was told. Complete once the
+    /// replay was read to its end.
+    pub fn replayed_tables(&self) -> Vec<Uuid> {
+        let segments = self.shared.segments();
+        let found = segments.live().filter(|segment| segment.number.is_none());
+        let mut tables: Vec<Uuid> = found.flat_map(|segment| segment.dirty_tables()).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables
+    }
+
     /// The id of the oldest segment in use; a start replays records of this one and later ones.
     pub fn oldest_segment(&self) -> i64 {
         self.shared.segments().live().next().map_or(i64::MAX, |segment| segment.id)

@@ -14,6 +14,8 @@ pub struct LogMetrics {
     pub total_size_bytes: u64,
     /// `WaitingOnCommit`: waits for the device.
     pub waiting_on_commit: WaitCount,
+    /// `WaitingOnFlush`: device writes, and syncs in `periodic`, from their issue to their end.
+    pub waiting_on_flush: WaitCount,
     /// `WaitingOnSegmentAllocation`: waits for room in memory or in the log.
     pub waiting_on_segment_allocation: WaitCount,
     /// `OverSizedMutations`: records refused because of their size.
@@ -42,6 +44,7 @@ pub struct WaitCount {
 pub(crate) struct Counters {
     pub completed_tasks: AtomicU64,
     pub allocation_waits: Waits,
+    pub flush_waits: Waits,
     pub over_sized_mutations: AtomicU64,
     pub frames: AtomicU64,
     pub written_bytes: AtomicU64,
@@ -77,6 +80,7 @@ impl Counters {
             pending_tasks,
             total_size_bytes,
             waiting_on_commit,
+            waiting_on_flush: self.flush_waits.read(),
             waiting_on_segment_allocation: self.allocation_waits.read(),
             over_sized_mutations: load(&self.over_sized_mutations),
             frames: load(&self.frames),

@@ -68,6 +68,7 @@ struct Issued {
     offset: u64,
     /// Its end as blocks of a segment.
     place: (i64, u32),
+    since: Instant,
     done: bool,
 }
 
@@ -258,7 +259,8 @@ impl Writer {
             let blocks = u32::try_from((run.end - base) / BLOCK).unwrap_or(u32::MAX);
             self.prewrite(offset + (run.end - run.start), segment.slot)?;
             self.count(&run, filled);
-            self.issued.push_back(Issued { run: run.clone(), offset, place: (segment.id, blocks), done: false });
+            let (place, since) = ((segment.id, blocks), Instant::now());
+            self.issued.push_back(Issued { run: run.clone(), offset, place, since, done: false });
             if alone {
                 // So few are under way that hardly as much again can come before it is written.
                 self.queue.submit_alone(batch.frame(run), offset, self.durability());
@@ -282,6 +284,7 @@ impl Writer {
             any = true;
             if let Some(issued) = self.issued.iter_mut().find(|issued| issued.offset == offset) {
                 issued.done = true;
+                self.shared.counters.flush_waits.add(issued.since.elapsed());
             }
             if self.shared.sync == SyncMode::Each {
                 self.shared.waiters.written(run, &mut self.ready);
@@ -330,7 +333,9 @@ impl Writer {
 
     /// Syncs the file; what was written is durable then.
     fn sync(&mut self) -> Result<(), LogError> {
+        let since = Instant::now();
         self.shared.file.file().sync_data()?;
+        self.shared.counters.flush_waits.add(since.elapsed());
         self.shared.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.synced_at = Instant::now();
         self.advance_horizon();

@@ -152,14 +152,12 @@ impl Engine {
         self.replayed = recovery.summary;
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
-        if recovery.summary != ReplaySummary::default() {
-            self.flush_all()?;
-        }
-        self.log.discard_replayed().map_err(|error| self.log_failed(error))?;
+        self.settle_replayed()?;
         self.go_on_from_stored_timestamps();
         self.store_system_schema(&stored)?;
         self.finish_drops()?;
-        self.forget_truncations()
+        // While the log holds records from before, a start has to know what of them was truncated.
+        if self.log.replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
     }
 
     /// Writes the system keyspaces into `system_schema`, where drivers look for them, unless they are there.

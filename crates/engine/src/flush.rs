@@ -77,7 +77,7 @@ impl Engine {
     /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it
     /// still says when it was written: a start that finds a truncation tells by it which SSTables are older.
     fn covered_interval(&self, generation: &Generation, next: &Generation) -> PositionInterval {
-        let (start, end) = (generation.lower(self.log()), next.lower(self.log()));
+        let (start, end) = (generation.covers_from(self.log()), next.lower(self.log()));
         if start < end {
             return PositionInterval { start, end };
         }

@@ -7,6 +7,7 @@
 
 mod admin;
 mod adopt;
+mod begun_write;
 mod block_on;
 mod compact;
 mod compaction_tasks;
@@ -38,6 +39,7 @@ mod write;
 
 pub use admin::TableStats;
 pub use adopt::AdoptedTable;
+pub use begun_write::BegunWrite;
 pub use block_on::block_on;
 pub use commitlog::{Awaited, Durable, HeldWakeUps};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};

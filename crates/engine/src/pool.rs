@@ -86,6 +86,18 @@ impl MemtablePool {
         Taken { pool: self, bytes }
     }
 
+    /// As [`take`](Self::take); `None` while it is not there.
+    pub fn take_now(&self, bytes: usize) -> Option<Taken<'_>> {
+        let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
+        self.try_take(bytes).then_some(Taken { pool: self, bytes })
+    }
+
+    /// Takes back what [`Taken::into_bytes`] gave out.
+    pub fn give_back(&self, bytes: i64) {
+        self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn try_take(&self, bytes: i64) -> bool {
         let room = |taken: i64| self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken;
         let take = |taken: i64| (bytes <= room(taken)).then_some(taken + bytes);
@@ -105,10 +117,16 @@ impl MemtablePool {
     }
 }
 
+impl Taken<'_> {
+    /// For whoever outlives the borrow and gives them back.
+    pub fn into_bytes(mut self) -> i64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.pool.taken_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        self.pool.wake();
+        self.pool.give_back(self.bytes);
     }
 }
 

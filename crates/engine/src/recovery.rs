@@ -11,15 +11,20 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use commitlog::{IntervalSet, LogPosition};
-use model::{Keyspace, Mutation, Schema, TableId};
+use memtable::MemtableFull;
+use model::{Keyspace, Mutation, PartitionUpdate, Schema, TableId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::schema_rows::{self, SchemaRows};
 use crate::store::TableStore;
 use crate::system::{SystemRow, read_rows};
+
+/// So many updates are looked up in memtables together before they are applied.
+const UPDATES_TOGETHER: usize = 64;
 
 /// What replaying the log came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,52 +86,43 @@ impl Engine {
         records: impl Iterator<Item = (&'r [u8], LogPosition)>,
         covered: &Covered,
     ) -> Result<ReplaySummary, EngineError> {
-        let schema = self.schema();
-        let mut summary = ReplaySummary::default();
+        let (schema, mut summary, mut updates) = (self.schema(), ReplaySummary::default(), Vec::new());
+        let membership = self.groups().enter();
         for (record, end) in records {
-            let membership = self.groups().enter();
-            self.replay_record(&schema, record, end, covered, &mut summary)?;
-            // A flush waits for the group.
-            drop(membership);
-            self.flush_largest()?;
+            read_record(&schema, record, end, covered, &mut summary, &mut updates)?;
+            if updates.len() >= UPDATES_TOGETHER {
+                self.replay_updates(&updates)?;
+                updates.clear();
+            }
         }
+        self.replay_updates(&updates)?;
+        // A flush waits for the group.
+        drop(membership);
+        self.flush_largest()?;
         Ok(summary)
     }
 
-    fn replay_record(
-        &self,
-        schema: &Schema,
-        record: &[u8],
-        end: LogPosition,
-        in_tables: &Covered,
-        summary: &mut ReplaySummary,
-    ) -> Result<(), EngineError> {
-        let (unknown, covered) = (Cell::new(0), Cell::new(0));
-        // What is covered is not looked into: a table of that id may have had other columns then.
-        let to_replay = |id| match schema.table_by_id(id) {
-            None => {
-                unknown.set(unknown.get() + 1);
-                None
+    /// Updates of one table that follow each other are looked up and counted together.
+    fn replay_updates(&self, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
+        for same in updates.chunk_by(|a, b| a.table().id == b.table().id) {
+            let Some(first) = same.first() else { continue };
+            let store = self.store(first.table())?;
+            let active = store.view().active.clone();
+            let keys: Vec<_> = same.iter().map(PartitionUpdate::key).collect();
+            active.memtable.prefetch(&keys);
+            let mut growth_bytes = 0;
+            for update in same {
+                match active.apply(update) {
+                    Ok(growth) => growth_bytes += growth,
+                    Err(MemtableFull) => self.replay_update(&store, update),
+                }
             }
-            Some(_) if in_tables.contains(id, end) => {
-                covered.set(covered.get() + 1);
-                None
-            }
-            known => known.cloned(),
-        };
-        let (mutation, _) = Mutation::read_record_of(record, to_replay)
-            .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
-        summary.of_dropped_tables += unknown.get();
-        summary.covered += covered.get();
-        for update in mutation.updates() {
-            let store = self.store(update.table())?;
-            self.replay_update(&store, update);
-            summary.replayed += 1;
+            active.account(growth_bytes, self.pool());
         }
         Ok(())
     }
 
-    fn replay_update(&self, store: &TableStore, update: &model::PartitionUpdate) {
+    fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) {
         loop {
             let active = store.view().active.clone();
             if let Ok(growth_bytes) = active.apply(update) {
@@ -135,6 +131,35 @@ impl Engine {
             }
             self.successor(store, &active);
         }
+    }
+
+    /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need not wait for
+    /// it. Where the log is short of segments, or memory of room, it is flushed here and now, because the start itself writes.
+    pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
+        if self.log().pressure().is_some() || self.pool().wants_flush() {
+            self.flush_all()?;
+            return self.log().discard_replayed().map_err(|error| self.log_failed(error));
+        }
+        let (end, stores) = (self.log().position(), self.stores());
+        for id in self.log().replayed_tables().into_iter().map(TableId) {
+            match stores.iter().find(|store| store.table.load().id == id) {
+                Some(store) if self.ends_replay(store)? => self.request_flush(store),
+                _ => self.forget_log(id, end)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the flush of the table's memtable cover all that was replayed; false if nothing of it is in memory.
+    fn ends_replay(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+        let active = store.view().active.clone();
+        if active.memtable.is_empty() {
+            // Full ones, or such as were replaced, may be behind it.
+            return self.flush_store(store).map(|_| false);
+        }
+        active.lower(self.log());
+        active.end_replay();
+        Ok(true)
     }
 
     /// Reads all rows of a system table.
@@ -157,4 +182,35 @@ impl Engine {
         };
         schema_rows::load(&stored).map_err(|damage| EngineError::Startup(damage.to_string()))
     }
+}
+
+/// Adds the updates of a record, as far as no table covers them.
+fn read_record(
+    schema: &Schema,
+    record: &[u8],
+    end: LogPosition,
+    in_tables: &Covered,
+    summary: &mut ReplaySummary,
+    updates: &mut Vec<PartitionUpdate>,
+) -> Result<(), EngineError> {
+    let (unknown, covered) = (Cell::new(0), Cell::new(0));
+    // What is covered is not looked into: a table of that id may have had other columns then.
+    let to_replay = |id| match schema.table_by_id(id) {
+        None => {
+            unknown.set(unknown.get() + 1);
+            None
+        }
+        Some(_) if in_tables.contains(id, end) => {
+            covered.set(covered.get() + 1);
+            None
+        }
+        known => known.cloned(),
+    };
+    let (mutation, _) = Mutation::read_record_of(record, to_replay)
+        .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
+    summary.of_dropped_tables += unknown.get();
+    summary.covered += covered.get();
+    summary.replayed += mutation.updates().len() as u64;
+    updates.extend(mutation.into_updates());
+    Ok(())
 }

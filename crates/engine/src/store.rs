@@ -27,6 +27,7 @@ pub(crate) struct Generation {
     /// Where its writes go as well, in a table that lives in memory.
     pub resident: Option<Arc<Resident>>,
     lower: OnceLock<LogPosition>,
+    ends_replay: AtomicBool,
     reported_bytes: AtomicI64,
     flush_requested: AtomicBool,
     pub created_millis: i64,
@@ -34,8 +35,9 @@ pub(crate) struct Generation {
 
 impl Generation {
     pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
-        let (lower, reported_bytes, flush_requested) = (OnceLock::new(), AtomicI64::new(0), AtomicBool::new(false));
-        Arc::new(Generation { memtable, resident, lower, reported_bytes, flush_requested, created_millis })
+        let (lower, ends_replay) = (OnceLock::new(), AtomicBool::new(false));
+        let (reported_bytes, flush_requested) = (AtomicI64::new(0), AtomicBool::new(false));
+        Arc::new(Generation { memtable, resident, lower, ends_replay, reported_bytes, flush_requested, created_millis })
     }
 
     /// Whether this is the first to ask for its flush.
@@ -53,6 +55,16 @@ impl Generation {
             fence(Ordering::SeqCst);
             log.position()
         })
+    }
+
+    /// Says that the log was replayed, and that it holds all of the table's records up to `lower` that no SSTable has.
+    pub fn end_replay(&self) {
+        self.ends_replay.store(true, Ordering::Release);
+    }
+
+    /// Where the part of the log begins that is in SSTables once this memtable is.
+    pub fn covers_from(&self, log: &CommitLog) -> LogPosition {
+        if self.ends_replay.load(Ordering::Acquire) { LogPosition::NONE } else { self.lower(log) }
     }
 
     /// Has it begin at `position`. Called before it is part of a view.

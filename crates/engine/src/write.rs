@@ -19,12 +19,12 @@ const PREFETCHED_UPDATES_MIN: usize = 8;
 
 /// A write whose record is in the log and that is not visible yet.
 pub(crate) struct LoggedWrite {
-    mutation: Mutation,
-    stores: Vec<Arc<TableStore>>,
-    logged: LogPosition,
-    membership: Membership,
+    pub mutation: Mutation,
+    pub stores: Vec<Arc<TableStore>>,
+    pub logged: LogPosition,
+    pub membership: Membership,
     /// Given back when it is applied.
-    room: Reservations,
+    pub room: Reservations,
 }
 
 /// A write between log and memtable. Dropped with its membership, it was abandoned by whoever waited for it.
@@ -44,9 +44,7 @@ impl Drop for InFlight<'_> {
             let (mutation, stores) = (self.mutation.clone(), self.stores.to_vec());
             let room = std::mem::take(&mut self.room);
             let write = LoggedWrite { mutation, stores, logged, membership, room };
-            if let Some(write) = self.engine.finisher().take_over(write) {
-                self.engine.finish_abandoned(write);
-            }
+            self.engine.finish_in_background(write);
         }
     }
 }
@@ -125,13 +123,20 @@ impl Engine {
         Ok(())
     }
 
-    fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
+    pub(crate) fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
         let updates = mutation.updates();
         for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
             if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
                 prefetch(&stores[index..], &updates[index..]);
             }
             self.apply(store, update, logged);
+        }
+    }
+
+    /// Has a write finished that nobody waits for any more.
+    pub(crate) fn finish_in_background(&self, write: LoggedWrite) {
+        if let Some(write) = self.finisher().take_over(write) {
+            self.finish_abandoned(write);
         }
     }
 
@@ -144,7 +149,7 @@ impl Engine {
     }
 
     /// The stores of a mutation's tables; fails if one is gone, before anything is written.
-    fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
+    pub(crate) fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
         mutation.updates().iter().map(|update| self.store(update.table())).collect()
     }
 
@@ -166,7 +171,7 @@ impl Engine {
     }
 
     /// As `enter_and_log`; `None` if the log has no room.
-    fn try_enter_and_log(
+    pub(crate) fn try_enter_and_log(
         &self,
         mutation: &Mutation,
         stores: &[Arc<TableStore>],

@@ -300,6 +300,11 @@ impl Mutation {
         &self.updates
     }
 
+    /// The updates, for whoever goes on with them.
+    pub fn into_updates(self) -> Vec<PartitionUpdate> {
+        self.updates
+    }
+
     /// The length of the log record, bytes.
     pub fn record_size(&self) -> usize {
         self.updates.iter().map(|update| update.bytes.len()).sum()

@@ -5,6 +5,7 @@
 //! ([`QueryError`]) carry what the protocol needs, and the server chooses codes by their kind.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod client;
 mod consistency;
 mod ddl;
@@ -28,6 +29,7 @@ mod system;
 mod terms;
 mod trace;
 
+pub use begun::BegunModification;
 pub use client::ClientState;
 pub use describe::create_statement;
 pub use engine::{Awaited, Durable, HeldWakeUps};

@@ -200,7 +200,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let body = check_value_count(prepared, options).and_then(|()| select.execute(&execution));
-        Some(with_warnings(body, &execution))
+        Some(with_warnings(body, execution.take_warnings(), &self.engine))
     }
 
     /// Prepares and carries out a statement once.
@@ -238,7 +238,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let body = self.dispatch(&prepared.plan, &execution).await;
-        with_warnings(body, &execution)
+        with_warnings(body, execution.take_warnings(), &self.engine)
     }
 
     async fn dispatch(&self, plan: &Plan, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -296,7 +296,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, &[], keyspace, &schema);
         let body = modify::execute_batch(kind, &statements, &execution).await;
-        with_warnings(body, &execution)
+        with_warnings(body, execution.take_warnings(), &self.engine)
     }
 }
 
@@ -310,13 +310,16 @@ fn check_value_count(prepared: &Prepared, options: &QueryOptions<'_>) -> Result<
 }
 
 /// The answer with the warnings of its making; a failure has them too.
-fn with_warnings(body: Result<ResponseBody, QueryError>, execution: &Execution<'_>) -> Result<Response, QueryError> {
-    let warnings = execution.take_warnings();
+pub(crate) fn with_warnings(
+    body: Result<ResponseBody, QueryError>,
+    warnings: Vec<String>,
+    engine: &Engine,
+) -> Result<Response, QueryError> {
     match body {
         Ok(body) => Ok(Response { body, warnings }),
         Err(error) => {
             if let ErrorKind::DiskFailure(kind) = error.kind {
-                execution.processor.engine.disk_failed(kind, &error.message);
+                engine.disk_failed(kind, &error.message);
             }
             Err(QueryError { warnings, ..error })
         }

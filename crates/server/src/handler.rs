@@ -1,7 +1,8 @@
 //! What a connection needs of the query layer.
 
 use query::{
-    ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response, ResultMetadata, Value,
+    BegunModification, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response,
+    ResultMetadata, Value,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -50,6 +51,17 @@ pub trait QueryHandler: Send + Sync + 'static {
         _client: &ClientState,
         _options: &QueryOptions<'_>,
     ) -> Option<Result<Response, QueryError>> {
+        None
+    }
+
+    /// Begins a prepared statement that changes rows, if nothing but the log has to be waited for then; otherwise `None`, without any
+    /// effect.
+    fn begin(
+        &self,
+        _statement: &Self::Statement,
+        _client: &ClientState,
+        _options: &QueryOptions<'_>,
+    ) -> Option<BegunModification> {
         None
     }
 

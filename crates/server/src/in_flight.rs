@@ -2,7 +2,8 @@
 
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
-use query::{Consistency, ErrorKind, QueryError, WriteType};
+use crate::start::written;
+use query::{BegunModification, Consistency, ErrorKind, QueryError, WriteType};
 use std::future::{Future, pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -11,7 +12,26 @@ use std::time::Duration;
 use tokio::task::JoinError;
 use tokio::time::{Sleep, sleep};
 
-type Work<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
+type Task<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
+
+/// What a request's work is.
+enum Work<H: QueryHandler> {
+    /// Whatever it takes.
+    Task(Task<H>),
+    /// The log, and warnings that go with the answer.
+    Write(BegunModification, Vec<String>),
+}
+
+impl<H: QueryHandler> Work<H> {
+    fn poll(&mut self, stream: i16, cx: &mut Context<'_>) -> Poll<Reply<H>> {
+        match self {
+            Work::Task(task) => task.as_mut().poll(cx),
+            Work::Write(write, warnings) => {
+                Pin::new(write).poll(cx).map(|response| written(stream, response, std::mem::take(warnings)))
+            }
+        }
+    }
+}
 
 /// Work that will become a reply: its own, or a timeout. Work that is too late is given up.
 pub(crate) struct InFlight<H: QueryHandler> {
@@ -77,9 +97,20 @@ fn from_protocol(consistency: protocol::Consistency) -> Consistency {
 }
 
 impl<H: QueryHandler> InFlight<H> {
-    pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, work: Work<H>) -> InFlight<H> {
-        let work = if limit.blocks && limit.duration.is_some() { Box::pin(apart(work)) } else { work };
-        InFlight { stream, size_bytes, work: Some(work), limit, timer: None }
+    pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, task: Task<H>) -> InFlight<H> {
+        let task = if limit.blocks && limit.duration.is_some() { Box::pin(apart(task)) } else { task };
+        InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None }
+    }
+
+    /// A modification that was begun.
+    pub(crate) fn of_write(
+        stream: i16,
+        size_bytes: usize,
+        limit: TimeLimit,
+        write: BegunModification,
+        warnings: Vec<String>,
+    ) -> InFlight<H> {
+        InFlight { stream, size_bytes, work: Some(Work::Write(write, warnings)), limit, timer: None }
     }
 
     /// How long it may take.
@@ -91,8 +122,8 @@ impl<H: QueryHandler> InFlight<H> {
     pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let outcome = match self.limit.blocks {
-            true => tokio::task::block_in_place(|| work.as_mut().poll(cx)),
-            false => work.as_mut().poll(cx),
+            true => tokio::task::block_in_place(|| work.poll(self.stream, cx)),
+            false => work.poll(self.stream, cx),
         };
         if outcome.is_ready() {
             self.work = None;
@@ -123,7 +154,7 @@ impl<H: QueryHandler> InFlight<H> {
 
 /// Does work that may hold its thread for long in a task of its own: the clock runs meanwhile, and the connection's other work goes on.
 /// It is done to its end even if nobody waits any more.
-async fn apart<H: QueryHandler>(mut work: Work<H>) -> Reply<H> {
+async fn apart<H: QueryHandler>(mut work: Task<H>) -> Reply<H> {
     let task = tokio::spawn(poll_fn(move |cx| tokio::task::block_in_place(|| work.as_mut().poll(cx))));
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(reply) => reply,

@@ -1,7 +1,7 @@
 //! The query layer behind the seam.
 
 use crate::handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
-use query::{ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
+use query::{BegunModification, ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -55,6 +55,15 @@ impl QueryHandler for Processor {
         options: &QueryOptions<'_>,
     ) -> Option<Result<Response, QueryError>> {
         self.execute_in_memory(statement, client, options)
+    }
+
+    fn begin(
+        &self,
+        statement: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Option<BegunModification> {
+        Processor::begin(self, statement, client, options)
     }
 
     async fn batch(

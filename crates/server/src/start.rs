@@ -9,7 +9,10 @@ use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
 use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
-use query::{ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType};
+use query::{
+    BegunModification, ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
+    WriteType,
+};
 use std::sync::Arc;
 
 /// What became of a request.
@@ -45,9 +48,23 @@ pub(crate) fn start<H: QueryHandler>(
             let begun = begin_execute(shared, session, statements, id, options);
             if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
                 && !limit.blocks()
-                && let Some(answered) = execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
             {
-                return Started::Answered(answered);
+                if prepared.is_modification {
+                    if let Some(write) = begin_write(shared, session, prepared, options, &header) {
+                        let (size_bytes, warnings) = (body.len(), session.take_warnings());
+                        return Started::Working(InFlight::of_write(
+                            header.stream,
+                            size_bytes,
+                            limit.clone(),
+                            write,
+                            warnings,
+                        ));
+                    }
+                } else if let Some(answered) =
+                    execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
+                {
+                    return Started::Answered(answered);
+                }
             }
             begun
         }
@@ -273,6 +290,31 @@ fn execute_at_once<H: QueryHandler>(
     let mut warnings = session.take_warnings();
     add_warnings(&mut answer, &mut warnings, warned);
     Some(Reply { warnings, ..Reply::new(header.stream, answer) })
+}
+
+/// Begins a prepared statement that has to wait for the log alone: nothing of the request has to outlive this call.
+fn begin_write<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &Session,
+    prepared: &Prepared<H>,
+    options: &protocol::QueryOptions<'_>,
+    header: &Header,
+) -> Option<BegunModification> {
+    let bound = Bound::new(&options.values);
+    let query_options = query_options(options, &bound, header.version, None);
+    shared.handler.begin(&prepared.statement, &session.client, &query_options)
+}
+
+/// The answer to what `begin_write` began.
+pub(crate) fn written<H: QueryHandler>(
+    stream: i16,
+    response: Result<Response, QueryError>,
+    mut warnings: Vec<String>,
+) -> Reply<H> {
+    let mut warned = Vec::new();
+    let mut answer = answer(response, &mut warned, |_| MetadataForm::of_rows(false));
+    add_warnings(&mut answer, &mut warnings, warned);
+    Reply { warnings, ..Reply::new(stream, answer) }
 }
 
 /// Puts what the statement `warned` of before the other warnings; those of a result go with it.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod adoption;
+mod begun;
 mod damage;
 mod fixture;
 mod gated_disk;

@@ -267,3 +267,49 @@ fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
     drop(engine);
     assert_eq!(rows(&open(&image), &t).len(), count);
 }
+
+/// A start replays into memory and is ready; flushes in the background free the log. Killed before, during or after them, the next start
+/// finds the same, and nothing of what was truncated or dropped.
+#[test]
+fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_log() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [flushed, truncated, dropped, kept] = create(&engine, ["flushed", "truncated", "dropped", "kept"]);
+    for row in 0..200 {
+        block_on(engine.write(&batch(&[&flushed, &truncated, &dropped, &kept], row % 7, row))).unwrap();
+        match row {
+            100 => engine.flush(&flushed).unwrap(),
+            120 => engine.truncate(&truncated).unwrap(),
+            150 => engine.flush(&kept).unwrap(),
+            _ => {}
+        }
+    }
+    set_tables(&engine, &[&flushed, &truncated, &kept], true).unwrap();
+    let all = |engine: &Engine| [rows(engine, &flushed), rows(engine, &truncated), rows(engine, &kept)];
+    let before = all(&engine);
+    assert_eq!([200, 79, 200], [before[0].len(), before[1].len(), before[2].len()]);
+    drop(engine);
+    for seed in 0..12 {
+        let image = disk.crash_image(seed);
+        let engine = open(&image);
+        assert!(engine.replay_summary().replayed > 0);
+        assert_eq!(all(&engine), before, "seed {seed}");
+        insert(&engine, &kept, 99, seed as i32, "after", 20);
+        if seed % 3 == 1 {
+            engine.truncate(&truncated).unwrap();
+        }
+        // Flushes are under way, or not.
+        let image = image.crash_image(seed * 31);
+        drop(engine);
+        let engine = open(&image);
+        assert_eq!(rows(&engine, &kept).len(), 201, "seed {seed}");
+        assert_eq!(rows(&engine, &truncated).len(), if seed % 3 == 1 { 0 } else { 79 }, "seed {seed}");
+        let after = all(&engine);
+        engine.flush_all().unwrap();
+        let image = image.crash_image(seed * 37);
+        drop(engine);
+        let engine = open(&image);
+        assert_eq!(engine.replay_summary().replayed, 0, "all of it is in SSTables");
+        assert_eq!(all(&engine), after, "seed {seed}");
+    }
+}

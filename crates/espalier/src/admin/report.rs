@@ -72,6 +72,7 @@ fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
         ("CommitLog.PendingTasks", metrics.pending_tasks.to_string()),
         ("CommitLog.TotalCommitLogSize", metrics.total_size_bytes.to_string()),
         ("CommitLog.WaitingOnCommit", waits(metrics.waiting_on_commit)),
+        ("CommitLog.WaitingOnFlush", waits(metrics.waiting_on_flush)),
         ("CommitLog.WaitingOnSegmentAllocation", waits(metrics.waiting_on_segment_allocation)),
         ("CommitLog.OverSizedMutations", metrics.over_sized_mutations.to_string()),
         ("CommitLog.Frames", metrics.frames.to_string()),

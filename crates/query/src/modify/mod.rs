@@ -72,6 +72,13 @@ impl ModificationPlan {
         Ok(ResponseBody::Void)
     }
 
+    /// What it writes, if that may be written; `None` for nothing.
+    pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
+        let mutation = self.resolve(execution, |modification| mutation_of(modification, execution))?;
+        mutation.iter().try_for_each(|mutation| check_alive(mutation, execution))?;
+        Ok(mutation)
+    }
+
     /// Does something with the modification that this is in this execution.
     fn resolve<R>(
         &self,
@@ -157,23 +164,28 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
 
 /// Writes a mutation at the request's consistency level.
 async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
-    let processor = execution.processor;
-    let data_center = &processor.options().node.data_center;
     execution.options.note(|| "Determining replicas for mutation".to_owned());
+    check_alive(mutation, execution)?;
+    let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+    if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
+        execution.options.note(|| "Appending to commitlog".to_owned());
+    }
+    execution.processor.engine().write(mutation).await?;
+    for update in mutation.updates() {
+        execution.options.note(|| format!("Adding to {} memtable", update.table().name));
+    }
+    Ok(())
+}
+
+/// Whether as many replicas of each keyspace are alive as the request's consistency level wants.
+fn check_alive(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+    let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;
     for update in mutation.updates() {
         let keyspace = &*update.table().keyspace;
         if checked.replace(keyspace) != Some(keyspace) {
             consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center)?;
         }
-    }
-    let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
-    if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
-        execution.options.note(|| "Appending to commitlog".to_owned());
-    }
-    processor.engine().write(mutation).await?;
-    for update in mutation.updates() {
-        execution.options.note(|| format!("Adding to {} memtable", update.table().name));
     }
     Ok(())
 }

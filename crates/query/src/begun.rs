@@ -1,0 +1,57 @@
+//! A modification that was begun and waits for the log alone: none of the request has to outlive its beginning.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use engine::{BegunWrite, Engine};
+
+use crate::execution::Execution;
+use crate::prepared::Plan;
+use crate::processor::with_warnings;
+use crate::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response, ResponseBody, Values};
+
+/// Resolves to the answer. Dropped before, the write is finished all the same.
+#[must_use = "it is answered when it is ready"]
+pub struct BegunModification {
+    engine: Arc<Engine>,
+    write: BegunWrite,
+    warnings: Vec<String>,
+}
+
+impl Processor {
+    /// Begins a prepared INSERT, UPDATE or DELETE: its record is in the log when this returns. `None` where it would have to wait for
+    /// more than the log, writes nothing or fails, and for everything else, without any effect: [`Processor::execute`] carries
+    /// it out, or says why not.
+    pub fn begin(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+    ) -> Option<BegunModification> {
+        let (Plan::Modification(modification), Values::Positional(values)) = (&prepared.plan, options.values) else {
+            return None;
+        };
+        if options.trace.is_some() || prepared.variables.len() != values.len() {
+            return None;
+        }
+        let schema = self.engine().borrow_schema();
+        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
+        let mutation = modification.mutation(&execution).ok()??;
+        let write = self.engine().begin_write(mutation).ok()??;
+        Some(BegunModification { engine: Arc::clone(self.engine()), write, warnings: execution.take_warnings() })
+    }
+}
+
+impl Future for BegunModification {
+    type Output = Result<Response, QueryError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        Pin::new(&mut this.write).poll(context).map(|written| {
+            let body = written.map(|()| ResponseBody::Void).map_err(QueryError::from);
+            with_warnings(body, std::mem::take(&mut this.warnings), &this.engine)
+        })
+    }
+}
