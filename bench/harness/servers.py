@@ -28,10 +28,21 @@ SERIAL_FLAGS = {"-XX:+UseSerialGC", "-Xss1m"}
 
 def compile_java() -> None:
     """The programs in java/, against Cassandra's jars."""
-    sources, target = sorted((HERE / "java").glob("*.java")), CLASSES / "BenchNode.class"
-    if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+    sources = sorted((HERE / "java").glob("*.java"))
+
+    def is_current(source: Path) -> bool:
+        target = CLASSES / f"{source.stem}.class"
+        return target.exists() and target.stat().st_mtime >= source.stat().st_mtime
+
+    if not all(map(is_current, sources)):
         CLASSES.mkdir(parents=True, exist_ok=True)
         subprocess.run(["javac", "-nowarn", "-d", str(CLASSES), "-cp", f"{places.CASSANDRA / 'lib'}/*", *map(str, sources)], check=True)
+
+
+def configure(directory: Path, memtable_mb: int = MEMTABLE_MB) -> None:
+    """A configuration for programs that use parts of Cassandra without a node; memtables do not flush before they are full."""
+    oracle.write_configuration(directory, *places.free_ports(3), False)
+    adjust(directory / "cassandra.yaml", "trie", False, memtable_mb, {"memtable_cleanup_threshold": "0.9"})
 
 
 def execute(node, *statements: str) -> None:

@@ -1,4 +1,8 @@
-//! Partition keys of 16 random bytes, translated as a memtable does: token and byte-comparable form, every time anew.
+//! The keys of the maps, encoded as a memtable does: token and byte-comparable form, every time anew.
+
+use std::io::Write;
+
+use types::Token;
 
 /// SplitMix64's finalizer.
 pub fn mix(mut z: u64) -> u64 {
@@ -7,21 +11,80 @@ pub fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The `index`th partition key of 16 random bytes.
+pub fn partition_key(index: u64) -> [u8; 16] {
+    let seed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&mix(seed).to_be_bytes());
+    key[8..].copy_from_slice(&mix(seed ^ 1).to_be_bytes());
+    key
+}
+
+/// What keys there are.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum KeyKind {
+    /// Partition keys of 16 random bytes, with their Murmur3 tokens.
+    #[default]
+    Random,
+    /// As `Random`, without the two bytes that all encoded keys end in: 26 bytes.
+    Bare,
+    /// Rows of 10,000 such partitions: behind the partition's key a number of 8 bytes.
+    Rows,
+    /// Addresses with long shared prefixes, as partition keys in their own order.
+    Urls,
+    /// Ascending numbers of 8 bytes, as partition keys in their own order.
+    Sequential,
+}
+
+const PARTITIONS: u64 = 10_000;
+const NEXT_COMPONENT: u8 = 0x40;
+const TERMINATOR: u8 = 0x38;
+
 /// Makes keys in a buffer that is used again.
 #[derive(Default, Debug)]
 pub struct Keys {
+    kind: KeyKind,
     buffer: Vec<u8>,
+    text: Vec<u8>,
 }
 
 impl Keys {
-    /// The encoded key of partition `index`.
+    /// Of one kind.
+    pub fn of(kind: KeyKind) -> Keys {
+        Keys { kind, ..Keys::default() }
+    }
+
+    /// The encoded key of entry `index`.
     pub fn encoded(&mut self, index: u64) -> &[u8] {
-        let seed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&mix(seed).to_be_bytes());
-        key[8..].copy_from_slice(&mix(seed ^ 1).to_be_bytes());
         self.buffer.clear();
-        bytecomp::encode_decorated_key(types::murmur3::token(&key), &key, &mut self.buffer);
+        match self.kind {
+            KeyKind::Random => self.push_random(index),
+            KeyKind::Bare => {
+                self.push_random(index);
+                self.buffer.truncate(self.buffer.len() - 2);
+            }
+            KeyKind::Rows => {
+                self.push_random(index % PARTITIONS);
+                self.buffer.push(NEXT_COMPONENT);
+                self.buffer.extend_from_slice(&(index / PARTITIONS).to_be_bytes());
+                self.buffer.push(TERMINATOR);
+            }
+            KeyKind::Urls => {
+                self.text.clear();
+                let (site, directory) = (mix(index) % 1000, mix(index ^ 1) % 5000);
+                // Writing to memory cannot fail.
+                let _ = write!(self.text, "https://www.site-{site}.example/news/{directory}/article-{index}.html");
+                bytecomp::encode_decorated_key(Token(0), &self.text, &mut self.buffer);
+            }
+            KeyKind::Sequential => {
+                bytecomp::encode_decorated_key(Token(0), &index.to_be_bytes(), &mut self.buffer);
+            }
+        }
         &self.buffer
+    }
+
+    fn push_random(&mut self, index: u64) {
+        let key = partition_key(index);
+        bytecomp::encode_decorated_key(types::murmur3::token(&key), &key, &mut self.buffer);
     }
 }

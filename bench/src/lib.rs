@@ -8,6 +8,6 @@ mod keys;
 mod peers;
 mod wire;
 
-pub use keys::{Keys, mix};
-pub use peers::{BTree, Blart, OrderedMap, SkipList, TriePeer};
+pub use keys::{KeyKind, Keys, mix, partition_key};
+pub use peers::{BPlusTree, BTree, Blart, OrderedMap, SkipList, TriePeer};
 pub use wire::WireClient;

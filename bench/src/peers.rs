@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 
 use crossbeam_skiplist::SkipMap;
 use memtrie::{Bounds, Direction, Layout, Trie, TrieOptions};
+use scc::{Guard, TreeIndex};
+
+/// Gets within a session.
+pub type Get<'s> = dyn Fn(&[u8]) -> Option<u64> + 's;
+/// Inserts within a session.
+pub type Insert<'s> = dyn FnMut(&[u8], u64) + 's;
 
 /// From byte strings to numbers, in order. One writer is all that is asked for here.
 pub trait OrderedMap {
@@ -15,6 +21,16 @@ pub trait OrderedMap {
 
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
+
+    /// Runs `session` with a `get` that keeps for the whole session what every single one would take (a pin, a guard).
+    fn reading(&self, session: &mut dyn FnMut(&Get<'_>)) {
+        session(&|key| self.get(key));
+    }
+
+    /// As `reading`, with an `insert`.
+    fn writing(&mut self, session: &mut dyn FnMut(&mut Insert<'_>)) {
+        session(&mut |key, value| self.insert(key, value));
+    }
 
     /// The values of many keys at once, in the order of the keys. None: this map can only one by one.
     fn get_many(&self, _keys: &[&[u8]]) -> Option<Vec<Option<u64>>> {
@@ -51,6 +67,13 @@ impl TriePeer {
     }
 }
 
+impl TriePeer {
+    /// The trie.
+    pub fn trie(&self) -> &Trie {
+        &self.0
+    }
+}
+
 impl OrderedMap for TriePeer {
     fn name(&self) -> &'static str {
         match self.0.layout() {
@@ -65,6 +88,16 @@ impl OrderedMap for TriePeer {
 
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.pin().get(key).and_then(|content| content.try_into().ok()).map(u64::from_le_bytes)
+    }
+
+    fn reading(&self, session: &mut dyn FnMut(&Get<'_>)) {
+        let pin = self.0.pin();
+        session(&|key| pin.get(key).and_then(|content| content.try_into().ok()).map(u64::from_le_bytes));
+    }
+
+    fn writing(&mut self, session: &mut dyn FnMut(&mut Insert<'_>)) {
+        let mut writer = self.0.writer();
+        session(&mut |key, value| writer.put(key, &value.to_le_bytes()).expect("room for the benchmark's keys"));
     }
 
     fn get_many(&self, keys: &[&[u8]]) -> Option<Vec<Option<u64>>> {
@@ -109,7 +142,7 @@ impl OrderedMap for TriePeer {
     }
 
     fn held_bytes(&self) -> Option<u64> {
-        Some(self.0.memory().used as u64)
+        Some(self.0.memory().reserved as u64)
     }
 }
 
@@ -190,6 +223,40 @@ impl OrderedMap for Blart {
             self.0.iter().rev().for_each(|(key, value)| visit(key, *value));
         } else {
             self.0.iter().for_each(|(key, value)| visit(key, *value));
+        }
+        Some(self.0.len() as u64)
+    }
+}
+
+/// A concurrent B+ tree for much reading.
+#[derive(Default, Debug)]
+pub struct BPlusTree(TreeIndex<Box<[u8]>, u64>);
+
+impl OrderedMap for BPlusTree {
+    fn name(&self) -> &'static str {
+        "scc::TreeIndex"
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        assert!(self.0.insert_sync(key.into(), value).is_ok(), "the benchmark's keys are new");
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.peek_with(key, |_, value| *value)
+    }
+
+    fn reading(&self, session: &mut dyn FnMut(&Get<'_>)) {
+        let guard = Guard::new();
+        session(&|key| self.0.peek(key, &guard).copied());
+    }
+
+    fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64> {
+        let guard = Guard::new();
+        let entries = self.0.iter(&guard);
+        if reverse {
+            entries.rev().for_each(|(key, value)| visit(key, *value));
+        } else {
+            entries.for_each(|(key, value)| visit(key, *value));
         }
         Some(self.0.len() as u64)
     }

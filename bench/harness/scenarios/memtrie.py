@@ -1,6 +1,7 @@
 """The trie in process beside its peers: ordered maps in Rust, Cassandra's own trie and skip list in Java. Same keys, same questions."""
 
 import json
+import shutil
 import subprocess
 
 from bench.harness import servers
@@ -10,63 +11,115 @@ from proof import places
 from proof.oracle import cassandra as oracle
 
 TARGET = places.CACHE / "bench-process"
-RUST = ("memtrie", "paper", "btree", "skiplist", "blart", "loads")
-JAVA = ("trie", "skiplist")
+# Beside all keys, and beside the kinds that a tenth of the keys is enough for.
+PEERS = ("blart", "paper", "btree", "skiplist", "bplustree")
+PEERS_OF_KINDS = ("btree", "blart")
 OURS, TRIE, SKIP_LIST = "memtrie", "Cassandra InMemoryTrie", "Cassandra skip list"
+OUR_MEMTABLE, THEIR_MEMTABLE = "TrieMemtable", "Cassandra TrieMemtable"
+BYTES = "bytes per key without the value"
+PUT, READ, ROWS_PER_GIB = "memtable: put", "memtable: whole-row read", "memtable: rows per GiB"
+MILLION = 1_000_000
 TIMEOUT_SECONDS = 900
 
 
 def run(quick: bool) -> Outcome:
-    count, rounds = (1_000_000, 3) if quick else (10_000_000, 5)
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", "--bin", "bench-memtrie", "--target-dir", str(TARGET)],
-                   cwd=places.ROOT, check=True)
+    main = MILLION if quick else 10 * MILLION
+    programs = [word for name in ("memtrie", "memtable") for word in ("--bin", f"bench-{name}")]
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", *programs, "--target-dir", str(TARGET)], cwd=places.ROOT, check=True)
     servers.compile_java()
-    commands = [(name, [str(TARGET / "release" / "bench-memtrie"), str(count), name]) for name in RUST]
-    commands += [(f"Cassandra's {kind}", java(count, kind)) for kind in JAVA]
-    progress, figures = Progress("memtrie", len(commands) * rounds), {}
-    for round_number in range(rounds):
-        for name, command in commands if round_number % 2 == 0 else reversed(commands):
-            progress.step(name)
+    directory = places.run_directory("bench-memtrie")
+    figures = {}
+    try:
+        servers.configure(directory)
+        jobs = plan(main, quick, directory)
+        progress = Progress("memtrie", len(jobs))
+        for keys, count, name, command in jobs:
+            progress.step(f"{name}, {count:,} {keys}")
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
             if done.returncode != 0:
                 raise RuntimeError(f"{name}: {done.stderr.strip()}")
-            for line in done.stdout.splitlines():
+            for line in filter(lambda line: line.startswith("{"), done.stdout.splitlines()):
                 figure = json.loads(line)
-                figures.setdefault((figure["figure"], figure["peer"]), []).append(figure["value"])
-    progress.end()
+                figures.setdefault((keys, count, figure["figure"], figure["peer"]), []).append(figure["value"])
+        progress.end()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
     outcome = Outcome("memtrie", settings={
-        "keys": f"{count:,} partition keys of 16 random bytes, translated (Murmur3 token, byte-comparable) in every operation; contents of 8 bytes",
-        "figures": "ns of the thread's processor time, one thread; a process for each map and round", "rounds": f"{rounds}, interleaved",
+        "keys": "random: partition keys of 16 random bytes, translated (Murmur3 token, byte-comparable) in every operation; bare: these without "
+                "the two bytes that all end in, 26 bytes; rows: of 10,000 partitions; contents of 8 bytes",
+        "figures": "ns of the thread's processor time, one thread; a process for each map. A thousand operations share a pin, a guard or a lock. "
+                   "A million gets of a kind, over all keys",
+        "memtables": "partitions of one row with a value of 100 bytes, one shard, updates made beforehand; offheap_objects in Cassandra's. Next live row: a partition of as many rows",
+        "rounds": "ours and the dependent load twice, before and after the peers; the others once",
         "java": "-Xmx6g, G1, all tiers of the compiler, warmed up"})
-    return judge(outcome, figures)
+    return judge(outcome, figures, main)
 
 
-def java(count: int, kind: str) -> list[str]:
+def plan(main: int, quick: bool, directory) -> list[tuple]:
+    """What runs, in order: keys, count, name, command. Ours comes before and after the peers it is compared with."""
+    binaries, small = TARGET / "release", MILLION // 4 if quick else MILLION
+
+    def rust(count: int, name: str, keys: str = "random") -> tuple:
+        return keys, count, name, [str(binaries / "bench-memtrie"), str(count), name] + ([keys] if name not in ("loads", "beside") else [])
+
+    memtables = [("rows of 100 B", small, "ours", [str(binaries / "bench-memtable"), str(small)])]
+    jobs = [rust(main, "loads"), rust(main, OURS)]
+    jobs += [("random", main, f"Cassandra's {kind}", java("TrieBench", main, kind)) for kind in ("trie", "skiplist")]
+    jobs += [rust(main, name) for name in PEERS] + [rust(main, OURS), rust(main, "loads")]
+    jobs += [rust(count, OURS, "bare") for count in ([MILLION] if quick else [MILLION, 3 * MILLION, main])]
+    jobs += [rust(small if quick else main, OURS, "rows"), *(rust(small, name, "rows") for name in PEERS_OF_KINDS)]
+    jobs += [rust(small, name, keys) for keys in ("urls", "sequential") for name in (OURS, *PEERS_OF_KINDS)]
+    jobs += [rust(small, "beside"), *memtables]
+    jobs += [("rows of 100 B", small, f"Cassandra's {kind} memtable", java("MemtableBench", small, kind, directory)) for kind in ("trie", "skiplist")]
+    return [*jobs, *memtables]
+
+
+def java(program: str, count: int, kind: str, directory=None) -> list[str]:
     flags = [flag for flag in oracle.java_flags(6144) if flag not in servers.SERIAL_FLAGS]
     flags[flags.index("-cp") + 1] += f":{servers.CLASSES}"
-    return ["java", "-XX:+UseG1GC", *flags, f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", "TrieBench", str(count), kind]
+    if directory is not None:
+        flags += [f"-Dcassandra.config=file://{directory}/cassandra.yaml", f"-Dcassandra.storagedir={directory}", f"-Dcassandra.logdir={directory}"]
+    return ["java", "-XX:+UseG1GC", *flags, f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", program, str(count), kind]
 
 
-def judge(outcome: Outcome, figures: dict) -> Outcome:
-    rows = [[figure, peer, spread(values)] for (figure, peer), values in sorted(figures.items())]
-    outcome.tables.append(Table("ns per operation, bytes per key; medians (least–greatest)", ["figure", "map", "median"], rows))
+def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
+    for keys, count in dict.fromkeys((keys, count) for keys, count, _, _ in figures):
+        rows = [[figure, peer, spread(values)] for (k, c, figure, peer), values in sorted(figures.items()) if (k, c) == (keys, count)]
+        outcome.tables.append(Table(f"{count:,} keys, {keys}: ns per operation, bytes per key; medians (least–greatest)",
+                                    ["figure", "map", "median"], rows))
 
     def value(figure: str, peer: str = OURS) -> float:
-        return median(figures[figure, peer])
+        return median(figures["random", main, figure, peer])
+
+    def bar(name: str, value: float, wanted: str, limit: float):
+        outcome.bars.append(Bar(name, value, wanted, limit))
 
     for figure in ("get, hit", "get, miss"):
-        outcome.bars.append(Bar(f"{figure} ÷ Cassandra's trie", value(figure) / value(figure, TRIE), "<=", 1 / 5))
-        outcome.bars.append(Bar(f"{figure} ÷ Cassandra's skip list", value(figure) / value(figure, SKIP_LIST), "<=", 1 / 25))
-        outcome.bars.append(Bar(f"{figure} ÷ blart", value(figure) / value(figure, "blart"), "<=", 1))
-    outcome.bars.append(Bar("get of 64 ÷ Cassandra's trie, one by one", value("get, 64 at a time") / value("get, hit", TRIE), "<=", 1 / 15))
-    outcome.bars.append(Bar("insert of 32 ÷ Cassandra's trie, one by one",
-                            value("insert, 32 at a time, touched memory") / value("insert, cold memory", TRIE), "<=", 1 / 9))
-    outcome.bars.append(Bar("get, dependent, in dependent loads", value("get, dependent") / value("dependent load", "this machine"), "<=", 3.2))
+        bar(f"{figure} ÷ Cassandra's trie", value(figure) / value(figure, TRIE), "<=", 1 / 5)
+        bar(f"{figure} ÷ Cassandra's skip list", value(figure) / value(figure, SKIP_LIST), "<=", 1 / 25)
+        bar(f"{figure} ÷ blart", value(figure) / value(figure, "blart"), "<=", 1)
+    bar("get of 64 ÷ Cassandra's trie, one by one", value("get, 64 at a time") / value("get, hit", TRIE), "<=", 1 / 15)
+    bar("insert of 32 ÷ Cassandra's trie, one by one",
+        value("insert, 32 at a time, touched memory") / value("insert, cold memory", TRIE), "<=", 1 / 9)
+    bar("get, dependent, in dependent loads", value("get, dependent") / value("dependent load", "this machine"), "<=", 3.2)
     touched, cold = value("insert, touched memory"), "insert, cold memory"
-    outcome.bars.append(Bar("insert, touched memory ÷ Cassandra's trie", touched / value(cold, TRIE), "<=", 1 / 4))
-    outcome.bars.append(Bar("insert, touched memory ÷ Cassandra's skip list", touched / value(cold, SKIP_LIST), "<=", 1 / 20))
-    outcome.bars.append(Bar("insert, touched memory ÷ blart", touched / value(cold, "blart"), "<=", 1))
-    outcome.bars.append(Bar("bytes per key without the value", value("bytes per key without the value"), "<=", 36))
+    bar("insert, touched memory ÷ Cassandra's trie", touched / value(cold, TRIE), "<=", 1 / 4)
+    bar("insert, touched memory ÷ Cassandra's skip list", touched / value(cold, SKIP_LIST), "<=", 1 / 20)
+    bar("insert, touched memory ÷ blart", touched / value(cold, "blart"), "<=", 1)
+    for keys, count, figure, _ in figures:
+        if keys == "bare" and figure == BYTES:
+            limit = 50 if MILLION < count < 10 * MILLION else 36
+            bar(f"{BYTES}, {count:,} keys of 26 bytes, committed", median(figures[keys, count, BYTES, OURS]), "<=", limit)
     for figure in ("scan forward", "scan reverse"):
-        outcome.bars.append(Bar(f"{figure}, keys rebuilt, M entries/s", 1000 / value(figure), ">=", 20))
+        bar(f"{figure}, M entries/s", 1000 / value(figure), ">=", 35)
+        bar(f"{figure}, keys rebuilt, M entries/s", 1000 / value(figure), ">=", 20)
+    beside = {figure: median(values) for (_, _, figure, _), values in figures.items() if figure.startswith("get beside")}
+    bar("get beside its own writer ÷ beside another's", beside["get beside its own writer"] / beside["get beside a writer of another trie"], "<=", 1.15)
+    memtable = {(figure, peer): median(values) for (_, _, figure, peer), values in figures.items() if figure.startswith("memtable: ")}
+    for figure, wanted, limit in ((PUT, "<=", 1 / 6), (READ, "<=", 1 / 5), (ROWS_PER_GIB, ">=", 2.5)):
+        bar(f"{figure} ÷ Cassandra's TrieMemtable", memtable[figure, OUR_MEMTABLE] / memtable[figure, THEIR_MEMTABLE], wanted, limit)
+    next_live = {figure: median(values) for (_, _, figure, _), values in figures.items() if figure.startswith("next live row, ")}
+    for how in ("by rows", "by ranges", "by both"):
+        bar(f"next live row, 99.7 % deleted {how} ÷ undeleted", next_live[f"next live row, {how}"] / next_live["next live row, undeleted"], "<=", 1.5)
+    outcome.notes.append("Scans always rebuild keys: the figures are those of both bars.")
     return outcome

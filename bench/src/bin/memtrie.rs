@@ -1,37 +1,61 @@
-//! `bench-memtrie COUNT PEER`: one map, or `loads` for what the machine's memory costs. One line of JSON per figure, in the
-//! thread's processor time, which other processes disturb least. Answers are checked.
+//! `bench-memtrie COUNT PEER [KEYS]`: one map under one kind of keys; or `loads` for what the machine's memory costs, or `beside` for a
+//! reader with a writer beside it. One line of JSON per figure, in the thread's processor time, which other processes disturb
+//! least. Answers are checked.
+//!
+//! Single operations come a thousand to a session: one pin, one lock.
 
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::{BTree, Blart, Keys, OrderedMap, SkipList, TriePeer, mix};
-use memtrie::Layout;
+use bench::{BPlusTree, BTree, Blart, KeyKind, Keys, OrderedMap, SkipList, TriePeer, mix};
+use memtrie::{Layout, Trie};
 use rustix::time::{ClockId, clock_gettime};
 
 const PAGE_BYTES: u64 = 4096;
 const STRIDE: u64 = 7_368_787;
 /// About what a trie takes for a key and its content.
 const FOOTPRINT_BYTES: u64 = 54;
+/// So many gets of a kind, over all keys.
+const GETS_MAX: u64 = 1_000_000;
+/// Operations of a session.
+const SESSION: u64 = 1000;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(100_000);
-    match arguments.next().as_deref() {
-        Some("memtrie") => peer(count, || TriePeer::new(Layout::Adaptive)),
-        Some("paper") => peer(count, || TriePeer::new(Layout::Paper)),
-        Some("btree") => peer(count, BTree::default),
-        Some("skiplist") => peer(count, SkipList::default),
-        Some("blart") => peer(count, Blart::default),
+    let map = arguments.next();
+    let keys = match arguments.next().as_deref() {
+        None | Some("random") => KeyKind::Random,
+        Some("bare") => KeyKind::Bare,
+        Some("rows") => KeyKind::Rows,
+        Some("urls") => KeyKind::Urls,
+        Some("sequential") => KeyKind::Sequential,
+        _ => return usage(),
+    };
+    match map.as_deref() {
+        Some("memtrie") => peer(count, keys, || TriePeer::new(Layout::Adaptive)),
+        Some("paper") => peer(count, keys, || TriePeer::new(Layout::Paper)),
+        Some("btree") => peer(count, keys, BTree::default),
+        Some("skiplist") => peer(count, keys, SkipList::default),
+        Some("bplustree") => peer(count, keys, BPlusTree::default),
+        Some("blart") => peer(count, keys, Blart::default),
         Some("loads") => dependent_loads(count * FOOTPRINT_BYTES),
-        _ => {
-            eprintln!("usage: bench-memtrie COUNT memtrie|paper|btree|skiplist|blart|loads");
-            return ExitCode::from(2);
-        }
+        Some("beside") => beside_a_writer(count),
+        _ => return usage(),
     }
     ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!(
+        "usage: bench-memtrie COUNT memtrie|paper|btree|skiplist|bplustree|blart [random|bare|rows|urls|sequential]\n\
+         bench-memtrie COUNT loads|beside"
+    );
+    ExitCode::from(2)
 }
 
 fn cpu_time() -> Duration {
@@ -50,27 +74,58 @@ fn timed(peer: &str, figure: &str, count: u64, run: impl FnOnce()) {
     say(peer, figure, (cpu_time() - start).as_nanos() as f64 / count as f64);
 }
 
-fn peer<M: OrderedMap>(count: u64, new: impl FnOnce() -> M) {
+fn sessions(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
+    (0..count).step_by(SESSION as usize).map(move |first| first..count.min(first + SESSION))
+}
+
+fn insert_all<M: OrderedMap>(map: &mut M, keys: &mut Keys, count: u64) {
+    for session in sessions(count) {
+        map.writing(&mut |insert| session.clone().for_each(|index| insert(keys.encoded(index), index)));
+    }
+}
+
+fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
     let before = resident_bytes();
-    let (mut map, mut keys) = (new(), Keys::default());
+    let (mut map, mut keys) = (new(), Keys::of(kind));
     let name = map.name();
-    timed(name, "insert, cold memory", count, || (0..count).for_each(|index| map.insert(keys.encoded(index), index)));
+    timed(name, "insert, cold memory", count, || insert_all(&mut map, &mut keys, count));
     let held = map.held_bytes().unwrap_or(resident_bytes().saturating_sub(before));
     // The trie's content is a value of 8 bytes, as the peers' is.
     say(name, "bytes per key without the value", held as f64 / count as f64 - 8.0);
-    timed(name, "get, hit", count, || {
-        (0..count).for_each(|index| {
+    let gets = count.min(GETS_MAX);
+    timed(name, "get, hit", gets, || {
+        for session in sessions(gets) {
+            map.reading(&mut |get| {
+                for index in session.clone() {
+                    let probe = mix(index) % count;
+                    assert_eq!(get(keys.encoded(probe)), Some(probe));
+                }
+            });
+        }
+    });
+    timed(name, "get, hit, each by itself", gets, || {
+        (0..gets).for_each(|index| {
             let probe = mix(index) % count;
             assert_eq!(map.get(keys.encoded(probe)), Some(probe));
         });
     });
-    timed(name, "get, miss", count, || {
-        (count..2 * count).for_each(|index| assert_eq!(map.get(keys.encoded(index)), None));
+    timed(name, "get, miss", gets, || {
+        for session in sessions(gets) {
+            map.reading(&mut |get| {
+                session.clone().for_each(|index| assert_eq!(get(keys.encoded(count + index)), None));
+            });
+        }
     });
-    get_together(&map, count);
-    timed(name, "get, dependent", count, || {
+    get_together(&map, kind, count);
+    timed(name, "get, dependent", gets, || {
         let mut probe = 0;
-        (0..count).for_each(|_| probe = (map.get(keys.encoded(probe)).expect("present") + STRIDE) % count);
+        for session in sessions(gets) {
+            map.reading(&mut |get| {
+                for _ in session.clone() {
+                    probe = (get(keys.encoded(probe)).expect("present") + STRIDE) % count;
+                }
+            });
+        }
         black_box(probe);
     });
     for (figure, reverse) in [("scan forward", false), ("scan reverse", true)] {
@@ -84,26 +139,27 @@ fn peer<M: OrderedMap>(count: u64, new: impl FnOnce() -> M) {
         });
         assert_eq!(sum, count * (count - 1) / 2, "every entry once");
     }
-    let empty = |map: &mut M| map.empty(&mut |index| (index < count).then(|| Keys::default().encoded(index).to_vec()));
+    let empty = |map: &mut M| map.empty(&mut |index| (index < count).then(|| Keys::of(kind).encoded(index).to_vec()));
     if empty(&mut map) && map.get_many(&[]).is_some() {
-        insert_together(&mut map, count);
+        insert_together(&mut map, kind, count);
     }
     if empty(&mut map) {
         timed(name, "insert, touched memory", count, || {
-            (0..count).for_each(|index| map.insert(keys.encoded(index), index))
+            insert_all(&mut map, &mut keys, count);
         });
     }
 }
 
 /// Keys are translated in the measured time here too.
-fn get_together<M: OrderedMap>(map: &M, count: u64) {
+fn get_together<M: OrderedMap>(map: &M, kind: KeyKind, count: u64) {
     if map.get_many(&[]).is_none() {
         return;
     }
-    let mut keys: Vec<Keys> = (0..64).map(|_| Keys::default()).collect();
-    timed(map.name(), "get, 64 at a time", count, || {
-        for start in (0..count).step_by(64) {
-            let probes = start..count.min(start + 64);
+    let mut keys: Vec<Keys> = (0..64).map(|_| Keys::of(kind)).collect();
+    let gets = count.min(GETS_MAX);
+    timed(map.name(), "get, 64 at a time", gets, || {
+        for start in (0..gets).step_by(64) {
+            let probes = start..gets.min(start + 64);
             let encoded: Vec<&[u8]> =
                 probes.clone().zip(&mut keys).map(|(index, keys)| keys.encoded(mix(index) % count)).collect();
             let expected: Vec<_> = probes.map(|index| Some(mix(index) % count)).collect();
@@ -112,8 +168,8 @@ fn get_together<M: OrderedMap>(map: &M, count: u64) {
     });
 }
 
-fn insert_together<M: OrderedMap>(map: &mut M, count: u64) {
-    let mut keys: Vec<Keys> = (0..32).map(|_| Keys::default()).collect();
+fn insert_together<M: OrderedMap>(map: &mut M, kind: KeyKind, count: u64) {
+    let mut keys: Vec<Keys> = (0..32).map(|_| Keys::of(kind)).collect();
     timed(map.name(), "insert, 32 at a time, touched memory", count, || {
         for start in (0..count).step_by(32) {
             let entries: Vec<(&[u8], u64)> = (start..count.min(start + 32))
@@ -123,6 +179,45 @@ fn insert_together<M: OrderedMap>(map: &mut M, count: u64) {
             assert!(map.insert_many(&entries));
         }
     });
+}
+
+/// A reader's gets while a writer overwrites the same trie, and while it overwrites another one.
+fn beside_a_writer(count: u64) {
+    const ROUNDS: u64 = 5;
+    let (mut own, mut other) = (TriePeer::new(Layout::Adaptive), TriePeer::new(Layout::Adaptive));
+    let mut keys = Keys::default();
+    insert_all(&mut own, &mut keys, count);
+    insert_all(&mut other, &mut keys, count);
+    let gets = count.min(GETS_MAX);
+    for _ in 0..ROUNDS {
+        for (figure, written) in [("get beside a writer of another trie", &other), ("get beside its own writer", &own)]
+        {
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| overwrite(written.trie(), count, &done));
+                timed("memtrie", figure, gets, || {
+                    for session in sessions(gets) {
+                        own.reading(&mut |get| {
+                            for index in session.clone() {
+                                let probe = mix(index) % count;
+                                assert_eq!(get(keys.encoded(probe)), Some(probe));
+                            }
+                        });
+                    }
+                });
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+fn overwrite(trie: &Trie, count: u64, done: &AtomicBool) {
+    let (mut keys, mut round) = (Keys::default(), 0);
+    while !done.load(Ordering::Relaxed) {
+        round += 1;
+        let index = mix(round) % count;
+        trie.writer().put(keys.encoded(index), &index.to_le_bytes()).expect("room for the benchmark's keys");
+    }
 }
 
 /// What one load costs that depends on the one before, over as much memory as a map takes.

@@ -24,8 +24,9 @@ pub(crate) struct TrieCursor {
 }
 
 impl TrieCursor {
-    pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange) -> TrieCursor {
-        let filler = Filler::new(Plan::new(memtable, table, range));
+    /// `live_only`: without deletions of rows and ranges.
+    pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange, live_only: bool) -> TrieCursor {
+        let filler = Filler::new(Plan::new(memtable, table, range, live_only));
         let stop = filler.first();
         TrieCursor { filler, stop, next: 0, key: None, deletion: DeletionTime::LIVE, static_row: None }
     }

@@ -284,11 +284,13 @@ impl Filler {
         mut at: Position,
     ) -> Result<Option<Position>, ReadError> {
         // A partition deletion that came after the partition was given is said as a range deletion of the rest.
-        let late = if header.deletion.supersedes(&at.deletion) { header.deletion } else { DeletionTime::LIVE };
+        let is_late = header.deletion.supersedes(&at.deletion) && !plan.live_only;
+        let late = if is_late { header.deletion } else { DeletionTime::LIVE };
+        let reads_branches = header.has_branches && !plan.live_only;
         while let Some(slice) = plan.slices.get(at.slice) {
             // Where the last fill stopped at the slice's very end, nothing is left but to close what is open.
             let is_at_end = at.place.as_ref().is_some_and(|place| place.position == slice.to.position);
-            let now = if is_at_end { at.open } else { late.max(self.open_at(plan, tail, header, &at)) };
+            let now = if is_at_end { at.open } else { late.max(self.open_at(plan, tail, reads_branches, &at)) };
             if now != at.open {
                 let before = std::mem::replace(&mut at.open, now);
                 let place = at.place(plan);
@@ -296,7 +298,7 @@ impl Filler {
             }
             match &slice.row {
                 _ if is_at_end => {}
-                Some(position) if !header.has_branches && at.place.is_none() => {
+                Some(position) if !reads_branches && at.place.is_none() => {
                     if let Some(row) = tail.get(position) {
                         let row = self.row(plan, tail, position, Some(row), None)?;
                         if self.batch.is_full() {
@@ -306,7 +308,7 @@ impl Filler {
                     }
                 }
                 _ => {
-                    if self.slice(plan, tail, header, late, &mut at)? {
+                    if self.slice(plan, tail, reads_branches, late, &mut at)? {
                         return Ok(Some(at));
                     }
                 }
@@ -322,8 +324,8 @@ impl Filler {
     }
 
     /// The range deletion in force just behind the place, in reading direction.
-    fn open_at(&self, plan: &Plan, tail: Tail<'_>, header: &Header<'_>, at: &Position) -> DeletionTime {
-        if !header.has_branches {
+    fn open_at(&self, plan: &Plan, tail: Tail<'_>, reads_branches: bool, at: &Position) -> DeletionTime {
+        if !reads_branches {
             return DeletionTime::LIVE;
         }
         let key = [&[RANGE_BRANCH], at.place(plan).position.as_slice()].concat();
@@ -345,7 +347,7 @@ impl Filler {
         &mut self,
         plan: &Plan,
         tail: Tail<'_>,
-        header: &Header<'_>,
+        reads_branches: bool,
         late: DeletionTime,
         at: &mut Position,
     ) -> Result<bool, ReadError> {
@@ -356,7 +358,7 @@ impl Filler {
         let live_range = range(&[]);
         let layout = plan.memtable.layout();
         let mut live = Branch::of_rows(tail, &live_range, direction, layout);
-        if !header.has_branches {
+        if !reads_branches {
             while let Some(position) = live.position() {
                 let span = self.row(plan, tail, position, Some(live.cursor.content()), None)?;
                 if self.batch.is_full() {

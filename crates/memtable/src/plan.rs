@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     pub slices: Vec<Slice>,
     /// All rows forward, as the trie has them.
     pub is_plain: bool,
+    /// Deletions of rows and ranges are left out.
+    pub live_only: bool,
     pub single: Option<PartitionKey>,
     pub first_shard: usize,
     pub last_shard: usize,
@@ -73,7 +75,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange) -> Plan {
+    pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange, live_only: bool) -> Plan {
         let layout = memtable.layout();
         let slices = range.slices.as_slice().iter().map(|slice| Slice::new(layout, slice, range.reversed));
         let mut slices: Vec<Slice> = slices.collect();
@@ -84,6 +86,7 @@ impl Plan {
             table: table.clone(),
             reversed: range.reversed,
             slices,
+            live_only,
             is_plain: !range.reversed && range.slices.is_all(),
             single: None,
             first_shard: 0,

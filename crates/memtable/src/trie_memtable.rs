@@ -64,6 +64,12 @@ impl TrieMemtable {
         (first, self.shards.iter().rev().find_map(end(Direction::Reverse)))
     }
 
+    /// As [`Memtable::cursor`], without deletions of rows and ranges: for who reads nothing else that they could delete from. The next
+    /// live row is at hand, however many were deleted before it.
+    pub fn live_cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
+        Box::new(TrieCursor::new(self, table, range, true))
+    }
+
     /// The shard of a token: tokens divided equally, in order.
     pub(crate) fn shard_of(&self, token: Token) -> usize {
         shard_of(token, self.shards.len())
@@ -76,7 +82,7 @@ impl Memtable for TrieMemtable {
     }
 
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
-        Box::new(TrieCursor::new(self, table, range))
+        Box::new(TrieCursor::new(self, table, range, false))
     }
 
     fn prefetch(&self, keys: &[&PartitionKey]) {

@@ -17,7 +17,8 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The writer waits for readers when more than this waits for them, and one byte for so many in the trie.
 const PASSING_BYTES_MAX: usize = 1 << 20;
 const PASSING_BYTES_SHARE: usize = 16;
-/// As long as this for one reader, once: it may have been interrupted, but also sleep for ever, or be the writer's own thread.
+/// As long as this for one reader, and again whenever twice as much waits: it may have been interrupted, but also sleep for ever, or
+/// be the writer's own thread.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_STEP: Duration = Duration::from_micros(50);
 
@@ -52,8 +53,9 @@ pub(crate) struct Store {
     passing_bytes: usize,
     /// How long the writer waits for one reader.
     pub(crate) patience: Duration,
-    /// The newest epoch of a pin that the writer waited for in vain.
+    /// The newest epoch of a pin that the writer waited for in vain; it does again when so many bytes wait.
     given_up: u64,
+    given_up_until_bytes: usize,
     /// So many allocations succeed, and no more.
     #[cfg(test)]
     pub(crate) allocations_left: Option<u32>,
@@ -86,6 +88,7 @@ impl Store {
             passing_bytes: 0,
             patience: PATIENCE,
             given_up: 0,
+            given_up_until_bytes: 0,
             #[cfg(test)]
             allocations_left: None,
             #[cfg(test)]
@@ -277,7 +280,8 @@ impl Store {
         let start = Instant::now();
         loop {
             let oldest = self.recycle(memory, epochs);
-            if !self.passing_is_much() || oldest <= self.given_up {
+            let is_given_up = oldest <= self.given_up && self.passing_bytes < self.given_up_until_bytes;
+            if !self.passing_is_much() || is_given_up {
                 return;
             }
             #[cfg(test)]
@@ -285,7 +289,7 @@ impl Store {
                 self.waits += 1;
             }
             if start.elapsed() >= self.patience {
-                self.given_up = oldest;
+                (self.given_up, self.given_up_until_bytes) = (oldest, 2 * self.passing_bytes);
                 return;
             }
             std::thread::sleep(PATIENCE_STEP);

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use memtable::Memtable;
+use memtable::{Memtable, TrieMemtable};
+use memtrie::{Layout, TrieOptions};
 use model::{
-    ClusteringBound, DeletionTime, KeyRange, PartitionUpdateBuilder, ReadRange, Side, Slice, Slices, Table, Unfiltered,
+    BoxCursor, ClusteringBound, DeletionTime, KeyRange, PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice,
+    Slices, Table, Unfiltered, UnfilteredCursor,
 };
+use testkit::{Random, seeds};
 
-use crate::against_model::{clustering, key, table};
+use crate::against_model::{LARGE, SMALL, clustering, key, table, update};
 use crate::behaviour::put;
+use crate::cells::{RowCells, read_partition};
 use crate::kinds::for_all_kinds;
 
 const ROWS: i32 = 4000;
@@ -21,13 +25,20 @@ fn bound(a: i32, side: Side) -> ClusteringBound {
 
 /// The next live row at or after `a`, or at or before it, and how many rows and markers a cursor gave until it.
 fn next_live(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, a: i32, reversed: bool) -> (Vec<u8>, usize) {
+    first_live(memtable.clone().cursor(table, &rows_from(table, a, reversed)))
+}
+
+fn rows_from(table: &Arc<Table>, a: i32, reversed: bool) -> ReadRange {
     let slice = if reversed {
         Slice { start: ClusteringBound::bottom(), end: bound(a, Side::After) }
     } else {
         Slice { start: bound(a, Side::Before), end: ClusteringBound::top() }
     };
     let slices = Slices::new(vec![slice], table.comparator());
-    let mut cursor = memtable.clone().cursor(table, &ReadRange { keys: KeyRange::Single(key(0)), slices, reversed });
+    ReadRange { keys: KeyRange::Single(key(0)), slices, reversed }
+}
+
+fn first_live(mut cursor: BoxCursor<'static>) -> (Vec<u8>, usize) {
     assert!(cursor.advance_partition().expect("memory"));
     for steps in 1.. {
         assert!(cursor.advance().expect("memory"), "there is a live row");
@@ -73,4 +84,83 @@ fn the_next_live_row_is_at_hand_behind_deleted_ranges() {
         let (used, least) = (memtable.memory().used_bytes, live_only.memory().used_bytes);
         assert!(used <= least + least / 10, "{used} bytes for what takes {least} with its live rows only");
     });
+}
+
+/// Deletes all rows but one of `GAP`: each by itself, or what is between two by a range, or both.
+fn delete(memtable: &TrieMemtable, table: &Arc<Table>, by_rows: bool, by_ranges: bool) {
+    for first in (0..ROWS).step_by(GAP as usize) {
+        let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
+        if by_ranges {
+            let slice = Slice { start: bound(first, Side::After), end: bound(first + GAP, Side::Before) };
+            deletion.delete_range(slice, DeletionTime::new(10, 1));
+        }
+        for a in first + 1..first + GAP {
+            let mut row = RowBuilder::default();
+            row.start(table.regulars(), false);
+            // Newer than the range: it stays beside it.
+            row.deletion(DeletionTime::new(11, 1));
+            let mut blob = Vec::new();
+            row.finish(&mut blob);
+            if by_rows {
+                deletion.row(&clustering(a, ""), &blob);
+            }
+        }
+        memtable.apply(&deletion.build(), None).expect("room");
+    }
+}
+
+/// Who asks for live rows only gets the next one in one step, and nothing else, however the rows before it were deleted.
+#[test]
+fn a_live_cursor_steps_over_any_number_of_deletions() {
+    for layout in [Layout::Adaptive, Layout::Paper] {
+        for (by_rows, by_ranges) in [(true, false), (false, true), (true, true)] {
+            let table = table();
+            let memtable =
+                Arc::new(TrieMemtable::with_options(&table, 1, TrieOptions { layout, ..TrieOptions::default() }));
+            for a in 0..ROWS {
+                memtable.apply(&put(&table, 0, &clustering(a, ""), 5, b"value"), None).expect("room");
+            }
+            delete(&memtable, &table, by_rows, by_ranges);
+            for a in (1..ROWS - GAP).step_by(37) {
+                for (reversed, expected) in [(false, (a + GAP - 1) / GAP * GAP), (true, a / GAP * GAP)] {
+                    let cursor = memtable.clone().live_cursor(&table, &rows_from(&table, a, reversed));
+                    assert_eq!(first_live(cursor), (clustering(expected, ""), 1), "from {a}, reversed {reversed}");
+                }
+            }
+            let mut cursor = memtable.live_cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+            assert!(cursor.advance_partition().expect("memory"));
+            let mut count = 0;
+            while cursor.advance().expect("memory") {
+                assert!(matches!(cursor.unfiltered(), Unfiltered::Row(row) if row.row.deletion().is_live()));
+                count += 1;
+            }
+            assert_eq!(count, ROWS / GAP);
+        }
+    }
+}
+
+/// It gives what a cursor gives, without the deletions of rows and ranges.
+#[test]
+fn a_live_cursor_gives_every_row_that_has_something_besides_its_deletion() {
+    for seed in seeds(0..12) {
+        println!("seed {seed}");
+        let table = table();
+        let memtable = Arc::new(TrieMemtable::new(&table, 1));
+        let random = &mut Random(seed);
+        for _ in 0..300 {
+            let scale = if random.one_in(10) { LARGE } else { SMALL };
+            memtable.apply(&update(random, &table, scale, true), None).expect("room");
+        }
+        for (p, reversed) in [(0, false), (1, true), (2, false), (2, true)] {
+            let range = ReadRange { keys: KeyRange::Single(key(p)), slices: Slices::all(), reversed };
+            let rows = |mut cursor: BoxCursor<'static>| -> Vec<(Vec<u8>, RowCells)> {
+                assert!(cursor.advance_partition().expect("memory"));
+                read_partition(&mut cursor, &[], reversed).rows
+            };
+            let mut expected = rows(memtable.clone().cursor(&table, &range));
+            expected.iter_mut().for_each(|(_, row)| row.deletion = DeletionTime::LIVE);
+            expected.retain(|(_, row)| !row.is_empty());
+            assert_eq!(rows(memtable.clone().live_cursor(&table, &range)), expected, "partition {p}");
+        }
+    }
 }

@@ -1,0 +1,172 @@
+//! `bench-memtable COUNT`: so many partitions of one row with a value of 100 bytes, put into a memtable of each kind and read whole. One line
+//! of JSON per figure, in the thread's processor time; updates are made beforehand. Answers are checked. `MemtableBench.java` is the
+//! same for Cassandra's. Then the next live row of a partition of so many rows, 99.7 % of them deleted.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::{mix, partition_key};
+use memtable::{Memtable, MemtableConfiguration, TrieMemtable};
+use model::{
+    Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate,
+    PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, Unfiltered,
+    UnfilteredCursor, push_component,
+};
+use rustix::time::{ClockId, clock_gettime};
+use types::CqlType;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const BATCH: u64 = 1000;
+const VALUE_BYTES: usize = 100;
+/// One row of so many stays.
+const LIVE_EVERY: u64 = 333;
+const LIVE_READS: u64 = 50_000;
+
+fn main() -> ExitCode {
+    let Some(Ok(count)) = std::env::args().nth(1).map(|count| count.parse::<u64>()) else {
+        eprintln!("usage: bench-memtable COUNT");
+        return ExitCode::from(2);
+    };
+    for (name, class) in [("TrieMemtable", "TrieMemtable"), ("SkipListMemtable", "SkipListMemtable")] {
+        match MemtableConfiguration::parse(class, &BTreeMap::new()) {
+            Ok(configuration) => measure(name, configuration, count),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    for (how, by_rows, by_ranges) in
+        [("undeleted", false, false), ("by rows", true, false), ("by ranges", false, true), ("by both", true, true)]
+    {
+        next_live_row(how, by_rows, by_ranges, count);
+    }
+    ExitCode::SUCCESS
+}
+
+/// From any place of the partition on.
+fn next_live_row(how: &str, by_rows: bool, by_ranges: bool, count: u64) {
+    let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(2)));
+    let builder = builder.partition_key("p", CqlType::Blob).clustering("c", CqlType::Bigint, false);
+    let table = Arc::new(builder.regular("v", CqlType::Blob).build());
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    for first in (0..count).step_by(LIVE_EVERY as usize) {
+        let mut rows = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&partition_key(0)));
+        let mut deletions = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&partition_key(0)));
+        for index in first..count.min(first + LIVE_EVERY) {
+            rows.row(&clustering(index), &live_row(&table, index));
+            if by_rows && index > first {
+                let mut row = RowBuilder::default();
+                row.start(table.regulars(), false);
+                row.deletion(DeletionTime::new(11, 1));
+                let mut blob = Vec::new();
+                row.finish(&mut blob);
+                deletions.row(&clustering(index), &blob);
+            }
+        }
+        memtable.apply(&rows.build(), None).expect("room for the benchmark's rows");
+        if by_ranges {
+            let bound = |index, side| ClusteringBound::new(clustering(index), side);
+            let slice = Slice { start: bound(first, Side::After), end: bound(first + LIVE_EVERY, Side::Before) };
+            deletions.delete_range(slice, DeletionTime::new(10, 1));
+        }
+        if by_rows || by_ranges {
+            memtable.apply(&deletions.build(), None).expect("room for the benchmark's rows");
+        }
+    }
+    let last_live = (count - 1) / LIVE_EVERY * LIVE_EVERY;
+    let ranges: Vec<(u64, ReadRange)> = (0..LIVE_READS)
+        .map(|read| {
+            let from = mix(read) % last_live;
+            let start = ClusteringBound::new(clustering(from), Side::Before);
+            let slices = Slices::new(vec![Slice { start, end: ClusteringBound::top() }], table.comparator());
+            let keys = KeyRange::Single(PartitionKey::new(&partition_key(0)));
+            let is_deleted = by_rows || by_ranges;
+            let expected = if is_deleted { from.next_multiple_of(LIVE_EVERY) } else { from };
+            (expected, ReadRange { keys, slices, reversed: false })
+        })
+        .collect();
+    let start = cpu_time();
+    for (expected, range) in &ranges {
+        let mut cursor = memtable.clone().live_cursor(&table, range);
+        assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
+        assert_eq!(number_of(cursor.unfiltered(), &table), Some(*expected));
+    }
+    let nanos = (cpu_time() - start).as_nanos() as f64;
+    say("TrieMemtable", &format!("next live row, {how}"), nanos / LIVE_READS as f64);
+}
+
+fn clustering(index: u64) -> Vec<u8> {
+    let mut clustering = Vec::new();
+    push_component(Some(&index.to_be_bytes()), &mut clustering);
+    clustering
+}
+
+/// What `live_row` was given.
+fn number_of(unfiltered: Unfiltered<'_>, table: &Table) -> Option<u64> {
+    let Unfiltered::Row(row) = unfiltered else { return None };
+    let (_, ColumnData::Simple(cell)) = row.row.columns(table).next()? else { return None };
+    cell.value.first_chunk().copied().map(u64::from_be_bytes)
+}
+
+fn measure(name: &str, configuration: MemtableConfiguration, count: u64) {
+    // `(p blob PRIMARY KEY, v blob)`
+    let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(1)));
+    let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("v", CqlType::Blob).build());
+    let memtable = configuration.open(&table, 1);
+    let mut putting = Duration::ZERO;
+    for first in (0..count).step_by(BATCH as usize) {
+        let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(&table, index)).collect();
+        let start = cpu_time();
+        for update in &updates {
+            memtable.apply(update, None).expect("room for the benchmark's rows");
+        }
+        putting += cpu_time() - start;
+    }
+    say(name, "memtable: put", putting.as_nanos() as f64 / count as f64);
+    let held = memtable.memory().committed_bytes;
+    say(name, "memtable: rows per GiB", count as f64 * (1u64 << 30) as f64 / held as f64);
+    let start = cpu_time();
+    for index in 0..count {
+        let probe = mix(index) % count;
+        let range = ReadRange::all_rows(KeyRange::Single(PartitionKey::new(&partition_key(probe))));
+        let mut cursor = memtable.clone().cursor(&table, &range);
+        assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
+        assert_eq!(number_of(cursor.unfiltered(), &table), Some(probe));
+    }
+    say(name, "memtable: whole-row read", (cpu_time() - start).as_nanos() as f64 / count as f64);
+}
+
+fn update(table: &Arc<Table>, index: u64) -> PartitionUpdate {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&partition_key(index)));
+    update.row(&[], &live_row(table, index));
+    update.build()
+}
+
+/// A row that tells its number.
+fn live_row(table: &Table, index: u64) -> Vec<u8> {
+    let mut value = [0; VALUE_BYTES];
+    value[..8].copy_from_slice(&index.to_be_bytes());
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.liveness(Liveness::at(5));
+    row.cell(0, &Cell::live(5, &value));
+    let mut blob = Vec::new();
+    row.finish(&mut blob);
+    blob
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn say(peer: &str, figure: &str, value: f64) {
+    println!("{{\"peer\": \"{peer}\", \"figure\": \"{figure}\", \"value\": {value:.2}}}");
+}
