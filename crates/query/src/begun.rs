@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use engine::{BegunWrite, Engine};
+use engine::{BegunWrite, Engine, EngineError};
 
 use crate::execution::Execution;
 use crate::prepared::Plan;
@@ -16,13 +16,14 @@ use crate::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response
 #[must_use = "it is answered when it is ready"]
 pub struct BegunModification {
     engine: Arc<Engine>,
-    write: BegunWrite,
+    /// Or why the engine refused it.
+    write: Result<BegunWrite, EngineError>,
     warnings: Vec<String>,
 }
 
 impl Processor {
     /// Begins a prepared INSERT, UPDATE or DELETE: its record is in the log when this returns. `None` where it would have to wait for
-    /// more than the log, writes nothing or fails, and for everything else, without any effect: [`Processor::execute`] carries
+    /// more than the log, writes nothing or is invalid, and for everything else, without any effect: [`Processor::execute`] carries
     /// it out, or says why not.
     pub fn begin(
         &self,
@@ -39,7 +40,7 @@ impl Processor {
         let schema = self.engine().borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let mutation = modification.mutation(&execution).ok()??;
-        let write = self.engine().begin_write(mutation).ok()??;
+        let write = self.engine().begin_write(mutation).transpose()?;
         Some(BegunModification { engine: Arc::clone(self.engine()), write, warnings: execution.take_warnings() })
     }
 }
@@ -49,7 +50,12 @@ impl Future for BegunModification {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        Pin::new(&mut this.write).poll(context).map(|written| {
+        let written = match &mut this.write {
+            Ok(write) => Pin::new(write).poll(context),
+            // What the engine refused is counted there; it is not asked again.
+            Err(refusal) => Poll::Ready(Err(refusal.clone())),
+        };
+        written.map(|written| {
             let body = written.map(|()| ResponseBody::Void).map_err(QueryError::from);
             with_warnings(body, std::mem::take(&mut this.warnings), &this.engine)
         })

@@ -1,6 +1,7 @@
 //! Tables that live in memory, as statements see them. Cassandra does not have them; the texts around them are its own.
 
-use query::QueryOptions;
+use engine::block_on;
+use query::{QueryOptions, Value, Values};
 
 use crate::node::TestNode;
 
@@ -48,6 +49,23 @@ fn a_table_goes_into_memory_and_out_of_it() {
     node.run("ALTER TABLE t WITH compaction = {'class': 'UnifiedCompactionStrategy'}");
     assert!(node.rows(tables).is_empty());
     assert_eq!(node.rows("SELECT * FROM t"), ["1 'a'", "2 'b'"]);
+}
+
+#[test]
+fn a_begun_write_that_a_full_table_refuses_is_counted_once() {
+    let node = TestNode::with(&[&format!("{IN_MEMORY}'NONE'")]);
+    let insert = node.processor.prepare("INSERT INTO t (k, v) VALUES (?, ?)", Some("ks")).unwrap();
+    let value = [b'v'; 50_000];
+    let refusal = (0..100_i32).find_map(|k| {
+        let key = k.to_be_bytes();
+        let values = [Value::Bytes(&key), Value::Bytes(&value)];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let begun = node.processor.begin(&insert, &node.client, &options).expect("there is room in memory and log");
+        block_on(begun).err()
+    });
+    let message = refusal.expect("a table of 1 MB does not take 5 MB").message;
+    assert!(message.contains("ks.t"), "{message}");
+    assert_eq!(node.rows("SELECT refused_writes FROM system_views.in_memory_tables"), ["1"]);
 }
 
 #[test]
