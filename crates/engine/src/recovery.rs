@@ -23,6 +23,8 @@ use crate::schema_rows::{self, SchemaRows};
 use crate::store::TableStore;
 use crate::system::{SystemRow, read_rows};
 
+/// What was replayed is little if it is less than this part of what memtables may hold.
+const REPLAYED_SHARE: u64 = 64;
 /// So many updates are looked up in memtables together before they are applied.
 const UPDATES_TOGETHER: usize = 64;
 
@@ -134,9 +136,11 @@ impl Engine {
     }
 
     /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need not wait for
-    /// it. Where the log is short of segments, or memory of room, it is flushed here and now, because the start itself writes.
+    /// it. It is flushed here and now where it is little, so that a start mostly leaves nothing behind; and where the log is short of
+    /// segments, or memory of room, because the start itself writes.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
-        if self.log().pressure().is_some() || self.pool().wants_flush() {
+        let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
+        if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
             self.flush_all()?;
             return self.log().discard_replayed().map_err(|error| self.log_failed(error));
         }

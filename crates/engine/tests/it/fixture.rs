@@ -38,10 +38,14 @@ pub fn options(directory: &Directory) -> EngineOptions {
     options
 }
 
-/// Opens the engine, once the threads of one that was dropped before have let go of it.
 pub fn open(directory: &Directory) -> Arc<Engine> {
+    open_with(&options(directory))
+}
+
+/// Opens the engine, once the threads of one that was dropped before have let go of it.
+pub fn open_with(options: &EngineOptions) -> Arc<Engine> {
     loop {
-        match Engine::open(options(directory)) {
+        match Engine::open(options.clone()) {
             Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => std::thread::yield_now(),
             opened => return opened.unwrap(),
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
+use blockio::{Disk, Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{Keyspace, Mutation, Table, TableBuilder, TableId, TableOptions};
@@ -21,7 +21,7 @@ use types::CqlType;
 use uuid::Uuid;
 
 use super::choices::Choices;
-use crate::fixture::{insertion, memory_only, rows, set_options};
+use crate::fixture::{insertion, memory_only, open_with, rows, set_options};
 
 const WRITERS: u64 = 3;
 const KEYSPACE: &str = "ks";
@@ -101,14 +101,8 @@ fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
     options
 }
 
-/// Opens the engine, once the threads of one that was dropped before have let go of it.
 fn open(disk: &SimulatedDisk, sync: SyncMode) -> Arc<Engine> {
-    loop {
-        match Engine::open(options(disk, sync)) {
-            Err(EngineError::Disk(error)) if error.kind() == DiskErrorKind::Locked => std::thread::yield_now(),
-            opened => return opened.unwrap(),
-        }
-    }
+    open_with(&options(disk, sync))
 }
 
 fn table_of(engine: &Engine, name: &str) -> Option<Arc<Table>> {
