@@ -1,7 +1,7 @@
 """python -m bench.harness [--quick] [--check] [--note TEXT] [--no-record] [SCENARIO ...]
 
-Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to bench/record/ (of quick runs to
-bench/out/) and one report to bench/out/. With --check the exit status is 1 when a bar is missed.
+Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to bench/record/ (of a quick run apart from
+that of a full one) and one report to bench/out/. With --check the exit status is 1 when a bar is missed.
 """
 
 import argparse
@@ -51,9 +51,8 @@ def carry_out(names: list[str], options) -> int:
         text = record.text(outcome, facts, date)
         print(text, flush=True)
         if not options.no_record:
-            directory = REPORTS if options.quick else RECORDS
-            directory.mkdir(parents=True, exist_ok=True)
-            (directory / f"{date}-{name}.txt").write_text(text)
+            RECORDS.mkdir(parents=True, exist_ok=True)
+            (RECORDS / f"{date}-{name}{'-quick' if options.quick else ''}.txt").write_text(text)
     REPORTS.mkdir(parents=True, exist_ok=True)
     file = REPORTS / f"{date}-{'-'.join(names) if len(names) < 3 else 'all'}.html"
     file.write_text(report.page(outcomes, facts, date))
