@@ -211,17 +211,15 @@ impl Engine {
             None => self.drop_expired(store, &chosen.inputs).map(|()| Merged::Replaced),
         };
         let damaged = merged.as_ref().err().and_then(damaged_sstable);
-        if let Some(damaged) = damaged {
-            store.merges.leave_alone(damaged);
-            // Without it there may be something to merge.
-            self.request_compaction(store);
+        if let Some(damaged) = &damaged {
+            store.merges.leave_alone(damaged.clone());
         }
+        // Whoever looks at the table before this finds its inputs taken.
         drop(claim);
-        let merged = merged?;
-        if merged == Merged::Replaced {
+        if damaged.is_some() || matches!(merged, Ok(Merged::Replaced)) {
             self.request_compaction(store);
         }
-        Ok(())
+        merged.map(|_| ())
     }
 
     /// What to drop, or the most urgent merge, among SSTables that are not being merged.
