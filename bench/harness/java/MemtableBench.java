@@ -9,7 +9,6 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.db.Clustering;
 import org.apache.cassandra.db.ColumnFamilyStore;
-import org.apache.cassandra.db.DecoratedKey;
 import org.apache.cassandra.db.LivenessInfo;
 import org.apache.cassandra.db.Slices;
 import org.apache.cassandra.db.commitlog.CommitLog;
@@ -121,8 +120,8 @@ public class MemtableBench
         long start = cpuNanos();
         for (long index = 0; index < count; index++)
         {
-            long probe = Long.remainderUnsigned(mix(index), count);
-            try (UnfilteredRowIterator rows = memtable.rowIterator(key(probe), Slices.ALL, columns, false, SSTableReadsListener.NOOP_LISTENER))
+            long probe = Long.remainderUnsigned(TrieBench.mix(index), count);
+            try (UnfilteredRowIterator rows = memtable.rowIterator(TrieBench.key(probe), Slices.ALL, columns, false, SSTableReadsListener.NOOP_LISTENER))
             {
                 expect(((Row) rows.next()).getCell(VALUE).buffer().getLong(0), probe);
             }
@@ -137,22 +136,7 @@ public class MemtableBench
         value.putLong(0, index);
         Object[] cells = BTree.singleton(BufferCell.live(VALUE, 5, value));
         Row row = BTreeRow.create(Clustering.EMPTY, LivenessInfo.create(5, 0), Row.Deletion.LIVE, cells);
-        return PartitionUpdate.singleRowUpdate(TABLE, key(index), row);
-    }
-
-    private static DecoratedKey key(long index)
-    {
-        long seed = index * 0x9E3779B97F4A7C15L;
-        ByteBuffer key = ByteBuffer.allocate(16);
-        key.putLong(0, mix(seed)).putLong(8, mix(seed ^ 1));
-        return Murmur3Partitioner.instance.decorateKey(key);
-    }
-
-    private static long mix(long z)
-    {
-        z = (z ^ (z >>> 30)) * 0xBF58476D1CE4E5B9L;
-        z = (z ^ (z >>> 27)) * 0x94D049BB133111EBL;
-        return z ^ (z >>> 31);
+        return PartitionUpdate.singleRowUpdate(TABLE, TrieBench.key(index), row);
     }
 
     private static void expect(long got, long wanted)

@@ -104,7 +104,8 @@ public class TrieBench
         }
     }
 
-    private static DecoratedKey key(long index)
+    /** The partition of a number: sixteen bytes that look random. */
+    static DecoratedKey key(long index)
     {
         long seed = index * 0x9E3779B97F4A7C15L;
         ByteBuffer key = ByteBuffer.allocate(16);
@@ -112,7 +113,7 @@ public class TrieBench
         return Murmur3Partitioner.instance.decorateKey(key);
     }
 
-    private static long mix(long z)
+    static long mix(long z)
     {
         z = (z ^ (z >>> 30)) * 0xBF58476D1CE4E5B9L;
         z = (z ^ (z >>> 27)) * 0x94D049BB133111EBL;
