@@ -24,13 +24,14 @@ const TIMESTAMP: i64 = 1_000;
 /// Of the rows of a table with holes, every so many-th is left; a range deletion covers those between.
 const LIVE_EVERY: i64 = 333;
 
-fn table() -> Arc<Table> {
+/// Of a partition that is large, or of several.
+pub fn table() -> Arc<Table> {
     let builder = TableBuilder::new("ks", "large", TableId(Uuid::from_u128(7)));
     let builder = builder.partition_key("key", CqlType::Int).clustering("row", CqlType::Bigint, false);
     Arc::new(builder.regular("value", CqlType::Blob).build())
 }
 
-fn clustering(row: i64) -> Vec<u8> {
+pub fn clustering(row: i64) -> Vec<u8> {
     let mut serialized = Vec::new();
     push_component(Some(&row.to_be_bytes()), &mut serialized);
     serialized

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use blockio::Disk;
 use model::{
     Cell, ClusteringBound, DeletionTime, KeyBound, KeyRange, Liveness, NO_DELETION_TIME, PartitionHead, PartitionKey,
-    ReadRange, Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Table, TableBuilder, TableId, Unfiltered,
-    UnfilteredCursor, push_component,
+    ReadRange, Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Table, Unfiltered, UnfilteredCursor,
 };
 use sstable::{
     BlockCache, Component, CompressionInfo, CompressionParams, Compressor, Descriptor, SSTableId, SSTableReader,
     SSTableWriter, WriterOptions,
 };
-use types::CqlType;
-use uuid::Uuid;
 
+use crate::bytes_read::{clustering, table};
 use crate::fixture::Scratch;
 use crate::sparse::SparseDisk;
 
@@ -29,18 +27,6 @@ const PARTITIONS: usize = 12;
 /// Which of them, in token order, is the large one.
 const LARGE: usize = 2;
 const SMALL_VALUE_BYTES: usize = 200;
-
-fn table() -> Arc<Table> {
-    let builder = TableBuilder::new("ks", "large", TableId(Uuid::from_u128(7)));
-    let builder = builder.partition_key("key", CqlType::Int).clustering("row", CqlType::Bigint, false);
-    Arc::new(builder.regular("value", CqlType::Blob).build())
-}
-
-fn clustering(row: i64) -> Vec<u8> {
-    let mut serialized = Vec::new();
-    push_component(Some(&row.to_be_bytes()), &mut serialized);
-    serialized
-}
 
 fn row_of(clustering: &[u8]) -> i64 {
     i64::from_be_bytes(clustering[clustering.len() - 8..].try_into().unwrap())
