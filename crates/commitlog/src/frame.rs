@@ -5,29 +5,23 @@ use std::ops::Range;
 use blockio::{BLOCK_SIZE, FilledBatch};
 
 use crate::LogError;
-use crate::format::{
-    BLOCK_HEADER_SIZE, BlockHeader, NO_RECORD_STARTS, RecordHead, advance, record_start, write_block_header,
-};
+use crate::format::{BLOCK_HEADER_SIZE, BlockHeader, RecordHead, advance, record_start, write_block_header};
+use crate::record_starts::RecordStarts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// The ring positions of the records of a batch that are the first to start in their block, in order. With `apart` each record
-/// begins a block, so that these are all.
-pub(crate) fn find_records(batch: &FilledBatch, apart: bool, records: &mut Vec<Range<u64>>) -> Result<(), LogError> {
-    records.clear();
-    let mut last_block = u64::MAX;
+/// The ring positions of the records of a batch in which each record begins a block, in order.
+pub(crate) fn find_records(batch: &FilledBatch) -> Result<Vec<Range<u64>>, LogError> {
+    let mut records = Vec::new();
     let mut at = batch.start();
     while at < batch.filled() {
-        let start = record_start(if apart { at.next_multiple_of(BLOCK) } else { at });
+        let start = record_start(at.next_multiple_of(BLOCK));
         let head = RecordHead::decode(&head_at(batch, start));
         let head = head.map_err(|fault| LogError::Closed(format!("a record was damaged in memory: {fault}").into()))?;
         at = advance(start, head.record_size());
-        if start / BLOCK != last_block {
-            last_block = start / BLOCK;
-            records.push(start..at);
-        }
+        records.push(start..at);
     }
-    Ok(())
+    Ok(records)
 }
 
 /// The bytes of a head, which may lie across two blocks.
@@ -66,20 +60,15 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Pads the last block and writes the headers of all. `records` as [`find_records`] found them.
-    pub fn finish(&self, batch: &mut FilledBatch, records: &[Range<u64>]) {
+    /// Pads the last block and writes the headers of all.
+    pub fn finish(&self, batch: &mut FilledBatch, record_starts: &RecordStarts) {
         if self.filled < self.run.end {
             batch.bytes_mut(self.filled..self.run.end).fill(0);
         }
         let blocks = (self.run.end - self.run.start) / BLOCK;
-        let first = records.partition_point(|record| record.start < self.run.start);
-        let mut records = records.get(first..).unwrap_or_default().iter().peekable();
         for place in 0..blocks {
             let block = self.run.start + place * BLOCK;
             let payload = block + BLOCK_HEADER_SIZE as u64;
-            let first_record = records
-                .next_if(|record| record.start < block + BLOCK)
-                .map_or(NO_RECORD_STARTS, |record| (record.start - payload) as u16);
             let header = BlockHeader {
                 mode: self.mode,
                 used: (self.filled.min(block + BLOCK) - payload) as u16,
@@ -89,7 +78,7 @@ impl FrameHead {
                 frame_blocks: blocks as u16,
                 horizon_segment: self.horizon.0,
                 horizon_blocks: self.horizon.1,
-                first_record,
+                first_record: record_starts.take(block),
             };
             write_block_header(&header, self.seed, batch.bytes_mut(block..block + BLOCK));
         }

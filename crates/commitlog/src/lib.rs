@@ -26,6 +26,7 @@ mod options;
 mod position;
 mod prewrite;
 mod primitive;
+mod record_starts;
 mod recovery;
 mod replay;
 mod scan;

@@ -114,6 +114,7 @@ impl CommitLog {
         // Before the reservation is done: a segment whose batches are all written is then known to whoever frees it.
         segment.mark_dirty(tables, appended.position.offset);
         drop(recent);
+        shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
         if !hold::holds_back(shared, end) {

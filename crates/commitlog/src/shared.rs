@@ -11,6 +11,7 @@ use crate::durable::Room;
 use crate::file::LogFile;
 use crate::format::{advance, record_start};
 use crate::metrics::Counters;
+use crate::record_starts::RecordStarts;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::signals::Signals;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub sync: SyncMode,
     /// Records between reservation and device. Segment `n` of this run lies at ring positions from `n * segment size` on.
     pub ring: Arc<BlockRing>,
+    pub record_starts: RecordStarts,
     pub waiters: Waiters,
     pub room: Room,
     pub counters: Counters,
@@ -60,8 +62,10 @@ impl fmt::Debug for Hooks {
 
 impl Shared {
     pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
+        let ring = BlockRing::new(file.geometry().segment_size_bytes as usize);
         Shared {
-            ring: Arc::new(BlockRing::new(file.geometry().segment_size_bytes as usize)),
+            record_starts: RecordStarts::new(ring.capacity()),
+            ring: Arc::new(ring),
             file,
             sync: options.sync,
             waiters: Waiters::default(),

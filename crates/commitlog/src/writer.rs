@@ -57,8 +57,6 @@ pub(crate) struct Writer {
     prewriting: Prewriting,
     /// Scratch: who is woken after a frame.
     ready: Vec<Waker>,
-    /// Scratch: where records are.
-    records: Vec<Range<u64>>,
 }
 
 /// A frame under way, or done behind one that is.
@@ -128,7 +126,6 @@ impl Writer {
             horizon: (0, 0),
             prewriting,
             ready: Vec::new(),
-            records: Vec::new(),
         })
     }
 
@@ -231,8 +228,6 @@ impl Writer {
             self.complete()?;
         }
         let apart = self.shared.sync == SyncMode::Each;
-        let mut records = std::mem::take(&mut self.records);
-        find_records(&batch, apart, &mut records)?;
         let mut head = FrameHead {
             seed: self.shared.file.seed,
             mode: self.shared.sync.code(),
@@ -242,16 +237,15 @@ impl Writer {
             filled: 0,
             horizon: self.horizon,
         };
-        let frames = if apart { records.clone() } else { ordered_frames(&batch) };
+        let frames = if apart { find_records(&batch)? } else { ordered_frames(&batch) };
         let runs = frames.into_iter().map(|data| {
             head.run = data.start / BLOCK * BLOCK..data.end.next_multiple_of(BLOCK);
             head.filled = data.end;
-            head.finish(&mut batch, &records);
+            head.finish(&mut batch, &self.shared.record_starts);
             (head.run.clone(), data.end)
         });
         let runs: Vec<_> = runs.collect();
         let alone = !apart && self.issued.is_empty() && batch.end() - batch.start() < OVERLAP_SIZE;
-        self.records = records;
         let batch = Arc::new(batch);
         let file_start = self.shared.file.geometry().segment_offset(segment.slot);
         for (run, filled) in runs {
