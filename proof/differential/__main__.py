@@ -27,6 +27,8 @@ from proof.oracle.espalier import Espalier
 REGRESSIONS = Path(__file__).with_name("regressions")
 FOUND = places.CACHE / "differences"
 STEPS_PER_HISTORY = 130
+LONG_RUN = 50_000           # statements
+REPORTED_EVERY = 20_000
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 
 
@@ -34,7 +36,7 @@ def main() -> None:
     options = arguments()
     if options.processes > 1 and not options.self and not options.replay:
         sys.exit(in_processes(options))
-    with Cassandra.start(heap_mb=1024) as left, compared(options) as right:
+    with Cassandra.start(heap_mb=1024, long_run=options.ops >= LONG_RUN) as left, compared(options) as right:
         pair = Pair(left, right)
         totals = Totals(pair, options)
         started = time.monotonic()
@@ -42,6 +44,7 @@ def main() -> None:
             totals.strange_traces = traces.check((left, right))
         for chosen in histories(options):
             totals.add(pair.run(chosen, options.stop_at))
+            totals.report_progress(time.monotonic() - started)
             if options.ops and totals.statements >= options.ops or len(totals.found) >= options.max_found:
                 break
         totals.report(time.monotonic() - started)
@@ -120,6 +123,7 @@ class Totals:
         self.found: dict[str, Difference] = {}
         self.again: dict[str, int] = {}
         self.strange_traces: list[str] = []
+        self.reported = 0
 
     @property
     def statements(self) -> int:
@@ -135,6 +139,12 @@ class Totals:
             self.again[signature] = self.again.get(signature, 0) + 1
             if signature not in self.found and len(self.found) < self.options.max_found:
                 self.found[signature] = self.keep(difference)
+
+    def report_progress(self, seconds: float) -> None:
+        if self.statements >= self.reported + REPORTED_EVERY:
+            self.reported = self.statements
+            print(f"part {self.options.part}: {self.histories} histories, {self.statements} statements in {seconds:.0f} s, "
+                  f"{sum(self.again.values())} differences", flush=True)
 
     def keep(self, difference: Difference) -> Difference:
         """Shrinks, prints and writes a difference not seen before."""

@@ -61,10 +61,18 @@ class Pair:
                 connection.query(f"DROP KEYSPACE IF EXISTS {history.keyspace}")
                 require(connection.query(CREATE.format(history.keyspace, history.replication)))
                 require(connection.query(f"USE {history.keyspace}"))
-            return self.run_steps(history, connections, stop_at)
+            outcome = self.run_steps(history, connections, stop_at)
         finally:
             for connection in connections:
                 connection.close()
+        self.forget(history.keyspace)
+        return outcome
+
+    def forget(self, keyspace: str) -> None:
+        """Drops a keyspace: DDL takes Cassandra the longer the more tables it has, and Espalier starts again often."""
+        for node in self.nodes:
+            with Connection(node.host, node.port) as connection:
+                connection.query(f"DROP KEYSPACE {keyspace}")
 
     def run_steps(self, history: History, connections: list[Connection], stop_at: int) -> Outcome:
         outcome = Outcome(0, {}, [])

@@ -61,22 +61,26 @@ class Cassandra:
     name = "cassandra"
     host = "127.0.0.1"
 
-    def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str]):
+    def __init__(self, directory: Path, port: int, heap_mb: int, keep: bool, properties: dict[str, str],
+                 long_run: bool = False):
         self.directory = directory
         self.port = port
         self.heap_mb = heap_mb
         self.keep = keep
         self.properties = properties
+        self.long_run = long_run
         self.process = None
         self.lock = threading.Lock()
 
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
-              log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None) -> "Cassandra":
+              log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
+              long_run: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
         `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
+        `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         """
         directory = places.run_directory("cassandra")
         if data is not None:
@@ -96,13 +100,13 @@ class Cassandra:
             "cassandra.unsafesystem": str(not durable).lower(),     # true: DDL does not wait for system tables
             "cassandra.disable_tcactive_openssl": "true",
         }
-        node = cls(directory, native, heap_mb, keep, properties)
+        node = cls(directory, native, heap_mb, keep, properties, long_run)
         node.launch()
         return node
 
     def launch(self) -> None:
         """Starts the process on the node's directory and ports, and returns once it serves clients."""
-        command = ["java", "-XX:TieredStopAtLevel=1", *java_flags(self.heap_mb)]
+        command = ["java", *([] if self.long_run else ["-XX:TieredStopAtLevel=1"]), *java_flags(self.heap_mb)]
         command += [f"-D{name}={value}" for name, value in self.properties.items()]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command + ["OracleNode"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
