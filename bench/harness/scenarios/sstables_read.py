@@ -1,5 +1,6 @@
 """Reads of SSTables: points, slices, past what is deleted, beside compaction; bytes read and memory."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ P99_ROUNDS = 2
 # Of what a closed loop reaches: an open loop beside compaction needs room.
 P99_LOAD = 0.25
 SMALL_CACHE_MB = 16
+ASKING_NICENESS = 15
 
 
 def steps(sizes) -> int:
