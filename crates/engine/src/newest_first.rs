@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use model::{
-    BoxCursor, ColumnData, KeyRange, PartitionHead, ReadError, ReadRange, Row, Table, Unfiltered, UnfilteredCursor,
+    BoxCursor, ColumnData, DeletionTime, KeyRange, PartitionHead, ReadError, ReadRange, Row, Table, Unfiltered,
+    UnfilteredCursor,
 };
 
 /// A cursor that has been moved ahead of its reader.
@@ -48,6 +49,14 @@ impl UnfilteredCursor for Ahead {
 
     fn unfiltered(&self) -> Unfiltered<'_> {
         self.cursor.unfiltered()
+    }
+
+    fn max_timestamp(&self) -> i64 {
+        self.cursor.max_timestamp()
+    }
+
+    fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
+        self.cursor.pass_to(prefix, weight)
     }
 }
 

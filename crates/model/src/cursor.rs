@@ -59,6 +59,21 @@ pub trait UnfilteredCursor {
 
     /// The current row or marker. Only after `advance` returned true.
     fn unfiltered(&self) -> Unfiltered<'_>;
+
+    /// Nothing that this source holds was written or deleted later (microseconds).
+    fn max_timestamp(&self) -> i64 {
+        i64::MAX
+    }
+
+    /// Passes over what the current partition holds before a position, the current row or marker included, for a caller to
+    /// whom none of it matters: by an index where that leads further. A position is a clustering prefix with a weight: -1
+    /// before all that starts with it, 0 the row, 1 after all. Only for forward cursors, after `advance` returned true and
+    /// where the current row or marker lies before the position; `advance` goes on behind what was passed over.
+    ///
+    /// The range deletion in force there; none if nothing was passed over.
+    fn pass_to(&mut self, _prefix: &[u8], _weight: i8) -> Result<Option<DeletionTime>, ReadError> {
+        Ok(None)
+    }
 }
 
 /// A cursor of any kind.
@@ -79,5 +94,11 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     }
     fn unfiltered(&self) -> Unfiltered<'_> {
         (**self).unfiltered()
+    }
+    fn max_timestamp(&self) -> i64 {
+        (**self).max_timestamp()
+    }
+    fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
+        (**self).pass_to(prefix, weight)
     }
 }

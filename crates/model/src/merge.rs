@@ -2,7 +2,8 @@
 //!
 //! The merge yields each partition once, with the newest partition deletion; each row once, reconciled and without what
 //! the partition's deletion or a range deletion in force around it deletes; and markers only where the deletion in
-//! force changes. A row that only one source has and nothing may shadow is passed on as it is, without copying.
+//! force changes. A row that only one source has and nothing may shadow is passed on as it is, without copying. What a
+//! deletion shadows of a source that is older as a whole is passed over, not walked.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct MergeCursor<'a> {
     meeting: Vec<usize>,
     merger: RowMerger,
     row_bytes: Vec<u8>,
+    /// The prefix of the position that shadowed sources pass to.
+    target: Vec<u8>,
 }
 
 struct Source<'a> {
@@ -36,6 +39,8 @@ struct Source<'a> {
     partition: Stand,
     item: Stand,
     open: DeletionTime,
+    /// Nothing in it is newer.
+    max_timestamp: i64,
 }
 
 /// Where a source stands in a sequence.
@@ -76,7 +81,13 @@ impl<'a> MergeCursor<'a> {
         let table = sources.is_empty().then(|| table.clone());
         let sources = sources
             .into_iter()
-            .map(|cursor| Source { cursor, partition: Stand::Used, item: Stand::End, open: DeletionTime::LIVE })
+            .map(|cursor| Source {
+                max_timestamp: cursor.max_timestamp(),
+                cursor,
+                partition: Stand::Used,
+                item: Stand::End,
+                open: DeletionTime::LIVE,
+            })
             .collect();
         MergeCursor {
             table,
@@ -91,6 +102,7 @@ impl<'a> MergeCursor<'a> {
             meeting: Vec::new(),
             merger: RowMerger::default(),
             row_bytes: Vec::new(),
+            target: Vec::new(),
         }
     }
 
@@ -115,6 +127,36 @@ impl<'a> MergeCursor<'a> {
                 }
             }
         };
+    }
+
+    /// Has sources that are older than the deletion in force pass over all that lies before the next position of the others,
+    /// where that deletion can end at the earliest.
+    fn pass_over_shadowed(&mut self) -> Result<(), ReadError> {
+        let active = self.deletion.max(self.open);
+        if active.is_live() || self.reversed {
+            return Ok(());
+        }
+        // A source that holds the deletion in force is not older than it.
+        let is_shadowed =
+            |source: &Source<'_>| source.item == Stand::Waiting && source.max_timestamp < active.marked_for_delete_at;
+        if !self.sources.iter().any(is_shadowed) {
+            return Ok(());
+        }
+        let table = table_of(&self.sources, &self.table).clone();
+        let others = self.sources.iter().filter(|source| source.item == Stand::Waiting && !is_shadowed(source));
+        let least = others.map(|source| source.cursor.unfiltered()).min_by(|a, b| compare_items(&table, a, b));
+        let weight = least.as_ref().map(weight);
+        self.target.clear();
+        self.target.extend_from_slice(least.as_ref().map(prefix).unwrap_or_default());
+        for source in self.sources.iter_mut().filter(|source| is_shadowed(source)) {
+            match weight {
+                Some(weight) => source.pass_to(&table, &self.target, weight)?,
+                // Nothing ends the deletion of a whole partition.
+                None if self.open.is_live() => (source.item, source.open) = (Stand::End, DeletionTime::LIVE),
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// Fills `meeting` with the sources that stand on the least position; false if none has anything left.
@@ -199,14 +241,31 @@ impl Source<'_> {
         self.item = if self.cursor.advance()? { Stand::Waiting } else { Stand::End };
         Ok(())
     }
+
+    /// Goes to the first item that does not lie before a position, as far as the cursor knows a short way.
+    fn pass_to(&mut self, table: &Table, target: &[u8], target_weight: i8) -> Result<(), ReadError> {
+        let item = self.cursor.unfiltered();
+        let order = table.comparator().compare_positions(prefix(&item), weight(&item), target, target_weight);
+        if order.is_lt()
+            && let Some(open) = self.cursor.pass_to(target, target_weight)?
+        {
+            self.open = open;
+            self.advance()?;
+        }
+        Ok(())
+    }
 }
 
 fn compare_items(table: &Table, left: &Unfiltered<'_>, right: &Unfiltered<'_>) -> Ordering {
-    let position = |item: &Unfiltered<'_>| match item {
+    table.comparator().compare_positions(prefix(left), weight(left), prefix(right), weight(right))
+}
+
+/// Where an item lies beside its prefix.
+fn weight(item: &Unfiltered<'_>) -> i8 {
+    match item {
         Unfiltered::Row(_) => 0,
         Unfiltered::Marker(marker) => marker.side.weight(),
-    };
-    table.comparator().compare_positions(prefix(left), position(left), prefix(right), position(right))
+    }
 }
 
 /// A source may hold a row together with what the row's own deletion deletes.
@@ -278,6 +337,7 @@ impl UnfilteredCursor for MergeCursor<'_> {
             for source in self.sources.iter_mut().filter(|source| source.item == Stand::Used) {
                 source.advance()?;
             }
+            self.pass_over_shadowed()?;
             if !self.meet() {
                 return Ok(false);
             }

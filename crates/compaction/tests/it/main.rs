@@ -4,3 +4,4 @@
 
 mod content;
 mod merging;
+mod seeking;

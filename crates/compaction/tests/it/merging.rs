@@ -1,3 +1,5 @@
+//! Merges of random tables: what a client sees is the same, and what may go goes.
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use uuid::Uuid;
 use crate::content::{DIR, Generator, merged, open, visible};
 
 /// Merges `inputs` into new tables beside `outside`, in place.
-fn merge(
+pub fn merge(
     generator: &mut Generator,
     inputs: &[Arc<SSTableReader>],
     outside: &[Arc<SSTableReader>],

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::{
     BoxCursor, Cell, ClusteringBound, DeletionTime, Liveness, Marker, MergeCursor, PartitionHead, PartitionKey,
@@ -40,14 +41,17 @@ struct Partition {
 }
 
 /// A source made of lists.
-struct Listed {
+struct Listed<'p> {
     table: Arc<Table>,
     partitions: Vec<Partition>,
     partition: usize,
     item: usize,
+    max_timestamp: i64,
+    /// Of all sources: items that were passed over.
+    passed: &'p AtomicUsize,
 }
 
-impl UnfilteredCursor for Listed {
+impl UnfilteredCursor for Listed<'_> {
     fn table(&self) -> &Arc<Table> {
         &self.table
     }
@@ -73,6 +77,30 @@ impl UnfilteredCursor for Listed {
             }
         }
     }
+    fn max_timestamp(&self) -> i64 {
+        self.max_timestamp
+    }
+    fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
+        let items = &self.partitions[self.partition - 1].items;
+        let (comparator, mut open) = (self.table.comparator(), DeletionTime::LIVE);
+        let lies_before = |item: &Item| match item {
+            Item::Row(clustering, _) => comparator.compare_positions(clustering, 0, prefix, weight).is_lt(),
+            Item::Marker(bound, ..) => {
+                let side = if bound.side == Side::Before { -1 } else { 1 };
+                comparator.compare_positions(&bound.prefix, side, prefix, weight).is_lt()
+            }
+        };
+        assert!(lies_before(&items[self.item - 1]));
+        let passed = items.iter().take_while(|item| lies_before(item)).count();
+        for item in &items[..passed] {
+            if let Item::Marker(_, _, after) = item {
+                open = *after;
+            }
+        }
+        self.passed.fetch_add(passed + 1 - self.item, Ordering::Relaxed);
+        self.item = passed;
+        Ok(Some(open))
+    }
 }
 
 /// Row deletion (0: none), liveness, cell (timestamp and value).
@@ -90,6 +118,20 @@ struct Content {
 
 fn deletion(timestamp: i64) -> DeletionTime {
     if timestamp == 0 { DeletionTime::LIVE } else { DeletionTime::new(timestamp, 1) }
+}
+
+/// Everything `age` later.
+fn aged(mut content: Content, age: i64) -> Content {
+    let later = |timestamp: &mut i64| *timestamp += if *timestamp == 0 { 0 } else { age };
+    later(&mut content.deletion);
+    content.ranges.iter_mut().for_each(later);
+    content.static_cell.iter_mut().for_each(|cell| cell.0 += age);
+    for (row_deletion, liveness, cell) in content.rows.values_mut() {
+        later(row_deletion);
+        liveness.iter_mut().for_each(|timestamp| *timestamp += age);
+        cell.iter_mut().for_each(|cell| cell.0 += age);
+    }
+    content
 }
 
 fn random_content(random: &mut Random) -> Content {
@@ -232,22 +274,30 @@ fn a_merge_is_what_a_map_of_cells_says() {
     let table = table();
     let mut keys: Vec<PartitionKey> = (0..4i32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
     keys.sort();
+    let passed = AtomicUsize::new(0);
     for seed in 0..3000 {
         let mut random = Random::new(seed);
         let reversed = random.chance(2);
-        let sources: Vec<BTreeMap<usize, Content>> = (0..1 + random.below(4))
-            .map(|_| {
+        // Some histories have sources that are older than others as a whole, and say so.
+        let ages: Vec<i64> = (0..1 + random.below(4)).map(|_| 5 * random.below(4) as i64).collect();
+        let sources: Vec<BTreeMap<usize, Content>> = ages
+            .iter()
+            .map(|age| {
                 (0..keys.len())
-                    .filter_map(|key| random.chance(2).then_some((key, random_content(&mut random))))
+                    .filter_map(|key| random.chance(2).then(|| (key, aged(random_content(&mut random), *age))))
                     .collect()
             })
             .collect();
-        let cursors = sources.iter().map(|source| {
+        let cursors = sources.iter().zip(&ages).map(|(source, age)| {
             let partitions =
                 source.iter().map(|(key, content)| partition(&table, &keys[*key], content, reversed)).collect();
-            Box::new(Listed { table: table.clone(), partitions, partition: 0, item: 0 }) as BoxCursor<'_>
+            let max_timestamp = age + 9;
+            let listed =
+                Listed { table: table.clone(), partitions, partition: 0, item: 0, max_timestamp, passed: &passed };
+            Box::new(listed) as BoxCursor<'_>
         });
         let merged = MergeCursor::new(&table, reversed, cursors.collect());
         assert_eq!(collect(&table, merged, reversed), expected(&keys, &sources), "seed {seed}");
     }
+    assert!(passed.load(Ordering::Relaxed) > 1000, "what is shadowed is passed over");
 }

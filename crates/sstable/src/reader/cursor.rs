@@ -14,6 +14,9 @@ use crate::data::{UnfilteredHead, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
+/// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the default size.
+const WALK_BYTES: u64 = 16 * 1024;
+
 /// Which partitions are still to come.
 enum Plan {
     /// One partition, not looked for yet.
@@ -55,6 +58,8 @@ pub(super) struct Partition {
     /// Data position of the first row or marker; none where the head was not read (the index told enough).
     pub rows_start: Option<u64>,
     pub index: Option<RowIndexEntry>,
+    /// Whether the index is known, if there is one.
+    pub index_sought: bool,
     static_row: Vec<u8>,
     has_static_row: bool,
 }
@@ -197,6 +202,7 @@ impl SSTableCursor {
                 start: data_position,
                 rows_start: None,
                 index,
+                index_sought: true,
                 static_row: Vec::new(),
                 has_static_row: false,
             });
@@ -209,7 +215,7 @@ impl SSTableCursor {
                 Corruption::new(name, data_position, "the partition that the index names", "another key").into()
             );
         }
-        self.begin(Partition { index, ..partition });
+        self.begin(Partition { index, index_sought: true, ..partition });
         Ok(())
     }
 
@@ -233,6 +239,7 @@ impl SSTableCursor {
         if !self.unbounded || self.reversed {
             let located = self.reader.clone().locate(&partition.key, &mut self.window)?;
             partition.index = located.and_then(|located| located.index);
+            partition.index_sought = true;
         }
         self.plan = Plan::From { position, end };
         self.begin(partition);
@@ -258,6 +265,7 @@ impl SSTableCursor {
             start: position,
             rows_start: None,
             index: None,
+            index_sought: false,
             static_row: Vec::new(),
             has_static_row: false,
         };
@@ -343,12 +351,9 @@ impl SSTableCursor {
     /// Where the current partition ends: the data position of the next one.
     fn partition_end(&mut self) -> Result<u64, SSTableError> {
         let Some(partition) = &self.partition else { return Ok(self.position) };
-        if let Some(entry) = &partition.index
-            && (self.reversed || !self.at_end)
-        {
-            let (start, root) = (partition.start, entry.root);
-            if let Some(end) = BlockCursor::new(&self.reader.files().rows, root)?.end()? {
-                return Ok(start.saturating_add(end.offset).saturating_add(1));
+        if self.reversed || !self.at_end {
+            if let Some(end) = self.indexed_end()? {
+                return Ok(end);
             }
         }
         if self.reversed {
@@ -356,13 +361,37 @@ impl SSTableCursor {
             self.peeked = None;
             self.at_end = false;
         }
+        let from = self.position;
         while !self.at_end {
+            if self.position - from > WALK_BYTES
+                && self.seek_row_index()?
+                && let Some(end) = self.indexed_end()?
+            {
+                return Ok(end);
+            }
             self.peek()?;
             if let Some(head) = self.peeked.take() {
                 self.position += head.length() as u64;
             }
         }
         Ok(self.position + 1)
+    }
+
+    /// The data position behind the current partition, as its row index says.
+    fn indexed_end(&self) -> Result<Option<u64>, SSTableError> {
+        let Some(Partition { start, index: Some(entry), .. }) = &self.partition else { return Ok(None) };
+        let end = BlockCursor::new(&self.reader.files().rows, entry.root)?.end()?;
+        Ok(end.map(|end| start.saturating_add(end.offset).saturating_add(1)))
+    }
+
+    /// Looks for the row index of the current partition, once; true if that found one.
+    pub(super) fn seek_row_index(&mut self) -> Result<bool, SSTableError> {
+        let Self { partition: Some(partition), reader, .. } = self else { return Ok(false) };
+        if std::mem::replace(&mut partition.index_sought, true) {
+            return Ok(false);
+        }
+        partition.index = reader.row_index(&partition.key)?.filter(|entry| entry.data_position == partition.start);
+        Ok(partition.index.is_some())
     }
 
     /// Reads the head at `position` unless that was done; notes the end of the partition.
@@ -391,21 +420,66 @@ impl SSTableCursor {
         let (Some(partition), Some(slice)) = (&self.partition, self.slices.as_slice().get(self.slice)) else {
             return Ok(());
         };
-        let Some(entry) = &partition.index else { return Ok(()) };
+        if partition.index.is_none() {
+            return Ok(());
+        }
         let (start, has_head) = (partition.start, partition.rows_start.is_some());
+        let weight = if slice.start.side == Side::Before { -1 } else { 1 };
+        let block = self.block_of(&slice.start.prefix, weight)?;
+        if start.saturating_add(block.offset) > self.position || !has_head && self.slice == 0 {
+            self.resume_at(block);
+        }
+        Ok(())
+    }
+
+    /// The block of the current partition that a position falls into.
+    fn block_of(&self, prefix: &[u8], weight: i8) -> Result<Block, SSTableError> {
+        let bottom = Block { offset: 0, open: DeletionTime::LIVE };
+        let Some(Partition { index: Some(entry), .. }) = &self.partition else { return Ok(bottom) };
         let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
         let mut encoded = Vec::new();
-        let weight = if slice.start.side == Side::Before { -1 } else { 1 };
-        encode_position(self.reader.clustering_types(), &slice.start.prefix, weight, &mut encoded);
-        let block = match blocks.floor(&encoded)? {
-            Some(block) => block,
-            None => blocks.first()?.unwrap_or(Block { offset: 0, open: DeletionTime::LIVE }),
-        };
-        let target = start.saturating_add(block.offset);
-        if target > self.position || !has_head && self.slice == 0 {
-            self.position = target;
-            self.peeked = None;
-            self.open = block.open;
+        encode_position(self.reader.clustering_types(), prefix, weight, &mut encoded);
+        match blocks.floor(&encoded)? {
+            Some(block) => Ok(block),
+            None => Ok(blocks.first()?.unwrap_or(bottom)),
+        }
+    }
+
+    /// What [`UnfilteredCursor::pass_to`] does. Bodies are not decoded; behind the first blocks the row index leads on. The end of
+    /// a slice is not passed: its border comes next.
+    fn try_pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
+        if self.reversed || !self.unbounded && !self.entered {
+            return Ok(None);
+        }
+        self.current = Current::None;
+        let from = self.position;
+        let mut sought = false;
+        loop {
+            self.peek()?;
+            let Some(head) = self.peeked else { break };
+            let comparator = self.reader.table().comparator();
+            if comparator.compare_positions(&self.clustering, head.weight(), prefix, weight).is_ge()
+                || !self.unbounded && self.compare(&head, &self.slices.as_slice()[self.slice].end).is_ge()
+            {
+                break;
+            }
+            if !sought && self.position - from > WALK_BYTES {
+                sought = true;
+                self.seek_row_index()?;
+                self.seek(prefix, weight)?;
+                continue;
+            }
+            self.pass_over(&head)?;
+        }
+        Ok(Some(self.open))
+    }
+
+    /// Goes to the block of the current partition that a position falls into, if that leads further.
+    fn seek(&mut self, prefix: &[u8], weight: i8) -> Result<(), SSTableError> {
+        let block = self.block_of(prefix, weight)?;
+        let start = self.partition.as_ref().map_or(0, |partition| partition.start);
+        if start.saturating_add(block.offset) > self.position {
+            self.resume_at(block);
         }
         Ok(())
     }
@@ -593,6 +667,14 @@ impl UnfilteredCursor for SSTableCursor {
                 Unfiltered::Marker(Marker { prefix: &bound.prefix, side: bound.side, before, after })
             }
         }
+    }
+
+    fn max_timestamp(&self) -> i64 {
+        self.reader.statistics().stats.max_timestamp
+    }
+
+    fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
+        Ok(self.try_pass_to(prefix, weight).map_err(|error| error.of_table(self.reader.table()))?)
     }
 }
 

@@ -427,6 +427,20 @@ impl SSTableReader {
             }
         }
     }
+
+    /// The row index of a partition, if it has one; without a look at the data.
+    pub(crate) fn row_index(&self, key: &PartitionKey) -> Result<Option<RowIndexEntry>, SSTableError> {
+        if key < self.first_key() || key > self.last_key() {
+            return Ok(None);
+        }
+        match self.files.partitions.candidate(key, murmur3::hash128(key.bytes()))? {
+            Some(Place::Rows(position)) => {
+                let entry = RowIndexEntry::read(&self.files.rows, position)?;
+                Ok((entry.key == key.bytes()).then_some(entry))
+            }
+            _ => Ok(None),
+        }
+    }
 }
 
 impl Files {

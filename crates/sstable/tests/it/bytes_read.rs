@@ -11,7 +11,8 @@ use model::{
     UnfilteredCursor, push_component,
 };
 use sstable::{
-    BlockCache, CompressionParams, Compressor, Descriptor, SSTableId, SSTableReader, SSTableWriter, WriterOptions,
+    BlockCache, CompressionParams, Compressor, Descriptor, SSTableCursor, SSTableId, SSTableReader, SSTableWriter,
+    WriterOptions,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -169,5 +170,88 @@ fn what_comes_after_a_deleted_range_costs_no_more_than_a_row() {
         let (rows, bytes) = holes.read(before(row), ClusteringBound::top(), false, 1);
         assert_eq!(rows, [next]);
         assert!(bytes <= 2 * STORED_CHUNK_BYTES, "{bytes} bytes for the row after {row}");
+    }
+}
+
+/// A row's or marker's place, and the deletion in force behind it.
+fn place(item: &Unfiltered<'_>, open: DeletionTime) -> (Vec<u8>, i8, DeletionTime) {
+    match item {
+        Unfiltered::Row(row) => (row.clustering.to_vec(), 0, open),
+        Unfiltered::Marker(marker) => {
+            let weight = if marker.side == Side::Before { -1 } else { 1 };
+            (marker.prefix.to_vec(), weight, marker.after)
+        }
+    }
+}
+
+fn places(cursor: &mut SSTableCursor, limit: usize, mut open: DeletionTime) -> Vec<(Vec<u8>, i8, DeletionTime)> {
+    let mut places = Vec::new();
+    while places.len() < limit && cursor.advance().unwrap() {
+        places.push(place(&cursor.unfiltered(), open));
+        open = places.last().unwrap().2;
+    }
+    places
+}
+
+#[test]
+fn what_is_passed_over_is_left_out_and_most_of_it_not_read() {
+    let slices_of = |bounds: &[(i64, i64)]| {
+        let slices = bounds.iter().map(|&(start, end)| Slice { start: before(start), end: after(end) }).collect();
+        Slices::new(slices, table().comparator())
+    };
+    let selections =
+        [Slices::all(), slices_of(&[(100, ROWS - 100)]), slices_of(&[(0, 9_000), (9_500, 9_600), (9_700, ROWS)])];
+    for (with_holes, slices) in
+        [false, true].into_iter().flat_map(|holes| selections.iter().map(move |s| (holes, s.clone())))
+    {
+        let large = Large::write(with_holes);
+        let range = ReadRange { slices, ..ReadRange::all_rows(KeyRange::Single(large.key.clone())) };
+        let open =
+            |cache: &BlockCache| SSTableReader::open(&*large.disk, &large.descriptor, &large.table, cache).unwrap();
+        let enter = |reader: &SSTableReader| {
+            let mut cursor = reader.cursor(&range).unwrap();
+            assert!(cursor.advance_partition().unwrap());
+            cursor
+        };
+        let all = places(&mut enter(&open(&BlockCache::new(1 << 24))), usize::MAX, DeletionTime::LIVE);
+        for (begun, target) in
+            [(1, 2), (1, 150), (3, 9_001), (1, 9_599), (7, 9_650), (2, ROWS / 2), (1, ROWS - 1), (1, ROWS + 5)]
+        {
+            for weight in [-1, 0, 1] {
+                let reader = open(&BlockCache::new(1 << 24));
+                let mut cursor = enter(&reader);
+                let read = places(&mut cursor, begun, DeletionTime::LIVE);
+                let target = clustering(target);
+                let comparator = large.table.comparator();
+                let lies_before = |place: &(Vec<u8>, i8, DeletionTime)| {
+                    comparator.compare_positions(&place.0, place.1, &target, weight).is_lt()
+                };
+                if !lies_before(read.last().unwrap()) {
+                    continue;
+                }
+                let before = reader.data_bytes_read();
+                let mut now_open = cursor.pass_to(&target, weight).unwrap().expect("the current row is passed over");
+                // The border of each slice stops it.
+                let mut next = places(&mut cursor, 1, now_open);
+                while next.first().is_some_and(lies_before) {
+                    now_open = cursor.pass_to(&target, weight).unwrap().unwrap_or(next[0].2);
+                    next = places(&mut cursor, 1, now_open);
+                }
+                let bytes = reader.data_bytes_read() - before;
+                let expected = all.iter().position(|place| !lies_before(place)).unwrap_or(all.len());
+                let in_force = expected.checked_sub(1).map_or(DeletionTime::LIVE, |last| all[last].2);
+                next.extend(places(&mut cursor, 700, next.first().map_or(now_open, |first| first.2)));
+                let expected_items = &all[expected..all.len().min(expected + next.len().max(1))];
+                assert!(next == expected_items, "after {} {weight}", begun);
+                if next.first().is_some_and(|first| first.1 == 0) {
+                    assert_eq!(now_open, in_force, "the deletion in force where it goes on");
+                }
+                // In each slice 16 KiB are walked before the index is asked, and then a block.
+                assert!(
+                    bytes <= 3 * (16 * 1024 + 2 * STORED_CHUNK_BYTES),
+                    "{bytes} bytes to pass over {expected} items"
+                );
+            }
+        }
     }
 }
