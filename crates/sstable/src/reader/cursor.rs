@@ -351,10 +351,10 @@ impl SSTableCursor {
     /// Where the current partition ends: the data position of the next one.
     fn partition_end(&mut self) -> Result<u64, SSTableError> {
         let Some(partition) = &self.partition else { return Ok(self.position) };
-        if self.reversed || !self.at_end {
-            if let Some(end) = self.indexed_end()? {
-                return Ok(end);
-            }
+        if (self.reversed || !self.at_end)
+            && let Some(end) = self.indexed_end()?
+        {
+            return Ok(end);
         }
         if self.reversed {
             self.position = partition.rows_start.unwrap_or(partition.start);
