@@ -66,6 +66,16 @@ impl BlockCache {
         self.blocks.get_or_insert_with(&key, load)
     }
 
+    /// A block, if it is here.
+    pub(crate) fn peek(&self, key: Key) -> Option<Block> {
+        self.blocks.get(&key)
+    }
+
+    /// Puts a block in the place of what was there.
+    pub(crate) fn put(&self, key: Key, block: Block) {
+        self.blocks.insert(key, block);
+    }
+
     /// A number for a file that is opened, never used again in this process.
     pub(crate) fn file_number() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -59,6 +59,8 @@ pub(crate) struct DataFile {
     pub block_length: u64,
     cache: BlockCache,
     number: u64,
+    /// As `number`, of the waypoints beside the blocks.
+    waypoints_number: u64,
     /// Share of blocks whose checksum is verified, in 1/65536.
     verified_share: AtomicU64,
     blocks_read: AtomicU64,
@@ -94,6 +96,7 @@ impl DataFile {
             block_length,
             cache,
             number: BlockCache::file_number(),
+            waypoints_number: BlockCache::file_number(),
             verified_share: AtomicU64::new(verified_share(crc_check_chance)),
             blocks_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
@@ -181,6 +184,16 @@ impl DataFile {
         Ok(())
     }
 
+    /// What was kept of waypoints behind a data position.
+    pub fn waypoints(&self, position: u64) -> Option<cache::Block> {
+        self.cache.peek((self.waypoints_number, position))
+    }
+
+    /// Keeps waypoints in the cache, in the place of others behind the same data position.
+    pub fn keep_waypoints(&self, position: u64, waypoints: Vec<u8>) {
+        self.cache.put((self.waypoints_number, position), Arc::new(waypoints.into_boxed_slice()));
+    }
+
     /// A block through the cache.
     fn cached(&self, index: u64) -> Result<cache::Block, SSTableError> {
         self.cache.get((self.number, index), || {
@@ -247,6 +260,10 @@ impl DataWindow {
 
     pub fn data(&self) -> &DataFile {
         &self.data
+    }
+
+    pub fn is_cached(&self) -> bool {
+        self.mode == ReadMode::Cached
     }
 
     fn block(&self) -> &[u8] {

@@ -9,6 +9,7 @@ use model::{
     RowBuilder, RowRef, Side, Slices, Table, Unfiltered, UnfilteredCursor,
 };
 
+use super::waypoints::Trail;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
 use crate::data::{UnfilteredHead, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
@@ -89,6 +90,7 @@ pub struct SSTableCursor {
     pub(super) open: DeletionTime,
     /// Of a reversed read: where the unfiltered lies that comes next, below; none at the start of the partition.
     pub(super) below: Option<Range<u64>>,
+    pub(super) trail: Trail,
     builder: RowBuilder,
     pub(super) clustering: Vec<u8>,
     row: Vec<u8>,
@@ -117,6 +119,7 @@ impl SSTableCursor {
             entered: false,
             open: DeletionTime::LIVE,
             below: None,
+            trail: Trail::default(),
             builder: RowBuilder::default(),
             clustering: Vec::new(),
             row: Vec::new(),
@@ -425,8 +428,20 @@ impl SSTableCursor {
         }
         let (start, has_head) = (partition.start, partition.rows_start.is_some());
         let weight = if slice.start.side == Side::Before { -1 } else { 1 };
-        let block = self.block_of(&slice.start.prefix, weight)?;
-        if start.saturating_add(block.offset) > self.position || !has_head && self.slice == 0 {
+        let mut block = self.block_of(&slice.start.prefix, weight)?;
+        let block_start = start.saturating_add(block.offset);
+        let mut leads_on = block_start > self.position || !has_head && self.slice == 0;
+        if self.window.is_cached() {
+            self.trail.begin(self.window.data(), block_start);
+            let comparator = self.reader.table().comparator();
+            if let Some((position, open)) = self.trail.nearest(comparator, &slice.start.prefix, weight)
+                && (leads_on || position > self.position)
+            {
+                block = Block { offset: position - start, open };
+                leads_on = true;
+            }
+        }
+        if leads_on {
             self.resume_at(block);
         }
         Ok(())
@@ -509,6 +524,7 @@ impl SSTableCursor {
             if !self.unbounded {
                 let slice = &self.slices.as_slice()[self.slice];
                 if !self.entered && self.compare(&head, &slice.start) != Ordering::Greater {
+                    self.trail.pass(self.position, self.open, &self.clustering, head.weight());
                     self.pass_over(&head)?;
                     continue;
                 }
@@ -540,7 +556,11 @@ impl SSTableCursor {
 
     /// Begins to yield from the current slice; true if that starts with a border to be yielded first.
     fn enter_slice(&mut self) -> bool {
-        if std::mem::replace(&mut self.entered, true) || self.open.is_live() {
+        if std::mem::replace(&mut self.entered, true) {
+            return false;
+        }
+        self.trail.end(self.window.data());
+        if self.open.is_live() {
             return false;
         }
         self.current =

@@ -3,6 +3,7 @@
 mod blocks;
 mod cursor;
 mod reversed;
+mod waypoints;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -116,11 +116,21 @@ impl SSTableCursor {
         self.below = None;
         self.open = open;
         let mut position = start;
+        let is_noted = !self.unbounded && self.window.is_cached() && self.has_row_index();
+        if is_noted {
+            self.trail.begin(self.window.data(), start);
+            let weight = if bound.side == Side::Before { -1 } else { 1 };
+            let comparator = self.reader.table().comparator();
+            if let Some(nearest) = self.trail.nearest(comparator, &bound.prefix, weight) {
+                (position, self.open) = nearest;
+            }
+        }
         while position < limit {
             let head = self.read_head(position)?;
             if head.is_end() || !self.unbounded && self.compare(&head, bound) != Ordering::Less {
                 break;
             }
+            self.trail.pass(position, self.open, &self.clustering, head.weight());
             if head.is_marker() {
                 self.open = self.decode_marker(position, &head)?.1;
             }
@@ -128,7 +138,12 @@ impl SSTableCursor {
             self.below = Some(position..end);
             position = end;
         }
+        self.trail.end(self.window.data());
         Ok(())
+    }
+
+    fn has_row_index(&self) -> bool {
+        self.partition.as_ref().is_some_and(|partition| partition.index.is_some())
     }
 
     /// Finds the unfiltered before the one at a data position by the size that it keeps.

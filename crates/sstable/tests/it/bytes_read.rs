@@ -14,6 +14,7 @@ use sstable::{
     BlockCache, CompressionParams, Compressor, Descriptor, SSTableCursor, SSTableId, SSTableReader, SSTableWriter,
     WriterOptions,
 };
+use testkit::Random;
 use types::CqlType;
 use uuid::Uuid;
 
@@ -58,6 +59,10 @@ struct Large {
 
 impl Large {
     fn write(with_holes: bool) -> Large {
+        Large::write_indexed(with_holes, 1024)
+    }
+
+    fn write_indexed(with_holes: bool, column_index_size_bytes: u64) -> Large {
         let table = table();
         let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
         disk.create_dir_all(Path::new("/t")).unwrap();
@@ -69,7 +74,7 @@ impl Large {
             max_compressed_length: i32::MAX as u32,
         };
         let options = WriterOptions {
-            column_index_size_bytes: 1024,
+            column_index_size_bytes,
             compression: Some(compression),
             ..WriterOptions::for_table(&table).unwrap()
         };
@@ -254,4 +259,62 @@ fn what_is_passed_over_is_left_out_and_most_of_it_not_read() {
             }
         }
     }
+}
+
+/// Rows and markers that a range selects, at most `limit`.
+fn selected(reader: &SSTableReader, range: &ReadRange, limit: usize) -> Vec<(Vec<u8>, i8, DeletionTime)> {
+    let mut cursor = reader.cursor(range).unwrap();
+    assert!(cursor.advance_partition().unwrap());
+    places(&mut cursor, limit, DeletionTime::LIVE)
+}
+
+#[test]
+fn reads_that_begin_where_earlier_ones_came_by_find_the_same() {
+    for (with_holes, index_bytes) in [(false, 16 << 10), (true, 16 << 10), (true, 64 << 10), (false, 3 << 10)] {
+        let large = Large::write_indexed(with_holes, index_bytes);
+        let cache = BlockCache::new(1 << 26);
+        let open =
+            |cache: &BlockCache| SSTableReader::open(&*large.disk, &large.descriptor, &large.table, cache).unwrap();
+        let warm = open(&cache);
+        let mut random = Random(index_bytes);
+        let mut row = || random.below(ROWS as usize + 10) as i64;
+        let bound = |row: i64| if row % 2 == 0 { before(row / 2 * 2) } else { after(row) };
+        for _ in 0..1500 {
+            // Near one another, so that they meet in few blocks.
+            let near = |row: i64| row % 1200;
+            let (a, b, c) = (near(row()), near(row()), near(row()));
+            let slices = vec![
+                Slice { start: bound(a.min(b)), end: bound(a.max(b)) },
+                Slice { start: bound(c), end: bound(c + 5) },
+            ];
+            let slices = Slices::new(slices, large.table.comparator());
+            let keys = KeyRange::Single(large.key.clone());
+            let range = ReadRange { slices, reversed: row() % 2 == 0, ..ReadRange::all_rows(keys) };
+            let limit = 1 + row() as usize % 40;
+            // A cache of its own remembers nothing.
+            let expected = selected(&open(&BlockCache::new(1 << 20)), &range, limit);
+            assert!(selected(&warm, &range, limit) == expected, "{with_holes} {index_bytes} {a} {b} {c}");
+        }
+    }
+}
+
+#[test]
+fn what_reads_note_of_a_block_is_small_beside_it() {
+    let large = Large::write_indexed(false, 16 << 10);
+    let cache = BlockCache::new(1 << 26);
+    let reader = SSTableReader::open(&*large.disk, &large.descriptor, &large.table, &cache).unwrap();
+    let read = |from: i64| {
+        let slices = Slices::new(vec![Slice { start: before(from), end: after(from) }], large.table.comparator());
+        let range = ReadRange { slices, ..ReadRange::all_rows(KeyRange::Single(large.key.clone())) };
+        assert_eq!(selected(&reader, &range, 9).len(), 1);
+    };
+    let whole = ReadRange::all_rows(KeyRange::Single(large.key.clone()));
+    assert_eq!(selected(&reader, &whole, usize::MAX).len(), ROWS as usize);
+    (0..ROWS).step_by(140).take(2).for_each(read);
+    let before = cache.used_bytes();
+    (0..ROWS).for_each(read);
+    let noted = cache.used_bytes() - before;
+    // Fourteen or so a block, each its clustering and what stands before it.
+    assert!(noted > ROWS as u64, "{noted} bytes noted");
+    assert!(noted < reader.data_length_bytes() / 20, "{noted} bytes noted of {}", reader.data_length_bytes());
 }
