@@ -284,7 +284,7 @@ fn a_merge_is_what_a_map_of_cells_says() {
             .iter()
             .map(|age| {
                 (0..keys.len())
-                    .filter_map(|key| random.chance(2).then(|| (key, aged(random_content(&mut random), *age))))
+                    .filter_map(|key| random.chance(2).then_some((key, aged(random_content(&mut random), *age))))
                     .collect()
             })
             .collect();
