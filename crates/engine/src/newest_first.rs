@@ -26,6 +26,10 @@ impl UnfilteredCursor for Ahead {
         self.cursor.table()
     }
 
+    fn expect_rows(&mut self, rows: usize) {
+        self.cursor.expect_rows(rows);
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         match self.entered.take() {
             Some(found) => Ok(found),

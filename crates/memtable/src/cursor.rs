@@ -65,6 +65,10 @@ impl UnfilteredCursor for TrieCursor {
         &self.filler.plan().table
     }
 
+    fn expect_rows(&mut self, rows: usize) {
+        self.filler.batch.expect_rows(rows);
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         loop {
             while let Some(item) = self.filler.batch.items.get(self.next) {

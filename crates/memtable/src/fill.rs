@@ -73,6 +73,10 @@ pub(crate) struct Batch {
     pub items: Vec<Item>,
     /// The batch is full from this size on.
     bytes_max: usize,
+    /// How many more rows will be asked for, where that is known; with none of them left the batch is full.
+    rows_expected: Option<usize>,
+    /// Rows in the batch.
+    rows: usize,
 }
 
 /// A batch is full at this many bytes; the first is small, each next one twice as large.
@@ -85,6 +89,11 @@ impl Batch {
     fn start(&mut self) {
         self.items.clear();
         self.bytes.clear();
+        self.rows = 0;
+        if self.rows_expected == Some(0) {
+            // Some of them were of no use to the reader. Nobody knows how many more will be.
+            (self.rows_expected, self.bytes_max) = (None, 0);
+        }
         // A row of many megabytes must not stay around.
         self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
         self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
@@ -97,8 +106,27 @@ impl Batch {
         }
     }
 
+    pub fn expect_rows(&mut self, rows: usize) {
+        self.rows_expected = Some(rows).filter(|rows| *rows > 0);
+    }
+
     fn is_full(&self) -> bool {
-        self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
+        self.rows_expected == Some(0) || self.bytes.len() + self.items.len() * ITEM_BYTES >= self.bytes_max
+    }
+
+    /// Adds a row whose bytes were pushed.
+    fn push_row(&mut self, clustering: Span, row: Span) {
+        self.items.push(Item::Row { clustering, row });
+        self.rows += 1;
+        let Some(expected) = &mut self.rows_expected else { return };
+        *expected -= 1;
+        // The first row tells how large the others will be. What is expected is not always there: not too much room for it.
+        let rest = expected.saturating_mul(self.bytes.len() + ITEM_BYTES);
+        if self.rows == 1 && rest < BATCH_BYTES_MAX {
+            self.bytes_max = BATCH_BYTES_MAX;
+            self.bytes.reserve(rest + rest / 8);
+            self.items.reserve(*expected);
+        }
     }
 
     fn push(&mut self, bytes: &[u8]) -> Span {
@@ -271,7 +299,7 @@ impl Filler {
             && !is_static
             && !self.plan.slices.is_empty()
         {
-            self.batch.items.push(Item::Row { clustering: 0..0, row });
+            self.batch.push_row(0..0, row);
         }
     }
 
@@ -492,7 +520,7 @@ impl Filler {
                 span
             }
         };
-        self.batch.items.push(Item::Row { clustering: clustering.clone(), row });
+        self.batch.push_row(clustering.clone(), row);
         Ok(clustering)
     }
 

@@ -14,6 +14,8 @@ mod configuration;
 mod cursor;
 mod deletions;
 mod fill;
+#[cfg(test)]
+mod fill_test;
 mod layout;
 mod memtable;
 mod pieces;

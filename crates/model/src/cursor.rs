@@ -48,6 +48,10 @@ pub trait UnfilteredCursor {
     /// The schema that rows are read under.
     fn table(&self) -> &Arc<Table>;
 
+    /// Says, before the first partition, how many rows will be asked for in all, as far as that is known: whoever reads ahead
+    /// need not go further. More may be asked for all the same.
+    fn expect_rows(&mut self, _rows: usize) {}
+
     /// Goes to the next partition, past whatever is left of the current one. False at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
 
@@ -82,6 +86,9 @@ pub type BoxCursor<'a> = Box<dyn UnfilteredCursor + Send + 'a>;
 impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     fn table(&self) -> &Arc<Table> {
         (**self).table()
+    }
+    fn expect_rows(&mut self, rows: usize) {
+        (**self).expect_rows(rows);
     }
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         (**self).advance_partition()

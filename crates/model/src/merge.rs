@@ -285,6 +285,10 @@ impl UnfilteredCursor for MergeCursor<'_> {
         table_of(&self.sources, &self.table)
     }
 
+    fn expect_rows(&mut self, rows: usize) {
+        self.sources.iter_mut().for_each(|source| source.cursor.expect_rows(rows));
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = Current::None;
         self.open = DeletionTime::LIVE;

@@ -37,8 +37,8 @@ pub use error::ProtocolError;
 pub use exercise::exercise;
 pub use header::{Header, Opcode, flags};
 pub use request::{
-    Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, CustomPayload, EventType, QueryOptions, Request,
-    Startup, Values,
+    Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, CustomPayload, EventType, NamedValues, QueryOptions,
+    Request, Startup, Values,
 };
 pub use response::{
     ColumnSpec, ErrorKind, ErrorResponse, Event, PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter,

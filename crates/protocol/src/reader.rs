@@ -87,7 +87,25 @@ impl<'a> Reader<'a> {
     }
 
     /// `[value]`: a bound value.
+    #[inline]
     pub(crate) fn value(&mut self, version: Version) -> Result<BindValue<'a>> {
+        match self.present_value() {
+            Some(bytes) => Ok(BindValue::Value(bytes)),
+            None => self.other_value(version),
+        }
+    }
+
+    /// What most values are: bytes, and all of them there.
+    #[inline]
+    fn present_value(&mut self) -> Option<&'a [u8]> {
+        let (size, rest) = self.rest.split_first_chunk()?;
+        let (bytes, rest) = rest.split_at_checked(usize::try_from(i32::from_be_bytes(*size)).ok()?)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    #[cold]
+    fn other_value(&mut self, version: Version) -> Result<BindValue<'a>> {
         const WHAT: &str = "a value preceded by its 4 bytes length";
         let size = i32::from_be_bytes(self.array(WHAT)?);
         match size {

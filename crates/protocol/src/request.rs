@@ -4,7 +4,7 @@ mod options;
 mod values;
 
 pub use options::QueryOptions;
-pub use values::{BindValue, Values};
+pub use values::{BindValue, NamedValues, Values};
 
 use crate::header::flags;
 use crate::reader::Reader;

@@ -14,11 +14,14 @@ pub(super) struct PartsCursor {
     /// Those still to come.
     parts: std::vec::IntoIter<Arc<Part>>,
     current: Option<BoxCursor<'static>>,
+    /// What the reader said that it will ask for.
+    rows_expected: Option<usize>,
 }
 
 impl PartsCursor {
     pub fn new(parts: Vec<Arc<Part>>, table: &Arc<Table>, range: &ReadRange) -> PartsCursor {
-        PartsCursor { table: table.clone(), range: range.clone(), parts: parts.into_iter(), current: None }
+        let parts = parts.into_iter();
+        PartsCursor { table: table.clone(), range: range.clone(), parts, current: None, rows_expected: None }
     }
 
     fn current(&self) -> &BoxCursor<'static> {
@@ -31,6 +34,10 @@ impl UnfilteredCursor for PartsCursor {
         &self.table
     }
 
+    fn expect_rows(&mut self, rows: usize) {
+        self.rows_expected = Some(rows);
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         loop {
             if let Some(current) = &mut self.current
@@ -38,10 +45,10 @@ impl UnfilteredCursor for PartsCursor {
             {
                 return Ok(true);
             }
-            match self.parts.next() {
-                Some(part) => self.current = Some(part.memtable.clone().cursor(&self.table, &self.range)),
-                None => return Ok(false),
-            }
+            let Some(part) = self.parts.next() else { return Ok(false) };
+            let mut cursor = part.memtable.clone().cursor(&self.table, &self.range);
+            self.rows_expected.iter().for_each(|rows| cursor.expect_rows(*rows));
+            self.current = Some(cursor);
         }
     }
 

@@ -9,14 +9,19 @@ use crate::Table;
 /// from row to row.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePlaces {
-    /// Where the row's slots are what the protocol wants: starts of the slots and the end of the last, from `first_slot`.
-    slots: Vec<u32>,
-    /// The lengths that stand at those starts, as they stand there.
-    lengths: Vec<[u8; 4]>,
+    /// Where the row's slots are what the protocol wants: the start of each, counted from `first_slot`, and of what follows the last.
+    slots: Vec<Slot>,
     first_slot: usize,
     /// Otherwise: start and length of each value.
     places: Vec<(u32, i32)>,
     is_dense: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    start: u32,
+    /// The length, as it stands there; none behind the last slot.
+    length: [u8; 4],
 }
 
 /// No data for this column.
@@ -47,7 +52,6 @@ impl ValuePlaces {
             return;
         }
         self.slots.clear();
-        self.lengths.clear();
         let places = &mut self.places;
         places.clear();
         places.resize(count, (0, ABSENT));
@@ -61,28 +65,27 @@ impl ValuePlaces {
     /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not checked
     /// can lack.
     fn locate_slots(&mut self, slots: &[u8], count: usize) -> Option<()> {
-        let is_alike = self.slots.len() == count + 1;
-        let known = if is_alike { self.agreeing(slots) } else { 0 };
-        if is_alike && known == count {
-            return (self.slots[count] as usize <= slots.len()).then_some(());
+        let known = if self.slots.len() == count + 1 { self.agreeing(slots) } else { 0 };
+        self.slots.resize(count + 1, Slot::default());
+        let mut at = self.slots[known].start as usize;
+        for slot in &mut self.slots[known..count] {
+            slot.start = at as u32;
+            slot.length = *slots.get(at..)?.first_chunk()?;
+            at += size_of::<i32>() + usize::try_from(i32::from_be_bytes(slot.length)).unwrap_or(0);
         }
-        self.slots.resize(count + 1, 0);
-        self.lengths.resize(count, [0; 4]);
-        let mut at = self.slots[known] as usize;
-        for (slot, length) in self.slots[known..].iter_mut().zip(&mut self.lengths[known..]) {
-            *slot = at as u32;
-            *length = *slots.get(at..)?.first_chunk()?;
-            at += size_of::<i32>() + usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
-        }
-        self.slots[count] = at as u32;
+        self.slots[count].start = at as u32;
         (at <= slots.len()).then_some(())
     }
 
     /// How many of the slots are as long as those of the row looked up before. Rows of a table are often alike, and to ask
     /// this does not wait for one length to find the next.
     fn agreeing(&self, slots: &[u8]) -> usize {
-        let agrees = |(slot, length): (&u32, &[u8; 4])| slots[(*slot as usize).min(slots.len())..].starts_with(length);
-        self.slots.iter().zip(&self.lengths).take_while(|pair| agrees(*pair)).count()
+        let known = &self.slots[..self.slots.len() - 1];
+        let differs = |slot: &Slot| {
+            let start = slot.start as usize;
+            slots.get(start..start + size_of::<i32>()) != Some(&slot.length)
+        };
+        known.iter().position(differs).unwrap_or(known.len())
     }
 
     /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or -1 for
@@ -103,21 +106,12 @@ impl ValuePlaces {
 
     /// Room for all is made at once: the runs of a wide row are many, and short.
     fn copy_slots(&self, slots: &[u8], runs: &[Range<usize>], out: &mut Vec<u8>) {
-        let ends = |run: &Range<usize>| (self.slots[run.start] as usize, self.slots[run.end] as usize);
-        let size: usize = runs.iter().map(ends).map(|(start, end)| end - start).sum();
-        let before = out.len();
-        out.resize(before + size + BLOCK_BYTES, 0);
-        let mut room = &mut out[before..];
-        for (start, end) in runs.iter().map(ends) {
-            let from = &slots[start..];
-            match (from.first_chunk::<BLOCK_BYTES>(), room.first_chunk_mut::<BLOCK_BYTES>()) {
-                // The next run goes over what is too much.
-                (Some(from), Some(block)) if end - start <= BLOCK_BYTES => *block = *from,
-                _ => room[..end - start].copy_from_slice(&from[..end - start]),
-            }
-            room = &mut room[end - start..];
+        let end = self.slots.last().map_or(0, |last| last.start as usize);
+        out.reserve(end + BLOCK_BYTES);
+        for run in runs {
+            let (start, end) = (self.slots[run.start].start as usize, self.slots[run.end].start as usize);
+            append(&slots[start..], end - start, out);
         }
-        out.truncate(before + size);
     }
 }
 

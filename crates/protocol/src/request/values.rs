@@ -56,12 +56,35 @@ impl<'a> Values<'a> {
     }
 
     /// Each value with its name, if they have names.
-    pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, BindValue<'a>)> + use<'a> {
-        let mut reader = Reader::new(self.bytes);
-        let (named, version) = (self.named, self.version);
-        (0..self.count).map_while(move |_| {
-            let name = if named { Some(reader.string().ok()?) } else { None };
-            Some((name, reader.value(version).ok()?))
-        })
+    pub fn iter(&self) -> NamedValues<'a> {
+        let Values { bytes, count, named, version } = *self;
+        NamedValues { reader: Reader::new(bytes), remaining: count, named, version }
     }
 }
+
+/// Iterates over values and their names.
+#[derive(Clone, Debug)]
+pub struct NamedValues<'a> {
+    reader: Reader<'a>,
+    remaining: u16,
+    named: bool,
+    version: Version,
+}
+
+impl<'a> Iterator for NamedValues<'a> {
+    type Item = (Option<&'a str>, BindValue<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.remaining = self.remaining.checked_sub(1)?;
+        let name = if self.named { Some(self.reader.string().ok()?) } else { None };
+        Some((name, self.reader.value(self.version).ok()?))
+    }
+
+    /// All are there: they were checked.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.remaining), Some(usize::from(self.remaining)))
+    }
+}
+
+impl ExactSizeIterator for NamedValues<'_> {}

@@ -1,6 +1,7 @@
 //! A modification, prepared, and the updates it comes to.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use model::{PartitionKey, RowBuilder, Slice, Table};
@@ -201,10 +202,12 @@ impl Writer<'_> {
         }
         if has_row {
             scratch.builder.start(table.regulars(), false);
+            let mut columns = changes.regulars.as_slice();
             if *statement == StatementType::Insert {
                 scratch.builder.liveness(self.times.liveness());
+                columns = self.write_values(columns, &mut scratch.builder);
             }
-            self.write_columns(&changes.regulars, key, Some(clustering), scratch)?;
+            self.write_columns(columns, key, Some(clustering), scratch)?;
             if scratch.finish() {
                 updates.partition(table, key).row(clustering, &scratch.blob);
             }
@@ -240,6 +243,21 @@ impl Writer<'_> {
         scratch.finish();
         updates.partition(table, key).row(clustering, &scratch.blob);
         Ok(())
+    }
+
+    /// Writes the first columns of the table, as far as markers give them values that are what they have to be. Returns the others.
+    fn write_values<'c>(&self, columns: &'c [ColumnChanges], builder: &mut RowBuilder) -> &'c [ColumnChanges] {
+        let Ok(count) = builder.slots_of_row(|slots| {
+            let write = |(place, column): (usize, &ColumnChanges)| {
+                let marker = column.marker.filter(|_| column.index == place)?;
+                let value = marker.value(self.execution)?;
+                slots.extend_from_slice(&(value.len() as i32).to_be_bytes());
+                slots.extend_from_slice(value);
+                Some(())
+            };
+            Ok::<_, Infallible>(columns.iter().enumerate().map_while(write).count())
+        });
+        &columns[count..]
     }
 
     fn write_columns(

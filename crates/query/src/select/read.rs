@@ -182,6 +182,7 @@ impl<'p> Page<'p> {
         self.note_read(&range);
         (self.live_before, self.tombstones) = (self.live_rows, 0);
         let mut cursor = self.execution.processor.read(table, &range, self.execution.now_seconds)?;
+        self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
         self.range = range;
         let mut static_bytes = Vec::new();
         let mut goes_on = true;
@@ -209,6 +210,20 @@ impl<'p> Page<'p> {
             self.plan.warn_of_tombstones(&self.scan(), self.execution);
         }
         Ok(goes_on)
+    }
+
+    /// How many rows of a segment will be looked at, unless some of them are dead.
+    fn rows_expected(&self, range: &ReadRange, is_resumed: bool) -> Option<usize> {
+        if !self.filter.is_empty() || self.group.is_some() || self.plan.ordering.sort.is_some() {
+            return None;
+        }
+        let Limits { remaining, per_partition, remaining_in_partition, page } = self.limits;
+        let of_partition = match range.keys {
+            KeyRange::Single(_) if is_resumed => remaining_in_partition,
+            KeyRange::Single(_) => per_partition,
+            KeyRange::Range { .. } => u64::MAX,
+        };
+        usize::try_from(remaining.min(page).min(of_partition)).ok()
     }
 
     fn scan(&self) -> Scan<'_> {

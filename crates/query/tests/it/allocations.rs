@@ -1,7 +1,7 @@
 //! What a prepared statement allocates, counted.
 
 use engine::block_on;
-use query::{QueryOptions, Value, Values};
+use query::{QueryOptions, ResponseBody, Value, Values};
 
 use crate::node::TestNode;
 
@@ -40,4 +40,44 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
     assert!(many <= few + 1 && most <= few + 1, "{few} for 10 columns, {many} for 100, {most} for 1000");
     let [few, many] = [10, 100].map(|columns| allocations_of_insert(columns, b"thirty characters of text, all"));
     assert!(many <= few + 1, "{few} for 10 columns of 30 bytes, {many} for 100");
+}
+
+/// Bytes allocated by a SELECT of the first `limit` rows of a partition that has `rows`, each of a hundred columns.
+fn bytes_of_select(rows: i32, limit: usize) -> u64 {
+    let columns = (0..100).map(|column| format!("c{column}")).collect::<Vec<_>>();
+    let node = TestNode::with(&[&format!(
+        "CREATE TABLE t (k int, r int, {} text, PRIMARY KEY (k, r))",
+        columns.join(" text, ")
+    )]);
+    let marks = ", ?".repeat(columns.len());
+    let insert = format!("INSERT INTO t (k, r, {}) VALUES (1, ?{marks})", columns.join(", "));
+    let insert = node.processor.prepare(&insert, Some("ks")).unwrap();
+    for row in 0..rows {
+        let row = row.to_be_bytes();
+        let mut values = vec![Value::Bytes(&row)];
+        values.resize(columns.len() + 1, Value::Bytes(b"fifteen letters"));
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        block_on(node.processor.execute(&insert, &node.client, &options)).unwrap();
+    }
+    let select = format!("SELECT {} FROM t WHERE k = 1 LIMIT {limit}", columns.join(", "));
+    let select = node.processor.prepare(&select, Some("ks")).unwrap();
+    let options = QueryOptions::default();
+    let read = |_| {
+        let counted = allocation_counter::measure(|| {
+            let answer = node.processor.execute_in_memory(&select, &node.client, &options).unwrap().unwrap();
+            assert!(matches!(answer.body, ResponseBody::Rows(rows) if rows.row_count == limit));
+        });
+        counted.bytes_total
+    };
+    (0..3).map(read).min().unwrap()
+}
+
+#[test]
+fn a_select_with_a_limit_copies_no_more_rows_than_that() {
+    const ROW_BYTES: u64 = 1_900;
+    let [exact, more] = [20, 100].map(|rows| bytes_of_select(rows, 20));
+    println!("{exact} bytes allocated where the partition has as many rows, {more} where it has more");
+    assert_eq!(exact, more);
+    // Once out of the memtable, once into the answer; with room for what the rows may differ by.
+    assert!(exact < 2 * 20 * ROW_BYTES * 3 / 2, "{exact}");
 }

@@ -1,0 +1,74 @@
+//! How far a cursor reads ahead, counted in rows copied out of the memtable.
+
+use std::sync::Arc;
+
+use model::{
+    Cell, KeyRange, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Slices, TableBuilder,
+    TableId,
+};
+use types::CqlType;
+
+use crate::fill::{Filler, Item};
+use crate::plan::Plan;
+use crate::{Memtable, TrieMemtable};
+
+const ROWS: i32 = 200;
+
+/// Rows in each batch of a read of one partition of `ROWS` rows of a kilobyte, of which `expected` will be asked for.
+fn batches(expected: Option<usize>, reversed: bool) -> Vec<usize> {
+    let table = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(1)))
+        .partition_key("p", CqlType::Int)
+        .clustering("c", CqlType::Int, false)
+        .regular("v", CqlType::Text);
+    let table = Arc::new(table.build());
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let key = PartitionKey::new(&1_i32.to_be_bytes());
+    for row in 0..ROWS {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        builder.liveness(Liveness::at(1));
+        builder.cell(0, &Cell::live(1, &[b'x'; 1024]));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        let clustering = [4_i32.to_be_bytes(), row.to_be_bytes()].concat();
+        let mut update = PartitionUpdateBuilder::new(table.clone(), key.clone());
+        update.row(&clustering, &blob);
+        memtable.apply(&update.build(), None).expect("room");
+    }
+    let range = ReadRange { keys: KeyRange::Single(key), slices: Slices::all(), reversed };
+    let mut filler = Filler::new(Plan::new(memtable, &table, &range, true));
+    expected.into_iter().for_each(|rows| filler.batch.expect_rows(rows));
+    let (mut stop, mut batches) = (filler.first(), Vec::new());
+    loop {
+        stop = filler.fill(stop).expect("memory");
+        let rows = filler.batch.items.iter().filter(|item| matches!(item, Item::Row { .. })).count();
+        if rows == 0 {
+            return batches;
+        }
+        batches.push(rows);
+    }
+}
+
+#[test]
+fn a_read_with_a_limit_copies_that_many_rows_at_once_and_no_more_before_they_are_asked_for() {
+    for reversed in [false, true] {
+        for limit in [1, 2, 20, 50] {
+            let batches = batches(Some(limit), reversed);
+            assert_eq!(batches[0], limit, "{batches:?}");
+            // Nobody knows how many more are wanted: a few at first.
+            assert!(batches[1] <= 4, "{batches:?}");
+            assert_eq!(batches.iter().sum::<usize>(), ROWS as usize, "{batches:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_more_than_a_batch_holds_does_not_make_the_first_batch_larger() {
+    let unlimited = batches(None, false);
+    assert!(unlimited[0] <= 4, "{unlimited:?}");
+    for limit in [100, 5_000, usize::MAX] {
+        let batches = batches(Some(limit), false);
+        assert_eq!(batches[0], unlimited[0], "{batches:?}");
+        assert_eq!(batches.iter().sum::<usize>(), ROWS as usize, "{batches:?}");
+    }
+}
