@@ -1,7 +1,7 @@
 """The scenarios by name: each takes whether it is to be quick and returns an Outcome."""
 
-from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, latency, memory, memtrie, skew, sstables, start, sustained,
-                                     throughput, ycsb)
+from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, inmemory_exhausted, latency, memory, memtrie, skew, sstables,
+                                     start, sustained, throughput, ycsb)
 
 SCENARIOS = {
     "throughput": throughput.run,
@@ -17,4 +17,5 @@ SCENARIOS = {
     "tables": sstables.run,
     "ycsb": ycsb.run,
     "inmemory": inmemory.run,
+    "inmemory-exhausted": inmemory_exhausted.run,
 }

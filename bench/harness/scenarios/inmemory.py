@@ -1,5 +1,6 @@
 """Overwrites of a table in memory, after the appendix of *DataStax Enterprise 4.0 In-Memory Option*: few partitions, overwritten and read 3:1
-in steps co-prime with their number; beside the same table on disk, and Cassandra's with LeveledCompactionStrategy. And a start that loads such a table. Four minutes."""
+in steps co-prime with their number; beside the same table on disk, and Cassandra's with LeveledCompactionStrategy. And a start that loads a table of
+1 GiB. Five minutes."""
 
 from bench.harness import load
 from bench.harness.outcome import Bar, Outcome, Plot
@@ -10,8 +11,8 @@ from bench.harness.servers import Cassandra, Espalier
 from proof.wire import Connection
 
 KEYSPACE, LARGE = "bench", "large"
-# Half a GiB of rows for the start.
-START_ROWS = 500_000
+# 1 GB of values for the start.
+START_ROWS = 1_000_000
 PARTITIONS, STEP = 7_000, 2_411
 VALUE_BYTES = 1_000
 READS_PERCENT = 25
@@ -51,19 +52,19 @@ def run(quick: bool) -> Outcome:
         results = {"3 overwrites to 1 read": interleaved(systems, rounds, overwrite, progress, "overwrites"),
                    "reads": interleaved(systems, rounds, read, progress, "reads")}
         progress.step("espalier, in memory: a start with much data")
-        loaded_bytes, start_seconds = start_with(in_memory, START_ROWS // 10 if quick else START_ROWS)
+        loaded_bytes, start_seconds = start_with(in_memory, START_ROWS)
         progress.end()
         outcome = Outcome("inmemory", settings={
             "load": f"{partitions:,} partitions of one {VALUE_BYTES}-byte value in steps of {STEP:,}, {IN_FLIGHT} in flight over 2 connections",
             "rounds": f"{rounds} of {operations:,} operations, interleaved, after {warmup} s of warming up; files are cached by the system",
             "start": f"{loaded_bytes / 2**20:,.0f} MiB in memory, all of it on the disk; kill -9, then exec to the first answer",
             "cassandra": cassandra.settings, "espalier": in_memory.settings})
-    return judge(outcome, results, start_seconds / (loaded_bytes / 2**30))
+    return judge(outcome, results, start_seconds)
 
 
 def start_with(node, rows: int) -> tuple[int, float]:
     """What a table in memory takes, bytes, and how long a start takes that loads it; all rows must be there."""
-    tables.make(node, LARGE, {"kv": IN_MEMORY.replace("256", "1024")})
+    tables.make(node, LARGE, {"kv": IN_MEMORY.replace("256", "2048")})
     tables.fill(node, LARGE, "kv", rows, VALUE_BYTES)
     node.flush(LARGE, "kv")
     loaded_bytes = in_memory_bytes(node)
@@ -78,7 +79,7 @@ def in_memory_bytes(node) -> int:
         return int.from_bytes(answer.rows[0][0], "big")
 
 
-def judge(outcome: Outcome, results: dict, start_seconds_per_gib: float) -> Outcome:
+def judge(outcome: Outcome, results: dict, start_seconds: float) -> Outcome:
     outcome.tables.append(table("Medians (least–greatest)", results))
     reads, overwrites = results["reads"], results["3 overwrites to 1 read"]
     ours = percentile(reads["espalier, in memory"], "p99")
@@ -87,8 +88,7 @@ def judge(outcome: Outcome, results: dict, start_seconds_per_gib: float) -> Outc
     runs = overwrites["espalier, in memory"]
     outcome.bars.append(Bar("p50 of the last round of overwrites ÷ of the first", runs[-1].latency("p50") / runs[0].latency("p50"), "<=", 1.1))
     outcome.bars.append(Bar("memory after the last round ÷ after the first", runs[-1].resident_mb / runs[0].resident_mb, "<=", 1.1))
-    outcome.bars.append(Bar("exec to first answer, seconds for each GiB in memory", start_seconds_per_gib, "<=", 5))
+    outcome.bars.append(Bar("exec to first answer with 1 GB in memory, seconds", start_seconds, "<=", 5))
     series = {name: [(place + 1, run.latency("p99")) for place, run in enumerate(runs)] for name, runs in overwrites.items()}
     outcome.plots.append(Plot("p99 while the table is overwritten", "round", "µs", series, y_logarithmic=True))
-    outcome.notes.append("The page-cache-exhausted test needs a memory-limited control group, and is not part of this scenario.")
     return outcome

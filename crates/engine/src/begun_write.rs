@@ -31,7 +31,7 @@ impl Engine {
     pub fn begin_write(self: &Arc<Engine>, mutation: Mutation) -> Result<Option<BegunWrite>, EngineError> {
         let stores = self.stores_of(&mutation)?;
         let Some(taken) = self.pool().take_now(mutation.record_size()) else { return Ok(None) };
-        let room = self.reserve(&mutation, &stores)?;
+        let Some(room) = self.reserve_now(&mutation, &stores)? else { return Ok(None) };
         let Some((membership, logged)) = self.try_enter_and_log(&mutation, &stores)? else { return Ok(None) };
         let mut begun =
             BegunWrite { engine: Arc::clone(self), write: None, durable: None, taken_bytes: taken.into_bytes() };

@@ -264,7 +264,8 @@ impl Engine {
         {
             return Err(failure.clone());
         }
-        let resident = self.new_resident(table);
+        let held_bytes = sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
+        let resident = self.new_resident(table, held_bytes);
         if let Some(resident) = &resident
             && sstables.is_empty()
             && unreadable.is_none()

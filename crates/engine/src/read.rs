@@ -48,7 +48,10 @@ impl Engine {
         let view = store.borrow_view();
         if let Some(resident) = view.resident() {
             let source = resident.data.cursor(table, range);
-            return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
+            // If it missed a write meanwhile, it lets go of what it has.
+            if resident.is_complete() {
+                return Ok(Box::new(MergeCursor::new(table, range.reversed, vec![source])));
+            }
         }
         let mut sstables: Vec<_> = view.sstables.iter().filter(|sstable| sstable.may_match(range)).cloned().collect();
         leave_out_expired(&mut sstables, &view, gc_before);

@@ -58,7 +58,7 @@ impl Engine {
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
         let taken = self.pool().take(mutation.record_size()).await;
-        let room = self.reserve(mutation, &stores)?;
+        let room = self.reserve(mutation, &stores).await?;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
         self.make_visible(mutation, &stores, membership, logged, room).await?;
         drop(taken);
@@ -223,7 +223,7 @@ impl Engine {
         let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
             self.note_memory_use(store, resident.data.used_bytes());
-            if bytes >= resident.flush_bytes() && generation.request_flush() {
+            if !resident.is_failed() && bytes >= resident.flush_bytes() && generation.request_flush() {
                 self.request_flush(store);
             }
         }

@@ -33,6 +33,6 @@ mod trie_memtable;
 
 pub use configuration::MemtableConfiguration;
 pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
-pub use resident::{Purge, ResidentTable, for_each_update, growth_max};
+pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};
 pub use skip_list::SkipListMemtable;
 pub use trie_memtable::TrieMemtable;

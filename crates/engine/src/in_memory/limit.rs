@@ -2,19 +2,22 @@
 //!
 //! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied, when what it
 //! did add is part of what is used. If there is no room for that, it is looked up whether it adds anything at all. So a write that
-//! is refused is never in the log, and replay is never refused. The limit can be passed only by what loads and replays bring, and
+//! is refused is never in the log, and replay is never refused. Where it is only what others have reserved that leaves no room, a
+//! write waits for them: what is refused would not fit by itself. The limit can be passed only by what loads and replays bring, and
 //! by writes that race with deletions of the rows that they were to replace.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 
 use memtable::growth_max;
 use model::{Mutation, PartitionUpdate};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::TableStore;
+use crate::store::{TableStore, lock};
 
 /// Deletions may go beyond the limit by its 20th part.
 const DELETION_SHARE: u64 = 20;
@@ -32,18 +35,34 @@ pub(crate) struct MemoryLimit {
     refused_writes: AtomicU64,
     /// How many of `WARN_PERCENT` were told.
     warned: AtomicU8,
+    /// Writes that wait for what others have reserved.
+    waiting: Mutex<Vec<Waker>>,
+    /// How many of those there are; changed under the lock.
+    waiting_count: AtomicUsize,
 }
 
 /// Room that writes have until they are applied.
 #[derive(Default)]
 pub(crate) struct Reservations(Vec<(Arc<TableStore>, u64)>);
 
+impl Reservations {
+    /// What the same write has of a table already, bytes.
+    fn of(&self, store: &Arc<TableStore>) -> u64 {
+        self.0.iter().filter(|(other, _)| Arc::ptr_eq(other, store)).map(|(_, bytes)| bytes).sum()
+    }
+}
+
 impl Drop for Reservations {
     fn drop(&mut self) {
-        for (store, bytes) in &self.0 {
-            store.limit.reserved_bytes.fetch_sub(*bytes, Ordering::Relaxed);
-        }
+        self.0.iter().for_each(|(store, bytes)| store.limit.give_back(*bytes));
     }
+}
+
+/// What trying to reserve came to.
+enum Tried {
+    Reserved(Reservations),
+    /// Others have reserved what there is of a table.
+    Waits(Arc<TableStore>),
 }
 
 /// A table in memory that comes near its limit.
@@ -86,18 +105,82 @@ impl MemoryLimit {
     pub fn refused_writes(&self) -> u64 {
         self.refused_writes.load(Ordering::Relaxed)
     }
+
+    /// Reserves bytes if there is room for them beside what is used and reserved.
+    fn try_take(&self, bytes: u64, most_bytes: u64, used_bytes: impl Fn() -> u64) -> bool {
+        let fits = |reserved: u64| reserved + bytes + used_bytes() <= most_bytes;
+        let take = |reserved| fits(reserved).then_some(reserved + bytes);
+        let Ok(others) = self.reserved_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) else {
+            return false;
+        };
+        // What was used is looked at again: others may have been applied, and as much been reserved, since it was first.
+        let is_room = fits(others);
+        if !is_room {
+            self.give_back(bytes);
+        }
+        is_room
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.reserved_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if self.waiting_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let waiting = {
+            let mut waiting = lock(&self.waiting);
+            self.waiting_count.store(0, Ordering::SeqCst);
+            std::mem::take(&mut *waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has `waker` woken when something is given back.
+    fn wait(&self, waker: &Waker) {
+        let mut waiting = lock(&self.waiting);
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        self.waiting_count.store(waiting.len(), Ordering::SeqCst);
+    }
 }
 
 impl Engine {
-    /// Reserves room in memory for a write, or refuses it.
-    pub(crate) fn reserve(&self, mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<Reservations, EngineError> {
-        let mut reservations = Reservations::default();
-        for (store, update) in stores.iter().zip(mutation.updates()) {
-            if let Some(limit_bytes) = store.limit.get() {
-                reserve_one(store, update, limit_bytes, &mut reservations)?;
+    /// Reserves room in memory for a write, once writes under way leave it, or refuses it.
+    pub(crate) async fn reserve(
+        &self,
+        mutation: &Mutation,
+        stores: &[Arc<TableStore>],
+    ) -> Result<Reservations, EngineError> {
+        poll_fn(|context| {
+            let mut waits_for: Option<Arc<TableStore>> = None;
+            loop {
+                match try_reserve(mutation, stores) {
+                    Err(refused) => return Poll::Ready(Err(refused)),
+                    Ok(Tried::Reserved(reservations)) => return Poll::Ready(Ok(reservations)),
+                    Ok(Tried::Waits(store)) if waits_for.as_ref().is_some_and(|known| Arc::ptr_eq(known, &store)) => {
+                        return Poll::Pending;
+                    }
+                    Ok(Tried::Waits(store)) => {
+                        // Whoever gives back after this sees the waker; who did so before leaves room for another try.
+                        store.limit.wait(context.waker());
+                        waits_for = Some(store);
+                    }
+                }
             }
-        }
-        Ok(reservations)
+        })
+        .await
+    }
+
+    /// As `reserve`; `None` if it would have to wait.
+    pub(crate) fn reserve_now(
+        &self,
+        mutation: &Mutation,
+        stores: &[Arc<TableStore>],
+    ) -> Result<Option<Reservations>, EngineError> {
+        Ok(match try_reserve(mutation, stores)? {
+            Tried::Reserved(reservations) => Some(reservations),
+            Tried::Waits(_) => None,
+        })
     }
 
     /// Tells whoever wants to know that a table passed a percentage of its limit.
@@ -119,20 +202,38 @@ impl Engine {
     }
 }
 
-fn reserve_one(
+fn try_reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<Tried, EngineError> {
+    let mut reservations = Reservations::default();
+    for (store, update) in stores.iter().zip(mutation.updates()) {
+        if let Some(limit_bytes) = store.limit.get()
+            && !try_reserve_one(store, update, limit_bytes, &mut reservations)?
+        {
+            return Ok(Tried::Waits(store.clone()));
+        }
+    }
+    Ok(Tried::Reserved(reservations))
+}
+
+/// False if others have reserved what there is.
+fn try_reserve_one(
     store: &Arc<TableStore>,
     update: &PartitionUpdate,
     limit_bytes: u64,
     reservations: &mut Reservations,
-) -> Result<(), EngineError> {
-    let Some(resident) = store.resident() else { return Ok(()) };
+) -> Result<bool, EngineError> {
+    let Some(resident) = store.resident().filter(|resident| !resident.is_failed()) else { return Ok(true) };
     let most_bytes = if is_deletion(update) { limit_bytes + limit_bytes / DELETION_SHARE } else { limit_bytes };
     let bytes = growth_max(update);
-    let reserved_bytes = store.limit.reserved_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    reservations.0.push((store.clone(), bytes));
+    if store.limit.try_take(bytes, most_bytes, || resident.data.used_bytes()) {
+        reservations.0.push((store.clone(), bytes));
+        return Ok(true);
+    }
+    if !resident.data.grows(update) {
+        return Ok(true);
+    }
     let used_bytes = resident.data.used_bytes();
-    if used_bytes + reserved_bytes <= most_bytes || !resident.data.grows(update) {
-        return Ok(());
+    if used_bytes + reservations.of(store) + bytes <= most_bytes {
+        return Ok(false);
     }
     store.limit.refused_writes.fetch_add(1, Ordering::Relaxed);
     let table = store.table.load();

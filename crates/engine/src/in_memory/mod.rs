@@ -20,7 +20,7 @@ use model::{PartitionUpdate, Schema, Table};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::TableStore;
+use crate::store::{TableStore, View};
 
 pub use limit::{InMemoryNotice, InMemoryNotices};
 pub(crate) use limit::{MemoryLimit, Reservations};
@@ -42,8 +42,9 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    fn new(table: &Arc<Table>, parts: usize) -> Arc<Resident> {
-        Arc::new(Resident { data: ResidentTable::new(table, parts), state: AtomicU8::new(LOADING) })
+    fn new(table: &Arc<Table>, parts: usize, expected_bytes: u64) -> Arc<Resident> {
+        let data = ResidentTable::new(table, parts, expected_bytes);
+        Arc::new(Resident { data, state: AtomicU8::new(LOADING) })
     }
 
     /// Whether it holds everything that the table holds, so that reads need nothing else.
@@ -58,7 +59,7 @@ impl Resident {
 
     /// Applies an update that is in a memtable, or in an SSTable. If there is no room for it, the data is not complete any more.
     pub fn apply(&self, update: &PartitionUpdate) {
-        if self.data.apply(update).is_err() {
+        if !self.is_failed() && self.data.apply(update).is_err() {
             self.set_failed();
         }
     }
@@ -68,9 +69,15 @@ impl Resident {
         (self.data.used_bytes() / FLUSH_SHARE).max(FLUSH_BYTES_MIN)
     }
 
-    /// Says that it cannot be loaded.
+    /// Says that it misses something, and lets go of what it has: nobody will read it any more.
     fn set_failed(&self) {
         self.state.store(FAILED, Ordering::Release);
+        self.data.clear();
+    }
+
+    /// Whether it misses something, and holds nothing any more.
+    pub fn is_failed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == FAILED
     }
 
     fn is_loading(&self) -> bool {
@@ -105,15 +112,21 @@ pub(crate) fn in_memory_stats(store: &TableStore) -> Option<InMemoryStats> {
     })
 }
 
+/// What memtables and SSTables hold, bytes.
+fn held_bytes(view: &View) -> u64 {
+    let memtables: u64 = view.generations().map(|generation| generation.memtable.memory().used_bytes).sum();
+    memtables + view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum::<u64>()
+}
+
 /// What the table's options say of memory.
 pub(crate) fn memory_only(table: &Table) -> Option<MemoryOnlyOptions> {
     MemoryOnlyOptions::of_table(&table.options.compaction).ok().flatten()
 }
 
 impl Engine {
-    /// Resident data for a table that lives in memory.
-    pub(crate) fn new_resident(&self, table: &Arc<Table>) -> Option<Arc<Resident>> {
-        memory_only(table).map(|_| Resident::new(table, self.options().memtable_shards))
+    /// Resident data for a table that lives in memory, which is to have so many bytes at first.
+    pub(crate) fn new_resident(&self, table: &Arc<Table>, expected_bytes: u64) -> Option<Arc<Resident>> {
+        memory_only(table).map(|_| Resident::new(table, self.options().memtable_shards, expected_bytes))
     }
 
     /// Brings what is resident in line with the tables' options: loads the data of those that live in memory from now on, and lets
@@ -128,7 +141,7 @@ impl Engine {
     pub(crate) fn settle(&self, store: &Arc<TableStore>) {
         let _one_at_a_time = crate::store::lock(&store.settling);
         let table = store.table.load_full();
-        match (store.resident(), self.new_resident(&table)) {
+        match (store.resident(), self.new_resident(&table, held_bytes(&store.view()))) {
             (None, None) => {}
             (Some(resident), Some(_)) if resident.is_complete() => {}
             (Some(resident), Some(_)) if resident.is_loading() => self.load_or_give_up(store, &resident),
@@ -166,7 +179,7 @@ impl Engine {
     /// Has a truncation begin: what is written from now on is resident apart from what was before.
     pub(crate) fn renew_resident(&self, store: &TableStore) {
         if store.resident().is_some() {
-            store.set_resident(self.new_resident(&store.table.load_full()));
+            store.set_resident(self.new_resident(&store.table.load_full(), 0));
         }
     }
 
@@ -200,10 +213,7 @@ impl Engine {
         let view = store.view();
         let held_bytes = match view.resident() {
             Some(resident) => resident.data.used_bytes(),
-            None => {
-                let memtables: u64 = view.generations().map(|generation| generation.memtable.memory().used_bytes).sum();
-                memtables + view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum::<u64>()
-            }
+            None => held_bytes(&view),
         };
         if held_bytes <= options.size_limit_bytes {
             return Ok(());

@@ -1,10 +1,11 @@
-//! Tables that live in memory: reads look at no file, whatever happened before; nothing is lost; no more is taken than may be.
+//! Tables that live in memory: reads look at no file, whatever happened before; nothing is lost; what is not needed any more is given back.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use blockio::SimulatedDisk;
-use engine::{Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, block_on};
+use blockio::{Disk, SimulatedDisk};
+use engine::{Engine, EngineOptions, block_on};
 use model::{
     Cell, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableOptions,
 };
@@ -14,17 +15,17 @@ use crate::fixture::{
 };
 
 /// A node whose cache holds no page of an SSTable.
-fn options(disk: &SimulatedDisk) -> EngineOptions {
+pub fn options(disk: &SimulatedDisk) -> EngineOptions {
     let mut options = small_options(disk);
     options.cache_bytes = 0;
     options
 }
 
-fn open(disk: &SimulatedDisk) -> Arc<Engine> {
+pub fn open(disk: &SimulatedDisk) -> Arc<Engine> {
     Engine::open(options(disk)).unwrap()
 }
 
-fn create_in_memory(engine: &Engine, size_limit_mb: u32) -> Arc<Table> {
+pub fn create_in_memory(engine: &Engine, size_limit_mb: u32) -> Arc<Table> {
     let table = create_table(engine);
     set_options(engine, &table, memory_only(size_limit_mb)).unwrap()
 }
@@ -156,6 +157,24 @@ fn a_table_goes_into_memory_and_out_of_it_while_it_is_written_and_read() {
     assert_eq!(rows(&engine, &table).len(), 2 * KEYS as usize);
 }
 
+/// Nobody asks for it, and the table stays where it is.
+#[test]
+fn changes_are_on_the_disk_once_the_flush_period_is_over() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    let options = TableOptions { memtable_flush_period_in_ms: 20, ..memory_only(64) };
+    let table = set_options(&engine, &table, options).unwrap();
+    for round in 0..2 {
+        insert(&engine, &table, round, 1, "flushed in time", 1);
+        while engine.table_stats(&table).unwrap().sstable_count <= round as usize {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+    assert!(engine.is_in_memory(&table));
+    assert_eq!(rows(&engine, &table).len(), 2);
+}
+
 #[test]
 fn a_truncated_table_in_memory_is_empty_and_stays_so() {
     let disk = SimulatedDisk::new();
@@ -174,65 +193,46 @@ fn a_truncated_table_in_memory_is_empty_and_stays_so() {
     assert_eq!(rows(&engine, &table), expected);
 }
 
+/// What cannot be loaded takes no memory; it is read from the disk, and loaded when the disk can be read again.
 #[test]
-fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
+fn a_table_that_cannot_be_loaded_is_read_from_the_disk_and_takes_no_memory() {
     let disk = SimulatedDisk::new();
     let engine = open(&disk);
-    let table = create_in_memory(&engine, 1);
-    let value = "v".repeat(1000);
-    let write = |key: i32, row: i32, value: &str, timestamp| {
-        block_on(engine.write(&insertion(&table, key, row, value, timestamp)))
-    };
-    let mut accepted = 0;
-    let refusal = loop {
-        match write(accepted, 1, &value, 1) {
-            Ok(()) => accepted += 1,
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refusal, EngineError::InMemoryTableFull { .. }), "{refusal}");
-    assert!(refusal.to_string().contains("ks.t") && refusal.to_string().contains("size_limit_in_mb 1"), "{refusal}");
-    let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
-    assert!(stats().used_bytes <= stats().limit_bytes && stats().used_bytes > stats().limit_bytes * 9 / 10);
-    assert_eq!(stats().refused_writes, 1);
-    // Overwrites do not grow it.
-    for key in 0..accepted {
-        write(key, 1, &"w".repeat(1000), 2).unwrap();
-    }
-    write(0, 1, &"w".repeat(1001), 3).unwrap_err();
-    // What was refused is not there after a crash, what was acknowledged is, and the table is as full as before.
+    let table = create_table(&engine);
+    (0..500).for_each(|key| insert(&engine, &table, key, 1, &"v".repeat(1000), 1));
+    engine.flush(&table).unwrap();
+    (500..510).for_each(|key| insert(&engine, &table, key, 1, "in a memtable", 1));
     let expected = rows(&engine, &table);
-    let restarted = Engine::open(options(&disk.crash_image(2))).unwrap();
-    let again = restarted.schema().table("ks", "t").unwrap().clone();
-    assert_eq!(rows(&restarted, &again), expected);
-    block_on(restarted.write(&insertion(&again, accepted, 1, &value, 4))).unwrap_err();
-    // Deletions go through, and make room.
-    for key in 0..accepted / 2 {
-        delete_rows(&engine, &table, key, 1, 5);
-    }
-    let freed = stats().used_bytes;
-    assert!(freed < stats().limit_bytes * 2 / 3, "{freed}");
-    for key in 0..accepted / 4 {
-        write(1_000_000 + key, 1, &value, 6).unwrap();
-    }
-    assert!(stats().used_bytes <= stats().limit_bytes);
+    // It goes into memory on another node, which finds a damaged SSTable, and then one that is not.
+    let damaged = disk.crash_image(1);
+    drop(engine);
+    let engine = Engine::open(options(&damaged)).unwrap();
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    let data = data_file(&damaged);
+    damaged.flip_bit(&data, 1_000, 3).unwrap();
+    let table = set_options(&engine, &table, memory_only(64)).unwrap();
+    assert!(!engine.is_in_memory(&table) && engine.last_load_failure().is_some());
+    let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert_eq!((stats.is_complete, stats.used_bytes), (false, 0));
+    assert!(stats.committed_bytes < 1 << 20, "{} bytes", stats.committed_bytes);
+    insert(&engine, &table, 600, 1, "written meanwhile", 1);
+    assert_eq!(engine.table_stats(&table).unwrap().in_memory.unwrap().used_bytes, 0);
+    damaged.flip_bit(&data, 1_000, 3).unwrap();
+    let mut expected = expected;
+    expected.push((600, 1, "written meanwhile".into()));
+    assert_eq!(rows(&engine, &table), expected);
+    let comment = TableOptions { comment: "try again".into(), ..memory_only(64) };
+    let table = set_options(&engine, &table, comment).unwrap();
+    assert_eq!(read(&engine, &damaged, &table), (expected, 0));
+    assert!(engine.is_in_memory(&table));
 }
 
-#[test]
-fn tables_that_cannot_fit_are_refused() {
-    let disk = SimulatedDisk::new();
-    let engine = Engine::open(EngineOptions { max_memory_to_lock_bytes: 3 << 20, ..options(&disk) }).unwrap();
-    let table = create_table(&engine);
-    let error = set_options(&engine, &table, memory_only(4)).unwrap_err().to_string();
-    assert!(error.contains("4 MB") && error.contains("max_memory_to_lock of 3 MB"), "{error}");
-    assert_eq!(engine.schema().table("ks", "t").unwrap().options, TableOptions::default());
-    let value = "v".repeat(10_000);
-    (0..150).for_each(|key| insert(&engine, &table, key, 1, &value, 1));
-    let error = set_options(&engine, &table, memory_only(1)).unwrap_err().to_string();
-    assert!(error.contains("size_limit_in_mb is 1, but table ks.t holds"), "{error}");
-    let table = set_options(&engine, &table, memory_only(2)).unwrap();
-    assert_eq!(rows(&engine, &table).len(), 150);
-    set_options(&engine, &table, memory_only(1)).unwrap_err();
+/// The one Data.db.
+fn data_file(disk: &SimulatedDisk) -> PathBuf {
+    let keyspace = Path::new("/node/data/ks");
+    let directory = keyspace.join(&disk.list(keyspace).unwrap()[0].name);
+    let files = disk.list(&directory).unwrap();
+    directory.join(&files.iter().find(|file| file.name.ends_with("Data.db")).unwrap().name)
 }
 
 /// A row that expires.
@@ -395,26 +395,4 @@ fn what_is_purged_while_it_is_written_reads_as_the_disk_does() {
     let expected = rows_at(&engine, &table, expired);
     assert!(found.len() > LARGE_ROWS as usize / 2);
     assert!(found == expected, "{} rows, {} on disk", found.len(), expected.len());
-}
-
-/// The page on monotonic growth: somebody is told in time, once.
-#[test]
-fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
-    let disk = SimulatedDisk::new();
-    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
-    let notices = InMemoryNotices(Arc::new({
-        let told = told.clone();
-        move |notice: &InMemoryNotice| told.lock().unwrap().push(notice.percent)
-    }));
-    let engine = Engine::open(EngineOptions { in_memory_notices: Some(notices), ..options(&disk) }).unwrap();
-    let table = create_in_memory(&engine, 1);
-    let fill = |timestamp| {
-        let write = |key| block_on(engine.write(&insertion(&table, key, 1, &"v".repeat(5000), timestamp)));
-        (0..).find(|key| write(*key).is_err()).unwrap()
-    };
-    let keys = fill(1);
-    assert_eq!(*told.lock().unwrap(), [80, 95]);
-    (0..keys / 2).for_each(|key| delete_rows(&engine, &table, key, 1, 2));
-    fill(3);
-    assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
 }

@@ -7,6 +7,7 @@ mod damage;
 mod fixture;
 mod gated_disk;
 mod in_memory;
+mod in_memory_limit;
 mod memory;
 mod parallel_compactions;
 mod power_cuts;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{BoxCursor, PartitionHead, ReadError, ReadRange, Table, Unfiltered, UnfilteredCursor};
 
-use super::Part;
+use super::part::Part;
 use crate::Memtable;
 
 /// Parts are in the order of their tokens, and so are their partitions.

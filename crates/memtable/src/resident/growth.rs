@@ -6,8 +6,10 @@ use super::ResidentTable;
 use crate::layout::{Header, partition_path};
 use crate::shard::newer_of;
 
-/// What a new key adds at most to the structure: the node it hangs on becomes a flat one, and a chain is cut in three.
-const KEY_BYTES_MAX: usize = 1280;
+/// What a new key adds at most to the structure by itself: a chain is cut in three, and a leaf is written anew ...
+const KEY_BYTES_MAX: usize = 384;
+/// ... and where it hangs on a node that is there, that may become a flat one.
+const NODE_GROWTH_BYTES_MAX: usize = 1024 - 256;
 /// What of a cell's times may come to be said apart from the row's, bytes.
 const CELL_TIMES_BYTES: usize = 2;
 /// The same for cells that are written.
@@ -17,12 +19,16 @@ const WRITTEN_TIMES_BYTES: usize = 24;
 pub fn growth_max(update: &PartitionUpdate) -> u64 {
     let table = update.table();
     // Each row may add itself and its deletion, each range two borders; there is a header.
-    let keys = 1 + 2 * update.row_count() + 2 * update.range_deletion_count();
+    let row_deletions = update.rows().filter(|row| !row.row.deletion().is_live()).count();
+    let keys = 1 + update.row_count() + row_deletions + 2 * update.range_deletion_count();
+    // If the header is new, so are all nodes below it.
+    let nodes = (keys - 1).max(1);
     let rows = update.row_count() + usize::from(update.static_row().is_some());
     let columns = table.regulars().columns.len().max(table.statics().columns.len());
     let written: usize = update.rows().map(|row| row.row.written_columns(table).count()).sum();
     let times = rows * columns * CELL_TIMES_BYTES + (written + rows) * WRITTEN_TIMES_BYTES;
-    (keys * (KEY_BYTES_MAX + 2 * update.key().bytes().len()) + 2 * update.as_bytes().len() + times) as u64
+    let structure = keys * (KEY_BYTES_MAX + 2 * update.key().bytes().len()) + nodes * NODE_GROWTH_BYTES_MAX;
+    (structure + 2 * update.as_bytes().len() + times) as u64
 }
 
 impl ResidentTable {
@@ -31,7 +37,7 @@ impl ResidentTable {
         if !update.partition_deletion().is_live() || update.range_deletion_count() > 0 {
             return true;
         }
-        let part = self.part_of(update.key().token());
+        let part = self.0.part_of(update.key().token());
         let memtable = &part.memtable;
         let (layout, shard) = (memtable.layout(), &memtable.shards()[0]);
         let table = newer_of(update.table(), &shard.table());

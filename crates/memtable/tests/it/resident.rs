@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use memtable::{Memtable, ResidentTable, TrieMemtable, growth_max};
+use memtable::{Memtable, PartOptions, Purge, ResidentTable, TrieMemtable, growth_max};
 use memtrie::TrieOptions;
 use model::{
-    Cell, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadRange,
+    Cell, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadRange, Row,
     RowBuilder, Table, TableBuilder, TableId, push_component,
 };
 use testkit::{Random, seeds};
@@ -37,14 +37,20 @@ fn partitions(mut cursor: model::BoxCursor<'static>) -> Vec<(Vec<u8>, Seen)> {
     found
 }
 
-fn small() -> TrieOptions {
-    TrieOptions { blocks_bytes_max: 64 << 10, blobs_bytes_max: 1 << 20, ..TrieOptions::default() }
+/// Parts that are split early, and have room to grow meanwhile.
+fn early() -> PartOptions {
+    PartOptions { split_bytes: 16 << 10, ..PartOptions::default() }
 }
 
-#[test]
-fn a_part_that_fills_is_split_and_all_rows_stay() {
+/// Parts that are split when they have no more room.
+fn late() -> PartOptions {
+    let trie = TrieOptions { blocks_bytes_max: 64 << 10, blobs_bytes_max: 1 << 20, ..TrieOptions::default() };
+    PartOptions { split_bytes: u64::MAX / 4, trie }
+}
+
+fn split_and_compare(options: PartOptions) {
     let table = table();
-    let resident = ResidentTable::with_options(&table, 2, small());
+    let resident = ResidentTable::with_options(&table, 2, options);
     let plain = Arc::new(TrieMemtable::new(&table, 1));
     let all = ReadRange::all_rows(KeyRange::all());
     for p in 0..3000 {
@@ -55,8 +61,12 @@ fn a_part_that_fills_is_split_and_all_rows_stay() {
             updates.push(deletion.build());
         }
         for update in updates {
-            resident.apply(&update).unwrap();
-            plain.apply(&update, None).unwrap();
+            resident.apply(&update).expect("room");
+            plain.apply(&update, None).expect("room");
+        }
+        if p % 100 == 99 {
+            // However slow the thread that splits is, there are several splits, one after the other.
+            resident.finish_splits();
         }
     }
     assert!(resident.part_count() > 4, "{} parts", resident.part_count());
@@ -66,12 +76,101 @@ fn a_part_that_fills_is_split_and_all_rows_stay() {
         let range = ReadRange::all_rows(KeyRange::Single(key(p)));
         assert!(partitions(resident.cursor(&table, &range)) == partitions(plain.clone().cursor(&table, &range)));
     }
+    resident.clear();
+    assert!(partitions(resident.cursor(&table, &all)).is_empty());
+    assert_eq!((resident.used_bytes(), resident.memory().used_bytes), (0, 0));
+    resident.apply(&put(&table, 1, 1, b"again", 1)).expect("room");
+    assert_eq!(partitions(resident.cursor(&table, &all)).len(), 1);
+}
+
+#[test]
+fn a_part_that_grows_is_split_and_all_rows_stay() {
+    split_and_compare(early());
+}
+
+#[test]
+fn a_part_that_has_no_room_is_split_and_all_rows_stay() {
+    split_and_compare(late());
+}
+
+/// Writers, deletions and purges go on while parts are split; in the end everything is there that a table has which never was.
+#[test]
+fn what_is_written_while_a_part_is_split_is_in_its_halves() {
+    for options in [early(), late()] {
+        let table = table();
+        let resident = ResidentTable::with_options(&table, 1, options);
+        let plain = Arc::new(TrieMemtable::new(&table, 1));
+        let updates: Vec<Vec<_>> = (0..2)
+            .map(|writer| {
+                let of_partition = |step: i32| {
+                    // Each partition is written six times, by one writer; the third time it is deleted.
+                    let (p, round) = ((step % 1000) * 2 + writer, step / 1000);
+                    if round == 3 {
+                        let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(p));
+                        deletion.delete_partition(DeletionTime::new(1, 1000));
+                        return deletion.build();
+                    }
+                    put(&table, p, round, &[round as u8; 40], i64::from(round))
+                };
+                (0..6000).map(of_partition).collect()
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for updates in &updates {
+                scope.spawn(|| updates.iter().for_each(|update| resident.apply(update).unwrap()));
+            }
+            // Keeps all, but walks.
+            scope.spawn(|| (0..50).for_each(|_| resident.purge(3000, &mut KeepsAll)));
+        });
+        resident.finish_splits();
+        for update in updates.iter().flatten() {
+            plain.apply(update, None).unwrap();
+        }
+        let all = ReadRange::all_rows(KeyRange::all());
+        assert!(resident.part_count() > 1);
+        assert!(partitions(resident.cursor(&table, &all)) == partitions(plain.cursor(&table, &all)));
+        assert_eq!(resident.used_bytes(), resident.memory().used_bytes);
+    }
+}
+
+struct KeepsAll;
+
+impl Purge for KeepsAll {
+    fn deletion(&mut self, deletion: DeletionTime) -> DeletionTime {
+        deletion
+    }
+
+    fn leaves_alone(&mut self, _: Row<'_>, _: &Table) -> bool {
+        true
+    }
+
+    fn row(&mut self, _: Row<'_>, _: &Table, _: &mut Vec<u8>) -> bool {
+        unreachable!("all are left alone")
+    }
+}
+
+/// However large it becomes, it is copied no more than a few times.
+#[test]
+fn a_large_partition_has_a_part_of_its_own() {
+    let table = table();
+    let resident = ResidentTable::with_options(&table, 1, early());
+    (0..200).for_each(|p| resident.apply(&put(&table, p, 1, b"small", 1)).unwrap());
+    for a in 0..5000 {
+        resident.apply(&put(&table, 7, a, &[7; 100], 1)).unwrap();
+        if a % 100 == 0 {
+            resident.finish_splits();
+        }
+    }
+    let count = resident.part_count();
+    assert!((2..=24).contains(&count), "{count} parts");
+    let found = partitions(resident.cursor(&table, &ReadRange::all_rows(KeyRange::Single(key(7)))));
+    assert_eq!(found[0].1.rows.len(), 5000);
 }
 
 #[test]
 fn readers_find_every_row_that_was_there_while_parts_are_split() {
     let table = table();
-    let resident = ResidentTable::with_options(&table, 1, small());
+    let resident = ResidentTable::with_options(&table, 1, early());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -86,7 +185,12 @@ fn readers_find_every_row_that_was_there_while_parts_are_split() {
                 }
             });
         }
-        (0..4000).for_each(|p| resident.apply(&put(&table, p, 1, b"value", 1)).unwrap());
+        for p in 0..4000 {
+            resident.apply(&put(&table, p, 1, b"value", 1)).unwrap();
+            if p % 500 == 0 {
+                resident.finish_splits();
+            }
+        }
         done.store(true, Ordering::Release);
     });
     assert!(resident.part_count() > 2);
@@ -95,7 +199,7 @@ fn readers_find_every_row_that_was_there_while_parts_are_split() {
 #[test]
 fn a_partition_larger_than_a_part_is_refused_without_effect() {
     let table = table();
-    let resident = ResidentTable::with_options(&table, 1, small());
+    let resident = ResidentTable::with_options(&table, 1, late());
     let refused = (0..).find(|a| resident.apply(&put(&table, 1, *a, &[7; 1000], 1)).is_err()).unwrap();
     let found = partitions(resident.cursor(&table, &ReadRange::all_rows(KeyRange::all())));
     assert_eq!(found[0].1.rows.len() as i32, refused);
@@ -106,7 +210,7 @@ fn no_update_adds_more_than_it_could_and_none_that_should_add_nothing_does() {
     for seed in seeds(0..20) {
         println!("seed {seed}");
         let table = table();
-        let resident = ResidentTable::new(&table, 1);
+        let resident = ResidentTable::new(&table, 1, 0);
         let random = &mut Random(seed);
         for step in 0..1500 {
             let update = match random.below(3) {
@@ -135,7 +239,7 @@ fn overhead_bytes(clustering: bool) -> u64 {
         builder = builder.clustering("c", CqlType::Bigint, false);
     }
     let table = Arc::new(builder.regular("a", CqlType::Text).regular("b", CqlType::Int).build());
-    let resident = ResidentTable::new(&table, 1);
+    let resident = ResidentTable::new(&table, 1, 0);
     let mut row = RowBuilder::default();
     for number in 0..SMALL_ROWS {
         row.start(table.regulars(), false);
@@ -173,7 +277,7 @@ fn sparse_row_bytes(columns: usize) -> u64 {
     let builder =
         (0..columns).fold(builder, |builder, column| builder.regular(&format!("v{column:04}"), CqlType::Text));
     let table = Arc::new(builder.build());
-    let resident = ResidentTable::new(&table, 1);
+    let resident = ResidentTable::new(&table, 1, 0);
     for number in 0..1_000_i64 {
         let mut row = RowBuilder::default();
         row.start(table.regulars(), false);

@@ -99,7 +99,7 @@ fn everything(reversed: bool) -> ReadRange {
 
 /// The same data in a new table.
 fn copied(resident: &ResidentTable, table: &Arc<Table>) -> ResidentTable {
-    let copy = ResidentTable::new(table, 1);
+    let copy = ResidentTable::new(table, 1, 0);
     let mut cursor = resident.cursor(table, &everything(false));
     let done = for_each_update(&mut cursor, table, |update| {
         copy.apply(&update).expect("room");
@@ -118,7 +118,7 @@ fn assert_is_compact(resident: &ResidentTable, table: &Arc<Table>) {
 fn history(seed: u64, table: &Arc<Table>, scale: Scale) {
     println!("seed {seed}");
     let random = &mut Random(seed);
-    let resident = ResidentTable::new(table, 1);
+    let resident = ResidentTable::new(table, 1, 0);
     let mut partitions: BTreeMap<PartitionKey, Partition> = BTreeMap::new();
     for _ in 0..50 {
         let update = update(random, table, scale, true);
@@ -187,7 +187,7 @@ fn range(from: i32, to: i32, deletion: DeletionTime, table: &Arc<Table>) -> mode
 #[test]
 fn a_large_partition_gives_back_what_is_purged_and_at_last_itself() {
     let table = table();
-    let resident = ResidentTable::new(&table, 1);
+    let resident = ResidentTable::new(&table, 1, 0);
     let empty = resident.used_bytes();
     for a in 0..ROWS {
         resident.apply(&put(&table, 1, &clustering(a, ""), 5, b"value")).expect("room");
@@ -215,7 +215,7 @@ fn a_large_partition_gives_back_what_is_purged_and_at_last_itself() {
 /// Bytes that `count` deletions leave for each, of rows that are there before.
 fn tombstone_bytes(count: i32, delete: impl Fn(i32, &Arc<Table>) -> model::PartitionUpdate) -> u64 {
     let table = table();
-    let resident = ResidentTable::new(&table, 1);
+    let resident = ResidentTable::new(&table, 1, 0);
     resident.apply(&put(&table, 1, &clustering(-1, ""), 5, b"stays")).expect("room");
     let before = resident.used_bytes();
     (0..count).for_each(|a| resident.apply(&put(&table, 1, &clustering(a, ""), 5, &[b'v'; 100])).expect("room"));

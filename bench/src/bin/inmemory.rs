@@ -1,0 +1,255 @@
+//! A table in memory, in process, without CQL: what takes too long with a client.
+//!
+//! - `bench-inmemory overwrites COUNT DIRECTORY`: so many overwrites of 7,000 partitions in the steps of the paper's appendix, and a read for
+//!   every third of them. A line of JSON for every twentieth part: processor time and latency of the two, and the memory of the table.
+//! - `bench-inmemory fill MIB DIRECTORY`: so many MiB of rows, flushed.
+//! - `bench-inmemory start DIRECTORY`: a start with what is there, and a read of every thousandth row.
+//!
+//! `DIRECTORY` is left as it is.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bench::mix;
+use blockio::SystemDisk;
+use commitlog::SyncMode;
+use engine::{Engine, EngineOptions, InMemoryStats, block_on};
+use model::{
+    Cell, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
+    TableBuilder, TableId, TableOptions, Unfiltered,
+};
+use rustix::time::{ClockId, clock_gettime};
+use types::CqlType;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Of a row that is there to take room.
+const VALUE_BYTES: usize = 1_000;
+/// Of one that is overwritten.
+const SMALL_VALUE_BYTES: usize = 104;
+const PARTITIONS: u64 = 7_000;
+/// Has no factor in common with the partitions.
+const STEP: u64 = 2_411;
+/// Parts of a long run that are told by themselves.
+const TOLD: u64 = 20;
+/// One in so many is timed by itself.
+const SAMPLED: u64 = 8;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let outcome = match *arguments {
+        ["overwrites", count, directory] => count.parse().map_err(Into::into).and_then(|count| {
+            let engine = open(Path::new(directory))?;
+            overwrites(&engine, count)?;
+            Ok(engine.shutdown()?)
+        }),
+        ["fill", mib, directory] => mib.parse().map_err(Into::into).and_then(|mib| fill(Path::new(directory), mib)),
+        ["start", directory] => start(Path::new(directory)),
+        _ => {
+            eprintln!("usage: bench-inmemory overwrites COUNT DIRECTORY | fill MIB DIRECTORY | start DIRECTORY");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(directory: &Path) -> Outcome<Arc<Engine>> {
+    let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), directory);
+    options.commitlog.sync = SyncMode::Periodic { period: Duration::from_secs(10) };
+    Ok(Engine::open(options)?)
+}
+
+/// `ks.t (key blob PRIMARY KEY, value blob)`, in memory.
+fn create(engine: &Engine, size_limit_mb: u64) -> Outcome<Arc<Table>> {
+    let class = "org.apache.cassandra.db.compaction.MemoryOnlyStrategy".to_owned();
+    let compaction = [("class".to_owned(), class), ("size_limit_in_mb".to_owned(), size_limit_mb.to_string())];
+    let options = TableOptions { compaction: compaction.into(), ..TableOptions::default() };
+    let id = TableId(uuid::Uuid::from_u128(1));
+    let builder = TableBuilder::new("ks", "t", id).partition_key("key", CqlType::Blob);
+    let table = Arc::new(builder.regular("value", CqlType::Blob).options(options).build());
+    let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
+    keyspace.tables.insert(table.name.clone(), table.clone());
+    engine.set_keyspace(keyspace)?;
+    Ok(table)
+}
+
+fn key(partition: u64) -> PartitionKey {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&mix(partition + 1).to_be_bytes());
+    key[8..].copy_from_slice(&partition.to_be_bytes());
+    PartitionKey::new(&key)
+}
+
+/// Bytes that do not compress.
+fn value(number: u64, bytes: usize) -> Vec<u8> {
+    let words = (0..bytes as u64 / 8).flat_map(|word| mix(number << 20 | word).to_be_bytes());
+    words.collect()
+}
+
+fn insertion(table: &Arc<Table>, partition: u64, value: &[u8], timestamp: i64) -> Mutation {
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.liveness(Liveness::at(timestamp));
+    row.cell(0, &Cell::live(timestamp, value));
+    let mut blob = Vec::with_capacity(value.len() + 32);
+    row.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), key(partition));
+    update.row(&[], &blob);
+    Mutation::new(vec![update.build()])
+}
+
+/// Whether the partition's row is there and ends as it should.
+fn has_row(engine: &Engine, table: &Arc<Table>, partition: u64, value: &[u8]) -> Outcome<bool> {
+    let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::Single(key(partition))))?;
+    if !cursor.advance_partition()? || !cursor.advance()? {
+        return Ok(false);
+    }
+    Ok(matches!(cursor.unfiltered(), Unfiltered::Row(row) if row.row.as_bytes().ends_with(value)))
+}
+
+fn stats(engine: &Engine, table: &Table) -> Outcome<InMemoryStats> {
+    engine.table_stats(table)?.in_memory.ok_or_else(|| "the table does not live in memory".into())
+}
+
+fn fill(directory: &Path, mib: u64) -> Outcome<()> {
+    let engine = open(directory)?;
+    let table = create(&engine, mib + mib / 4 + 64)?;
+    let rows = (mib << 20) / VALUE_BYTES as u64;
+    let (started, mut slowest) = (Instant::now(), Duration::ZERO);
+    for number in 0..rows {
+        let mutation = insertion(&table, number, &value(number, VALUE_BYTES), 1);
+        let before = Instant::now();
+        block_on(engine.write(&mutation))?;
+        slowest = slowest.max(before.elapsed());
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    engine.flush(&table)?;
+    let used_mib = stats(&engine, &table)?.used_bytes >> 20;
+    println!(
+        "{{\"rows\": {rows}, \"seconds\": {seconds:.1}, \"slowest_write_ms\": {:.1}, \"in_memory_mib\": {used_mib}}}",
+        slowest.as_secs_f64() * 1e3
+    );
+    Ok(engine.shutdown()?)
+}
+
+fn start(directory: &Path) -> Outcome<()> {
+    let (started, cpu) = (Instant::now(), process_seconds());
+    let engine = open(directory)?;
+    let (seconds, cpu_seconds) = (started.elapsed().as_secs_f64(), process_seconds() - cpu);
+    let schema = engine.schema();
+    let table = schema.table("ks", "t").ok_or("there is no table ks.t")?;
+    let stats = stats(&engine, table)?;
+    if !stats.is_complete {
+        return Err("the table was not loaded".into());
+    }
+    let gib = stats.used_bytes as f64 / f64::from(1 << 30);
+    println!(
+        "{{\"gib\": {gib:.3}, \"seconds\": {seconds:.2}, \"cpu_seconds\": {cpu_seconds:.2}, \"cpu_seconds_per_gib\": {:.2}, \
+         \"committed_mib\": {}}}",
+        cpu_seconds / gib,
+        stats.committed_bytes >> 20
+    );
+    let rows = (0..).step_by(1000).map(|number| has_row(&engine, table, number, &value(number, VALUE_BYTES)));
+    let found = rows.take_while(|found| matches!(found, Ok(true))).count();
+    println!("{{\"rows_found\": {found}}}");
+    Ok(engine.shutdown()?)
+}
+
+/// Latencies of one kind of operation.
+#[derive(Default)]
+struct Latencies {
+    nanos: Vec<u64>,
+    cpu_nanos: u64,
+    count: u64,
+}
+
+impl Latencies {
+    fn measure<T>(&mut self, operation: impl FnOnce() -> T) -> T {
+        let is_sampled = self.count.is_multiple_of(SAMPLED);
+        self.count += 1;
+        if !is_sampled {
+            return operation();
+        }
+        let (started, cpu) = (Instant::now(), thread_nanos());
+        let outcome = operation();
+        self.nanos.push(started.elapsed().as_nanos() as u64);
+        self.cpu_nanos += thread_nanos() - cpu;
+        outcome
+    }
+
+    fn told(&mut self) -> String {
+        self.nanos.sort_unstable();
+        let at = |part: f64| {
+            let place = (self.nanos.len() as f64 * part) as usize;
+            self.nanos.get(place).copied().unwrap_or(0)
+        };
+        let cpu = self.cpu_nanos / self.nanos.len().max(1) as u64;
+        format!("{{\"cpu_ns\": {cpu}, \"p50_ns\": {}, \"p99_ns\": {}}}", at(0.5), at(0.99))
+    }
+}
+
+fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
+    let table = create(engine, 64)?;
+    let values: Vec<_> = (0..64).map(|number| value(number, SMALL_VALUE_BYTES)).collect();
+    let (mut partition, mut done) = (0, 0);
+    for part in 0..TOLD {
+        let (mut writes, mut reads) = (Latencies::default(), Latencies::default());
+        while done < count * (part + 1) / TOLD {
+            let value = &values[done as usize % values.len()];
+            let mutation = insertion(&table, partition, value, done as i64 + 1);
+            writes.measure(|| block_on(engine.write(&mutation)))?;
+            if done % 3 == 0 && !reads.measure(|| has_row(engine, &table, partition, value))? {
+                return Err(format!("overwrite {done} is not read").into());
+            }
+            partition = (partition + STEP) % PARTITIONS;
+            done += 1;
+        }
+        let (stats, table_stats) = (stats(engine, &table)?, engine.table_stats(&table)?);
+        println!(
+            "{{\"overwrites\": {done}, \"write\": {}, \"read\": {}, \"used_bytes\": {}, \"committed_bytes\": {}, \
+             \"sstables\": {}, \"process_mib\": {}}}",
+            writes.told(),
+            reads.told(),
+            stats.used_bytes,
+            stats.committed_bytes,
+            table_stats.sstable_count,
+            process_mib()?
+        );
+    }
+    Ok(())
+}
+
+fn process_mib() -> Outcome<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm")?;
+    let resident: u64 = pages.split(' ').nth(1).ok_or("statm has no second figure")?.parse()?;
+    Ok(resident * 4 >> 10)
+}
+
+fn thread_nanos() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
+fn process_seconds() -> f64 {
+    nanos(ClockId::ProcessCPUTime) as f64 / 1e9
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

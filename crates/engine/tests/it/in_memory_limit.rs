@@ -1,0 +1,158 @@
+//! What tables in memory may take: who is refused, who waits, and who is told.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use blockio::SimulatedDisk;
+use engine::{Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, block_on};
+use model::{Mutation, TableOptions};
+
+use crate::fixture::{create_table, delete_rows, insert, insertion, memory_only, row_deletion, rows, set_options};
+use crate::in_memory::{create_in_memory, open, options};
+
+#[test]
+fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_in_memory(&engine, 1);
+    let value = "v".repeat(1000);
+    let write = |key: i32, row: i32, value: &str, timestamp| {
+        block_on(engine.write(&insertion(&table, key, row, value, timestamp)))
+    };
+    let mut accepted = 0;
+    let refusal = loop {
+        match write(accepted, 1, &value, 1) {
+            Ok(()) => accepted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refusal, EngineError::InMemoryTableFull { .. }), "{refusal}");
+    assert!(refusal.to_string().contains("ks.t") && refusal.to_string().contains("size_limit_in_mb 1"), "{refusal}");
+    let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert!(stats().used_bytes <= stats().limit_bytes && stats().used_bytes > stats().limit_bytes * 9 / 10);
+    assert_eq!(stats().refused_writes, 1);
+    // Overwrites do not grow it.
+    for key in 0..accepted {
+        write(key, 1, &"w".repeat(1000), 2).unwrap();
+    }
+    write(0, 1, &"w".repeat(1001), 3).unwrap_err();
+    // What was refused is not there after a crash, what was acknowledged is, and the table is as full as before.
+    let expected = rows(&engine, &table);
+    let restarted = Engine::open(options(&disk.crash_image(2))).unwrap();
+    let again = restarted.schema().table("ks", "t").unwrap().clone();
+    assert_eq!(rows(&restarted, &again), expected);
+    block_on(restarted.write(&insertion(&again, accepted, 1, &value, 4))).unwrap_err();
+    // Deletions go through, and make room.
+    for key in 0..accepted / 2 {
+        delete_rows(&engine, &table, key, 1, 5);
+    }
+    let freed = stats().used_bytes;
+    assert!(freed < stats().limit_bytes * 2 / 3, "{freed}");
+    for key in 0..accepted / 4 {
+        write(1_000_000 + key, 1, &value, 6).unwrap();
+    }
+    assert!(stats().used_bytes <= stats().limit_bytes);
+}
+
+/// Writes that are begun and not ended yet have what is left: another one waits for them, and is not refused as long as it fits itself.
+#[test]
+fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_in_memory(&engine, 1);
+    let small = |key| insertion(&table, key, 1, "small", 1);
+    let begin = |key| engine.begin_write(small(key)).expect("nothing is refused");
+    let begun: Vec<_> = (0..10_000).map_while(begin).collect();
+    let count = begun.len() as i32;
+    assert!((100..5_000).contains(&count), "{count} writes under way reserve all there is");
+    let waiting = small(count);
+    let mut waiting = pin!(engine.write(&waiting));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    // A batch that has two updates of the table does not wait for itself.
+    let updates = [small(0), small(1)].into_iter().flat_map(Mutation::into_updates).collect();
+    let batch = Mutation::new(updates);
+    let mut batch = pin!(engine.write(&batch));
+    assert!(batch.as_mut().poll(&mut context).is_pending());
+    let woken = std::thread::scope(|scope| {
+        let woken = scope.spawn(|| block_on(engine.write(&small(count + 1))));
+        begun.into_iter().for_each(|begun| block_on(begun).unwrap());
+        woken.join().unwrap()
+    });
+    woken.unwrap();
+    block_on(waiting).unwrap();
+    block_on(batch).unwrap();
+    let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert_eq!((rows(&engine, &table).len() as i32, stats.refused_writes), (count + 2, 0));
+    assert!(stats.used_bytes < stats.limit_bytes / 2, "what was given back is free");
+    // A batch that needs more than there is does not wait for itself.
+    let large = |key| insertion(&table, key, 2, &"v".repeat(400_000), 1);
+    let updates = [large(0), large(1)].into_iter().flat_map(Mutation::into_updates).collect();
+    block_on(engine.write(&Mutation::new(updates))).unwrap_err();
+    // What one write reserves is all that is refused too early.
+    let refused = (count + 2..).find(|key| block_on(engine.write(&small(*key))).is_err()).unwrap();
+    let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert!(refused > count + 2 && stats.limit_bytes - stats.used_bytes < 2048, "{stats:?}");
+}
+
+#[test]
+fn tables_that_cannot_fit_are_refused() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(EngineOptions { max_memory_to_lock_bytes: 3 << 20, ..options(&disk) }).unwrap();
+    let table = create_table(&engine);
+    let error = set_options(&engine, &table, memory_only(4)).unwrap_err().to_string();
+    assert!(error.contains("4 MB") && error.contains("max_memory_to_lock of 3 MB"), "{error}");
+    assert_eq!(engine.schema().table("ks", "t").unwrap().options, TableOptions::default());
+    let value = "v".repeat(10_000);
+    (0..150).for_each(|key| insert(&engine, &table, key, 1, &value, 1));
+    let error = set_options(&engine, &table, memory_only(1)).unwrap_err().to_string();
+    assert!(error.contains("size_limit_in_mb is 1, but table ks.t holds"), "{error}");
+    let table = set_options(&engine, &table, memory_only(2)).unwrap();
+    assert_eq!(rows(&engine, &table).len(), 150);
+    set_options(&engine, &table, memory_only(1)).unwrap_err();
+}
+
+/// The page on monotonic growth: somebody is told in time, once.
+#[test]
+fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
+    let disk = SimulatedDisk::new();
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let notices = InMemoryNotices(Arc::new({
+        let told = told.clone();
+        move |notice: &InMemoryNotice| told.lock().unwrap().push(notice.percent)
+    }));
+    let engine = Engine::open(EngineOptions { in_memory_notices: Some(notices), ..options(&disk) }).unwrap();
+    let table = create_in_memory(&engine, 1);
+    let fill = |timestamp| {
+        let write = |key| block_on(engine.write(&insertion(&table, key, 1, &"v".repeat(5000), timestamp)));
+        (0..).find(|key| write(*key).is_err()).unwrap()
+    };
+    let keys = fill(1);
+    assert_eq!(*told.lock().unwrap(), [80, 95]);
+    (0..keys / 2).for_each(|key| delete_rows(&engine, &table, key, 1, 2));
+    fill(3);
+    assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
+}
+
+/// Also such as free nothing, until they have their reserve.
+#[test]
+fn deletions_may_take_a_twentieth_more_than_the_limit() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_in_memory(&engine, 1);
+    let write = |key: i32| block_on(engine.write(&insertion(&table, key, 1, &"v".repeat(500), 1)));
+    let full = (0..).find(|key| write(*key).is_err()).unwrap();
+    let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert!(stats().used_bytes <= stats().limit_bytes);
+    // Of rows that are not there.
+    let delete = |key: i32| block_on(engine.write(&row_deletion(&table, key, 1, 2)));
+    let last = (full..).find(|key| delete(*key).is_err()).unwrap();
+    let (used, limit) = (stats().used_bytes, stats().limit_bytes);
+    assert!(used > limit + limit / 25 && used <= limit + limit / 20, "{} deletions, {used} of {limit}", last - full);
+    write(0).unwrap();
+    write(last).unwrap_err();
+    assert_eq!(stats().refused_writes, 3);
+    assert_eq!(rows(&engine, &table).len() as i32, full);
+}

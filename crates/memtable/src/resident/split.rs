@@ -1,0 +1,136 @@
+//! Splitting a part in two, while it is written and read.
+//!
+//! From the moment that a split begins what is written goes to the part and to the half that it belongs to; a thread copies to the
+//! halves what was there before, and then puts them in the part's place. Both bring the same rows to the halves, in any
+//! order, and reconciling them does not mind. Readers go on with the part until then. Nothing is purged from it meanwhile: what
+//! shadows a row stays until the row has been copied.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
+use std::thread::Builder;
+
+use model::{KeyRange, PartitionUpdate, ReadError, ReadRange};
+use types::Token;
+
+use super::part::{Part, Writing};
+use super::{PartOptions, Parts, for_each_update, lock, wait};
+use crate::{Memtable, MemtableFull};
+
+/// What takes over from a part.
+pub(super) struct Halves {
+    /// The last token of the first.
+    middle: Token,
+    parts: [Arc<Part>; 2],
+    /// Whether one of them has no room.
+    is_full: AtomicBool,
+}
+
+/// A half has no room, or the part cannot be read.
+struct CopyFailed;
+
+impl From<ReadError> for CopyFailed {
+    fn from(_: ReadError) -> Self {
+        CopyFailed
+    }
+}
+
+impl Halves {
+    /// Without data; none if all data of the part has one token.
+    fn of(part: &Part, options: &PartOptions) -> Option<Halves> {
+        let table = part.memtable.newest_table();
+        let (Some(first), Some(last)) = part.memtable.token_bounds() else { return None };
+        // Before `last`.
+        let middle = Token(((i128::from(first.0) + i128::from(last.0)).div_euclid(2)) as i64);
+        let half = |first| Arc::new(Part::new(first, &table, options));
+        let halves =
+            || Halves { middle, parts: [half(part.first), half(Token(middle.0 + 1))], is_full: AtomicBool::new(false) };
+        (first != last).then(halves)
+    }
+
+    /// Applies what is written to the part meanwhile.
+    pub fn apply(&self, update: &PartitionUpdate) {
+        if self.put(update).is_err() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn put(&self, update: &PartitionUpdate) -> Result<(), MemtableFull> {
+        self.parts[usize::from(update.key().token() > self.middle)].put(update).map(drop)
+    }
+
+    /// Copies what the part has.
+    fn copy(&self, part: &Part) -> Result<(), CopyFailed> {
+        let table = part.memtable.newest_table();
+        let mut cursor = part.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        for_each_update(&mut cursor, &table, |update| self.put(&update).map_err(|MemtableFull| CopyFailed))
+    }
+}
+
+impl Parts {
+    /// Begins to split a part that is large.
+    pub fn split_if_large(self: &Arc<Self>, part: &Arc<Part>, writing: &mut Writing) {
+        if writing.halves.is_some() || (part.used_bytes() as u64) <= writing.split_bytes {
+            return;
+        }
+        // If it comes to nothing, or leaves nearly all in one half, it is tried again when there is twice as much: so however large a
+        // partition becomes, it is not copied again and again.
+        writing.split_bytes *= 2;
+        let Some(halves) = Halves::of(part, &self.options).map(Arc::new) else { return };
+        writing.halves = Some(halves.clone());
+        let (parts, part) = (Arc::downgrade(self), part.clone());
+        let split = move || {
+            let copied = halves.copy(&part);
+            if let Some(parts) = parts.upgrade() {
+                // If that fails the part goes on as it is.
+                let _ = parts.end_split(&part, &mut lock(&part.writing), copied);
+            }
+        };
+        if Builder::new().name("splitter".into()).spawn(split).is_err() {
+            writing.halves = None;
+        }
+    }
+
+    /// Splits a part that has no room, or waits for the split that is under way. Its writers wait.
+    pub fn split_now(&self, part: &Arc<Part>, mut writing: MutexGuard<'_, Writing>) -> Result<(), MemtableFull> {
+        if writing.halves.is_some() {
+            while writing.halves.is_some() {
+                writing = wait(&part.split_ended, writing);
+            }
+            return if writing.is_replaced { Ok(()) } else { Err(MemtableFull) };
+        }
+        let halves = Arc::new(Halves::of(part, &self.options).ok_or(MemtableFull)?);
+        writing.halves = Some(halves.clone());
+        self.end_split(part, &mut writing, halves.copy(part))
+    }
+
+    /// Puts the halves in the place of their part if they have all of it; otherwise lets go of them.
+    fn end_split(
+        &self,
+        part: &Arc<Part>,
+        writing: &mut Writing,
+        copied: Result<(), CopyFailed>,
+    ) -> Result<(), MemtableFull> {
+        part.split_ended.notify_all();
+        let halves = writing.halves.take().ok_or(MemtableFull)?;
+        if copied.is_err() || halves.is_full.load(Ordering::Relaxed) || writing.is_replaced {
+            return Err(MemtableFull);
+        }
+        let _one_at_a_time = lock(&self.change);
+        let mut list = self.list.load().to_vec();
+        // Not there if all was let go of.
+        let index = list.iter().position(|other| Arc::ptr_eq(other, part)).ok_or(MemtableFull)?;
+        let mut grown = -part.used_bytes();
+        for half in &halves.parts {
+            half.memtable.table_altered(&part.memtable.newest_table());
+            let used_bytes = half.used_bytes();
+            let split_bytes = self.options.split_bytes.max(2 * used_bytes as u64);
+            lock(&half.writing).split_bytes = split_bytes;
+            grown += used_bytes;
+        }
+        list.splice(index..=index, halves.parts.iter().cloned());
+        self.list.store(Arc::new(list));
+        writing.is_replaced = true;
+        self.used_bytes.fetch_add(grown, Ordering::Relaxed);
+        Ok(())
+    }
+}
