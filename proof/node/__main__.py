@@ -14,6 +14,7 @@ import time
 from proof import places
 from proof.drivers.checks import Checks
 from proof.node.damage import damage
+from proof.node.in_memory import in_memory
 from proof.node.wide import wide_rows
 from proof.oracle.espalier import Espalier, environment
 from proof.wire import Connection, Error, QueryOptions, Rows
@@ -27,7 +28,7 @@ CREATE = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'rep
 
 def main() -> None:
     checks = Checks("node")
-    for part in (start_and_stop, steering, refusals, configuration, pipelining, hostile_bytes, too_large, damage, wide_rows):
+    for part in (start_and_stop, steering, refusals, configuration, pipelining, hostile_bytes, too_large, damage, wide_rows, in_memory):
         with checks.part(part.__name__):
             part(checks)
     checks.end()

@@ -98,7 +98,7 @@ fn key(partition: u64) -> PartitionKey {
 
 /// Bytes that do not compress.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
-    let words = (0..bytes as u64 / 8).flat_map(|word| mix(number << 20 | word).to_be_bytes());
+    let words = (0..bytes as u64 / 8).flat_map(|word| mix((number << 20) | word).to_be_bytes());
     words.collect()
 }
 
@@ -238,7 +238,7 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
 fn process_mib() -> Outcome<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let resident: u64 = pages.split(' ').nth(1).ok_or("statm has no second figure")?.parse()?;
-    Ok(resident * 4 >> 10)
+    Ok(resident * 4 / 1024)
 }
 
 fn thread_nanos() -> u64 {

@@ -11,7 +11,7 @@ use model::{
 };
 
 use crate::fixture::{
-    clustering, create_table, delete_rows, insert, insertion, memory_only, rows, rows_at, set_options, small_options,
+    clustering, create_table, delete_rows, insert, memory_only, rows, rows_at, set_options, small_options,
 };
 
 /// A node whose cache holds no page of an SSTable.

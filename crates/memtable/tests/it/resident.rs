@@ -96,41 +96,39 @@ fn a_part_that_has_no_room_is_split_and_all_rows_stay() {
 /// Writers, deletions and purges go on while parts are split; in the end everything is there that a table has which never was.
 #[test]
 fn what_is_written_while_a_part_is_split_is_in_its_halves() {
-    for options in [early(), late()] {
-        let table = table();
-        let resident = ResidentTable::with_options(&table, 1, options);
-        let plain = Arc::new(TrieMemtable::new(&table, 1));
-        let updates: Vec<Vec<_>> = (0..2)
-            .map(|writer| {
-                let of_partition = |step: i32| {
-                    // Each partition is written six times, by one writer; the third time it is deleted.
-                    let (p, round) = ((step % 1000) * 2 + writer, step / 1000);
-                    if round == 3 {
-                        let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(p));
-                        deletion.delete_partition(DeletionTime::new(1, 1000));
-                        return deletion.build();
-                    }
-                    put(&table, p, round, &[round as u8; 40], i64::from(round))
-                };
-                (0..6000).map(of_partition).collect()
-            })
-            .collect();
-        std::thread::scope(|scope| {
-            for updates in &updates {
-                scope.spawn(|| updates.iter().for_each(|update| resident.apply(update).unwrap()));
-            }
-            // Keeps all, but walks.
-            scope.spawn(|| (0..50).for_each(|_| resident.purge(3000, &mut KeepsAll)));
-        });
-        resident.finish_splits();
-        for update in updates.iter().flatten() {
-            plain.apply(update, None).unwrap();
+    let table = table();
+    let resident = ResidentTable::with_options(&table, 1, early());
+    let plain = Arc::new(TrieMemtable::new(&table, 1));
+    let updates: Vec<Vec<_>> = (0..2)
+        .map(|writer| {
+            let of_partition = |step: i32| {
+                // Each partition is written six times, by one writer; the third time it is deleted.
+                let (p, round) = ((step % 1000) * 2 + writer, step / 1000);
+                if round == 3 {
+                    let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(p));
+                    deletion.delete_partition(DeletionTime::new(1, 1000));
+                    return deletion.build();
+                }
+                put(&table, p, round, &[round as u8; 40], i64::from(round))
+            };
+            (0..6000).map(of_partition).collect()
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for updates in &updates {
+            scope.spawn(|| updates.iter().for_each(|update| resident.apply(update).unwrap()));
         }
-        let all = ReadRange::all_rows(KeyRange::all());
-        assert!(resident.part_count() > 1);
-        assert!(partitions(resident.cursor(&table, &all)) == partitions(plain.cursor(&table, &all)));
-        assert_eq!(resident.used_bytes(), resident.memory().used_bytes);
+        // Keeps all, but walks.
+        scope.spawn(|| (0..50).for_each(|_| resident.purge(3000, &mut KeepsAll)));
+    });
+    resident.finish_splits();
+    for update in updates.iter().flatten() {
+        plain.apply(update, None).unwrap();
     }
+    let all = ReadRange::all_rows(KeyRange::all());
+    assert!(resident.part_count() > 1);
+    assert!(partitions(resident.cursor(&table, &all)) == partitions(plain.cursor(&table, &all)));
+    assert_eq!(resident.used_bytes(), resident.memory().used_bytes);
 }
 
 struct KeepsAll;
