@@ -9,7 +9,6 @@ use crate::node::{self, Place, View, view};
 use crate::raw::memory::{Memory, Ptr};
 use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
-use crate::walk::Walk;
 
 /// A node on the way that may have more to give after the current branch.
 #[derive(Clone, Copy)]
@@ -22,10 +21,12 @@ struct Frame<'a> {
 
 #[derive(Clone, Copy)]
 enum Rest<'a> {
-    /// Few children: where in `children` they start (as first seen, in the cursor's direction), and where the next is.
+    /// Children: where in `children` they start (as first seen, in the cursor's direction), and where the next is.
     Few { start: usize, next: usize },
-    /// Many.
-    Many(Walk),
+    /// As `Few`, of a node with many: what is ahead is brought near.
+    Many { start: usize, next: usize },
+    /// Of a node with many those at this character or behind it, which nobody looked at yet.
+    From(i32),
     /// Forward: the child of a node whose content was given.
     Child(Ptr),
     /// Reverse: the content of a node whose children are given first.
@@ -44,7 +45,7 @@ pub struct Cursor<'a> {
     /// The place that has it.
     at: Place,
     frames: Vec<Frame<'a>>,
-    /// The children of all frames with few, each frame's behind those of the frame above.
+    /// The children of all frames, each frame's behind those of the frame above.
     children: Vec<(u8, Ptr)>,
     state: State<'a>,
 }
@@ -93,6 +94,9 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn advance(&mut self) -> bool {
         let Some(memory) = self.memory else { return false };
+        if self.next_leaf(memory) {
+            return self.finish(true);
+        }
         let found = match self.state {
             State::Done => return false,
             State::On => self.next(memory),
@@ -117,8 +121,8 @@ impl<'a> Cursor<'a> {
             State::New(root, start) => {
                 self.state = State::On;
                 let found = match start {
-                    Bound::Included(start) if self.before(target, start) => self.seek(memory, root, start, true),
-                    Bound::Excluded(start) if self.before(target, start) || target == start => {
+                    Bound::Included(start) if self.is_before(target, start) => self.seek(memory, root, start, true),
+                    Bound::Excluded(start) if self.is_before(target, start) || target == start => {
                         self.seek(memory, root, start, false)
                     }
                     _ => self.seek(memory, root, target, true),
@@ -127,7 +131,7 @@ impl<'a> Cursor<'a> {
             }
             State::On => {}
         }
-        if !self.before(&self.key, target) {
+        if !self.is_before(&self.key, target) {
             return true;
         }
         let common = self.key.iter().zip(target).take_while(|(a, b)| a == b).count();
@@ -153,7 +157,7 @@ impl<'a> Cursor<'a> {
 
     /// True if `a` comes before `b` in the cursor's direction.
     #[inline]
-    fn before(&self, a: &[u8], b: &[u8]) -> bool {
+    fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
         if self.reverse { a > b } else { a < b }
     }
 
@@ -162,8 +166,8 @@ impl<'a> Cursor<'a> {
         let inside = found
             && match self.end {
                 Bound::Unbounded => true,
-                Bound::Included(end) => !self.before(end, &self.key),
-                Bound::Excluded(end) => self.before(&self.key, end),
+                Bound::Included(end) => !self.is_before(end, &self.key),
+                Bound::Excluded(end) => self.is_before(&self.key, end),
             };
         if !inside {
             self.state = State::Done;
@@ -178,7 +182,7 @@ impl<'a> Cursor<'a> {
     /// Drops the last frame.
     #[inline]
     fn leave(&mut self) {
-        if let Some(Frame { rest: Rest::Few { start, .. }, .. }) = self.frames.pop() {
+        if let Some(Frame { rest: Rest::Few { start, .. } | Rest::Many { start, .. }, .. }) = self.frames.pop() {
             self.children.truncate(start);
         }
     }
@@ -190,8 +194,28 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Takes the next branch of the last node that has one.
+    /// The most frequent step: to a leaf beside the one where the cursor is.
     #[inline]
+    fn next_leaf(&mut self, memory: Memory<'a>) -> bool {
+        let Some(Frame { depth, rest: Rest::Few { next, .. }, .. }) = self.frames.last_mut() else { return false };
+        let Some(&(character, child)) = self.children.get(*next).filter(|(_, child)| child.is_leaf()) else {
+            return false;
+        };
+        *next += 1;
+        self.key.truncate(*depth);
+        self.give_leaf(memory, character, child)
+    }
+
+    /// Goes to the leaf that is a step below the key.
+    #[inline]
+    fn give_leaf(&mut self, memory: Memory<'a>, character: u8, leaf: Ptr) -> bool {
+        let (tail, content) = node::leaf(memory, leaf);
+        self.key.push(character);
+        self.key.extend_from_slice(tail);
+        self.give(Place::of(leaf).further(tail.len()), content)
+    }
+
+    /// Takes the next branch of the last node that has one.
     fn next(&mut self, memory: Memory<'a>) -> bool {
         while let Some(frame) = self.frames.last_mut() {
             let Frame { depth, node, .. } = *frame;
@@ -201,7 +225,23 @@ impl<'a> Cursor<'a> {
                     *next += 1;
                     branch
                 }
-                Rest::Many(walk) => walk.take(memory, node.ptr, self.reverse),
+                Rest::Many { next, .. } => {
+                    look_ahead(memory, &self.children, *next);
+                    let branch = self.children.get(*next).copied();
+                    *next += 1;
+                    branch
+                }
+                Rest::From(from) => {
+                    let from = *from;
+                    let start = self.list_children(memory, node.ptr);
+                    let next = match u8::try_from(from) {
+                        Ok(from) => start + self.before(&self.children[start..], from),
+                        Err(_) => self.children.len(),
+                    };
+                    self.replace_rest(Rest::Many { start, next });
+                    bring_near(memory, &self.children[next..]);
+                    continue;
+                }
                 Rest::Child(child) => {
                     let child = *child;
                     self.frames.pop();
@@ -223,6 +263,9 @@ impl<'a> Cursor<'a> {
                 continue;
             };
             self.key.truncate(depth);
+            if child.is_leaf() {
+                return self.give_leaf(memory, character, child);
+            }
             self.key.push(character);
             if self.descend(memory, Place::of(child)) {
                 return true;
@@ -232,7 +275,6 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes to the first entry at or below `place` in the cursor's direction. False (with nothing entered) if there is none.
-    #[inline]
     fn descend(&mut self, memory: Memory<'a>, mut place: Place) -> bool {
         loop {
             let depth = self.key.len();
@@ -258,17 +300,19 @@ impl<'a> Cursor<'a> {
                 View::Few => {
                     let start = self.list_children(memory, node.ptr);
                     let Some(&(character, child)) = self.children.get(start) else { return false };
-                    for &(_, child) in &self.children[start..] {
-                        node::prefetch(memory, child);
+                    // What is below a node with many is near already.
+                    if !matches!(self.frames.last(), Some(Frame { rest: Rest::Many { .. }, .. })) {
+                        self.children[start..].iter().for_each(|&(_, child)| node::prefetch(memory, child));
                     }
                     self.frames.push(Frame { depth, node, rest: Rest::Few { start, next: start + 1 } });
                     self.key.push(character);
                     place = Place::of(child);
                 }
                 View::Many => {
-                    let mut walk = Walk::through(memory, node.ptr, self.reverse);
-                    let Some((character, child)) = walk.take(memory, node.ptr, self.reverse) else { return false };
-                    self.frames.push(Frame { depth, node, rest: Rest::Many(walk) });
+                    let start = self.list_children(memory, node.ptr);
+                    let Some(&(character, child)) = self.children.get(start) else { return false };
+                    bring_near(memory, &self.children[start..]);
+                    self.frames.push(Frame { depth, node, rest: Rest::Many { start, next: start + 1 } });
                     self.key.push(character);
                     place = Place::of(child);
                 }
@@ -280,10 +324,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn list_children(&mut self, memory: Memory<'a>, node: Ptr) -> usize {
         let start = self.children.len();
-        node::few(memory, node, &mut self.children);
-        if self.reverse {
-            self.children[start..].reverse();
-        }
+        node::list(memory, node, self.reverse, &mut self.children);
         start
     }
 
@@ -331,8 +372,8 @@ impl<'a> Cursor<'a> {
                     place = Place::of(child);
                 }
                 View::Many => {
-                    let after = Walk::from(i32::from(character) + if self.reverse { -1 } else { 1 });
-                    self.frames.push(Frame { depth, node, rest: Rest::Many(after) });
+                    let after = i32::from(character) + if self.reverse { -1 } else { 1 };
+                    self.frames.push(Frame { depth, node, rest: Rest::From(after) });
                     self.key.push(character);
                     target = rest;
                     place = Place::of(node::child(memory, node.ptr, character));
@@ -364,7 +405,7 @@ impl<'a> Cursor<'a> {
     fn seek_in_frame(&mut self, memory: Memory<'a>, frame: Frame<'a>, target: &[u8]) -> bool {
         let Some((&character, rest)) = target.split_first() else {
             // In reverse, all children come after the target; the node's own content does not.
-            if matches!(frame.rest, Rest::Few { .. } | Rest::Many(_)) {
+            if matches!(frame.rest, Rest::Few { .. } | Rest::Many { .. } | Rest::From(_)) {
                 self.leave();
             }
             return self.next(memory);
@@ -380,13 +421,18 @@ impl<'a> Cursor<'a> {
                 self.replace_rest(Rest::Few { start, next });
                 child
             }
-            Rest::Many(walk) => {
-                let (from, character) = (walk.position(), i32::from(character));
+            Rest::Many { start, next } => {
+                let (child, next) = self.child_in_list(next, character);
+                self.replace_rest(Rest::Many { start, next });
+                child
+            }
+            Rest::From(from) => {
+                let character = i32::from(character);
                 let passed = if self.reverse { from < character } else { from > character };
                 if passed {
                     return self.next(memory);
                 }
-                self.replace_rest(Rest::Many(Walk::from(character + if self.reverse { -1 } else { 1 })));
+                self.replace_rest(Rest::From(character + if self.reverse { -1 } else { 1 }));
                 Some(node::child(memory, frame.node.ptr, character as u8))
             }
         };
@@ -403,12 +449,39 @@ impl<'a> Cursor<'a> {
 
     /// In the last frame's children from `next` on: the child for `character`, and where those after it are.
     fn child_in_list(&self, next: usize, character: u8) -> (Option<Ptr>, usize) {
-        let ahead = self.children.get(next..).unwrap_or_default();
-        let before = |other: u8| if self.reverse { other > character } else { other < character };
-        let next = next + ahead.iter().take_while(|(other, _)| before(*other)).count();
+        let next = next + self.before(self.children.get(next..).unwrap_or_default(), character);
         match self.children.get(next) {
             Some(&(other, child)) if other == character => (Some(child), next + 1),
             _ => (None, next),
         }
+    }
+
+    /// How many of these children the cursor comes to before `character`.
+    fn before(&self, children: &[(u8, Ptr)], character: u8) -> usize {
+        children.partition_point(|&(other, _)| if self.reverse { other > character } else { other < character })
+    }
+}
+
+/// How many children ahead nodes are brought near, and what they lead to: of large nodes, which lead to much, later.
+const NODES_AHEAD: usize = 20;
+const LEAVES_AHEAD: usize = 10;
+const LEAVES_AHEAD_OF_LARGE: usize = 2;
+
+/// Brings near what comes first of a node's children.
+fn bring_near(memory: Memory<'_>, children: &[(u8, Ptr)]) {
+    children.iter().take(NODES_AHEAD).for_each(|&(_, child)| node::prefetch(memory, child));
+}
+
+/// Brings near what comes some time after the child at `next`.
+#[inline]
+fn look_ahead(memory: Memory<'_>, children: &[(u8, Ptr)], next: usize) {
+    if let Some(&(_, child)) = children.get(next + NODES_AHEAD) {
+        node::prefetch(memory, child);
+    }
+    if let Some(&(_, child)) = children.get(next + LEAVES_AHEAD) {
+        node::prefetch_below(memory, child, false);
+    }
+    if let Some(&(_, child)) = children.get(next + LEAVES_AHEAD_OF_LARGE) {
+        node::prefetch_below(memory, child, true);
     }
 }

@@ -33,7 +33,6 @@ mod together;
 mod trie;
 mod union;
 mod verify;
-mod walk;
 
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;

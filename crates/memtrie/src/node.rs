@@ -3,7 +3,6 @@
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::{Edit, Layout};
-use crate::walk::CharacterSet;
 use crate::{TrieFull, adaptive, edit, paper};
 
 /// A place in the trie: a node, and how many bytes of its steps or tail are passed already.
@@ -64,6 +63,18 @@ pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
     }
 }
 
+/// The tail and the content of a leaf.
+#[inline]
+pub(crate) fn leaf<'a>(memory: Memory<'a>, ptr: Ptr) -> (&'a [u8], &'a [u8]) {
+    match memory.layout {
+        Layout::Paper => (&[], memory.blob(ptr)),
+        Layout::Adaptive => {
+            let leaf = memory.leaf(ptr);
+            (leaf.tail, leaf.content)
+        }
+    }
+}
+
 /// The child of a node with several, none if there is none.
 #[inline]
 pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
@@ -73,12 +84,12 @@ pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     }
 }
 
-/// Appends all children of a node that has few, in ascending order.
+/// Appends all children of a node that has several, in order.
 #[inline]
-pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
+pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
     match memory.layout {
-        Layout::Paper => paper::node::few(memory, ptr, out),
-        Layout::Adaptive => adaptive::node::few(memory, ptr, out),
+        Layout::Paper => paper::node::list(memory, ptr, descending, out),
+        Layout::Adaptive => adaptive::node::list(memory, ptr, descending, out),
     }
 }
 
@@ -91,23 +102,15 @@ pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: b
     }
 }
 
-/// Which children a node with many has.
-pub(crate) fn characters_of_many(memory: Memory<'_>, ptr: Ptr) -> CharacterSet {
-    match memory.layout {
-        Layout::Paper => paper::node::split_characters(memory, ptr),
-        Layout::Adaptive => adaptive::node::flat_characters(memory, ptr),
-    }
-}
-
-/// Of a node that is near already, brings near what it leads to, if that is little.
+/// Brings near what a node leads to that is near already and of this size; none leads to very much.
 #[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
     if ptr.is_leaf() {
         return;
     }
     match memory.layout {
-        Layout::Paper => paper::node::prefetch_below(memory, ptr),
-        Layout::Adaptive => adaptive::node::prefetch_below(memory, ptr),
+        Layout::Paper => paper::node::prefetch_below(memory, ptr, of_large),
+        Layout::Adaptive => adaptive::node::prefetch_below(memory, ptr, of_large),
     }
 }
 
@@ -119,7 +122,7 @@ pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
     } else {
         match memory.layout {
             Layout::Paper => memory.prefetch_slot(ptr.slot(0)),
-            Layout::Adaptive => memory.prefetch_slot(ptr.node_slot(0)),
+            Layout::Adaptive => adaptive::node::prefetch(memory, ptr),
         }
     }
 }
@@ -127,15 +130,7 @@ pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
 /// All children of a node with several, in ascending order. For tools.
 pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
     let mut children = Vec::new();
-    if matches!(view(memory, Place::of(ptr)), View::Few) {
-        few(memory, ptr, &mut children);
-        return children;
-    }
-    let mut from = Some(0);
-    while let Some((character, child)) = from.and_then(|from| next_of_many(memory, ptr, from, false)) {
-        children.push((character, child));
-        from = character.checked_add(1);
-    }
+    list(memory, ptr, false, &mut children);
     children
 }
 

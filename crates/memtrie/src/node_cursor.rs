@@ -148,7 +148,7 @@ impl<'a> NodeCursor<'a> {
         }
         let few = matches!(view(memory, self.node), View::Few).then(|| {
             let start = self.children.len();
-            node::few(memory, self.node.ptr, &mut self.children);
+            node::list(memory, self.node.ptr, false, &mut self.children);
             start
         });
         let next = if self.reverse { 0xFF } else { 0 };

@@ -2,7 +2,7 @@
 
 use super::node::{
     CONTENT_CHAIN, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, FLAT, FLAT_CHILDREN_MIN, INNER_CONTENT_MAX,
-    PREFIX_CHILD_WORD, content_chain, few, flat_next, kind_name, shape, view,
+    PREFIX_CHILD_WORD, content_chain, flat_next, kind_name, list, shape, view,
 };
 use crate::node::{Place, View};
 use crate::raw::memory::{Memory, Ptr};
@@ -56,7 +56,7 @@ fn check_below_content(memory: Memory<'_>, ptr: Ptr, child: Ptr) -> Result<(), S
 
 fn check_sparse(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {
     let mut children = Vec::new();
-    few(memory, ptr, &mut children);
+    list(memory, ptr, false, &mut children);
     let shape = shape(ptr.node_kind());
     let distinct = children.windows(2).all(|pair| pair[0].0 < pair[1].0);
     if !distinct || !(2..=shape.capacity as usize).contains(&children.len()) {

@@ -71,35 +71,34 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
         loop {
             let mut ptr = memory.load(slot);
             let rest = &key[consumed..];
-            let here = Locus { slot, ptr, consumed, matched: 0, content: None, chain, joint };
+            let here = |ptr, matched, content| Ok(Locus { slot, ptr, consumed, matched, content, chain, joint });
             if ptr.is_leaf() {
                 let leaf = memory.leaf(ptr);
                 let matched = common(leaf.tail, rest);
                 let content = (matched == leaf.tail.len() && matched == rest.len()).then_some(leaf.content);
-                return Ok(Locus { matched, content, ..here });
+                return here(ptr, matched, content);
             }
             if ptr.is_none() {
-                return Ok(here);
+                return here(ptr, 0, None);
             }
             ptr = self.own(slot, ptr)?;
-            let here = Locus { ptr, ..here };
             let at = Joint { slot, consumed, is_root: false, chain };
-            chain = None;
             match ptr.node_kind() {
                 CHAIN => {
                     let steps = chain_steps(memory, ptr);
                     let matched = common(steps, rest);
                     if matched < steps.len() {
-                        return Ok(Locus { matched, ..here });
+                        return here(ptr, matched, None);
                     }
                     consumed += matched;
                     chain = Some(slot);
                     slot = ptr.node_slot(CHAIN_CHILD_WORD);
+                    continue;
                 }
                 PREFIX => {
                     if rest.is_empty() {
                         let content = memory.leaf(memory.load(ptr.node_slot(CONTENT_WORD))).content;
-                        return Ok(Locus { content: Some(content), ..here });
+                        return here(ptr, 0, Some(content));
                     }
                     joint = at;
                     slot = ptr.node_slot(PREFIX_CHILD_WORD);
@@ -109,7 +108,7 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
                     let matched = common(steps, rest);
                     if matched < steps.len() || matched == rest.len() {
                         let content = (matched == steps.len()).then_some(content);
-                        return Ok(Locus { matched, content, ..here });
+                        return here(ptr, matched, content);
                     }
                     joint = at;
                     consumed += matched;
@@ -117,12 +116,13 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
                 }
                 _ => {
                     let child = rest.first().and_then(|&character| child_slot(memory, ptr, character));
-                    let Some(child) = child else { return Ok(here) };
+                    let Some(child) = child else { return here(ptr, 0, None) };
                     joint = at;
                     consumed += 1;
                     slot = child;
                 }
             }
+            chain = None;
         }
     }
 

@@ -1,8 +1,8 @@
 //! Node kinds of the adaptive layout and what readers do with one node. `FORMAT.md` has each in hex.
 
 use crate::node::{Place, Step, View};
+use crate::raw::characters::{Characters, equal_places, same};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::walk::CharacterSet;
 
 pub(crate) const SPARSE_3: u32 = 1;
 pub(crate) const SPARSE_6: u32 = 2;
@@ -35,9 +35,6 @@ pub(crate) const CHILDREN_MAX: usize = 48;
 pub(crate) const FLAT_CHILDREN_MIN: usize = 40;
 const PREFIX_UNITS: u32 = 2;
 const FLAT_UNITS: u32 = 128;
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// Where a sparse node has what. The characters stand by place from the first wide word on, after them (in the same wide word or the
 /// next) the count of children; places beyond the count mean nothing.
@@ -139,23 +136,21 @@ impl Shape {
         self.children + place
     }
 
-    /// The place of a child.
+    /// The place of a child. Looks at all characters whatever they are: a branch that depends on where the child is would be
+    /// guessed wrong most of the time, and what comes after it would wait for the node.
     #[inline]
     pub(crate) fn find(&self, memory: Memory<'_>, node: Ptr, character: u8) -> Option<u32> {
-        let wanted = u64::from(character) * ONES;
-        if self.kind == SPARSE_3 {
-            let word = u64::from(memory.load(node.node_slot(self.characters)).bits());
-            return equal_byte(word, wanted).filter(|&place| place < (word >> 24) as u32);
-        }
         let count = self.count(memory, node);
-        for wide in 0..self.wides {
-            // The lowest equal byte is the child's, if it is one: characters are different.
-            if let Some(place) = equal_byte(memory.wide_word(self.wide_slot(node, wide)), wanted) {
-                let place = place + 8 * wide;
-                return (place < count).then_some(place);
-            }
+        let mut places = 0;
+        for pair in 0..self.wides.div_ceil(2).max(1) {
+            let low = self.eight_characters(memory, node, 2 * pair);
+            let has_high = 2 * pair + 1 < self.wides;
+            let high = if has_high { self.eight_characters(memory, node, 2 * pair + 1) } else { 0 };
+            places |= u64::from(equal_places([low, high], character)) << (16 * pair);
         }
-        None
+        // Behind the children may be anything.
+        places &= (1 << count) - 1;
+        (places != 0).then(|| places.trailing_zeros())
     }
 
     /// Writes the characters and the count of a node that nobody sees yet.
@@ -197,15 +192,6 @@ impl Shape {
             memory.publish_wide(counted, memory.wide_word(counted) & !of_count.1 | of_count.0);
         }
     }
-}
-
-/// The lowest byte of `word` that equals those of `wanted`, which are all the same.
-#[inline]
-fn equal_byte(word: u64, wanted: u64) -> Option<u32> {
-    let differing = word ^ wanted;
-    // The lowest marked byte is the first equal one; marks above it may be false.
-    let marks = differing.wrapping_sub(ONES) & !differing & HIGH_BITS;
-    if marks == 0 { None } else { Some(marks.trailing_zeros() / 8) }
 }
 
 /// 8-byte units of a node.
@@ -301,8 +287,20 @@ pub(crate) fn child_slot(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<
         return (!memory.load(slot).is_none()).then_some(slot);
     }
     prefetch_lines(memory, ptr);
-    let shape = shape(ptr.node_kind());
-    shape.find(memory, ptr, character).map(|place| shape.child_slot(ptr, place))
+    find(memory, ptr, character).map(|place| shape(ptr.node_kind()).child_slot(ptr, place))
+}
+
+/// The place of a sparse node's child.
+#[inline]
+fn find(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<u32> {
+    // The shapes are constants in each arm, which is what makes the search short.
+    match ptr.node_kind() {
+        SPARSE_3 => shape(SPARSE_3).find(memory, ptr, character),
+        SPARSE_6 => shape(SPARSE_6).find(memory, ptr, character),
+        SPARSE_12 => shape(SPARSE_12).find(memory, ptr, character),
+        SPARSE_24 => shape(SPARSE_24).find(memory, ptr, character),
+        _ => shape(SPARSE_48).find(memory, ptr, character),
+    }
 }
 
 #[inline]
@@ -310,15 +308,15 @@ pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     if ptr.node_kind() == FLAT {
         return memory.load(ptr.node_slot(u32::from(character)));
     }
-    let shape = shape(ptr.node_kind());
-    shape.find(memory, ptr, character).map_or(Ptr::NONE, |place| memory.load(shape.child_slot(ptr, place)))
+    let place = find(memory, ptr, character);
+    place.map_or(Ptr::NONE, |place| memory.load(shape(ptr.node_kind()).child_slot(ptr, place)))
 }
 
 #[inline]
 pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     if ptr.is_leaf() {
         let leaf = memory.leaf(ptr);
-        return if leaf.tail == key { Step::Found(leaf.content) } else { Step::Absent };
+        return if same(leaf.tail, key) { Step::Found(leaf.content) } else { Step::Absent };
     }
     let kind = ptr.node_kind();
     match kind {
@@ -347,15 +345,7 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
                 return Step::To(memory.load(ptr.node_slot(u32::from(character))), 1);
             }
             prefetch_lines(memory, ptr);
-            // The shapes are constants in each arm, which is what makes the search short.
-            let place = match kind {
-                SPARSE_3 => shape(SPARSE_3).find(memory, ptr, character),
-                SPARSE_6 => shape(SPARSE_6).find(memory, ptr, character),
-                SPARSE_12 => shape(SPARSE_12).find(memory, ptr, character),
-                SPARSE_24 => shape(SPARSE_24).find(memory, ptr, character),
-                _ => shape(SPARSE_48).find(memory, ptr, character),
-            };
-            match place {
+            match find(memory, ptr, character) {
                 Some(place) => Step::To(memory.load(shape(kind).child_slot(ptr, place)), 1),
                 None => Step::Absent,
             }
@@ -372,9 +362,14 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     {
         memory.prefetch_slot(ptr.node_slot(u32::from(character)));
     } else {
-        memory.prefetch_slot(ptr.node_slot(0));
-        prefetch_lines(memory, ptr);
+        prefetch(memory, ptr);
     }
+}
+
+#[inline]
+pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
+    memory.prefetch_slot(ptr.node_slot(0));
+    prefetch_lines(memory, ptr);
 }
 
 /// Of a node larger than a cache line, asks for the lines after the first, before that says which will be needed.
@@ -387,35 +382,55 @@ fn prefetch_lines(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// Appends the children of a sparse node in ascending order.
-pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
+/// Appends the children of a sparse or flat node in order.
+pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
     match ptr.node_kind() {
-        // The shape of most is a constant, which makes it short.
-        SPARSE_3 => list(memory, ptr, shape(SPARSE_3), out),
-        SPARSE_6 => list(memory, ptr, shape(SPARSE_6), out),
-        kind => list(memory, ptr, shape(kind), out),
+        FLAT => list_flat(memory, ptr, descending, out),
+        SPARSE_3 => list_sparse::<SPARSE_3>(memory, ptr, descending, out),
+        SPARSE_6 => list_sparse::<SPARSE_6>(memory, ptr, descending, out),
+        SPARSE_12 => list_sparse::<SPARSE_12>(memory, ptr, descending, out),
+        SPARSE_24 => list_sparse::<SPARSE_24>(memory, ptr, descending, out),
+        _ => list_sparse::<SPARSE_48>(memory, ptr, descending, out),
     }
 }
 
+fn list_flat(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
+    let start = out.len();
+    out.resize(start + 256, (0, Ptr::NONE));
+    let mut count = 0;
+    let children = &mut out[start..];
+    for step in 0..=0xFF_u8 {
+        let character = if descending { 0xFF - step } else { step };
+        let child = memory.load(ptr.node_slot(u32::from(character)));
+        // What is none is overwritten by the next.
+        children[count] = (character, child);
+        count += usize::from(!child.is_none());
+    }
+    out.truncate(start + count);
+}
+
+/// Puts each child where as many others come before it: no branch depends on the characters.
 #[inline]
-fn list(memory: Memory<'_>, ptr: Ptr, shape: &Shape, out: &mut Vec<(u8, Ptr)>) {
+fn list_sparse<const KIND: u32>(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
+    let shape = shape(KIND);
     let start = out.len();
     let count = shape.count(memory, ptr);
-    let mut characters = 0;
+    let mut characters = Characters::default();
+    for eight in 0..shape.wides.max(1) {
+        characters.set_eight(eight, shape.eight_characters(memory, ptr, eight));
+    }
+    characters.keep(count, shape.capacity);
+    out.resize(start + count as usize, (0, Ptr::NONE));
+    let out = &mut out[start..];
+    let last = count.wrapping_sub(1);
     for place in 0..count {
-        if place % 8 == 0 {
-            characters = shape.eight_characters(memory, ptr, place / 8);
+        let character = characters.at(place);
+        let before = characters.below(character, shape.capacity);
+        let at = if descending { last - before } else { before };
+        // A character that is there twice would be a broken node.
+        if let Some(entry) = out.get_mut(at as usize) {
+            *entry = (character, memory.load(shape.child_slot(ptr, place)));
         }
-        let entry = (characters as u8, memory.load(shape.child_slot(ptr, place)));
-        characters >>= 8;
-        // They come in any order, mostly few.
-        let mut at = out.len();
-        out.push(entry);
-        while at > start && out[at - 1].0 > entry.0 {
-            out[at] = out[at - 1];
-            at -= 1;
-        }
-        out[at] = entry;
     }
 }
 
@@ -431,18 +446,15 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
     }
 }
 
-pub(crate) fn flat_characters(memory: Memory<'_>, ptr: Ptr) -> CharacterSet {
-    let mut characters = CharacterSet::default();
-    (0..=0xFF_u8)
-        .filter(|&character| !memory.load(ptr.node_slot(u32::from(character))).is_none())
-        .for_each(|character| characters.insert(character));
-    characters
-}
-
-/// What a small node leads to, mostly leaves.
+/// What a sparse node leads to, mostly leaves.
 #[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
-    if matches!(ptr.node_kind(), SPARSE_3 | SPARSE_6) {
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
+    let wanted = match ptr.node_kind() {
+        SPARSE_3 | SPARSE_6 => !of_large,
+        SPARSE_12 | SPARSE_24 | SPARSE_48 => of_large,
+        _ => false,
+    };
+    if wanted {
         let shape = shape(ptr.node_kind());
         (0..shape.count(memory, ptr))
             .map(|place| memory.load(shape.child_slot(ptr, place)))

@@ -2,7 +2,6 @@
 
 use crate::node::{Place, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
-use crate::walk::CharacterSet;
 
 /// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27, the child in word 7.
 pub(crate) const CHAIN_LAST: u32 = 27;
@@ -267,11 +266,32 @@ pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     place.map_or(Ptr::NONE, |place| memory.load(ptr.slot(place)))
 }
 
-/// Appends the children of a sparse node in ascending order.
-#[inline]
-pub(crate) fn few(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
-    let word = SparseWord::load(memory, ptr);
-    out.extend(word.places().map(|place| (word.character(place), memory.load(ptr.slot(place)))));
+/// Appends the children of a sparse or split node in order.
+pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
+    let start = out.len();
+    if kind(ptr) == Kind::Split {
+        list_split(memory, ptr, out);
+    } else {
+        let word = SparseWord::load(memory, ptr);
+        out.extend(word.places().map(|place| (word.character(place), memory.load(ptr.slot(place)))));
+    }
+    if descending {
+        out[start..].reverse();
+    }
+}
+
+fn list_split(memory: Memory<'_>, split: Ptr, out: &mut Vec<(u8, Ptr)>) {
+    let blocks = |block: Ptr, from: u32| {
+        (from..8).map(move |word| (word - from, memory.load(block.slot(word)))).filter(|(_, below)| !below.is_none())
+    };
+    for (_, middle) in blocks(split, SPLIT_WORDS_FROM) {
+        blocks(middle, 0).for_each(|(_, tail)| crate::node::prefetch(memory, tail));
+    }
+    for (top, middle) in blocks(split, SPLIT_WORDS_FROM) {
+        for (mid, tail) in blocks(middle, 0) {
+            out.extend(blocks(tail, 0).map(|(low, child)| ((top << 6 | mid << 3 | low) as u8, child)));
+        }
+    }
 }
 
 #[inline]
@@ -302,26 +322,12 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
-/// The characters of a split's children.
-pub(crate) fn split_characters(memory: Memory<'_>, split: Ptr) -> CharacterSet {
-    let blocks = |block: Ptr, from: u32| {
-        (from..8).map(move |word| (word - from, memory.load(block.slot(word)))).filter(|(_, below)| !below.is_none())
-    };
-    for (_, middle) in blocks(split, SPLIT_WORDS_FROM) {
-        blocks(middle, 0).for_each(|(_, tail)| crate::node::prefetch(memory, tail));
-    }
-    let mut characters = CharacterSet::default();
-    for (top, middle) in blocks(split, SPLIT_WORDS_FROM) {
-        for (mid, tail) in blocks(middle, 0) {
-            blocks(tail, 0).for_each(|(low, _)| characters.insert((top << 6 | mid << 3 | low) as u8));
-        }
-    }
-    characters
-}
-
-/// What a chain leads to, mostly a leaf.
+/// What a chain leads to, mostly a leaf, and what a sparse node leads to.
 #[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr) {
+pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
+    if of_large {
+        return;
+    }
     match kind(ptr) {
         Kind::Chain => crate::node::prefetch(memory, memory.load(ptr.slot(CHILD_WORD))),
         Kind::Sparse => (0..SparseWord::load(memory, ptr).count())

@@ -15,9 +15,11 @@
 //!   (see [`epoch`]); references into the memory live no longer than the pin, or than a shared borrow of the writer.
 //! - **R7** Allocator state is reached only through the writer's lock.
 //! - **R8** The steps of a chain do not change between its publication and its reclamation, and no word of them is written.
+//! - **R9** Every x86-64 processor has SSE2.
 
 pub(crate) mod arena;
 pub(crate) mod blocks;
+pub(crate) mod characters;
 pub(crate) mod epoch;
 pub(crate) mod leaf;
 pub(crate) mod memory;
