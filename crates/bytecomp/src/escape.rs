@@ -9,10 +9,24 @@ const ANOTHER_ZERO: u8 = 0xfe;
 /// The last zero of a run that another byte follows.
 const LAST_ZERO: u8 = 0xff;
 
+/// What comes behind a value without zeros.
+pub(crate) const END: u8 = ESCAPE;
+
+/// Whether there is something to escape.
+#[inline]
+pub(crate) fn has_zero(value: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    let (words, rest) = value.as_chunks::<8>();
+    // A mark is left where a byte was zero; one above it may be false.
+    let marks = |word: u64| word.wrapping_sub(ONES) & !word & HIGH_BITS;
+    words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0) || rest.contains(&0)
+}
+
 /// Appends the escaped form of `value`. It ends in `00` or `fe`.
 pub(crate) fn encode(value: &[u8], out: &mut Vec<u8>) {
     out.reserve(value.len() + 1);
-    if !value.contains(&0) {
+    if !has_zero(value) {
         out.extend_from_slice(value);
         out.push(ESCAPE);
         return;

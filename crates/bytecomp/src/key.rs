@@ -64,15 +64,26 @@ pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<To
 
 fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
     out.reserve(key.len() + 12);
-    encode_token(token, out);
-    out.push(NEXT_COMPONENT);
-    escape::encode(key, out);
-    out.push(terminator);
+    // Every read and write makes one: in pieces of known sizes.
+    let mut head = [NEXT_COMPONENT; 10];
+    head[1..9].copy_from_slice(&ordered_token(token));
+    out.extend_from_slice(&head);
+    if escape::has_zero(key) {
+        escape::encode(key, out);
+        out.push(terminator);
+    } else {
+        out.extend_from_slice(key);
+        out.extend_from_slice(&[escape::END, terminator]);
+    }
 }
 
 fn encode_token(token: Token, out: &mut Vec<u8>) {
     out.push(NEXT_COMPONENT);
-    out.extend_from_slice(&(token.0 as u64 ^ SIGN).to_be_bytes());
+    out.extend_from_slice(&ordered_token(token));
+}
+
+fn ordered_token(token: Token) -> [u8; 8] {
+    (token.0 as u64 ^ SIGN).to_be_bytes()
 }
 
 fn expect(reader: &mut Reader<'_>, byte: u8, expected: &'static str) -> Result<(), DecodeError> {

@@ -103,15 +103,12 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) else {
-        return a.iter().zip(b).all(|(a, b)| a == b);
-    };
-    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
-    let differing = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-    if a.len() > 64 {
-        return a == b;
+    match (a.first_chunk::<16>(), b.first_chunk::<16>()) {
+        (Some(a_first), Some(b_first)) if a.len() <= 32 => {
+            a_first == b_first && a.last_chunk::<16>() == b.last_chunk::<16>()
+        }
+        _ => a == b,
     }
-    words.map(differing).fold(differing((a_last, b_last)), |all, one| all | one) == 0
 }
 
 #[cfg(test)]
