@@ -191,10 +191,6 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
             }
             model.clone_from(&next);
         }
-        if seed % 2 == 0 {
-            // On a busy machine there were few meanwhile.
-            wait_until(|| is_idle(&engine));
-        }
         merges += engine.compaction_stats().completed;
         let image = disk.crash_image(seed);
         drop(engine);
@@ -202,13 +198,8 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
         let is_whole = is_there(&model, &engine, &table) || is_there(&next, &engine, &table);
         assert!(is_whole, "seed {seed}: {:?} for {model:?}", rows(&engine, &table));
     }
+    // On a busy machine hardly more than those that were asked for.
     assert!(merges >= 12 && cuts > 3, "{merges} {cuts}");
-}
-
-/// Whether nothing is being merged, and nothing is to be.
-fn is_idle(engine: &Engine) -> bool {
-    let stats = engine.compaction_stats();
-    stats.pending == 0 && stats.active.is_empty()
 }
 
 #[test]
