@@ -155,6 +155,14 @@ class Cassandra:
         """Extended verification of every live SSTable of a table; raises when Cassandra finds fault."""
         self.command("verify", keyspace, table)
 
+    def stream_tables(self, directory: Path) -> None:
+        """Has Cassandra's sstableloader stream every SSTable of `directory` (.../KEYSPACE/TABLE) to this node; raises when it fails."""
+        storage = re.search(r"^storage_port: (\d+)$", (self.directory / "cassandra.yaml").read_text(), re.MULTILINE).group(1)
+        done = tool("org.apache.cassandra.tools.BulkLoader", "-d", self.host, "-p", str(self.port), "-sp", storage, "-ssp", storage,
+                    str(directory))
+        if done.returncode != 0:
+            raise RuntimeError(f"sstableloader {directory}: {(done.stdout + done.stderr)[-2000:]}")
+
     def sstables(self, keyspace: str, table: str) -> list[Path]:
         """Data.db files of the live SSTables."""
         return [Path(name) for name in self.command("sstables", keyspace, table).split("\t") if name]

@@ -1,4 +1,5 @@
-"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, same answers.
+"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, sstableloader, same
+answers.
 
 Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind; every other of these
 from a node whose row indexes have every row (column_index_size 0).
@@ -27,6 +28,7 @@ CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 're
 HISTORY_STEPS = 150
 READS_PER_HISTORY = 60
 PAGE_SIZE = 1000
+STREAMED = "wide"       # static rows, row indexes, deletions of ranges
 
 
 class Proof:
@@ -99,6 +101,7 @@ def main() -> None:
         proof = Proof(oracle, subject)
         proof.attempt("workload", lambda: prove_workload(proof, options.seed))
         proof.attempt("damage", lambda: prove_damage_is_seen(proof))
+        proof.attempt("streaming", lambda: prove_streaming(proof))
         with Cassandra.start() if options.self else Espalier.start(column_index_size="0KiB") as finest_subject:
             finest = Proof(oracle, finest_subject)
             for number in range(options.histories):
@@ -126,6 +129,19 @@ def prove_workload(proof: Proof, seed: int) -> None:
             proof.tell_both(table.adds)
             for cql in table.reads:
                 proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
+
+
+def prove_streaming(proof: Proof) -> None:
+    """Cassandra's loader opens our SSTables, cuts them by token ranges and streams them; what the node got is verified and read."""
+    table = next(table for table in workload.TABLES if table.name == STREAMED)
+    copies = proof.copy(workload.KEYSPACE, table.name, proof.subject.snapshot(workload.KEYSPACE, table.name))
+    workload.accepted(proof.connections[0].query(f"TRUNCATE {workload.KEYSPACE}.{table.name}"))
+    proof.check("nothing is left before streaming", not proof.oracle.sstables(workload.KEYSPACE, table.name))
+    proof.oracle.stream_tables(copies)
+    proof.check("SSTables were streamed", bool(proof.oracle.sstables(workload.KEYSPACE, table.name)))
+    proof.oracle.verify(workload.KEYSPACE, table.name)
+    for cql in table.reads:
+        proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
 
 
 def prove_damage_is_seen(proof: Proof) -> None:

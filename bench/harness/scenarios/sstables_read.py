@@ -1,6 +1,7 @@
 """Reads of SSTables: points, slices, past what is deleted, beside compaction; bytes read and memory."""
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -47,7 +48,7 @@ def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, 
     outcome.tables.append(table("Reads of SSTables, medians (least–greatest)", results))
     judge(outcome, results)
     index_of_wide(outcome, systems, scratch)
-    memory(outcome, systems[1], sizes, progress)
+    memory(outcome, systems[1], sizes, progress, scratch)
     bytes_read(outcome, sizes, progress)
 
 
@@ -162,22 +163,37 @@ def index_of_wide(outcome: Outcome, systems: list[System], scratch: Path) -> Non
     outcome.bars.append(Bar("size of the indexes ÷ Cassandra's, large partition", ours / theirs, "<=", 1))
 
 
-def memory(outcome: Outcome, system: System, sizes, progress: Progress) -> None:
+def memory(outcome: Outcome, system: System, sizes, progress: Progress, scratch: Path) -> None:
     """What a node that does nothing but read holds beside its cache, Bloom filters and chunk offsets."""
     progress.step("memory for reading")
     node = system.node
+    tables_read = ["points", *copies_of_points(system, sizes.point_copies, scratch)]
     node.environment["ESPALIER_FILE_CACHE_SIZE"] = f"{SMALL_CACHE_MB}MiB"
     node.restart()
-    load.run(node, system.keyspace, tables.uniform("points", sizes.partitions), seed=12, reads_percent=100, in_flight=64, seconds=sizes.read_seconds * 3)
+    for name in tables_read:
+        load.run(node, system.keyspace, tables.uniform(name, sizes.partitions), seed=12, reads_percent=100, in_flight=64, seconds=sizes.read_seconds * 3)
     resident = int(Path(f"/proc/{node.pid}/statm").read_text().split()[1]) * 4096
     cached = next(int(line.split(":")[1]) for line in node.steer("status").splitlines() if line.startswith("Chunk Cache"))
     names = ("Bloom filter off heap memory used", "Compression metadata off heap memory used", "Space used (live)")
-    filters, offsets, on_disk = (node.figure(name, system.keyspace, "points") for name in names)
+    filters, offsets, on_disk = (sum(node.figure(name, system.keyspace, table) for table in tables_read) for name in names)
     rest = resident - cached - filters - offsets
     rows = [["SSTables read, MB", on_disk / 1e6], ["resident, MiB", resident / 2**20], [f"cache of {SMALL_CACHE_MB} MiB, MiB", cached / 2**20],
             ["Bloom filters, MiB", filters / 2**20], ["chunk offsets and checksums, MiB", offsets / 2**20], ["all else, MiB", rest / 2**20]]
     outcome.tables.append(Table("Memory of a node that reads", ["what", "value"], rows))
     outcome.bars.append(Bar(f"memory for reading {on_disk / 1e9:.2g} GB beside caches, filters and offsets, MiB", rest / 2**20, "<=", 64))
+
+
+def copies_of_points(system: System, count: int, scratch: Path) -> list[str]:
+    """So many tables more with the same SSTables, each with files of its own; their names."""
+    if count == 0:
+        return []
+    directory = sstables.hand_over(system, "points", scratch)[0].parent
+    names = [f"points_{number}" for number in range(count)]
+    for name in names:
+        servers.execute(system.node, POINTS.format(keyspace=system.keyspace, table=name))
+        system.node.import_tables(system.keyspace, name, directory)
+    shutil.rmtree(directory)
+    return names
 
 
 def bytes_read(outcome: Outcome, sizes, progress: Progress) -> None:
