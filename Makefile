@@ -22,7 +22,7 @@ help:
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
-	@echo 'make asan                    the tests of the crates with unsafe code under AddressSanitizer (nightly)'
+	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make overwrites COUNT=100000000  memory of the trie under so many overwrites beside a scan'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
@@ -68,7 +68,7 @@ fuzz:
 
 # Unsafe code is in memtrie and blockio; memtable drives the trie as the product does. Its own target directory: all is built anew.
 asan:
-	RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
+	SEED=$(SEED) RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
 	  -p memtrie -p memtable -p blockio --tests
 
 overwrites:

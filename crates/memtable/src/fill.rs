@@ -136,27 +136,30 @@ impl Batch {
     }
 }
 
+/// What makes one row of several.
+struct Joining {
+    merger: RowMerger,
+    large: LargeRows,
+}
+
 /// Fills batches.
 pub(crate) struct Filler {
     plan: Arc<Plan>,
     pub batch: Batch,
-    merger: RowMerger,
+    /// None before the first row that needs it: most reads are of one row, in one piece.
+    joining: Option<Box<Joining>>,
     scratch: Vec<u8>,
-    large: LargeRows,
     /// A row joined of its pieces.
     joined: Vec<u8>,
 }
 
 impl Filler {
     pub fn new(plan: Plan) -> Filler {
-        Filler {
-            plan: Arc::new(plan),
-            batch: Batch::default(),
-            merger: RowMerger::default(),
-            scratch: Vec::new(),
-            large: LargeRows::new(),
-            joined: Vec::new(),
-        }
+        Filler { plan: Arc::new(plan), batch: Batch::default(), joining: None, scratch: Vec::new(), joined: Vec::new() }
+    }
+
+    fn joining(&mut self) -> &mut Joining {
+        self.joining.get_or_insert_with(|| Box::new(Joining { merger: RowMerger::default(), large: LargeRows::new() }))
     }
 
     pub fn plan(&self) -> &Plan {
@@ -493,7 +496,7 @@ impl Filler {
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         joined.shrink_to(BATCH_BYTES_MAX);
-        self.large.join(plan.memtable.layout(), &table, stored, &mut joined);
+        self.joining().large.join(plan.memtable.layout(), &table, stored, &mut joined);
         joined
     }
 
@@ -514,7 +517,7 @@ impl Filler {
                 let versions: Vec<Row<'_>> = live.into_iter().chain([Row::new(&deleted)]).collect();
                 let mut merged = std::mem::take(&mut self.scratch);
                 merged.clear();
-                self.merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
+                self.joining().merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
                 let span = self.push_row(Row::new(&merged));
                 self.scratch = merged;
                 span

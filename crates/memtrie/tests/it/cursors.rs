@@ -80,17 +80,16 @@ fn a_union_gives_every_key_once_with_all_its_contents() {
     }
 }
 
-fn random_ranges(bounds: &[Vec<u8>], random: &mut Random) -> Vec<Bounds<'static>> {
-    let leak = |key: &Vec<u8>| -> &'static [u8] { Box::leak(key.clone().into_boxed_slice()) };
-    let bound = |key: &Vec<u8>, random: &mut Random| {
-        if random.below(2) == 0 { Bound::Included(leak(key)) } else { Bound::Excluded(leak(key)) }
+fn random_ranges<'k>(bounds: &'k [Vec<u8>], random: &mut Random) -> Vec<Bounds<'k>> {
+    let bound = |key: &'k [u8], random: &mut Random| {
+        if random.below(2) == 0 { Bound::Included(key) } else { Bound::Excluded(key) }
     };
-    let mut ranges: Vec<Bounds<'static>> = Vec::new();
+    let mut ranges: Vec<Bounds<'k>> = Vec::new();
     for pair in bounds.chunks_exact(2) {
         let (mut start, mut end) = (bound(&pair[0], random), bound(&pair[1], random));
         if random.below(6) == 0 {
-            start = Bound::Included(leak(&pair[0]));
-            end = Bound::Included(leak(&pair[0]));
+            start = Bound::Included(&pair[0]);
+            end = Bound::Included(&pair[0]);
         }
         ranges.push(Bounds { start, end });
     }
