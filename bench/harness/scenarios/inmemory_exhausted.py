@@ -24,7 +24,7 @@ ON_DISK = tables.KEY_VALUE + " WITH compaction = {{'class': 'UnifiedCompactionSt
 
 
 def run(quick: bool) -> Outcome:
-    rows, rounds, operations = (150_000, 3, 10_000) if quick else (300_000, 5, 40_000)
+    rows, rounds, operations = (100_000, 3, 10_000) if quick else (300_000, 5, 40_000)
     memory = {"memtable_mb": MEMTABLE_MB}
     with ExitStack() as open_things:
         group = open_things.enter_context(ControlGroup(LIMIT_MB))
