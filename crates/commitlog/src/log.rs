@@ -198,15 +198,13 @@ impl CommitLog {
     pub fn flushed(&self, table: Uuid, interval: PositionInterval) -> Result<(), LogError> {
         let shared = &*self.shared;
         shared.free_later();
-        let freed = shared.segments().flushed(&shared.file, table, interval, shared.waiters.horizon());
-        shared.freed(freed)
+        shared.segments().flushed(table, interval);
+        shared.free_unused()
     }
 
     /// Everything that was found at open is durable elsewhere: frees all segments from before it.
     pub fn discard_replayed(&self) -> Result<(), LogError> {
-        let shared = &*self.shared;
-        let freed = shared.segments().free_if(&shared.file, |segment| segment.number.is_none());
-        shared.freed(freed)
+        self.shared.free_if(|segment| segment.number.is_none())
     }
 
     /// The tables whose records that were found at open are not all durable elsewhere, as far as the log was told. Complete once the
@@ -247,8 +245,7 @@ impl CommitLog {
             return Err(error);
         }
         self.shared.close(SHUT_DOWN);
-        let freed = self.shared.segments().free_if(&self.shared.file, SegmentUse::is_clean);
-        freed.map(|_| ())
+        self.shared.free_if(SegmentUse::is_clean)
     }
 
     fn stop(&self, writer: JoinHandle<()>) {

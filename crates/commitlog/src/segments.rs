@@ -11,7 +11,8 @@ use crate::format::{BookkeepingEntry, SegmentState};
 use crate::segment::SegmentUse;
 use crate::{Clock, LogError, LogPosition, PositionInterval};
 
-/// Guarded by one lock, which appends take only when their segment is full. Bookkeeping is written under it.
+/// Guarded by one lock, which appends take only when their segment is full: so nothing is written under it, but where a log that is
+/// full goes on in a segment that was just freed.
 pub(crate) struct Segments {
     clock: Clock,
     /// The greatest id ever seen.
@@ -20,6 +21,23 @@ pub(crate) struct Segments {
     free: Vec<bool>,
     /// The segments in use, in order of ids.
     live: VecDeque<Arc<SegmentUse>>,
+    next: Next,
+}
+
+/// The segment that follows the one that is being filled.
+enum Next {
+    /// None yet.
+    Unknown,
+    /// Its bookkeeping is being written.
+    UnderWay,
+    /// Its bookkeeping is on the device.
+    Prepared(Arc<SegmentUse>),
+}
+
+/// A slot taken for a new use that nothing on the device tells of yet.
+pub(crate) struct Claim {
+    slot: u32,
+    id: i64,
 }
 
 impl fmt::Debug for Segments {
@@ -50,59 +68,94 @@ impl Segments {
                 *free = false;
             }
         }
-        Segments { clock, last_id, free, live: live.into() }
+        Segments { clock, last_id, free, live: live.into(), next: Next::Unknown }
     }
 
-    /// Takes the first free slot for a new use; on the device when it returns. The file's first slots are preferred, so that it
-    /// grows only when it must.
+    /// Goes on in the segment that was prepared, or in the first free slot; on the device when it returns. The file's first slots are
+    /// preferred, so that it grows only when it must.
     pub fn activate(&mut self, file: &LogFile, number: u64) -> Result<Arc<SegmentUse>, LogError> {
-        let index = self.free.iter().position(|free| *free).ok_or(LogError::NoFreeSegment)?;
-        let slot = u32::try_from(index).map_err(|_| LogError::NoFreeSegment)?;
-        reserve_space(file, slot)?;
-        let id = (self.clock)().max(self.last_id.saturating_add(1));
-        file.write_entry(BookkeepingEntry { index: slot, state: SegmentState::Live, id })?;
-        self.last_id = id;
-        if let Some(free) = self.free.get_mut(index) {
-            *free = false;
+        match std::mem::replace(&mut self.next, Next::Unknown) {
+            Next::Prepared(segment) => return Ok(segment),
+            Next::UnderWay => {
+                self.next = Next::UnderWay;
+                return Err(LogError::NoFreeSegment);
+            }
+            Next::Unknown => {}
         }
-        let segment = Arc::new(SegmentUse::new(id, slot, number));
+        let claim = self.claim().ok_or(LogError::NoFreeSegment)?;
+        let made = claim.make(file);
+        self.settle(claim, made, number)
+    }
+
+    /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is one or no slot is
+    /// free. To be told by [`prepared`](Self::prepared).
+    pub fn prepare(&mut self) -> Option<Claim> {
+        if !matches!(self.next, Next::Unknown) {
+            return None;
+        }
+        let claim = self.claim()?;
+        self.next = Next::UnderWay;
+        Some(claim)
+    }
+
+    /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.
+    pub fn prepared(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<(), LogError> {
+        self.next = Next::Unknown;
+        self.next = Next::Prepared(self.settle(claim, made, number)?);
+        Ok(())
+    }
+
+    fn claim(&mut self) -> Option<Claim> {
+        let index = self.free.iter().position(|free| *free)?;
+        let slot = u32::try_from(index).ok()?;
+        self.set_free(slot, false);
+        self.last_id = (self.clock)().max(self.last_id.saturating_add(1));
+        Some(Claim { slot, id: self.last_id })
+    }
+
+    fn settle(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<Arc<SegmentUse>, LogError> {
+        if let Err(error) = made {
+            self.set_free(claim.slot, true);
+            return Err(error);
+        }
+        let segment = Arc::new(SegmentUse::new(claim.id, claim.slot, number));
         self.live.push_back(Arc::clone(&segment));
         Ok(segment)
     }
 
-    /// Marks records flushed, and frees what is no longer needed. Answers how many segments that were.
-    pub fn flushed(
-        &mut self,
-        file: &LogFile,
-        table: Uuid,
-        interval: PositionInterval,
-        horizon: u64,
-    ) -> Result<u32, LogError> {
+    fn set_free(&mut self, slot: u32, is_free: bool) {
+        if let Some(free) = self.free.get_mut(slot as usize) {
+            *free = is_free;
+        }
+    }
+
+    /// Marks records flushed.
+    pub fn flushed(&mut self, table: Uuid, interval: PositionInterval) {
         for segment in &self.live {
             if interval.start.segment <= segment.id && segment.id <= interval.end.segment {
                 segment.mark_clean(table, interval);
             }
         }
-        self.free_if(file, |segment| segment.is_unused(horizon))
     }
 
-    /// Frees the segments that `unused` says are not needed.
-    pub fn free_if(&mut self, file: &LogFile, unused: impl Fn(&SegmentUse) -> bool) -> Result<u32, LogError> {
-        let mut freed = 0;
-        let mut at = 0;
-        while let Some(segment) = self.live.get(at) {
-            if !unused(segment) {
-                at += 1;
-                continue;
-            }
-            file.write_entry(BookkeepingEntry { index: segment.slot, state: SegmentState::Free, id: segment.id })?;
-            if let Some(free) = self.free.get_mut(segment.slot as usize) {
-                *free = true;
-            }
-            self.live.remove(at);
-            freed += 1;
+    /// Takes out the segments that `unused` says are not needed: nobody else frees them.
+    pub fn take_unused(&mut self, unused: impl Fn(&SegmentUse) -> bool) -> Vec<Arc<SegmentUse>> {
+        let (taken, live) = self.live.drain(..).partition::<VecDeque<_>, _>(|segment| unused(segment));
+        self.live = live;
+        taken.into()
+    }
+
+    /// A segment that was taken out is free, and its bookkeeping says so.
+    pub fn freed(&mut self, segment: &SegmentUse) {
+        self.set_free(segment.slot, true);
+        if matches!(&self.next, Next::Prepared(next) if next.id == segment.id) {
+            self.next = Next::Unknown;
         }
-        Ok(freed)
+    }
+
+    /// Whether there is a segment to go on in.
+    pub fn has_next(&self) -> bool {
+        !matches!(self.next, Next::Unknown) || self.free.contains(&true)
     }
 
     /// The segments in use, oldest first.
@@ -114,8 +167,10 @@ impl Segments {
         self.last_id
     }
 
+    /// Segments that hold no records.
     pub fn free_count(&self) -> u32 {
-        self.free.iter().filter(|free| **free).count() as u32
+        let next = !matches!(self.next, Next::Unknown);
+        self.free.iter().filter(|free| **free).count() as u32 + u32::from(next)
     }
 
     /// Fewer free segments than this and the oldest should be flushed: a quarter of the log, at most 8, at least 1.
@@ -137,6 +192,14 @@ impl Segments {
             up_to = segment.at(i32::MAX);
         }
         Some(Pressure { free_segments: free, segments: self.free.len() as u32, tables, up_to })
+    }
+}
+
+impl Claim {
+    /// Writes its bookkeeping; on the device when it returns.
+    pub fn make(&self, file: &LogFile) -> Result<(), LogError> {
+        reserve_space(file, self.slot)?;
+        file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id })
     }
 }
 

@@ -9,7 +9,7 @@ use blockio::{BLOCK_SIZE, BlockRing, Seal};
 
 use crate::durable::Room;
 use crate::file::LogFile;
-use crate::format::{advance, record_start};
+use crate::format::{BookkeepingEntry, SegmentState, advance, record_start};
 use crate::metrics::Counters;
 use crate::record_starts::RecordStarts;
 use crate::segment::SegmentUse;
@@ -149,13 +149,16 @@ impl Shared {
         fits.then_some(start..end)
     }
 
-    /// Goes on in a fresh segment, unless somebody else did since `activated` was read.
+    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; what is being prepared
+    /// is told as room.
     pub fn next_segment(&self, activated: u64) -> Result<(), LogError> {
+        if !self.segments().has_next() {
+            self.free_unused()?;
+        }
         let mut segments = self.segments();
         if self.activated() != activated {
             return Ok(());
         }
-        self.failing(segments.free_if(&self.file, |segment| segment.is_unused(self.waiters.horizon())))?;
         let segment = self.failing(segments.activate(&self.file, activated))?;
         let before = activated.checked_sub(1).and_then(|number| self.recent_segment(number));
         self.recent_id(activated).store(segment.id, Ordering::Relaxed);
@@ -172,6 +175,8 @@ impl Shared {
         }
         let pressed = segments.pressure().is_some();
         drop(segments);
+        // The one before may wait for nothing but its last frames.
+        self.free_later();
         if seal == Seal::Sealed {
             self.signals.hurry();
         }
@@ -179,6 +184,20 @@ impl Shared {
             self.press();
         }
         Ok(())
+    }
+
+    /// Has the next segment's bookkeeping on the device before it is wanted, so that no appender waits for that. Does nothing where no
+    /// segment is free: whoever wants one finds out. Called by the writer alone.
+    pub fn prepare_segment(&self) -> Result<(), LogError> {
+        let Some(claim) = self.segments().prepare() else { return Ok(()) };
+        let made = claim.make(&self.file);
+        // Nobody else goes on in a segment while one is being prepared.
+        let prepared = self.segments().prepared(claim, made, self.activated());
+        self.room.announce();
+        match self.failing(prepared) {
+            Err(LogError::DiskFull(_)) => Ok(()),
+            result => result,
+        }
     }
 
     /// The ring position behind the last record, which is not the tail where that has just moved to a fresh segment.
@@ -226,13 +245,18 @@ impl Shared {
 
     /// Frees all segments that nothing needs.
     pub fn free_unused(&self) -> Result<(), LogError> {
-        let freed = self.segments().free_if(&self.file, |segment| segment.is_unused(self.waiters.horizon()));
-        self.freed(freed)
+        self.free_if(|segment| segment.is_unused(self.waiters.horizon()))
     }
 
-    /// Tells those who wait for room that segments were freed.
-    pub fn freed(&self, freed: Result<u32, LogError>) -> Result<(), LogError> {
-        if self.failing(freed)? > 0 {
+    /// Frees the segments that `unused` says are not needed, and tells those who wait for room.
+    pub fn free_if(&self, unused: impl Fn(&SegmentUse) -> bool) -> Result<(), LogError> {
+        let taken = self.segments().take_unused(unused);
+        for segment in &taken {
+            let entry = BookkeepingEntry { index: segment.slot, state: SegmentState::Free, id: segment.id };
+            self.failing(self.file.write_entry(entry))?;
+            self.segments().freed(segment);
+        }
+        if !taken.is_empty() {
             self.room.announce();
         }
         Ok(())

@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     /// The place of the durable horizon.
     horizon: (i64, u32),
     prewriting: Prewriting,
+    /// The segment whose successor was prepared last.
+    prepared_behind: Option<u64>,
     /// Scratch: who is woken after a frame.
     ready: Vec<Waker>,
 }
@@ -125,6 +127,7 @@ impl Writer {
             written_place: (0, 0),
             horizon: (0, 0),
             prewriting,
+            prepared_behind: None,
             ready: Vec::new(),
         })
     }
@@ -261,6 +264,10 @@ impl Writer {
             } else {
                 self.queue.submit(batch.frame(run), offset, self.durability());
             }
+        }
+        let is_half_full = self.taken - base > self.shared.segment_size() / 2;
+        if is_half_full && self.prepared_behind.replace(number) != Some(number) {
+            self.shared.prepare_segment()?;
         }
         Ok(())
     }

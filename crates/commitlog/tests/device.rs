@@ -56,8 +56,9 @@ fn fills_and_comes_back(disk: Arc<dyn Disk>, path: &Path, directory: &Path) {
             let data = vec![written.len() as u8; 9000];
             match log.try_append(&[Uuid::from_u128(1)], &data) {
                 Ok(at) => log.durable(at.position).wait().unwrap(),
-                Err(LogError::NoFreeSegment) => match log.pressure().unwrap().free_segments {
-                    0 => break LogError::NoFreeSegment,
+                Err(LogError::NoFreeSegment) => match log.pressure() {
+                    Some(pressure) if pressure.free_segments == 0 => break LogError::NoFreeSegment,
+                    // The next one is being prepared.
                     _ => continue,
                 },
                 Err(error) => break error,
