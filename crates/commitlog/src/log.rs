@@ -100,7 +100,9 @@ impl CommitLog {
     /// [`room`](Self::room) before trying, to wait for some after.
     pub fn try_append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
         let shared = &*self.shared;
-        let head = self.head(tables, record)?;
+        let head = self.head(tables.len(), record.len()).inspect_err(|_| {
+            shared.counters.over_sized_mutations.fetch_add(1, Ordering::Relaxed);
+        })?;
         let body_crc = body_crc(tables, record);
         let reservation = self.reserve(head.record_size())?;
         let Range { start, end } = reservation.range();
@@ -123,15 +125,17 @@ impl CommitLog {
         Ok(appended)
     }
 
-    fn head(&self, tables: &[Uuid], record: &[u8]) -> Result<RecordHead, LogError> {
-        let size_bytes = (RECORD_OVERHEAD + tables.len() * TABLE_ID_SIZE) as u64 + record.len() as u64;
-        let max_bytes = self.shared.file.geometry().record_size_max();
-        match (u16::try_from(tables.len()), u32::try_from(record.len())) {
+    /// Fails with [`LogError::TooLarge`] as an append of so much data of so many tables would.
+    pub fn check_size(&self, tables: usize, data_bytes: usize) -> Result<(), LogError> {
+        self.head(tables, data_bytes).map(|_| ())
+    }
+
+    fn head(&self, tables: usize, data_bytes: usize) -> Result<RecordHead, LogError> {
+        let size_bytes = (RECORD_OVERHEAD + tables * TABLE_ID_SIZE) as u64 + data_bytes as u64;
+        let max_bytes = self.record_size_max();
+        match (u16::try_from(tables), u32::try_from(data_bytes)) {
             (Ok(tables), Ok(data_size)) if size_bytes <= max_bytes => Ok(RecordHead { data_size, tables }),
-            _ => {
-                self.shared.counters.over_sized_mutations.fetch_add(1, Ordering::Relaxed);
-                Err(LogError::TooLarge { size_bytes, max_bytes })
-            }
+            _ => Err(LogError::TooLarge { size_bytes, max_bytes }),
         }
     }
 

@@ -129,6 +129,7 @@ impl Engine {
         engine.compactor.start(&engine)?;
         engine.finisher.start(&engine)?;
         engine.purger.start(&engine)?;
+        engine.finish_batches()?;
         Ok(engine)
     }
 

@@ -22,6 +22,7 @@ mod flusher;
 mod groups;
 mod import;
 mod in_memory;
+mod large_batch;
 mod merges;
 mod newest_first;
 mod options;

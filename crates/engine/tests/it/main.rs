@@ -8,6 +8,7 @@ mod fixture;
 mod gated_disk;
 mod in_memory;
 mod in_memory_limit;
+mod large_batches;
 mod memory;
 mod parallel_compactions;
 mod power_cuts;

@@ -138,7 +138,7 @@ async fn carry_out(
     }
     let Some(mutation) = updates.into_mutation() else { return Ok(ResponseBody::Void) };
     batch_size::check(kind, &mutation, execution)?;
-    write(&mutation, execution).await?;
+    write(&mutation, Some(kind), execution).await?;
     Ok(ResponseBody::Void)
 }
 

@@ -20,7 +20,8 @@ mod times;
 mod truncate;
 mod updates;
 
-use cql::ast::Statement;
+use cql::ast::{BatchKind, Statement};
+use engine::EngineError;
 use model::{Mutation, Table};
 
 use crate::execution::Execution;
@@ -67,7 +68,7 @@ impl ModificationPlan {
     /// Carries out the modification.
     pub async fn execute(&self, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
         if let Some(mutation) = self.resolve(execution, |modification| mutation_of(modification, execution))? {
-            write(&mutation, execution).await?;
+            write(&mutation, None, execution).await?;
         }
         Ok(ResponseBody::Void)
     }
@@ -162,15 +163,27 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
     wrong.unwrap_or_else(conditions::not_supported)
 }
 
-/// Writes a mutation at the request's consistency level.
-async fn write(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+/// Writes a mutation, of a batch if any, at the request's consistency level.
+async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execution<'_>) -> Result<(), QueryError> {
     execution.options.note(|| "Determining replicas for mutation".to_owned());
     check_alive(mutation, execution)?;
     let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
     if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
         execution.options.note(|| "Appending to commitlog".to_owned());
     }
-    execution.processor.engine().write(mutation).await?;
+    let engine = execution.processor.engine();
+    match batch {
+        Some(BatchKind::Logged) => engine.write_batch(mutation).await?,
+        _ => match engine.write(mutation).await {
+            // Nothing was promised of them together.
+            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
+                for update in mutation.updates() {
+                    engine.write(&Mutation::new(vec![update.clone()])).await?;
+                }
+            }
+            written => written?,
+        },
+    }
     for update in mutation.updates() {
         execution.options.note(|| format!("Adding to {} memtable", update.table().name));
     }

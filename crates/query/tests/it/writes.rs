@@ -2,7 +2,7 @@
 
 use cql::ast::BatchKind;
 use engine::block_on;
-use query::{BatchEntry, BatchStatement, ErrorKind, QueryOptions, Value, Values};
+use query::{BatchEntry, BatchStatement, ErrorKind, ProcessorOptions, QueryOptions, Value, Values};
 
 use crate::node::TestNode;
 
@@ -67,6 +67,22 @@ fn what_is_larger_than_the_log_takes_is_refused_whole() {
     assert!(error.message.starts_with("Mutation of "), "{}", error.message);
     assert!(error.message.contains(" bytes is too large for the maximum size of "), "{}", error.message);
     assert_eq!(node.rows("SELECT w FROM t WHERE k = 7"), ["'xxxxxxxxxx'"]);
+}
+
+#[test]
+fn batches_larger_than_a_record_of_the_log_are_written() {
+    let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run(TABLE);
+    let text = "x".repeat(50 << 10);
+    for (kind, first) in [("", 0), ("UNLOGGED ", 10)] {
+        let insert = |k| format!("INSERT INTO t (k, c, w) VALUES ({k}, 1, '{text}'); ");
+        let inserts: String = (first..first + 4).map(insert).collect();
+        node.run(&format!("BEGIN {kind}BATCH {inserts}APPLY BATCH"));
+    }
+    assert_eq!(node.rows("SELECT k, c FROM t").len(), 8);
+    assert_eq!(node.rows("SELECT id FROM system.batches").len(), 0);
 }
 
 #[test]

@@ -1,0 +1,151 @@
+//! Batches that are larger than a record of the log may be.
+//!
+//! A batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
+//! every logged batch, cut into elements of `mutations`. `version` is written last and says that all of it is there. Then its
+//! updates are written one by one, and the row is deleted. A start finishes the batches that it finds whole, and deletes the others, of which
+//! no update was written.
+
+use std::sync::Arc;
+use std::thread;
+
+use model::{Mutation, PartitionUpdate};
+use types::collection;
+use uuid::Uuid;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::system::SystemWrite;
+
+/// Of what is in `mutations`: records of ours, one behind the other, cut anywhere. Cassandra's versions are greater.
+const VERSION: i32 = 1;
+/// What a record holds beside an element: far less than this.
+const PIECE_OVERHEAD: u64 = 1024;
+const PIECE_SIZE_MAX: usize = 1 << 20;
+
+/// A batch on its way: dropped, it is finished in the background.
+struct LargeBatch {
+    engine: Arc<Engine>,
+    id: Uuid,
+    /// What is still to be written, last first.
+    rest: Vec<PartitionUpdate>,
+    /// All of it is in `system.batches`.
+    is_kept: bool,
+    /// Nobody finishes it after its owner.
+    is_last: bool,
+}
+
+impl Engine {
+    /// Writes a batch as [`Engine::write`] does, and also one that is larger than a record of the log; of such a one some updates are
+    /// visible before others. Each by itself has to fit a record.
+    pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
+        match self.write(mutation).await {
+            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
+            result => return result,
+        }
+        self.stores_of(mutation)?;
+        for update in mutation.updates() {
+            self.log().check_size(1, update.as_bytes().len()).map_err(|error| self.log_failed(error))?;
+        }
+        let rest = mutation.updates().iter().rev().cloned().collect();
+        let id = self.files().new_timeuuid();
+        let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, is_kept: false, is_last: false };
+        batch.keep(mutation).await?;
+        batch.finish().await
+    }
+
+    /// Finishes the batches that the node left behind, before anybody writes.
+    pub(crate) fn finish_batches(&self) -> Result<(), EngineError> {
+        for row in self.system_rows("system", "batches")? {
+            let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
+            match version {
+                // Another's.
+                Some(version) if version != VERSION => continue,
+                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default())?,
+                None => {}
+            }
+            self.write_system(&self.forget_batch(id))?;
+        }
+        Ok(())
+    }
+
+    fn write_kept(&self, id: Uuid, mutations: &[u8]) -> Result<(), EngineError> {
+        let damaged = |what: String| EngineError::Startup(format!("the batch {id} in system.batches: {what}"));
+        let mut record = Vec::new();
+        for piece in collection::elements(mutations).map_err(|error| damaged(error.to_string()))? {
+            let piece = piece.map_err(|error| damaged(error.to_string()))?;
+            record.extend_from_slice(piece.unwrap_or_default());
+        }
+        let read = Mutation::read_record(&record, &self.schema());
+        let (mutation, _of_dropped_tables) = read.map_err(|error| damaged(error.to_string()))?;
+        mutation.into_updates().into_iter().try_for_each(|update| self.write_system(&Mutation::new(vec![update])))
+    }
+
+    fn batch_row(&self, id: Uuid) -> SystemWrite {
+        SystemWrite::new(&self.find_table("system", "batches"), id.as_bytes(), self.next_timestamp_micros())
+    }
+
+    fn forget_batch(&self, id: Uuid) -> Mutation {
+        let mut row = self.batch_row(id);
+        row.clear();
+        Mutation::new(vec![row.build()])
+    }
+}
+
+impl LargeBatch {
+    /// Has all of the batch in `system.batches`.
+    async fn keep(&mut self, mutation: &Mutation) -> Result<(), EngineError> {
+        let mut record = Vec::with_capacity(mutation.record_size());
+        mutation.write_record(&mut record);
+        let room = self.engine.log().record_size_max().saturating_sub(PIECE_OVERHEAD);
+        let piece_size = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, PIECE_SIZE_MAX);
+        for (number, piece) in (0..).zip(record.chunks(piece_size)) {
+            let mut row = self.engine.batch_row(self.id);
+            row.entry("mutations", self.place(number).as_bytes(), Some(piece));
+            self.engine.write(&Mutation::new(vec![row.build()])).await?;
+        }
+        let mut row = self.engine.batch_row(self.id);
+        row.row(&[], &[("version", Some(VERSION.to_be_bytes().to_vec()))]);
+        self.engine.write(&Mutation::new(vec![row.build()])).await?;
+        self.is_kept = true;
+        Ok(())
+    }
+
+    /// The path of an element: time-based, in order.
+    fn place(&self, number: u64) -> Uuid {
+        let node: [u8; 6] = std::array::from_fn(|i| self.id.as_bytes()[10 + i]);
+        Uuid::new_v1(uuid::Timestamp::from_gregorian_time(number, 0), &node)
+    }
+
+    /// Writes what is still to be written.
+    async fn finish(mut self) -> Result<(), EngineError> {
+        while let Some(update) = self.rest.last() {
+            match self.engine.write(&Mutation::new(vec![update.clone()])).await {
+                // A table that was dropped meanwhile takes its part with it.
+                Ok(()) | Err(EngineError::UnknownTable(_)) => {}
+                Err(error) => {
+                    self.is_last = true;
+                    return Err(error);
+                }
+            }
+            self.rest.pop();
+        }
+        let forgotten = self.engine.write(&self.engine.forget_batch(self.id)).await;
+        self.is_last = true;
+        forgotten
+    }
+}
+
+impl Drop for LargeBatch {
+    /// Whoever waited hung up. What cannot be written now is found by the next start.
+    fn drop(&mut self) {
+        if self.is_last {
+            return;
+        }
+        let rest = if self.is_kept { std::mem::take(&mut self.rest) } else { Vec::new() };
+        let batch = LargeBatch { engine: Arc::clone(&self.engine), id: self.id, rest, is_kept: true, is_last: true };
+        let finish = move || {
+            let _ = crate::block_on(batch.finish());
+        };
+        let _ = thread::Builder::new().name("BatchlogTasks".into()).spawn(finish);
+    }
+}

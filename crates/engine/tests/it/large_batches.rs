@@ -1,0 +1,116 @@
+//! Batches that are larger than a record of the log may be.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use blockio::{Fault, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, EngineOptions, block_on};
+use model::{KeyRange, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
+
+use crate::fixture::{create_table, insertion, rows, small_options};
+
+const PARTITIONS: usize = 6;
+
+fn options(disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = small_options(disk);
+    options.commitlog.sync = SyncMode::Batch;
+    options
+}
+
+/// Twice what a record may be, in partitions that each fit one.
+fn batch(table: &Arc<Table>) -> Mutation {
+    let value = "v".repeat(40_000);
+    let updates = (0..PARTITIONS).flat_map(|key| insertion(table, key as i32, 0, &value, 10).into_updates());
+    Mutation::new(updates.collect())
+}
+
+/// Batches that are kept.
+fn kept(engine: &Engine) -> usize {
+    let schema = engine.schema();
+    let table = schema.table("system", "batches").unwrap();
+    let mut cursor = engine.read(table, &ReadRange::all_rows(KeyRange::all())).unwrap();
+    let mut kept = 0;
+    while cursor.advance_partition().unwrap() {
+        while cursor.advance().unwrap() {
+            kept += usize::from(matches!(cursor.unfiltered(), Unfiltered::Row(row) if row.row.is_live(table, 1000)));
+        }
+    }
+    kept
+}
+
+#[test]
+fn a_batch_larger_than_a_record_is_written_and_its_pieces_are_gone() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(options(&disk)).unwrap();
+    let table = create_table(&engine);
+    let batch = batch(&table);
+    assert!(matches!(block_on(engine.write(&batch)), Err(EngineError::MutationTooLarge { .. })));
+    block_on(engine.write_batch(&batch)).unwrap();
+    assert_eq!((rows(&engine, &table).len(), kept(&engine)), (PARTITIONS, 0));
+    let engine = Engine::open(options(&disk.crash_image(1))).unwrap();
+    assert_eq!((rows(&engine, &table).len(), kept(&engine)), (PARTITIONS, 0));
+}
+
+#[test]
+fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
+    let mut seen = [false; 2];
+    for failing in 0.. {
+        let disk = SimulatedDisk::new();
+        let engine = Engine::open(options(&disk)).unwrap();
+        let table = create_table(&engine);
+        disk.inject(Fault::Fail, failing);
+        let written = block_on(engine.write_batch(&batch(&table)));
+        let engine = Engine::open(options(&disk.crash_image(failing))).unwrap();
+        let found = rows(&engine, &table).len();
+        assert!([0, PARTITIONS].contains(&found), "{found} partitions after a failure of write {failing}");
+        assert_eq!(kept(&engine), 0);
+        seen[usize::from(found > 0)] |= written.is_err();
+        if written.is_ok() {
+            assert_eq!(found, PARTITIONS);
+            break;
+        }
+    }
+    assert_eq!(seen, [true; 2], "failures before it was kept, and after");
+}
+
+#[test]
+fn a_large_batch_that_nobody_waits_for_is_there_whole_or_not_at_all() {
+    for polls in 1..12 {
+        let disk = SimulatedDisk::new();
+        let engine = Engine::open(options(&disk)).unwrap();
+        let table = create_table(&engine);
+        let mutation = batch(&table);
+        {
+            let mut write = pin!(engine.write_batch(&mutation));
+            for _ in 0..polls {
+                // Ready, it must not be polled again.
+                if write.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        // Until whoever finishes it lets go of the engine.
+        while Arc::strong_count(&engine) > 1 {
+            std::thread::yield_now();
+        }
+        let found = rows(&engine, &table).len();
+        assert!([0, PARTITIONS].contains(&found), "{found} partitions after {polls} polls");
+        assert_eq!(kept(&engine), 0);
+    }
+}
+
+#[test]
+fn a_batch_with_a_part_too_large_for_a_record_is_refused_before_anything_is_written() {
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open(options(&disk)).unwrap();
+    let table = create_table(&engine);
+    let mut updates = batch(&table).into_updates();
+    updates.extend(insertion(&table, 9, 0, &"v".repeat(140_000), 10).into_updates());
+    let refused = block_on(engine.write_batch(&Mutation::new(updates)));
+    assert!(matches!(refused, Err(EngineError::MutationTooLarge { size_bytes, .. }) if size_bytes < 150_000));
+    assert_eq!((rows(&engine, &table).len(), kept(&engine)), (0, 0));
+}
