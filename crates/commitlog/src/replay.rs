@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use blockio::{BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
@@ -26,6 +28,8 @@ pub struct Replay {
     /// Records that touch none of these are passed over; `None` for all.
     wanted: Option<Vec<Uuid>>,
     found: Vec<Arc<SegmentUse>>,
+    /// The images of the segments, in order, once the first was asked for.
+    images: Option<Receiver<Result<SegmentImage, LogError>>>,
     /// The image of the first pending segment, if it was looked at already.
     ahead: Option<SegmentImage>,
     current: Option<Current>,
@@ -116,6 +120,7 @@ impl Replay {
             pending: found.clone().into(),
             wanted: None,
             found,
+            images: None,
             ahead: None,
             current: None,
             scratch: Vec::new(),
@@ -183,6 +188,7 @@ impl Replay {
             pending: self.found.clone().into(),
             wanted: Some(tables),
             found: Vec::new(),
+            images: None,
             ahead: None,
             current: None,
             scratch: Vec::new(),
@@ -200,7 +206,10 @@ impl Replay {
     fn load(&mut self, segment: Arc<SegmentUse>) -> Result<Current, LogError> {
         let image = match self.ahead.take() {
             Some(image) => image,
-            None => self.read(&segment)?,
+            None => {
+                self.images = Some(self.read_ahead(&segment)?);
+                self.next_image()?
+            }
         };
         if let Some(mode) = image.unknown_mode() {
             let reason =
@@ -208,9 +217,9 @@ impl Replay {
             return Err(LogError::Refused { path: self.shared.file.path().to_path_buf(), reason });
         }
         let mut horizon = image.horizon_of(segment.id);
-        if let Some(next) = self.pending.front() {
+        if !self.pending.is_empty() {
             // The first frame of the next segment says how far this one goes.
-            let next = self.read(next)?;
+            let next = self.next_image()?;
             horizon = horizon.max(next.horizon_of(segment.id));
             self.ahead = Some(next);
         }
@@ -220,8 +229,25 @@ impl Replay {
         Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None })
     }
 
-    fn read(&self, segment: &SegmentUse) -> Result<SegmentImage, LogError> {
-        self.shared.file.read_image(segment.slot, segment.id)
+    /// Has this segment and those to come read, and their blocks looked at, while the records of those before are applied: one is ready
+    /// while the next is read.
+    fn read_ahead(&self, first: &Arc<SegmentUse>) -> Result<Receiver<Result<SegmentImage, LogError>>, LogError> {
+        let (send, images) = sync_channel(0);
+        let shared = Arc::clone(&self.shared);
+        let segments: Vec<_> = [first].into_iter().chain(&self.pending).map(|found| (found.slot, found.id)).collect();
+        let read = move || {
+            // Nobody takes them: the replay was given up.
+            let _ = segments.into_iter().try_for_each(|(slot, id)| send.send(shared.file.read_image(slot, id)));
+        };
+        match thread::Builder::new().name("CommitLogReader".into()).spawn(read) {
+            Ok(_) => Ok(images),
+            Err(error) => Err(LogError::Closed(format!("no thread to read the commit log: {error}").into())),
+        }
+    }
+
+    fn next_image(&self) -> Result<SegmentImage, LogError> {
+        let next = self.images.as_ref().and_then(|images| images.recv().ok());
+        next.unwrap_or_else(|| Err(LogError::Closed("the reader of the commit log failed".into())))
     }
 
     fn report_damage(&mut self, segment: &SegmentUse, image: &SegmentImage, verdict: &Verdict) -> Result<(), LogError> {

@@ -29,6 +29,9 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 const FRAME_SIZE_MAX: u64 = 1 << 20;
 /// While a frame is under way, so much makes another one worth its costs, at least: see [`Writer::wake_at`].
 const OVERLAP_SIZE: u64 = 32 << 10;
+/// A shorter frame beside which nothing is under way is written by this thread itself: its end then comes by way of none of the kernel's
+/// threads, each of which has to wait for a processor too.
+const ALONE_SIZE: u64 = 128 << 10;
 /// Frames under way in the ordered modes: more only make them smaller.
 const FRAMES_MAX: usize = 8;
 /// Frames under way in `each`.
@@ -248,7 +251,7 @@ impl Writer {
             (head.run.clone(), data.end)
         });
         let runs: Vec<_> = runs.collect();
-        let alone = !apart && self.issued.is_empty() && batch.end() - batch.start() < OVERLAP_SIZE;
+        let alone = !apart && self.issued.is_empty() && batch.end() - batch.start() < ALONE_SIZE;
         let batch = Arc::new(batch);
         let file_start = self.shared.file.geometry().segment_offset(segment.slot);
         for (run, filled) in runs {
@@ -259,7 +262,6 @@ impl Writer {
             let (place, since) = ((segment.id, blocks), Instant::now());
             self.issued.push_back(Issued { run: run.clone(), offset, place, since, done: false });
             if alone {
-                // So few are under way that hardly as much again can come before it is written.
                 self.queue.submit_alone(batch.frame(run), offset, self.durability());
             } else {
                 self.queue.submit(batch.frame(run), offset, self.durability());

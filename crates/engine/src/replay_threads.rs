@@ -19,7 +19,6 @@ const CHUNK_SIZE: usize = 64 << 10;
 const CHUNKS_WAITING: usize = 4;
 
 /// Records on their way to whoever applies them.
-#[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
     /// Where each ends in `bytes`, and its position in the log.
@@ -27,6 +26,11 @@ struct Chunk {
 }
 
 impl Chunk {
+    fn new() -> Chunk {
+        // A record more than a chunk may have begun within it.
+        Chunk { bytes: Vec::with_capacity(CHUNK_SIZE + CHUNK_SIZE / 8), records: Vec::with_capacity(CHUNK_SIZE / 128) }
+    }
+
     fn records(&self) -> impl Iterator<Item = (&[u8], LogPosition)> {
         let mut from = 0;
         self.records.iter().map(move |(end, position)| {
@@ -80,12 +84,12 @@ impl Engine {
 impl Hand<'_> {
     /// Reads to the end of the log, or until a record could not be applied.
     fn read_chunks(&self, replay: &mut Replay, send: &mpsc::SyncSender<Chunk>) -> Result<(), EngineError> {
-        let mut chunk = Chunk::default();
+        let mut chunk = Chunk::new();
         while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
             chunk.bytes.extend_from_slice(record.data);
             chunk.records.push((chunk.bytes.len(), record.position));
             if chunk.bytes.len() >= CHUNK_SIZE {
-                let full = std::mem::take(&mut chunk);
+                let full = std::mem::replace(&mut chunk, Chunk::new());
                 // Nobody takes it: all have failed, and say why.
                 if self.failed.load(Ordering::Relaxed) || send.send(full).is_err() {
                     return Ok(());
