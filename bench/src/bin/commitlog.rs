@@ -80,6 +80,14 @@ fn all(directory: &Path, time: Duration) -> Result<(), Failure> {
             say(&row, "operations/s", operations);
             say(&row, "CPU µs/op", cpu);
         }
+        if sync == SyncMode::Batch {
+            for outstanding in [64, 1024] {
+                let (operations, cpu) = waited_for_together(&log, 1024, outstanding, time)?;
+                let row = format!("{name}, {outstanding} outstanding of 1 KB, one waiter");
+                say(&row, "operations/s", operations);
+                say(&row, "CPU µs/op", cpu);
+            }
+        }
         drop(log);
     }
     replay(directory)
@@ -305,6 +313,51 @@ fn outstanding_writes(
                     waker.wake_by_ref();
                 }
             }
+        }
+    }
+    Ok((done as f64 / start.elapsed().as_secs_f64(), (cpu_time() - cpu).as_nanos() as f64 / 1000.0 / done as f64))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Many writes under way that one waiter waits for, as a connection of the server does: those of a turn are told to the log together,
+/// and only the first is waited for by itself.
+fn waited_for_together(
+    log: &CommitLog,
+    size: usize,
+    outstanding: usize,
+    time: Duration,
+) -> Result<(f64, f64), Failure> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let data = vec![7; size];
+    let (start, cpu, mut done) = (Instant::now(), cpu_time(), 0u64);
+    let mut under_way = VecDeque::new();
+    while start.elapsed() < time {
+        let turn = log.hold_wake_ups(&waker);
+        while under_way.len() < outstanding {
+            let mut durable = log.durable(append(log, &data)?);
+            match (Pin::new(&mut durable).poll(&mut context), turn.take_awaited()) {
+                (Poll::Pending, Some(awaited)) => under_way.push_back((durable, awaited)),
+                (Poll::Pending, None) => return Err("a write waits for nothing".into()),
+                (Poll::Ready(result), _) => {
+                    result?;
+                    done += 1;
+                }
+            }
+        }
+        if let Some((_, first)) = under_way.front() {
+            turn.settled(*first).wait()?;
+        }
+        while let Some((durable, _)) = under_way.pop_front_if(|(_, awaited)| turn.is_settled(*awaited)) {
+            durable.wait()?;
+            done += 1;
         }
     }
     Ok((done as f64 / start.elapsed().as_secs_f64(), (cpu_time() - cpu).as_nanos() as f64 / 1000.0 / done as f64))
