@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Table};
+use memtable::{Lookup, RowPlace};
+use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, Table};
 use sstable::SSTableReader;
 
 use crate::compact::gc_before;
@@ -60,6 +61,29 @@ impl Engine {
             false => all_sources(&view, &sstables, table, range)?,
         };
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
+    }
+
+    /// Looks up one row of a table without static columns where memory alone has it and nothing has to be merged, and hands it to
+    /// `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
+    pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        let catalog = self.catalog();
+        let Ok(store) = catalog.store(table) else { return Lookup::Unknown };
+        if !store.is_readable() {
+            return Lookup::Unknown;
+        }
+        let view = store.borrow_view();
+        if let Some(resident) = view.resident() {
+            return resident.data.find_row(table, place, take);
+        }
+        if !view.sstables.is_empty() {
+            return Lookup::Unknown;
+        }
+        let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+        match (generations.next(), generations.next()) {
+            (Some(only), None) => only.memtable.find_row(table, place, take),
+            (None, _) => Lookup::Absent,
+            _ => Lookup::Unknown,
+        }
     }
 
     /// Brings near what reads of these partitions, right after, will look at in memtables.

@@ -208,6 +208,11 @@ impl TableStore {
         self.files_distrusted.store(true, Ordering::Release);
     }
 
+    /// Whether all SSTables could be opened.
+    pub fn is_readable(&self) -> bool {
+        self.unreadable.is_none()
+    }
+
     /// Fails if an SSTable could not be opened: what the others say of a partition may be wrong.
     pub fn check_readable(&self) -> Result<(), EngineError> {
         self.unreadable.clone().map_or(Ok(()), Err)

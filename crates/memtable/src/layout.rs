@@ -42,6 +42,11 @@ impl Layout {
         Layout { columns, keeps_clustering }
     }
 
+    /// Whether the clustering of a row is kept with it.
+    pub fn keeps_clustering(&self) -> bool {
+        self.keeps_clustering
+    }
+
     pub fn has_clustering(&self) -> bool {
         !self.columns.is_empty()
     }

@@ -16,6 +16,7 @@ mod deletions;
 mod fill;
 #[cfg(test)]
 mod fill_test;
+mod find;
 mod layout;
 mod memtable;
 mod pieces;
@@ -32,7 +33,7 @@ mod translate;
 mod trie_memtable;
 
 pub use configuration::MemtableConfiguration;
-pub use memtable::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
+pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
 pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};
 pub use skip_list::SkipListMemtable;
 pub use trie_memtable::TrieMemtable;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowObserver, Table};
+use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
+use types::Token;
 
 /// The newest writes of one table.
 ///
@@ -23,6 +24,13 @@ pub trait Memtable: Send + Sync {
     /// Updates applied after the call may or may not be seen; an update is never seen in part within a partition that
     /// the cursor enters after it was applied.
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static>;
+
+    /// Looks up one row of a table without static columns and, if there is one that nothing may shadow, hands it to `take`: a
+    /// row in one piece, in a partition without deletions. It is that of one version, as a cursor's.
+    fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        let _ = (table, place, take);
+        Lookup::Unknown
+    }
 
     /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and more, read right
     /// after; otherwise without effect.
@@ -45,6 +53,28 @@ pub trait Memtable: Send + Sync {
 
     /// How writers met each other, for each shard in the order of tokens.
     fn puts(&self) -> Vec<PutCounts>;
+}
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace<'a> {
+    /// The token of the partition key.
+    pub token: Token,
+    /// The serialized partition key.
+    pub key: &'a [u8],
+    /// The serialized clustering, whole; empty in tables without clustering columns.
+    pub clustering: &'a [u8],
+}
+
+/// What came of looking a row up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// It was handed over.
+    Found,
+    /// There is none, and nothing deletes it.
+    Absent,
+    /// A cursor says.
+    Unknown,
 }
 
 /// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts" and

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use memtrie::{Direction, TrieOptions};
-use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowObserver, Table};
+use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
 use types::Token;
 
 use crate::cursor::TrieCursor;
+use crate::find::find_row;
 use crate::layout::{Layout, decode_token, partition_path};
 use crate::resident::{Purge, Walk};
 use crate::shard::{Shard, newer_of};
 use crate::sharding::shard_of;
 use crate::statistics::Bounds;
-use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
+use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
 
 /// A memtable whose shards are tries down to the row. Shards divide the tokens equally; each has one writer at a time.
 pub struct TrieMemtable {
@@ -83,6 +84,10 @@ impl Memtable for TrieMemtable {
 
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
         Box::new(TrieCursor::new(self, table, range, false))
+    }
+
+    fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        find_row(&self.layout, &self.shards[self.shard_of(place.token)], table, place, take)
     }
 
     fn prefetch(&self, keys: &[&PartitionKey]) {

@@ -84,18 +84,31 @@ impl Encoder {
 
     /// Appends one envelope whose body is appended by `write_body` in this encoder's version.
     pub fn envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>)) {
+        self.try_envelope(head, |out| {
+            write_body(out);
+            true
+        });
+    }
+
+    /// As [`Encoder::envelope`], for a body that is only known as it is written: appends nothing if `write_body` says false. Says so, too.
+    pub fn try_envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         match self.framing {
             Framing::Envelopes { compression: None } => {
                 let start = self.output.len();
                 begin(&mut self.output, self.version, head, 0);
                 write_prefix(&mut self.output, self.version, head);
-                write_body(&mut self.output);
+                if !write_body(&mut self.output) {
+                    self.output.truncate(start);
+                    return false;
+                }
                 finish(&mut self.output, start);
             }
             Framing::Envelopes { compression: Some(compression) } => {
                 self.scratch.clear();
                 write_prefix(&mut self.scratch, self.version, head);
-                write_body(&mut self.scratch);
+                if !write_body(&mut self.scratch) {
+                    return false;
+                }
                 let start = self.output.len();
                 begin(&mut self.output, self.version, head, flags::COMPRESSION);
                 compression.compress(&self.scratch, &mut self.output);
@@ -105,11 +118,15 @@ impl Encoder {
                 let start = self.payload.len();
                 begin(&mut self.payload, self.version, head, 0);
                 write_prefix(&mut self.payload, self.version, head);
-                write_body(&mut self.payload);
+                if !write_body(&mut self.payload) {
+                    self.payload.truncate(start);
+                    return false;
+                }
                 finish(&mut self.payload, start);
                 self.fill_segments(start, lz4);
             }
         }
+        true
     }
 
     /// Appends an ERROR to a client whose version (1 or 2) has the old header with a one-byte stream id.

@@ -22,6 +22,7 @@ mod preparing;
 mod processor;
 mod response;
 mod restrictions;
+mod row_target;
 mod row_view;
 mod select;
 mod selection;

@@ -185,6 +185,24 @@ impl Processor {
         self.carry_out(prepared, client, options).await
     }
 
+    /// Appends to `cells` the row that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if it asks for no more than one
+    /// and that is found at once; how many rows that are. `None`, without any effect, for everything else.
+    pub fn find_row(
+        &self,
+        prepared: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+        cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
+        if prepared.variables.len() != values.len() {
+            return None;
+        }
+        let schema = self.engine.borrow_schema();
+        let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
+        select.find_row(&execution, cells)
+    }
+
     /// Carries out a prepared SELECT on the spot, where no part of it can wait: rows are read from memory alone. `None`
     /// for everything else, which [`Processor::execute`] carries out.
     pub fn execute_in_memory(

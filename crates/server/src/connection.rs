@@ -259,7 +259,8 @@ impl<H: QueryHandler> Connection<H> {
                            cannot accept more requests.";
             return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
         }
-        match start(&self.shared, &mut self.session, &mut self.statements, envelope) {
+        match start(&self.shared, &mut self.session, &mut self.statements, &mut self.encoder, envelope) {
+            Started::Sent => {}
             Started::Answered(reply) => self.answer(reply),
             Started::Working(work) => {
                 self.running_bytes += work.size_bytes;

@@ -54,6 +54,18 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
+    /// Appends the cells of the one row that a prepared statement asks for, in the protocol's form, if it is found at once; how many rows
+    /// that are, none or one. Otherwise `None`, without any effect.
+    fn find_row(
+        &self,
+        _statement: &Self::Statement,
+        _client: &ClientState,
+        _options: &QueryOptions<'_>,
+        _cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        None
+    }
+
     /// Begins a prepared statement that changes rows, if nothing but the log has to be waited for then; otherwise `None`, without any
     /// effect.
     fn begin(

@@ -8,7 +8,6 @@ use protocol::ResultColumns;
 use query::{ColumnSpec, QueryError};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// An MD5, as Cassandra uses it for ids.
@@ -101,34 +100,39 @@ impl<H: QueryHandler> PreparedCache<H> {
 
 /// Statements that a connection has used: to find one again touches nothing that connections share.
 pub(crate) struct RecentStatements<H: QueryHandler> {
-    statements: HashMap<Md5Id, Arc<Prepared<H>>>,
+    statements: Vec<Arc<Prepared<H>>>,
 }
 
-/// More than most clients prepare.
+/// As many as are sooner looked through than hashed; most clients use no more at a time.
 const RECENT_STATEMENTS_MAX: usize = 32;
 
 impl<H: QueryHandler> RecentStatements<H> {
     pub(crate) fn new() -> Self {
-        RecentStatements { statements: HashMap::new() }
+        RecentStatements { statements: Vec::new() }
+    }
+
+    /// The statement of this id if it was used, whatever became of its schema since.
+    pub(crate) fn known(&self, id: &[u8]) -> Option<&Prepared<H>> {
+        let id = Md5Id::try_from(id).ok()?;
+        self.statements.iter().find(|known| known.id == id).map(|known| &**known)
     }
 
     /// As [`PreparedCache::get`] of the server's statements.
     pub(crate) fn get(&mut self, shared: &Shared<H>, id: &[u8]) -> Option<Arc<Prepared<H>>> {
         let key = Md5Id::try_from(id).ok()?;
-        if let Some(known) = self.statements.get(&key)
-            && shared.handler.is_current(&known.statement)
-        {
-            return Some(known.clone());
+        let place = self.statements.iter().position(|known| known.id == key);
+        if let Some(place) = place {
+            if shared.handler.is_current(&self.statements[place].statement) {
+                return Some(self.statements[place].clone());
+            }
+            self.statements.swap_remove(place);
         }
+        let found = shared.prepared.get(&shared.handler, id)?;
         if self.statements.len() >= RECENT_STATEMENTS_MAX {
             self.statements.clear();
         }
-        let found = shared.prepared.get(&shared.handler, id);
-        match &found {
-            Some(found) => self.statements.insert(key, found.clone()),
-            None => self.statements.remove(&key),
-        };
-        found
+        self.statements.push(found.clone());
+        Some(found)
     }
 }
 

@@ -57,6 +57,16 @@ impl QueryHandler for Processor {
         self.execute_in_memory(statement, client, options)
     }
 
+    fn find_row(
+        &self,
+        statement: &Prepared,
+        client: &ClientState,
+        options: &QueryOptions<'_>,
+        cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        Processor::find_row(self, statement, client, options, cells)
+    }
+
     fn begin(
         &self,
         statement: &Prepared,

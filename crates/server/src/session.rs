@@ -47,6 +47,10 @@ impl Session {
         self.warnings.extend_from_slice(warnings);
     }
 
+    pub(crate) fn has_warnings(&self) -> bool {
+        !self.warnings.is_empty()
+    }
+
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }

@@ -8,7 +8,10 @@ use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
-use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use protocol::{
+    BindValue, Body, Encoder, Envelope, ErrorResponse, Header, Opcode, ProtocolError, Request, ResponseHead,
+    ResultMetadata, RowsWriter, Version, flags,
+};
 use query::{
     BegunModification, ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
     WriteType,
@@ -19,6 +22,8 @@ use std::sync::Arc;
 pub(crate) enum Started<H: QueryHandler> {
     /// Nothing is left to do.
     Answered(Reply<H>),
+    /// The answer is with the encoder.
+    Sent,
     /// The work, not polled yet.
     Working(InFlight<H>),
 }
@@ -28,6 +33,7 @@ pub(crate) fn start<H: QueryHandler>(
     shared: &Arc<Shared<H>>,
     session: &mut Session,
     statements: &mut RecentStatements<H>,
+    encoder: &mut Encoder,
     envelope: Envelope,
 ) -> Started<H> {
     let Envelope { header, body } = envelope;
@@ -45,6 +51,12 @@ pub(crate) fn start<H: QueryHandler>(
     let begun = match parsed.request {
         Request::Query { query, ref options } => begin_query(shared, query, options),
         Request::Execute { id, result_metadata_id, ref options } => {
+            if trace.is_none()
+                && let Some(prepared) = statements.known(id)
+                && send_row(shared, session, prepared, result_metadata_id, options, &header, encoder)
+            {
+                return Started::Sent;
+            }
             let begun = begin_execute(shared, session, statements, id, options);
             if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
                 && !limit.blocks()
@@ -269,6 +281,47 @@ impl<H: QueryHandler> Task<H> {
             (request, _) => Err(ProtocolError::new(format!("Unexpected request {request:?}")).into()),
         }
     }
+}
+
+/// Answers a prepared statement that asks for one row, if it is found at once. Otherwise nothing has happened.
+fn send_row<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &Session,
+    prepared: &Prepared<H>,
+    client_id: Option<&[u8]>,
+    options: &protocol::QueryOptions<'_>,
+    header: &Header,
+    encoder: &mut Encoder,
+) -> bool {
+    let Some(columns) = &prepared.result else { return false };
+    // What needs a warning, or is wrong, goes the long way.
+    let is_at_home = prepared.keyspace.is_none() || prepared.keyspace == session.client.keyspace;
+    let is_plain = !prepared.is_modification && is_at_home && options.page_size != Some(0);
+    if !is_plain || session.has_warnings() || !shared.handler.is_current(&prepared.statement) {
+        return false;
+    }
+    let bound = Bound::new(&options.values);
+    let query_options = query_options(options, &bound, header.version, None);
+    let is_changed = client_id.is_some_and(|id| id != prepared.result_id);
+    let metadata = ResultMetadata {
+        columns,
+        paging_state: None,
+        skip: options.skip_metadata && !is_changed,
+        changed_id: is_changed.then_some(&prepared.result_id[..]),
+    };
+    let is_sent = encoder.try_envelope(&ResponseHead::new(header.stream, Opcode::Result), |out| {
+        let mut rows = RowsWriter::new(out, header.version, &metadata);
+        let find = |cells: &mut Vec<u8>| {
+            shared.handler.find_row(&prepared.statement, &session.client, &query_options, cells)
+        };
+        let is_found = rows.encoded_rows_with(find);
+        rows.finish();
+        is_found
+    });
+    if is_sent {
+        shared.metrics.prepared_statements_executed.add(1);
+    }
+    is_sent
 }
 
 /// Carries out a prepared statement that needs no waiting: nothing of the request has to outlive this call.

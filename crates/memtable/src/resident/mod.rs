@@ -15,10 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use memtrie::TrieOptions;
-use model::{BoxCursor, KeyBound, KeyRange, PartitionUpdate, ReadRange, Table};
+use model::{BoxCursor, KeyBound, KeyRange, PartitionUpdate, ReadRange, Row, Table};
 use types::Token;
 
-use crate::{Memtable, MemtableFull, MemtableUse};
+use crate::{Lookup, Memtable, MemtableFull, MemtableUse, RowPlace};
 use cursor::PartsCursor;
 use part::Part;
 
@@ -102,6 +102,12 @@ impl ResidentTable {
                 Err(MemtableFull) => parts.split_now(&part, writing)?,
             }
         }
+    }
+
+    /// See [`Memtable::find_row`].
+    pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+        let parts = self.0.list.load();
+        parts[index_of(&parts, place.token)].memtable.find_row(table, place, take)
     }
 
     /// The rows within `range`, read under `table`; see [`Memtable::cursor`].

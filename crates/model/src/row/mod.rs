@@ -256,6 +256,15 @@ impl<'a> Row<'a> {
         Some(PlainRow { timestamp: header.timestamp, values: PlainValues { reader, remaining: set.columns.len() } })
     }
 
+    /// Whether the row is alive by itself whatever time it is, and so are all its cells: nothing in it is deleted or expires. False
+    /// says nothing.
+    pub fn is_permanent(&self, table: &Table) -> bool {
+        const UNLIKE: u8 =
+            flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
+        let header = self.header();
+        header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS && table.column_sets(false).is_current(header.version)
+    }
+
     /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.
     pub fn is_live(&self, table: &Table, now_seconds: u32) -> bool {
         self.liveness().is_live(now_seconds)

@@ -97,6 +97,13 @@ impl<'o> RowsWriter<'o> {
         self.cells += count * self.columns;
     }
 
+    /// Complete rows that `write` appends, their cells in wire form; it says how many. False if it says nothing.
+    pub fn encoded_rows_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<usize>) -> bool {
+        let count = write(self.out);
+        self.cells += count.unwrap_or(0) * self.columns;
+        count.is_some()
+    }
+
     /// Rows that are complete so far.
     pub fn rows(&self) -> usize {
         self.cells.checked_div(self.columns).unwrap_or(0)

@@ -18,7 +18,7 @@ use crate::preparing::Preparing;
 
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
-pub(crate) use partition::{Partitions, serialize_key};
+pub(crate) use partition::{Partitions, check_key, push_key, serialize_key};
 
 use column::ColumnRestriction;
 use partition::PartitionRestrictions;

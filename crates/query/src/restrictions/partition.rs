@@ -220,6 +220,26 @@ fn token_value(value: Bound<'_>) -> Result<Token, QueryError> {
 
 /// The partition key of these column values.
 pub(crate) fn serialize_key(values: &[&[u8]]) -> Result<PartitionKey, QueryError> {
+    let serialized = check_key(values)?;
+    if let [only] = values {
+        return Ok(PartitionKey::new(only));
+    }
+    let mut key = Vec::with_capacity(serialized);
+    push_key(values, &mut key);
+    Ok(PartitionKey::new(&key))
+}
+
+/// Appends the partition key of these values of several columns.
+pub(crate) fn push_key(values: &[&[u8]], key: &mut Vec<u8>) {
+    for value in values {
+        key.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        key.extend_from_slice(value);
+        key.push(0);
+    }
+}
+
+/// The length of the partition key of these values, bytes, if they make one.
+pub(crate) fn check_key(values: &[&[u8]]) -> Result<usize, QueryError> {
     let length: usize = values.iter().map(|value| value.len()).sum();
     let serialized = if values.len() == 1 { length } else { length + 3 * values.len() };
     if serialized == 0 {
@@ -232,14 +252,5 @@ pub(crate) fn serialize_key(values: &[&[u8]]) -> Result<PartitionKey, QueryError
             return Err(QueryError::invalid(message));
         }
     }
-    if let [only] = values {
-        return Ok(PartitionKey::new(only));
-    }
-    let mut key = Vec::with_capacity(serialized);
-    for value in values {
-        key.extend_from_slice(&(value.len() as u16).to_be_bytes());
-        key.extend_from_slice(value);
-        key.push(0);
-    }
-    Ok(PartitionKey::new(&key))
+    Ok(serialized)
 }

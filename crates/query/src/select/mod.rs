@@ -2,6 +2,7 @@
 
 mod execute;
 mod grouping;
+mod one_row;
 mod ordering;
 mod paging;
 mod read;
@@ -17,6 +18,7 @@ use types::CqlType;
 
 use crate::names::column_spec;
 use crate::preparing::Preparing;
+use crate::row_target::RowTarget;
 use crate::restrictions::{Reading, Restrictions, StatementType};
 use crate::selection::{self, Selection, selects_only_statics};
 use crate::terms::{Term, prepare as prepare_term};
@@ -33,6 +35,8 @@ pub(crate) struct SelectPlan {
     selection: Selection,
     /// Writes the rows of a selection of plain columns.
     plain: Option<PlainWriter>,
+    /// The one row that it asks for, whole and without more ado, if that is what it does.
+    one_row: Option<RowTarget>,
     restrictions: Restrictions,
     is_distinct: bool,
     grouping: Option<Grouping>,
@@ -87,11 +91,15 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let per_partition_limit = limit(&select.per_partition_limit, "[per_partition_limit]")?;
     let limit = limit(&select.limit, "[limit]")?;
     let is_plain = selection.is_plain() && grouping.is_none();
+    let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
+    let one_row = RowTarget::prepare(&select.where_clause, &table, preparing)?
+        .filter(|target| is_plain && is_whole && one_row::applies(&table, target));
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     Ok(SelectPlan {
         table,
         selection,
         plain,
+        one_row,
         restrictions,
         is_distinct: select.is_distinct,
         grouping,

@@ -1,0 +1,87 @@
+//! Looking up one row where it stands, without a cursor.
+
+use std::cell::RefCell;
+
+use bytecomp::encode_decorated_key;
+use model::{Row, Table};
+
+use crate::layout::{Header, Layout};
+use crate::shard::Shard;
+use crate::{Lookup, RowPlace};
+
+thread_local! {
+    /// Paths being made; they are about as long as keys.
+    static PATH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a thread keeps of its buffer, bytes.
+const PATH_BYTES_MAX: usize = 4 << 10;
+
+/// See [`crate::Memtable::find_row`].
+pub(crate) fn find_row(
+    layout: &Layout,
+    shard: &Shard,
+    table: &Table,
+    place: RowPlace<'_>,
+    take: &mut dyn FnMut(Row<'_>),
+) -> Lookup {
+    // Where the path does not give the clustering back, whoever reads wants what was written.
+    if layout.keeps_clustering() {
+        return Lookup::Unknown;
+    }
+    PATH.with_borrow_mut(|path| {
+        path.clear();
+        encode_decorated_key(place.token, place.key, path);
+        let lookup = match layout.has_clustering() {
+            false => find_only_row(shard, table, path, take),
+            true => find_clustered_row(layout, shard, table, place.clustering, path, take),
+        };
+        path.shrink_to(PATH_BYTES_MAX);
+        lookup
+    })
+}
+
+/// The row of a table without clustering columns is in the partition's header.
+fn find_only_row(shard: &Shard, table: &Table, path: &[u8], take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+    let pin = shard.trie.pin();
+    let Some(content) = pin.get(path) else { return Lookup::Absent };
+    let header = Header::read(content);
+    match header.row {
+        _ if !header.deletion.is_live() || header.has_branches => Lookup::Unknown,
+        Some(row) => hand_over(row, table, take),
+        None => Lookup::Absent,
+    }
+}
+
+fn find_clustered_row(
+    layout: &Layout,
+    shard: &Shard,
+    table: &Table,
+    clustering: &[u8],
+    path: &mut Vec<u8>,
+    take: &mut dyn FnMut(Row<'_>),
+) -> Lookup {
+    let pin = shard.trie.pin();
+    // Header and row of one version.
+    let tail = pin.tail(path);
+    let Some(content) = tail.get(&[]) else { return Lookup::Absent };
+    let header = Header::read(content);
+    if !header.deletion.is_live() || header.has_branches || header.row.is_some() {
+        return Lookup::Unknown;
+    }
+    path.clear();
+    layout.push_row(clustering, path);
+    match tail.get(path) {
+        Some(content) => hand_over(Row::new(content), table, take),
+        None => Lookup::Absent,
+    }
+}
+
+fn hand_over(row: Row<'_>, table: &Table, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
+    let is_known = (row.column_set_version() as usize) < table.column_sets(false).all().len();
+    if row.is_piece() || row.is_static() || row.has_deletion() || !is_known {
+        return Lookup::Unknown;
+    }
+    take(row);
+    Lookup::Found
+}

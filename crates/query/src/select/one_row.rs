@@ -1,0 +1,107 @@
+//! A SELECT of one row that memory has: most of all, and answered without a cursor.
+//!
+//! What is not as simple as that (a value that is null or not valid, a row that is deleted, expires or is in several places)
+//! is left to [`SelectPlan::execute`], which answers or says what is wrong.
+
+use std::cell::RefCell;
+
+use engine::{Lookup, RowPlace};
+use model::{Table, ValuePlaces, push_component};
+use types::murmur3;
+
+use super::SelectPlan;
+use super::read::Position;
+use super::writer::PlainWriter;
+use crate::consistency;
+use crate::execution::Execution;
+use crate::restrictions::{check_key, push_key};
+use crate::row_target::{ROW_VALUES_MAX, RowTarget, RowValues};
+
+/// Buffers that keep their memory from statement to statement.
+#[derive(Default)]
+struct Scratch {
+    key: Vec<u8>,
+    clustering: Vec<u8>,
+    places: ValuePlaces,
+}
+
+/// What a thread may keep of a key and of a clustering for the next statement, bytes.
+const SCRATCH_BYTES_MAX: usize = 4 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Whether rows of the table may be looked up.
+pub(super) fn applies(table: &Table, target: &RowTarget) -> bool {
+    let columns_max = table.partition_key().len().max(table.clustering().len());
+    target.gives_row(table) && !table.has_statics() && columns_max <= ROW_VALUES_MAX
+}
+
+impl SelectPlan {
+    /// Appends the row's cells, if the statement asks for one row and it is found at once; how many rows that are. `None`, and
+    /// nothing appended, where [`SelectPlan::execute`] has to see.
+    pub fn find_row(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
+        let (target, plain) = (self.one_row.as_ref()?, self.plain.as_ref()?);
+        let options = execution.options;
+        // A page of one row says where the next one starts.
+        if options.trace.is_some() || options.paging_state.is_some() || options.page_size == Some(1) {
+            return None;
+        }
+        consistency::validate_read(options.consistency).ok()?;
+        let data_center = &execution.processor.options().node.data_center;
+        let level = options.consistency;
+        consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).ok()?;
+        let values = RowValues::bind(target, execution)?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            let found = self.find(plain, &values, execution, scratch, cells);
+            scratch.key.shrink_to(SCRATCH_BYTES_MAX);
+            scratch.clustering.shrink_to(SCRATCH_BYTES_MAX);
+            found
+        })
+    }
+
+    fn find(
+        &self,
+        plain: &PlainWriter,
+        values: &RowValues<'_>,
+        execution: &Execution<'_>,
+        scratch: &mut Scratch,
+        cells: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let Scratch { key, clustering, places } = scratch;
+        let (table, now) = (&*self.table, execution.now_seconds);
+        let (of_key, of_clustering) = (values.key(), values.clustering());
+        let position = Position {
+            key: &of_key[..table.partition_key().len()],
+            clustering: &of_clustering[..table.clustering().len()],
+            statics: &[],
+        };
+        check_key(position.key).ok()?;
+        clustering.clear();
+        position.clustering.iter().for_each(|value| push_component(*value, clustering));
+        let key: &[u8] = match position.key {
+            [only] => only,
+            several => {
+                key.clear();
+                push_key(several, key);
+                key
+            }
+        };
+        let place = RowPlace { token: murmur3::token(key), key, clustering };
+        let before = cells.len();
+        let mut is_answered = true;
+        let lookup = execution.processor.engine().find_row(table, place, &mut |row| {
+            is_answered = (row.is_permanent(table) || row.is_live(table, now))
+                && plain.write(table, &position, Some(row), now, places, cells) == 0;
+        });
+        match lookup {
+            Lookup::Found if is_answered => Some(1),
+            Lookup::Absent => Some(0),
+            Lookup::Found | Lookup::Unknown => {
+                cells.truncate(before);
+                None
+            }
+        }
+    }
+}
