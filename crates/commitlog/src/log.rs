@@ -170,11 +170,20 @@ impl CommitLog {
     /// Resolves when all records up to `position` are on the device; in `periodic` mode at once. An error means that they may
     /// never be: do not acknowledge.
     pub fn durable(&self, position: LogPosition) -> Durable {
-        let target = match self.shared.sync {
+        Durable::new(Arc::clone(&self.shared), self.durable_from(position))
+    }
+
+    /// Whether [`durable`](Self::durable) would have nothing to wait for.
+    pub fn is_durable(&self, position: LogPosition) -> bool {
+        self.shared.waiters.horizon() >= self.durable_from(position)
+    }
+
+    /// How far the log has to be on the device for a record that ends there to be acknowledged.
+    fn durable_from(&self, position: LogPosition) -> u64 {
+        match self.shared.sync {
             SyncMode::Periodic { .. } => 0,
             SyncMode::Batch | SyncMode::Group { .. } | SyncMode::Each => self.shared.ring_position(position),
-        };
-        Durable::new(Arc::clone(&self.shared), target)
+        }
     }
 
     /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with `waker`.

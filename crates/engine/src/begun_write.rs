@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -11,16 +12,22 @@ use model::Mutation;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::store::TableStore;
 use crate::write::LoggedWrite;
 
 /// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts later. Dropped
 /// before, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
 pub struct BegunWrite {
+    /// `None` once it is visible, or never will be.
+    waiting: Option<Waiting>,
+}
+
+struct Waiting {
     engine: Arc<Engine>,
-    /// Until it is visible, or never will be.
+    /// Taken when it is no longer waited for.
     write: Option<LoggedWrite>,
-    durable: Option<Durable>,
+    durable: Durable,
     /// Of the memtables' memory.
     taken_bytes: i64,
 }
@@ -29,33 +36,57 @@ impl Engine {
     /// Begins a write as [`Engine::write`] does, but waits for nothing. `None` if it would have to wait for room in memory or log:
     /// nothing has happened then.
     pub fn begin_write(self: &Arc<Engine>, mutation: Mutation) -> Result<Option<BegunWrite>, EngineError> {
-        let stores = self.stores_of(&mutation)?;
+        let [update] = mutation.updates() else {
+            let stores = self.stores_of(&mutation)?;
+            return self.begin_write_to(&stores, mutation);
+        };
+        let catalog = self.catalog();
+        let store = catalog.store(update.table())?;
+        self.begin_write_to(slice::from_ref(store), mutation)
+    }
+
+    /// The same for a mutation of these stores' tables. Where there is nothing to wait for, no count of owners changes that threads
+    /// share.
+    fn begin_write_to(
+        self: &Arc<Engine>,
+        stores: &[Arc<TableStore>],
+        mutation: Mutation,
+    ) -> Result<Option<BegunWrite>, EngineError> {
         let Some(taken) = self.pool().take_now(mutation.record_size()) else { return Ok(None) };
-        let Some(room) = self.reserve_now(&mutation, &stores)? else { return Ok(None) };
-        let Some((membership, logged)) = self.try_enter_and_log(&mutation, &stores)? else { return Ok(None) };
-        let mut begun =
-            BegunWrite { engine: Arc::clone(self), write: None, durable: None, taken_bytes: taken.into_bytes() };
-        match logged {
+        let Some(room) = self.reserve_now(&mutation, stores)? else { return Ok(None) };
+        let Some((membership, logged)) = self.try_enter_and_log(&mutation, stores)? else { return Ok(None) };
+        match logged.filter(|end| !self.log().is_durable(*end)) {
             Some(logged) => {
-                begun.durable = Some(self.log().durable(logged));
-                begun.write = Some(LoggedWrite { mutation, stores, logged, membership, room });
+                let (membership, stores) = (membership.that_waits(), stores.to_vec());
+                let waiting = Waiting {
+                    engine: Arc::clone(self),
+                    write: Some(LoggedWrite { mutation, stores, logged, membership, room }),
+                    durable: self.log().durable(logged),
+                    taken_bytes: taken.into_bytes(),
+                };
+                Ok(Some(BegunWrite { waiting: Some(waiting) }))
             }
             None => {
-                self.apply_all(&stores, &mutation, None);
-                drop((room, membership));
-                begun.give_back();
+                self.apply_all(stores, &mutation, logged);
+                drop((room, membership, taken));
+                self.flush_if_wanted();
+                Ok(Some(BegunWrite { waiting: None }))
             }
         }
-        Ok(Some(begun))
     }
 }
 
 impl BegunWrite {
+    /// Whether it is visible already, and there is nothing to wait for.
+    pub fn is_done(&self) -> bool {
+        self.waiting.is_none()
+    }
+}
+
+impl Waiting {
     fn give_back(&mut self) {
         self.engine.pool().give_back(std::mem::take(&mut self.taken_bytes));
-        if self.engine.pool().wants_flush() {
-            self.engine.request_cleanup();
-        }
+        self.engine.flush_if_wanted();
     }
 }
 
@@ -63,21 +94,21 @@ impl Future for BegunWrite {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let Some(durable) = &mut this.durable else { return Poll::Ready(Ok(())) };
-        let Poll::Ready(durable) = Pin::new(durable).poll(context) else { return Poll::Pending };
-        this.durable = None;
-        let Some(write) = this.write.take() else { return Poll::Ready(Ok(())) };
-        if durable.is_ok() {
-            this.engine.apply_all(&write.stores, &write.mutation, Some(write.logged));
+        let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
+        let Poll::Ready(durable) = Pin::new(&mut waiting.durable).poll(context) else { return Poll::Pending };
+        if let Some(write) = waiting.write.take()
+            && durable.is_ok()
+        {
+            waiting.engine.apply_all(&write.stores, &write.mutation, Some(write.logged));
         }
-        drop(write);
-        this.give_back();
-        Poll::Ready(durable.map_err(|error| this.engine.log_failed(error)))
+        waiting.give_back();
+        let outcome = durable.map_err(|error| waiting.engine.log_failed(error));
+        self.waiting = None;
+        Poll::Ready(outcome)
     }
 }
 
-impl Drop for BegunWrite {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(write) = self.write.take() {
             self.engine.finish_in_background(write);

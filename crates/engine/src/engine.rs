@@ -14,6 +14,7 @@ use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
 use crate::compact::Compactor;
+use crate::by_table_id::ByTableId;
 use crate::error::EngineError;
 use crate::files::{Opened, TableFiles};
 use crate::finisher::Finisher;
@@ -59,7 +60,7 @@ pub struct Engine {
 /// The schema and the data that belongs to it.
 pub(crate) struct Catalog {
     schema: Arc<Schema>,
-    stores: HashMap<TableId, Arc<TableStore>>,
+    stores: HashMap<TableId, Arc<TableStore>, ByTableId>,
 }
 
 impl Catalog {
@@ -100,7 +101,7 @@ impl Engine {
         let mut engine = Engine {
             catalog: ArcSwap::from_pointee(Catalog {
                 schema: Arc::new(Schema::new(Uuid::nil(), keyspaces)),
-                stores: HashMap::new(),
+                stores: HashMap::default(),
             }),
             schema_lock: Mutex::new(()),
             groups: WriteGroups::new(),
@@ -229,7 +230,7 @@ impl Engine {
     /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.
     pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
         let old = self.catalog.load_full();
-        let mut stores = HashMap::with_capacity(old.stores.len());
+        let mut stores = HashMap::with_capacity_and_hasher(old.stores.len(), ByTableId::default());
         for keyspace in schema.keyspaces.values() {
             for table in keyspace.tables.values() {
                 let store = match old.stores.get(&table.id) {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 /// The groups of one engine.
 #[derive(Debug)]
@@ -40,6 +40,12 @@ impl Group {
         })
     }
 
+    fn leave(&self) {
+        if self.state.fetch_sub(WRITE, Ordering::AcqRel) == WRITE | CLOSED {
+            self.set_empty();
+        }
+    }
+
     fn set_empty(&self) {
         *lock(&self.empty) = true;
         self.emptied.notify_all();
@@ -68,14 +74,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// A write's membership in a group; dropping it leaves the group.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    group: Arc<Group>,
+    /// Borrowed from the groups until the write waits: all writers would count themselves among the group's owners.
+    group: Guard<Arc<Group>>,
+}
+
+impl Membership {
+    /// The same for a write that waits: few can borrow at a time.
+    pub fn that_waits(mut self) -> Membership {
+        self.group = Guard::from_inner(Arc::clone(&self.group));
+        self
+    }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.group.state.fetch_sub(WRITE, Ordering::AcqRel) == WRITE | CLOSED {
-            self.group.set_empty();
-        }
+        self.group.leave();
     }
 }
 
@@ -98,7 +111,7 @@ impl WriteGroups {
     /// Enters the current group.
     pub fn enter(&self) -> Membership {
         loop {
-            let group = self.current.load_full();
+            let group = self.current.load();
             let state = group.state.fetch_add(WRITE, Ordering::AcqRel);
             let membership = Membership { group };
             if state & CLOSED == 0 {

@@ -9,6 +9,7 @@ mod admin;
 mod adopt;
 mod begun_write;
 mod block_on;
+mod by_table_id;
 mod compact;
 mod compaction_tasks;
 mod disk_failure;

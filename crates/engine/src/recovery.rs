@@ -89,7 +89,7 @@ impl Engine {
         covered: &Covered,
     ) -> Result<ReplaySummary, EngineError> {
         let (schema, mut summary, mut updates) = (self.schema(), ReplaySummary::default(), Vec::new());
-        let membership = self.groups().enter();
+        let membership = self.groups().enter().that_waits();
         for (record, end) in records {
             read_record(&schema, record, end, covered, &mut summary, &mut updates)?;
             if updates.len() >= UPDATES_TOGETHER {

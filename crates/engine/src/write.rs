@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::groups::Membership;
 use crate::in_memory::Reservations;
-use crate::store::{Generation, TableStore};
+use crate::store::{Generation, TableStore, View};
 
 /// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
 const PREFETCHED_UPDATES: usize = 64;
@@ -60,12 +60,18 @@ impl Engine {
         let taken = self.pool().take(mutation.record_size()).await;
         let room = self.reserve(mutation, &stores).await?;
         let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
+        let membership = membership.that_waits();
         self.make_visible(mutation, &stores, membership, logged, room).await?;
         drop(taken);
+        self.flush_if_wanted();
+        Ok(())
+    }
+
+    /// Has the largest memtable flushed if memtables hold more than they should.
+    pub(crate) fn flush_if_wanted(&self) {
         if self.pool().wants_flush() {
             self.request_cleanup();
         }
-        Ok(())
     }
 
     /// Writes to system tables; waits for room in the log on this thread, but not for memory.
@@ -210,16 +216,25 @@ impl Engine {
 
     /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
-        let mut generation = generation_of(store, self.log(), logged);
-        let growth_bytes = loop {
+        let view = store.borrow_view();
+        let generation = generation_of(&view, self.log(), logged);
+        if let Ok(growth_bytes) = generation.apply(update) {
+            return self.account(store, generation, growth_bytes);
+        }
+        let mut full = Arc::clone(generation);
+        drop(view);
+        loop {
+            let generation = self.successor(store, &full);
+            self.request_flush(store);
             match generation.apply(update) {
-                Ok(growth_bytes) => break growth_bytes,
-                Err(MemtableFull) => {
-                    generation = self.successor(store, &generation);
-                    self.request_flush(store);
-                }
+                Ok(growth_bytes) => return self.account(store, &generation, growth_bytes),
+                Err(MemtableFull) => full = generation,
             }
-        };
+        }
+    }
+
+    /// Counts what an update took of memory.
+    fn account(&self, store: &TableStore, generation: &Generation, growth_bytes: i64) {
         let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
             self.note_memory_use(store, resident.data.used_bytes());
@@ -241,11 +256,7 @@ fn prefetch(stores: &[Arc<TableStore>], updates: &[PartitionUpdate]) {
 }
 
 /// Records belong to the newest generation whose part of the log they are in; what is not logged goes to the active one.
-fn generation_of(store: &TableStore, log: &CommitLog, logged: Option<LogPosition>) -> Arc<Generation> {
-    let view = store.borrow_view();
-    let Some(end) = logged else {
-        return view.active.clone();
-    };
-    let generation = view.generations().find(|generation| generation.lower(log) < end);
-    generation.unwrap_or(&view.active).clone()
+fn generation_of<'v>(view: &'v View, log: &CommitLog, logged: Option<LogPosition>) -> &'v Arc<Generation> {
+    let Some(end) = logged else { return &view.active };
+    view.generations().find(|generation| generation.lower(log) < end).unwrap_or(&view.active)
 }

@@ -523,6 +523,7 @@ pub(crate) fn merge<'r>(
         (None, None) => return None,
         (Some(row), None) | (None, Some(row)) if active.is_live() => return Some(row),
         (Some(row), None) | (None, Some(row)) => merger.merge(table, &[row], active, out),
+        (Some(existing), Some(new)) if active.is_live() && new.replaces(&existing, table) => return Some(new),
         (Some(existing), Some(new)) => merger.merge(table, &[existing, new], active, out),
     };
     is_something.then(|| Row::new(out))

@@ -71,6 +71,9 @@ impl Bounds {
     pub fn cover_row(&mut self, row: Row<'_>, table: &Table) {
         let column_set_min = &mut self.column_set_min[usize::from(row.is_static())];
         *column_set_min = (*column_set_min).min(row.column_set_version());
+        if let Some(Liveness { timestamp, ttl, expiration }) = row.only_times(table) {
+            return self.cover(timestamp, ttl, expiration);
+        }
         self.cover_deletion(row.deletion());
         let liveness = row.liveness();
         if !liveness.is_empty() {

@@ -127,6 +127,7 @@ pub struct ColumnSets {
     sets: Vec<ColumnSet>,
     places: Vec<Vec<ColumnPlace>>,
     unchanged: bool,
+    is_simple: bool,
 }
 
 impl ColumnSets {
@@ -136,7 +137,8 @@ impl ColumnSets {
             .iter()
             .map(|set| set.columns.iter().map(|column| place_of(column, current, dropped)).collect())
             .collect();
-        ColumnSets { sets, places, unchanged: dropped.is_empty() }
+        let is_simple = sets.iter().all(|set| set.first_complex() == set.columns.len());
+        ColumnSets { sets, places, unchanged: dropped.is_empty(), is_simple }
     }
 
     /// The columns as they are now.
@@ -160,6 +162,11 @@ impl ColumnSets {
     /// Whether rows of set `version` are of the current columns, and hold nothing that was dropped.
     pub(crate) fn is_current(&self, version: u32) -> bool {
         self.unchanged && version as usize + 1 == self.sets.len()
+    }
+
+    /// Whether no column ever was complex.
+    pub(crate) fn is_simple(&self) -> bool {
+        self.is_simple
     }
 
     /// The set of that version.

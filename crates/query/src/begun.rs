@@ -12,6 +12,14 @@ use crate::prepared::Plan;
 use crate::processor::with_warnings;
 use crate::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response, ResponseBody, Values};
 
+/// What became of a modification that was begun.
+pub enum Begun {
+    /// It is done: an answer without rows, with these warnings.
+    Done(Vec<String>),
+    /// It waits for the log.
+    Waiting(BegunModification),
+}
+
 /// Resolves to the answer. Dropped before, the write is finished all the same.
 #[must_use = "it is answered when it is ready"]
 pub struct BegunModification {
@@ -30,7 +38,7 @@ impl Processor {
         prepared: &Prepared,
         client: &ClientState,
         options: &QueryOptions<'_>,
-    ) -> Option<BegunModification> {
+    ) -> Option<Begun> {
         let (Plan::Modification(modification), Values::Positional(values)) = (&prepared.plan, options.values) else {
             return None;
         };
@@ -41,7 +49,11 @@ impl Processor {
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let mutation = modification.mutation(&execution).ok()??;
         let write = self.engine().begin_write(mutation).transpose()?;
-        Some(BegunModification { engine: Arc::clone(self.engine()), write, warnings: execution.take_warnings() })
+        let warnings = execution.take_warnings();
+        if write.as_ref().is_ok_and(BegunWrite::is_done) {
+            return Some(Begun::Done(warnings));
+        }
+        Some(Begun::Waiting(BegunModification { engine: Arc::clone(self.engine()), write, warnings }))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Consistency levels, answered by the one node there is.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use model::{Keyspace, Schema};
+use uuid::Uuid;
 
 use crate::{Consistency, ErrorKind, QueryError};
 
@@ -52,8 +54,44 @@ fn check_each_center(replication: &Replication, data_center: &str) -> Result<(),
     Err(QueryError::new(kind, format!("Cannot achieve consistency level EACH_QUORUM in DC {name}")))
 }
 
+/// A level that can be reached: statements ask for the same one again and again.
+struct Reached {
+    /// Of the schema.
+    version: Uuid,
+    keyspace: String,
+    data_center: String,
+    consistency: Consistency,
+}
+
+thread_local! {
+    static REACHED: RefCell<Option<Reached>> = const { RefCell::new(None) };
+}
+
 /// Refuses a level that one live node, in this data center, cannot reach under the keyspace's replication.
 pub(crate) fn check_alive(
+    consistency: Consistency,
+    schema: &Schema,
+    keyspace: &str,
+    data_center: &str,
+) -> Result<(), QueryError> {
+    REACHED.with_borrow_mut(|reached| {
+        let is_known = reached.as_ref().is_some_and(|known| {
+            known.consistency == consistency
+                && known.version == schema.version
+                && known.keyspace == keyspace
+                && known.data_center == data_center
+        });
+        if is_known {
+            return Ok(());
+        }
+        check_replication(consistency, schema, keyspace, data_center)?;
+        let (version, keyspace, data_center) = (schema.version, keyspace.to_owned(), data_center.to_owned());
+        *reached = Some(Reached { version, keyspace, data_center, consistency });
+        Ok(())
+    })
+}
+
+fn check_replication(
     consistency: Consistency,
     schema: &Schema,
     keyspace: &str,

@@ -30,7 +30,7 @@ mod system;
 mod terms;
 mod trace;
 
-pub use begun::BegunModification;
+pub use begun::{Begun, BegunModification};
 pub use client::ClientState;
 pub use describe::create_statement;
 pub use engine::{Awaited, Durable, HeldWakeUps};

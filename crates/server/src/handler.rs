@@ -1,7 +1,7 @@
 //! What a connection needs of the query layer.
 
 use query::{
-    BegunModification, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response,
+    Begun, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response,
     ResultMetadata, Value,
 };
 use std::future::Future;
@@ -73,7 +73,7 @@ pub trait QueryHandler: Send + Sync + 'static {
         _statement: &Self::Statement,
         _client: &ClientState,
         _options: &QueryOptions<'_>,
-    ) -> Option<BegunModification> {
+    ) -> Option<Begun> {
         None
     }
 

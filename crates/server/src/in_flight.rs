@@ -18,17 +18,15 @@ type Task<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
 enum Work<H: QueryHandler> {
     /// Whatever it takes.
     Task(Task<H>),
-    /// The log, and warnings that go with the answer.
-    Write(BegunModification, Vec<String>),
+    /// The log.
+    Write(BegunModification),
 }
 
 impl<H: QueryHandler> Work<H> {
     fn poll(&mut self, stream: i16, cx: &mut Context<'_>) -> Poll<Reply<H>> {
         match self {
             Work::Task(task) => task.as_mut().poll(cx),
-            Work::Write(write, warnings) => {
-                Pin::new(write).poll(cx).map(|response| written(stream, response, std::mem::take(warnings)))
-            }
+            Work::Write(write) => Pin::new(write).poll(cx).map(|response| written(stream, response)),
         }
     }
 }
@@ -108,9 +106,8 @@ impl<H: QueryHandler> InFlight<H> {
         size_bytes: usize,
         limit: TimeLimit,
         write: BegunModification,
-        warnings: Vec<String>,
     ) -> InFlight<H> {
-        InFlight { stream, size_bytes, work: Some(Work::Write(write, warnings)), limit, timer: None }
+        InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None }
     }
 
     /// How long it may take.

@@ -9,6 +9,7 @@ mod connection;
 mod events;
 mod handler;
 mod in_flight;
+mod known;
 mod metrics;
 mod options;
 mod prepared;

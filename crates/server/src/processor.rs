@@ -1,7 +1,7 @@
 //! The query layer behind the seam.
 
 use crate::handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
-use query::{BegunModification, ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
+use query::{Begun, ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -72,7 +72,7 @@ impl QueryHandler for Processor {
         statement: &Prepared,
         client: &ClientState,
         options: &QueryOptions<'_>,
-    ) -> Option<BegunModification> {
+    ) -> Option<Begun> {
         Processor::begin(self, statement, client, options)
     }
 

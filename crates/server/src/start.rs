@@ -6,14 +6,14 @@ use crate::in_flight::{InFlight, TimeLimit};
 use crate::prepared::{Prepared, RecentStatements, result_id};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
+use crate::known::Known;
 use crate::trace::Trace;
 use bytes::Bytes;
 use protocol::{
-    BindValue, Body, Encoder, Envelope, ErrorResponse, Header, Opcode, ProtocolError, Request, ResponseHead,
-    ResultMetadata, RowsWriter, Version, flags,
+    BindValue, Body, Encoder, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags,
 };
 use query::{
-    BegunModification, ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
+    ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
     WriteType,
 };
 use std::sync::Arc;
@@ -51,32 +51,20 @@ pub(crate) fn start<H: QueryHandler>(
     let begun = match parsed.request {
         Request::Query { query, ref options } => begin_query(shared, query, options),
         Request::Execute { id, result_metadata_id, ref options } => {
-            if trace.is_none()
-                && let Some(prepared) = statements.known(id)
-                && send_row(shared, session, prepared, result_metadata_id, options, &header, encoder)
-            {
-                return Started::Sent;
+            if let (Some(prepared), None) = (statements.known(id), &trace) {
+                let client_id = result_metadata_id;
+                let known = Known { shared, session, prepared, client_id, options, header: &header };
+                if let Some(started) = known.start(body.len(), encoder) {
+                    return started;
+                }
             }
             let begun = begin_execute(shared, session, statements, id, options);
             if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
                 && !limit.blocks()
+                && !prepared.is_modification
+                && let Some(answered) = execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
             {
-                if prepared.is_modification {
-                    if let Some(write) = begin_write(shared, session, prepared, options, &header) {
-                        let (size_bytes, warnings) = (body.len(), session.take_warnings());
-                        return Started::Working(InFlight::of_write(
-                            header.stream,
-                            size_bytes,
-                            limit.clone(),
-                            write,
-                            warnings,
-                        ));
-                    }
-                } else if let Some(answered) =
-                    execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
-                {
-                    return Started::Answered(answered);
-                }
+                return Started::Answered(answered);
             }
             begun
         }
@@ -283,47 +271,6 @@ impl<H: QueryHandler> Task<H> {
     }
 }
 
-/// Answers a prepared statement that asks for one row, if it is found at once. Otherwise nothing has happened.
-fn send_row<H: QueryHandler>(
-    shared: &Shared<H>,
-    session: &Session,
-    prepared: &Prepared<H>,
-    client_id: Option<&[u8]>,
-    options: &protocol::QueryOptions<'_>,
-    header: &Header,
-    encoder: &mut Encoder,
-) -> bool {
-    let Some(columns) = &prepared.result else { return false };
-    // What needs a warning, or is wrong, goes the long way.
-    let is_at_home = prepared.keyspace.is_none() || prepared.keyspace == session.client.keyspace;
-    let is_plain = !prepared.is_modification && is_at_home && options.page_size != Some(0);
-    if !is_plain || session.has_warnings() || !shared.handler.is_current(&prepared.statement) {
-        return false;
-    }
-    let bound = Bound::new(&options.values);
-    let query_options = query_options(options, &bound, header.version, None);
-    let is_changed = client_id.is_some_and(|id| id != prepared.result_id);
-    let metadata = ResultMetadata {
-        columns,
-        paging_state: None,
-        skip: options.skip_metadata && !is_changed,
-        changed_id: is_changed.then_some(&prepared.result_id[..]),
-    };
-    let is_sent = encoder.try_envelope(&ResponseHead::new(header.stream, Opcode::Result), |out| {
-        let mut rows = RowsWriter::new(out, header.version, &metadata);
-        let find = |cells: &mut Vec<u8>| {
-            shared.handler.find_row(&prepared.statement, &session.client, &query_options, cells)
-        };
-        let is_found = rows.encoded_rows_with(find);
-        rows.finish();
-        is_found
-    });
-    if is_sent {
-        shared.metrics.prepared_statements_executed.add(1);
-    }
-    is_sent
-}
-
 /// Carries out a prepared statement that needs no waiting: nothing of the request has to outlive this call.
 fn execute_at_once<H: QueryHandler>(
     shared: &Shared<H>,
@@ -345,28 +292,13 @@ fn execute_at_once<H: QueryHandler>(
     Some(Reply { warnings, ..Reply::new(header.stream, answer) })
 }
 
-/// Begins a prepared statement that has to wait for the log alone: nothing of the request has to outlive this call.
-fn begin_write<H: QueryHandler>(
-    shared: &Shared<H>,
-    session: &Session,
-    prepared: &Prepared<H>,
-    options: &protocol::QueryOptions<'_>,
-    header: &Header,
-) -> Option<BegunModification> {
-    let bound = Bound::new(&options.values);
-    let query_options = query_options(options, &bound, header.version, None);
-    shared.handler.begin(&prepared.statement, &session.client, &query_options)
-}
-
-/// The answer to what `begin_write` began.
+/// The answer to a modification that was begun.
 pub(crate) fn written<H: QueryHandler>(
     stream: i16,
     response: Result<Response, QueryError>,
-    mut warnings: Vec<String>,
 ) -> Reply<H> {
-    let mut warned = Vec::new();
-    let mut answer = answer(response, &mut warned, |_| MetadataForm::of_rows(false));
-    add_warnings(&mut answer, &mut warnings, warned);
+    let mut warnings = Vec::new();
+    let answer = answer(response, &mut warnings, |_| MetadataForm::of_rows(false));
     Reply { warnings, ..Reply::new(stream, answer) }
 }
 
@@ -436,22 +368,37 @@ fn batch_entry<'a, H: QueryHandler>(
 }
 
 /// The values of a request in the query layer's terms.
-enum Bound<'a> {
+pub(crate) enum Bound<'a> {
+    /// So many of the first.
+    Few([Value<'a>; FEW_VALUES], usize),
     Positional(Vec<Value<'a>>),
     Named(Vec<(&'a str, Value<'a>)>),
 }
 
+/// So many values need no memory of their own.
+const FEW_VALUES: usize = 8;
+
 impl<'a> Bound<'a> {
-    fn new(values: &protocol::Values<'a>) -> Bound<'a> {
+    pub(crate) fn new(values: &protocol::Values<'a>) -> Bound<'a> {
         if values.is_named() {
             let named = values.iter().filter_map(|(name, value)| Some((name?, to_value(value))));
             return Bound::Named(named.collect());
         }
-        Bound::Positional(values.iter().map(|(_, value)| to_value(value)).collect())
+        let converted = values.iter().map(|(_, value)| to_value(value));
+        if values.len() > FEW_VALUES {
+            return Bound::Positional(converted.collect());
+        }
+        let (mut few, mut count) = ([Value::Null; FEW_VALUES], 0);
+        for (place, value) in few.iter_mut().zip(converted) {
+            *place = value;
+            count += 1;
+        }
+        Bound::Few(few, count)
     }
 
     fn values(&self) -> Values<'_> {
         match self {
+            Bound::Few(values, count) => Values::Positional(&values[..*count]),
             Bound::Positional(values) => Values::Positional(values),
             Bound::Named(values) => Values::Named(values),
         }
@@ -466,7 +413,7 @@ fn to_value(value: BindValue<'_>) -> Value<'_> {
     }
 }
 
-fn query_options<'a>(
+pub(crate) fn query_options<'a>(
     options: &protocol::QueryOptions<'a>,
     bound: &'a Bound<'a>,
     version: Version,

@@ -238,6 +238,34 @@ impl<'a> Row<'a> {
         shares.then_some(Liveness { timestamp, ttl, expiration })
     }
 
+    /// The times of the row and of all its cells, if all of it was written at one time, nothing of it is deleted, and the table never
+    /// had a complex column.
+    pub fn only_times(&self, table: &Table) -> Option<Liveness> {
+        const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::PIECE;
+        let Header { flags, timestamp, ttl, expiration, .. } = self.header();
+        let is_simple = table.column_sets(flags & flag::STATIC != 0).is_simple();
+        let is_alike = flags & (flag::TIMESTAMP | UNLIKE) == flag::TIMESTAMP && is_simple;
+        is_alike.then_some(Liveness { timestamp, ttl, expiration })
+    }
+
+    /// Whether nothing of `older`, written to the same place, is left beside this row: it has a value for each column that the table
+    /// has or had, all of them simple and later than anything in `older`. False says nothing.
+    pub fn replaces(&self, older: &Row<'_>, table: &Table) -> bool {
+        const UNLIKE: u8 = flag::EXPIRING | flag::SPARSE | flag::STATIC;
+        let (header, columns) = (self.header(), table.column_sets(false));
+        let is_later = || Some(older.only_times(table)?.timestamp < self.only_times(table)?.timestamp);
+        header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS
+            && columns.is_current(header.version)
+            && is_later() == Some(true)
+            && self.has_all_values(header.columns, columns.current().columns.len())
+    }
+
+    /// Whether so many slots of simple columns, which begin there, have a value each.
+    fn has_all_values(&self, start: usize, count: usize) -> bool {
+        let mut values = PlainValues { reader: Reader { bytes: self.bytes.get(start..).unwrap_or_default() }, remaining: count };
+        values.all(|value| value.is_some())
+    }
+
     /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that the
     /// table has now, all of them simple, with no cell that has times of its own.
     pub fn plain(&self, table: &Table) -> Option<PlainRow<'a>> {

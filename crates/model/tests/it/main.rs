@@ -7,3 +7,4 @@ mod format_examples;
 mod merge_cursor;
 mod mutation_record;
 mod random;
+mod whole_rows;

@@ -1,7 +1,7 @@
 //! Tables that live in memory, as statements see them. Cassandra does not have them; the texts around them are its own.
 
 use engine::block_on;
-use query::{QueryOptions, Value, Values};
+use query::{Begun, QueryOptions, Value, Values};
 
 use crate::node::TestNode;
 
@@ -60,8 +60,10 @@ fn a_begun_write_that_a_full_table_refuses_is_counted_once() {
         let key = k.to_be_bytes();
         let values = [Value::Bytes(&key), Value::Bytes(&value)];
         let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
-        let begun = node.processor.begin(&insert, &node.client, &options).expect("there is room in memory and log");
-        block_on(begun).err()
+        match node.processor.begin(&insert, &node.client, &options).expect("there is room in memory and log") {
+            Begun::Done(_) => None,
+            Begun::Waiting(begun) => block_on(begun).err(),
+        }
     });
     let message = refusal.expect("a table of 1 MB does not take 5 MB").message;
     assert!(message.contains("ks.t"), "{message}");

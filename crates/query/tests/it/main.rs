@@ -9,6 +9,7 @@ mod guardrails;
 mod in_memory;
 mod modify;
 mod node;
+mod one_row;
 mod prepared;
 mod schema;
 mod select;
