@@ -13,8 +13,8 @@ use memtable::MemtableConfiguration;
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
-use crate::compact::Compactor;
 use crate::by_table_id::ByTableId;
+use crate::compact::Compactor;
 use crate::error::EngineError;
 use crate::files::{Opened, TableFiles};
 use crate::finisher::Finisher;

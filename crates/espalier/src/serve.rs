@@ -17,8 +17,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-/// Threads that serve connections.
-const WORKER_THREADS: usize = 2;
+/// Threads that serve connections: one for each core, and two at least, so that a request that takes long leaves one to the others.
+fn worker_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
+}
 
 /// What failed, once clients are to go for it.
 type Failed = Option<&'static str>;
@@ -35,7 +37,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
         tracing::info!("{option} is accepted and has no effect: {reason}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKER_THREADS)
+        .worker_threads(worker_threads())
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

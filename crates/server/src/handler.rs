@@ -1,8 +1,7 @@
 //! What a connection needs of the query layer.
 
 use query::{
-    Begun, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response,
-    ResultMetadata, Value,
+    Begun, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response, ResultMetadata, Value,
 };
 use std::future::Future;
 use std::sync::Arc;
@@ -68,12 +67,7 @@ pub trait QueryHandler: Send + Sync + 'static {
 
     /// Begins a prepared statement that changes rows, if nothing but the log has to be waited for then; otherwise `None`, without any
     /// effect.
-    fn begin(
-        &self,
-        _statement: &Self::Statement,
-        _client: &ClientState,
-        _options: &QueryOptions<'_>,
-    ) -> Option<Begun> {
+    fn begin(&self, _statement: &Self::Statement, _client: &ClientState, _options: &QueryOptions<'_>) -> Option<Begun> {
         None
     }
 

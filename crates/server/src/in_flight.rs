@@ -101,12 +101,7 @@ impl<H: QueryHandler> InFlight<H> {
     }
 
     /// A modification that was begun.
-    pub(crate) fn of_write(
-        stream: i16,
-        size_bytes: usize,
-        limit: TimeLimit,
-        write: BegunModification,
-    ) -> InFlight<H> {
+    pub(crate) fn of_write(stream: i16, size_bytes: usize, limit: TimeLimit, write: BegunModification) -> InFlight<H> {
         InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None }
     }
 

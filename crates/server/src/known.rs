@@ -72,9 +72,7 @@ impl<H: QueryHandler> Known<'_, H> {
             skip: options.skip_metadata && !is_changed,
             changed_id: is_changed.then_some(&prepared.result_id[..]),
         };
-        let find = |cells: &mut Vec<u8>| {
-            shared.handler.find_row(&prepared.statement, &session.client, options, cells)
-        };
+        let find = |cells: &mut Vec<u8>| shared.handler.find_row(&prepared.statement, &session.client, options, cells);
         let is_sent = encoder.try_envelope(&ResponseHead::new(header.stream, Opcode::Result), |out| {
             let mut rows = RowsWriter::new(out, header.version, &metadata);
             let is_found = rows.encoded_rows_with(find);

@@ -67,12 +67,7 @@ impl QueryHandler for Processor {
         Processor::find_row(self, statement, client, options, cells)
     }
 
-    fn begin(
-        &self,
-        statement: &Prepared,
-        client: &ClientState,
-        options: &QueryOptions<'_>,
-    ) -> Option<Begun> {
+    fn begin(&self, statement: &Prepared, client: &ClientState, options: &QueryOptions<'_>) -> Option<Begun> {
         Processor::begin(self, statement, client, options)
     }
 

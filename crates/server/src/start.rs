@@ -3,19 +3,14 @@
 use crate::Shared;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
+use crate::known::Known;
 use crate::prepared::{Prepared, RecentStatements, result_id};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
-use crate::known::Known;
 use crate::trace::Trace;
 use bytes::Bytes;
-use protocol::{
-    BindValue, Body, Encoder, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags,
-};
-use query::{
-    ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values,
-    WriteType,
-};
+use protocol::{BindValue, Body, Encoder, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use query::{ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType};
 use std::sync::Arc;
 
 /// What became of a request.
@@ -293,10 +288,7 @@ fn execute_at_once<H: QueryHandler>(
 }
 
 /// The answer to a modification that was begun.
-pub(crate) fn written<H: QueryHandler>(
-    stream: i16,
-    response: Result<Response, QueryError>,
-) -> Reply<H> {
+pub(crate) fn written<H: QueryHandler>(stream: i16, response: Result<Response, QueryError>) -> Reply<H> {
     let mut warnings = Vec::new();
     let answer = answer(response, &mut warnings, |_| MetadataForm::of_rows(false));
     Reply { warnings, ..Reply::new(stream, answer) }

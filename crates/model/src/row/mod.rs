@@ -262,7 +262,8 @@ impl<'a> Row<'a> {
 
     /// Whether so many slots of simple columns, which begin there, have a value each.
     fn has_all_values(&self, start: usize, count: usize) -> bool {
-        let mut values = PlainValues { reader: Reader { bytes: self.bytes.get(start..).unwrap_or_default() }, remaining: count };
+        let mut values =
+            PlainValues { reader: Reader { bytes: self.bytes.get(start..).unwrap_or_default() }, remaining: count };
         values.all(|value| value.is_some())
     }
 
@@ -290,7 +291,8 @@ impl<'a> Row<'a> {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
         let header = self.header();
-        header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS && table.column_sets(false).is_current(header.version)
+        header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS
+            && table.column_sets(false).is_current(header.version)
     }
 
     /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.

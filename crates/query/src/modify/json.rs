@@ -10,11 +10,11 @@ use super::change::{Change, Changes};
 use super::plan::Modification;
 use super::statements::{Start, refuse_counters};
 use super::target::Target;
-use crate::row_target::RowTarget;
 use crate::execution::Execution;
 use crate::names::columns_in_hash_order;
 use crate::preparing::Preparing;
 use crate::restrictions::StatementType;
+use crate::row_target::RowTarget;
 use crate::terms::Term;
 use crate::{ColumnSpec, QueryError, Value};
 

@@ -18,8 +18,8 @@ use types::CqlType;
 
 use crate::names::column_spec;
 use crate::preparing::Preparing;
-use crate::row_target::RowTarget;
 use crate::restrictions::{Reading, Restrictions, StatementType};
+use crate::row_target::RowTarget;
 use crate::selection::{self, Selection, selects_only_statics};
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{QueryError, ResultMetadata};

@@ -81,7 +81,8 @@ fn compare(create: &str, selects: &[&str], has_clustering: bool) {
             if step == STEPS * 4 / 5 {
                 node.processor.engine().flush_all().unwrap();
             }
-            let now = node.rows("SELECT tounixtimestamp(now()) FROM system.local")[0].parse::<u64>().unwrap_or(0) / 1000;
+            let now =
+                node.rows("SELECT tounixtimestamp(now()) FROM system.local")[0].parse::<u64>().unwrap_or(0) / 1000;
             let now = i32::try_from(now).unwrap() + if random.one_in(4) { 200 } else { 0 };
             for select in selects {
                 check(&node, select, has_clustering, now, &mut seen);
