@@ -196,7 +196,8 @@ impl Engine {
         if !is_enabled(store, &table) {
             return 0;
         }
-        let (metadata, compacting) = (metadata_of(&store.view().sstables), store.merges.left_alone());
+        let view = store.view();
+        let (metadata, compacting) = (metadata_of(&view.sstables), left_alone(&view, &store.merges.left_alone()));
         strategy.picks(&metadata, &compacting, self.flush_size_bytes(), self.now_millis() * 1000).len()
     }
 
@@ -226,7 +227,7 @@ impl Engine {
     fn choose(
         &self,
         store: &TableStore,
-        compacting: &HashSet<SSTableId>,
+        merging: &HashSet<SSTableId>,
     ) -> Result<Option<(Vec<SSTableId>, Chosen)>, EngineError> {
         let table = store.table.load_full();
         let options = &table.options.compaction;
@@ -236,6 +237,7 @@ impl Engine {
         let invalid = |error: compaction::OptionError| EngineError::Startup(error.to_string());
         let strategy = Strategy::from_options(options).map_err(invalid)?;
         let view = store.view();
+        let compacting = &left_alone(&view, merging);
         let metadata = metadata_of(&view.sstables);
         let ignore_overlaps = strategy.unsafe_aggressive_expiration();
         let expired = self.expired(&table, &view, &metadata, compacting, ignore_overlaps);
@@ -427,6 +429,12 @@ fn metadata_of(sstables: &[Arc<SSTableReader>]) -> Vec<TableMetadata> {
 
 fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
     sstables.iter().map(|sstable| sstable.descriptor().id.clone()).collect()
+}
+
+/// Those that merges leave alone, and those in which a read met damage.
+fn left_alone(view: &View, merging: &HashSet<SSTableId>) -> HashSet<SSTableId> {
+    let damaged = view.sstables.iter().filter(|sstable| sstable.is_damaged());
+    merging.iter().cloned().chain(damaged.map(|sstable| sstable.descriptor().id.clone())).collect()
 }
 
 /// The SSTables of a view with these ids.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use blockio::{Disk, Fault, SimulatedDisk};
-use engine::{Engine, EngineOptions, block_on};
-use model::{Mutation, Table, TableOptions};
+use engine::{DiskFailureHook, Engine, EngineOptions, block_on};
+use model::{KeyRange, Mutation, ReadRange, Table, TableOptions, UnfilteredCursor};
 
 use crate::fixture::{
     create_table, delete_partition, expired_insertion, insert, insertion, partition_deletion, row_deletion, rows,
@@ -202,8 +203,8 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
     assert!(merges >= 12 && cuts > 3, "{merges} {cuts}");
 }
 
-#[test]
-fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
+/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told of damage.
+fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     let disk = SimulatedDisk::new();
     let engine = Engine::open(small_options(&disk)).unwrap();
     let table = create_table(&engine);
@@ -219,9 +220,36 @@ fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
     disk.flip_bit(&Path::new(&directory).join(&oldest), 3, 0).unwrap();
     let mut options = small_options(&disk);
     options.concurrent_compactors = 2;
-    let engine = Engine::open(options).unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    options.on_disk_failure = Some(DiskFailureHook::new(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    (Engine::open(options).unwrap(), table, oldest, told)
+}
+
+#[test]
+fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
+    let (engine, table, oldest, told) = damaged_in_one();
     engine.set_autocompaction(&table, true).unwrap();
     wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
+    assert!(told.load(Ordering::SeqCst) > 0, "a merge met it");
     let error = engine.compact(&table).unwrap_err().to_string();
     assert!(error.contains("table ks.t: ") && error.contains(&oldest), "{error}");
+}
+
+#[test]
+fn damage_that_a_read_met_is_not_met_again_by_a_merge() {
+    let (engine, table, oldest, told) = damaged_in_one();
+    let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
+    let error = loop {
+        match cursor.advance_partition().and_then(|found| Ok((found, cursor.advance()?))) {
+            Err(error) => break error.to_string(),
+            Ok((found, _)) => assert!(found, "the damage was not seen"),
+        }
+    };
+    assert!(error.contains(&oldest), "{error}");
+    engine.set_autocompaction(&table, true).unwrap();
+    wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
+    assert_eq!(told.load(Ordering::SeqCst), 0, "no merge met the damage");
 }

@@ -658,7 +658,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance_partition().map_err(|error| error.of_table(self.reader.table()))?)
+        Ok(self.try_advance_partition().map_err(|error| self.reader.met(error))?)
     }
 
     fn partition(&self) -> PartitionHead<'_> {
@@ -671,7 +671,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        Ok(self.try_advance().map_err(|error| error.of_table(self.reader.table()))?)
+        Ok(self.try_advance().map_err(|error| self.reader.met(error))?)
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {
@@ -694,7 +694,7 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
-        Ok(self.try_pass_to(prefix, weight).map_err(|error| error.of_table(self.reader.table()))?)
+        Ok(self.try_pass_to(prefix, weight).map_err(|error| self.reader.met(error))?)
     }
 }
 

@@ -7,6 +7,7 @@ mod waypoints;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockio::{Disk, DiskErrorKind, File, OpenOptions};
 use bytecomp::ClusteringColumnType;
@@ -40,6 +41,8 @@ pub(crate) struct Files {
     pub partitions: PartitionIndex,
     pub rows: Arc<IndexFile>,
     pub size_on_disk_bytes: u64,
+    /// Whether a cursor met damage.
+    pub damaged: AtomicBool,
 }
 
 /// The table's schema and how the file's columns relate to it.
@@ -210,6 +213,7 @@ impl SSTableReader {
             data: Arc::new(data),
             partitions: PartitionIndex::unreadable(empty(Component::Partitions)?),
             rows: empty(Component::Rows)?,
+            damaged: AtomicBool::new(false),
         };
         let view = View::new(&files, table)?;
         Ok(SSTableReader { files: Arc::new(files), view })
@@ -260,6 +264,7 @@ impl SSTableReader {
             partitions,
             rows,
             size_on_disk_bytes,
+            damaged: AtomicBool::new(false),
         };
         let view = View::new(&files, table)?;
         Ok(SSTableReader { files: Arc::new(files), view })
@@ -274,6 +279,19 @@ impl SSTableReader {
     /// Whether these are the same open files, under whatever schema.
     pub fn is_same(&self, other: &SSTableReader) -> bool {
         Arc::ptr_eq(&self.files, &other.files)
+    }
+
+    /// Whether a read of these open files met damage.
+    pub fn is_damaged(&self) -> bool {
+        self.files.damaged.load(Ordering::Relaxed)
+    }
+
+    /// Names the table in an error that a read met, and remembers damage.
+    fn met(&self, error: SSTableError) -> SSTableError {
+        if matches!(error, SSTableError::Corruption(_)) {
+            self.files.damaged.store(true, Ordering::Relaxed);
+        }
+        error.of_table(self.table())
     }
 
     /// The schema that rows are read under.
@@ -380,7 +398,7 @@ impl SSTableReader {
 
     /// A cursor over what `range` selects, reading as `mode` says.
     pub fn cursor_with(&self, range: &ReadRange, mode: ReadMode) -> Result<SSTableCursor, SSTableError> {
-        SSTableCursor::open(self.clone(), range, mode).map_err(|error| error.of_table(self.table()))
+        SSTableCursor::open(self.clone(), range, mode).map_err(|error| self.met(error))
     }
 
     /// Refuses to read under a schema that lacks a column of the file.
