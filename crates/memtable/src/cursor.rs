@@ -69,6 +69,10 @@ impl UnfilteredCursor for TrieCursor {
         self.filler.batch.expect_rows(rows);
     }
 
+    fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
+        self.filler.columns_expected = Some(regulars.clone());
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         loop {
             while let Some(item) = self.filler.batch.items.get(self.next) {

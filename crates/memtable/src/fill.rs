@@ -15,7 +15,7 @@ use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
 use crate::layout::{Header, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
-use crate::pieces::{LargeRows, StoredRow};
+use crate::pieces::{LargeRows, StoredRow, WantedColumns};
 use crate::plan::{Place, Plan};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
@@ -151,11 +151,20 @@ pub(crate) struct Filler {
     scratch: Vec<u8>,
     /// A row joined of its pieces.
     joined: Vec<u8>,
+    /// The regular columns that the reader looks at, if it said so.
+    pub columns_expected: Option<Arc<[usize]>>,
 }
 
 impl Filler {
     pub fn new(plan: Plan) -> Filler {
-        Filler { plan: Arc::new(plan), batch: Batch::default(), joining: None, scratch: Vec::new(), joined: Vec::new() }
+        Filler {
+            plan: Arc::new(plan),
+            batch: Batch::default(),
+            joining: None,
+            scratch: Vec::new(),
+            joined: Vec::new(),
+            columns_expected: None,
+        }
     }
 
     fn joining(&mut self) -> &mut Joining {
@@ -490,13 +499,23 @@ impl Filler {
         result
     }
 
-    /// A stored row in one piece, in the buffer for that.
+    /// A stored row in one piece, in the buffer for that, without what the reader does not look at.
     fn join(&mut self, stored: StoredRow<'_>) -> Vec<u8> {
         let (plan, table) = (self.plan.clone(), self.newest());
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         joined.shrink_to(BATCH_BYTES_MAX);
-        self.joining().large.join(plan.memtable.layout(), &table, stored, &mut joined);
+        let regulars = plan.table.regulars();
+        let is_current = !stored.head.is_static() && stored.head.column_set_version() == regulars.version;
+        let expected = self.columns_expected.clone().filter(|_| is_current);
+        let large = &mut self.joining().large;
+        match expected.as_deref() {
+            Some(columns) => {
+                let wanted = WantedColumns { columns, set: regulars };
+                large.join_wanted(plan.memtable.layout(), &table, stored, &wanted, &mut joined);
+            }
+            None => large.join(plan.memtable.layout(), &table, stored, &mut joined),
+        }
         joined
     }
 

@@ -72,3 +72,51 @@ fn a_limit_that_is_more_than_a_batch_holds_does_not_make_the_first_batch_larger(
         assert_eq!(batches.iter().sum::<usize>(), ROWS as usize, "{batches:?}");
     }
 }
+
+/// Bytes that a read of one column copies of a row of so many, all of them inserted at once and some written again.
+fn copied_for_one_column(columns: usize) -> usize {
+    let mut builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(1)))
+        .partition_key("p", CqlType::Int)
+        .clustering("c", CqlType::Int, false);
+    for column in 0..columns {
+        builder = builder.regular(&format!("v{column:05}"), CqlType::Text);
+    }
+    let table = Arc::new(builder.build());
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let key = PartitionKey::new(&1_i32.to_be_bytes());
+    let write = |cells: &dyn Fn(&mut RowBuilder)| {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        cells(&mut builder);
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        let mut update = PartitionUpdateBuilder::new(table.clone(), key.clone());
+        update.row(&[4_i32.to_be_bytes(), 1_i32.to_be_bytes()].concat(), &blob);
+        memtable.apply(&update.build(), None).expect("room");
+    };
+    write(&|row| {
+        row.liveness(Liveness::at(1));
+        (0..columns).for_each(|index| row.cell(index, &Cell::live(1, b"a value")));
+    });
+    let wanted = columns * 2 / 3;
+    write(&|row| row.cell(wanted, &Cell::live(2, b"another")));
+    let range = ReadRange { keys: KeyRange::Single(key.clone()), slices: Slices::all(), reversed: false };
+    let mut filler = Filler::new(Plan::new(memtable.clone(), &table, &range, true));
+    filler.columns_expected = Some(Arc::from([wanted]));
+    let first = filler.first();
+    filler.fill(first).expect("memory");
+    let Some(Item::Row { row, .. }) = filler.batch.items.get(1) else { panic!("the row") };
+    let row = model::Row::new(&filler.batch.bytes[row.clone()]);
+    let found = row.columns(&table).find(|(index, _)| *index == wanted);
+    assert!(matches!(found, Some((_, model::ColumnData::Simple(cell))) if cell.value == b"another"));
+    filler.batch.bytes.len()
+}
+
+#[test]
+fn a_read_of_one_column_copies_at_most_4_kib_of_a_row_in_pieces_however_wide() {
+    for columns in [10, 100, 360, 500, 1_000, 10_000] {
+        let bytes = copied_for_one_column(columns);
+        println!("{bytes} bytes of a row of {columns} columns");
+        assert!(bytes <= 4 << 10, "{bytes} bytes of {columns} columns");
+    }
+}

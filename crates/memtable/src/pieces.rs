@@ -5,12 +5,14 @@
 //! all of them.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use bytecomp::encode_value;
 use bytecomp::separator::TERMINATOR;
 use memtrie::{Bounds, Direction, Tail};
-use model::{CellPlace, ColumnData, DeletionTime, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table, mark_piece};
+use model::{
+    CellPlace, ColumnData, ColumnSet, DeletionTime, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table, mark_piece,
+};
 use types::CqlType;
 
 use crate::apply::merge;
@@ -78,14 +80,47 @@ impl LargeRows {
 
     /// Appends a stored row in one piece.
     pub fn join(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, out: &mut Vec<u8>) {
+        self.join_some(layout, table, stored, |_, _| true, out);
+    }
+
+    /// As `join`, without pieces that have none of the wanted columns and nothing else that their reader has to know.
+    pub fn join_wanted(
+        &mut self,
+        layout: &Layout,
+        table: &Table,
+        stored: StoredRow<'_>,
+        wanted: &WantedColumns<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let liveness = stored.head.liveness();
+        let is_wanted = |piece: Row<'_>, columns| wanted.are_among(columns) || !piece.is_covered_by(&liveness);
+        self.join_some(layout, table, stored, is_wanted, out);
+    }
+
+    /// Joins the first piece and those others that are wanted, by their blob and the columns that they may have cells of.
+    fn join_some(
+        &mut self,
+        layout: &Layout,
+        table: &Table,
+        stored: StoredRow<'_>,
+        is_wanted: impl Fn(Row<'_>, Range<usize>) -> bool,
+        out: &mut Vec<u8>,
+    ) {
         if !stored.head.is_piece() {
             out.extend_from_slice(stored.head.as_bytes());
             return;
         }
         self.joiner.start(table, stored.head);
+        let end = table.columns(stored.head.is_static()).columns.len();
         let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
-        while cursor.advance() {
-            self.joiner.add(table, Row::new(layout.split_content(cursor.content()).1));
+        let mut has_piece = cursor.advance();
+        while has_piece {
+            let (start, piece) = (columns_before(cursor.key()), Row::new(layout.split_content(cursor.content()).1));
+            has_piece = cursor.advance();
+            let next = if has_piece { columns_before(cursor.key()) } else { Begun { whole: end, part: end } };
+            if is_wanted(piece, start.whole..next.part) {
+                self.joiner.add(table, piece);
+            }
         }
         self.joiner.finish(out);
     }
@@ -241,6 +276,35 @@ fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, first: &[u8], edits:
         mark_piece(&mut blob);
         edits.insert(key, Some(blob));
     });
+}
+
+/// The regular columns that a reader looks at.
+pub(crate) struct WantedColumns<'c> {
+    /// Ascending indexes in `set`.
+    pub columns: &'c [usize],
+    pub set: &'c ColumnSet,
+}
+
+impl WantedColumns<'_> {
+    /// Whether any of them, or any complex column, is within `range`. What is in complex columns has times of its own.
+    fn are_among(&self, range: Range<usize>) -> bool {
+        let next = self.columns.partition_point(|column| *column < range.start);
+        self.columns.get(next).is_some_and(|column| *column < range.end) || range.end > self.set.first_complex()
+    }
+}
+
+/// How many columns come before a place in a row.
+struct Begun {
+    /// All of them.
+    whole: usize,
+    /// With the one that the place is within, if it is.
+    part: usize,
+}
+
+/// How many columns come before the piece at a key below the row's.
+fn columns_before(key: &[u8]) -> Begun {
+    let whole = key.first_chunk().map_or(0, |index| u32::from_be_bytes(*index) as usize);
+    Begun { whole, part: whole + usize::from(key.len() > size_of::<u32>()) }
 }
 
 /// What a new version says, on the way to the pieces it concerns, in their order.

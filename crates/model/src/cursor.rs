@@ -52,6 +52,11 @@ pub trait UnfilteredCursor {
     /// need not go further. More may be asked for all the same.
     fn expect_rows(&mut self, _rows: usize) {}
 
+    /// Says, before the first partition, that of the regular columns only these will be looked at (ascending indexes in the table's
+    /// current set), and of the others only whether they make a row live: whoever puts rows together may leave out what says nothing
+    /// of that. Not for sources that are merged with others.
+    fn expect_columns(&mut self, _regulars: &Arc<[usize]>) {}
+
     /// Goes to the next partition, past whatever is left of the current one. False at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
 
@@ -89,6 +94,9 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     }
     fn expect_rows(&mut self, rows: usize) {
         (**self).expect_rows(rows);
+    }
+    fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
+        (**self).expect_columns(regulars);
     }
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         (**self).advance_partition()

@@ -289,6 +289,13 @@ impl UnfilteredCursor for MergeCursor<'_> {
         self.sources.iter_mut().for_each(|source| source.cursor.expect_rows(rows));
     }
 
+    fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
+        // What one source may leave out can be what keeps a row alive that another one deletes or lets expire.
+        if let [only] = self.sources.as_mut_slice() {
+            only.cursor.expect_columns(regulars);
+        }
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = Current::None;
         self.open = DeletionTime::LIVE;

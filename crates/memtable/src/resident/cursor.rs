@@ -16,12 +16,20 @@ pub(super) struct PartsCursor {
     current: Option<BoxCursor<'static>>,
     /// What the reader said that it will ask for.
     rows_expected: Option<usize>,
+    columns_expected: Option<Arc<[usize]>>,
 }
 
 impl PartsCursor {
     pub fn new(parts: Vec<Arc<Part>>, table: &Arc<Table>, range: &ReadRange) -> PartsCursor {
         let parts = parts.into_iter();
-        PartsCursor { table: table.clone(), range: range.clone(), parts, current: None, rows_expected: None }
+        PartsCursor {
+            table: table.clone(),
+            range: range.clone(),
+            parts,
+            current: None,
+            rows_expected: None,
+            columns_expected: None,
+        }
     }
 
     fn current(&self) -> &BoxCursor<'static> {
@@ -38,6 +46,10 @@ impl UnfilteredCursor for PartsCursor {
         self.rows_expected = Some(rows);
     }
 
+    fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
+        self.columns_expected = Some(regulars.clone());
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         loop {
             if let Some(current) = &mut self.current
@@ -48,6 +60,7 @@ impl UnfilteredCursor for PartsCursor {
             let Some(part) = self.parts.next() else { return Ok(false) };
             let mut cursor = part.memtable.clone().cursor(&self.table, &self.range);
             self.rows_expected.iter().for_each(|rows| cursor.expect_rows(*rows));
+            self.columns_expected.iter().for_each(|columns| cursor.expect_columns(columns));
             self.current = Some(cursor);
         }
     }

@@ -8,3 +8,4 @@ mod kinds;
 mod large_rows;
 mod resident;
 mod resident_purge;
+mod wanted_columns;

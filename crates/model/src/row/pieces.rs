@@ -3,7 +3,7 @@
 //! A piece is a row blob, of the same column set as the others, that holds the cells between two places of the row. The first
 //! one also has the liveness. Where a cut goes through a complex column, every part of it says the column's deletion.
 
-use super::{Cell, ColumnData, Row, RowBuilder, flag};
+use super::{Cell, ColumnData, Liveness, Row, RowBuilder, flag};
 use crate::Table;
 
 /// Where in a row a piece begins: before all of a column, or at one of a complex column's cells.
@@ -19,6 +19,14 @@ impl Row<'_> {
     /// Whether this is one of the pieces of a row (see [`RowCutter`]).
     pub fn is_piece(&self) -> bool {
         self.bytes.first().is_some_and(|flags| flags & flag::PIECE != 0)
+    }
+
+    /// Whether this piece, of simple columns alone, says nothing that a reader of other columns has to know, where `liveness` is the
+    /// row's: the row is live by that, and whatever deletes that deletes all of this.
+    pub fn is_covered_by(&self, liveness: &Liveness) -> bool {
+        !liveness.is_empty()
+            && !liveness.is_expiring()
+            && self.shared_times().is_some_and(|times| times.timestamp <= liveness.timestamp)
     }
 
     /// Whether the row has several cells, so that it can be cut.

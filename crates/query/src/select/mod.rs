@@ -37,6 +37,8 @@ pub(crate) struct SelectPlan {
     plain: Option<PlainWriter>,
     /// The one row that it asks for, whole and without more ado, if that is what it does.
     one_row: Option<RowTarget>,
+    /// The regular columns that are looked at, by index; `None` if that is all of them.
+    regulars: Option<Arc<[usize]>>,
     restrictions: Restrictions,
     is_distinct: bool,
     grouping: Option<Grouping>,
@@ -96,6 +98,7 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         .filter(|target| is_plain && is_whole && one_row::applies(&table, target));
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
     Ok(SelectPlan {
+        regulars: regulars_used(&table, &selection, &restrictions),
         table,
         selection,
         plain,
@@ -108,6 +111,16 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         per_partition_limit,
         usual_size_bytes: AtomicUsize::new(0),
     })
+}
+
+/// The indexes of the regular columns that are selected or restricted; `None` if those are all.
+fn regulars_used(table: &Table, selection: &Selection, restrictions: &Restrictions) -> Option<Arc<[usize]>> {
+    let used = selection.used_columns().iter().chain(restrictions.other_columns());
+    let regulars = used.filter(|column| column.kind == ColumnKind::Regular);
+    let mut indexes: Vec<usize> = regulars.filter_map(|column| table.regulars().index_of(&column.name)).collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    (indexes.len() < table.regulars().columns.len()).then(|| indexes.into())
 }
 
 fn check_distinct(

@@ -183,6 +183,7 @@ impl<'p> Page<'p> {
         (self.live_before, self.tombstones) = (self.live_rows, 0);
         let mut cursor = self.execution.processor.read(table, &range, self.execution.now_seconds)?;
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
+        self.plan.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
         self.range = range;
         let mut static_bytes = Vec::new();
         let mut goes_on = true;

@@ -1,7 +1,7 @@
 //! What a prepared statement allocates, counted.
 
 use engine::block_on;
-use query::{QueryOptions, ResponseBody, Value, Values};
+use query::{Consistency, QueryOptions, ResponseBody, Value, Values};
 
 use crate::node::TestNode;
 
@@ -81,4 +81,57 @@ fn a_select_with_a_limit_copies_no_more_rows_than_that() {
     assert!(more < exact + 2 * ROW_BYTES, "{exact} for as many rows, {more} for more");
     // Once out of the memtable, once into the answer; with room for what the rows may differ by.
     assert!(exact < 2 * 20 * ROW_BYTES * 3 / 2, "{exact}");
+}
+
+#[test]
+fn a_select_of_one_column_allocates_little_of_a_row_in_pieces() {
+    const COLUMNS: usize = 2_000;
+    const VALUE: &[u8] = &[b'x'; 60];
+    let names: Vec<String> = (0..COLUMNS).map(|column| format!("c{column}")).collect();
+    let create = format!("CREATE TABLE t (k int PRIMARY KEY, {} text)", names.join(" text, "));
+    let node = TestNode::with(&[&create]);
+    let insert = format!("INSERT INTO t (k, {}) VALUES (1{})", names.join(", "), ", ?".repeat(COLUMNS));
+    let insert = node.processor.prepare(&insert, Some("ks")).unwrap();
+    let values = [Value::Bytes(VALUE); COLUMNS];
+    let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+    block_on(node.processor.execute(&insert, &node.client, &options)).unwrap();
+    let bytes = |select: &str| {
+        let select = node.processor.prepare(select, Some("ks")).unwrap();
+        let options = QueryOptions::default();
+        let read = || node.processor.execute_in_memory(&select, &node.client, &options).unwrap().unwrap();
+        let counted = allocation_counter::measure(|| drop(read()));
+        let ResponseBody::Rows(rows) = read().body else { panic!("rows") };
+        (counted.bytes_total, rows.row_count, rows.cells.len())
+    };
+    let (all, _, _) = bytes("SELECT * FROM t");
+    let row_bytes = (COLUMNS * (VALUE.len() + 4)) as u64;
+    assert!(all > 2 * row_bytes, "{all}");
+    for (select, cells_bytes) in [("SELECT c1234 FROM t", 4 + VALUE.len()), ("SELECT count(*) FROM t", 4 + 8)] {
+        let (bytes, rows, cells) = bytes(select);
+        println!("{select}: {bytes} bytes, of all columns {all}");
+        assert_eq!((rows, cells), (1, cells_bytes), "{select}");
+        assert!(bytes < row_bytes / 4, "{bytes} bytes, of all columns {all}");
+    }
+}
+
+#[test]
+fn local_quorum_allocates_what_one_does() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v text)"]);
+    let prepare = |text: &str| node.processor.prepare(text, Some("ks")).unwrap();
+    let (insert, select) = (prepare("INSERT INTO t (k, v) VALUES (1, ?)"), prepare("SELECT v FROM t WHERE k = 1"));
+    let counted = |consistency: Consistency| {
+        let options =
+            |values| QueryOptions { values: Values::Positional(values), consistency, ..QueryOptions::default() };
+        let values = [Value::Bytes(b"some text")];
+        let once = |_| {
+            let counted = allocation_counter::measure(|| {
+                drop(block_on(node.processor.execute(&insert, &node.client, &options(&values))).unwrap());
+                drop(block_on(node.processor.execute(&select, &node.client, &options(&[]))).unwrap());
+            });
+            (counted.count_total, counted.bytes_total)
+        };
+        // Buffers and the memtable grow now and then.
+        (0..50).map(once).min().unwrap()
+    };
+    assert_eq!(counted(Consistency::LocalQuorum), counted(Consistency::One));
 }
