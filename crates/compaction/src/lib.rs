@@ -17,7 +17,7 @@ mod tombstones;
 mod unified;
 
 pub use expired::fully_expired;
-pub use memory_only::MemoryOnlyOptions;
+pub use memory_only::{MemoryOnlyOptions, is_merge_overdue};
 pub use options::{OptionError, TimeWindowOptions, TombstoneOptions, UnifiedOptions};
 pub use purge::{Overlaps, PurgeCursor, RowPurge, oldest_overlapping_timestamp};
 pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};

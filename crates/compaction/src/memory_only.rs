@@ -2,7 +2,8 @@
 //!
 //! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what came
 //! since, all are merged once the small ones together have 3/8 of the large one. While the merge writes another large one,
-//! there are at most 1 + 3/8 + 1 of the data, and what is flushed meanwhile.
+//! there are at most 1 + 3/8 + 1 of the data, and what is flushed meanwhile: an eighth, after which a table is flushed for its size
+//! only when the merge is done.
 
 use std::collections::BTreeMap;
 
@@ -52,11 +53,23 @@ impl MemoryOnlyOptions {
     }
 }
 
+/// Whether SSTables of these sizes are more than what they are merged at: then merges do not keep up, and a flush for the disk's sake
+/// would take the disk beyond what it is to hold.
+pub fn is_merge_overdue(sizes_bytes: impl Iterator<Item = u64>) -> bool {
+    let (small, large) = small_and_large(sizes_bytes);
+    small * 8 > large * 3
+}
+
+/// The bytes of the largest SSTable, behind those of all others together.
+fn small_and_large(sizes_bytes: impl Iterator<Item = u64>) -> (u64, u64) {
+    let (total, largest) = sizes_bytes.fold((0, 0), |(total, largest), size| (total + size, size.max(largest)));
+    (total - largest, largest)
+}
+
 /// All SSTables, once those that came since the last merge have grown.
 pub(crate) fn picks(tables: &[TableMetadata]) -> Vec<Pick> {
-    let total: u64 = tables.iter().map(|table| table.size_bytes).sum();
-    let largest = tables.iter().map(|table| table.size_bytes).max().unwrap_or(0);
-    if tables.len() < 2 || ((total - largest) * 8 < largest * 3 && tables.len() < SSTABLES_MAX) {
+    let (small, large) = small_and_large(tables.iter().map(|table| table.size_bytes));
+    if tables.len() < 2 || (small * 8 < large * 3 && tables.len() < SSTABLES_MAX) {
         return Vec::new();
     }
     let ids = tables.iter().map(|table| table.id.clone()).collect();
@@ -103,13 +116,16 @@ mod tests {
         let (mut sizes, mut most) = (vec![DATA], 0);
         for _ in 0..1000 {
             sizes.push(DATA / 8);
-            let merging = !picks(&tables(&sizes)).is_empty();
-            // A flush that comes while the merge is under way.
-            let used: u64 = sizes.iter().sum::<u64>() + if merging { DATA + DATA / 8 } else { 0 };
-            most = most.max(used);
-            if merging {
-                sizes = vec![DATA, DATA / 8];
+            if picks(&tables(&sizes)).is_empty() {
+                continue;
             }
+            let merged = sizes.len();
+            // As many flushes as come while the merge is under way.
+            while !is_merge_overdue(sizes.iter().copied()) {
+                sizes.push(DATA / 8);
+            }
+            most = most.max(sizes.iter().sum::<u64>() + DATA);
+            sizes.splice(..merged, [DATA]);
         }
         assert!(most <= DATA * 5 / 2, "{most}");
     }

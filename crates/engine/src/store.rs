@@ -40,9 +40,14 @@ impl Generation {
         Arc::new(Generation { memtable, resident, lower, ends_replay, reported_bytes, flush_requested, created_millis })
     }
 
+    /// Whether somebody has asked for its flush.
+    pub fn is_flush_requested(&self) -> bool {
+        self.flush_requested.load(Ordering::Relaxed)
+    }
+
     /// Whether this is the first to ask for its flush.
     pub fn request_flush(&self) -> bool {
-        !self.flush_requested.load(Ordering::Relaxed) && !self.flush_requested.swap(true, Ordering::Relaxed)
+        !self.is_flush_requested() && !self.flush_requested.swap(true, Ordering::Relaxed)
     }
 
     /// Records that end after this position, up to the next generation's, are in this memtable.

@@ -10,7 +10,7 @@ use model::{Mutation, PartitionUpdate};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::groups::Membership;
-use crate::in_memory::Reservations;
+use crate::in_memory::{Reservations, merges_are_behind};
 use crate::store::{Generation, TableStore, View};
 
 /// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
@@ -238,7 +238,8 @@ impl Engine {
         let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
             self.note_memory_use(store, resident.data.used_bytes());
-            if !resident.is_failed() && bytes >= resident.flush_bytes() && generation.request_flush() {
+            let is_due = bytes >= resident.flush_bytes() && !resident.is_failed() && !generation.is_flush_requested();
+            if is_due && !merges_are_behind(&store.borrow_view()) && generation.request_flush() {
                 self.request_flush(store);
             }
         }

@@ -118,6 +118,12 @@ fn held_bytes(view: &View) -> u64 {
     memtables + view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum::<u64>()
 }
 
+/// Whether the table's SSTables are not merged as fast as it is flushed. Then what has changed waits in memory until
+/// the log, the pool or the flush period wants it out of there.
+pub(crate) fn merges_are_behind(view: &View) -> bool {
+    compaction::is_merge_overdue(view.sstables.iter().map(|sstable| sstable.data_length_bytes()))
+}
+
 /// What the table's options say of memory.
 pub(crate) fn memory_only(table: &Table) -> Option<MemoryOnlyOptions> {
     MemoryOnlyOptions::of_table(&table.options.compaction).ok().flatten()

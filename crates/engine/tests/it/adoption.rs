@@ -8,7 +8,7 @@ use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use engine::{Engine, EngineError};
 use model::Table;
 
-use crate::fixture::{create_table, insert, rows, small_options};
+use crate::fixture::{create_table, insert, open_with, rows, small_options};
 
 const SOURCE: &str = "/cassandra/data";
 
@@ -16,7 +16,7 @@ const SOURCE: &str = "/cassandra/data";
 /// which was never started.
 fn source() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     for row in 0..2 {
         insert(&engine, &table, 1, row, "theirs", 10);

@@ -8,7 +8,7 @@ use blockio::{Disk, OpenOptions, SimulatedDisk};
 use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, UnfilteredCursor};
 
-use crate::fixture::{Directory, clustering, create_table, insert, options, rows, small_options};
+use crate::fixture::{Directory, clustering, create_table, insert, open_with, options, rows, small_options};
 
 type Told = Arc<Mutex<Vec<(DiskFailureKind, String)>>>;
 
@@ -143,7 +143,7 @@ fn damage_is_told_with_table_component_and_offset_and_rows_are_right_or_not_answ
 #[test]
 fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     // Four chunks of data.
     for key in 0..60 {
@@ -156,7 +156,7 @@ fn damage_in_one_place_leaves_what_lies_elsewhere_as_it_is() {
     let path = directory.join(data.name);
     let middle = disk.open(&path, OpenOptions::read()).unwrap().len().unwrap() / 2;
     disk.flip_bit(&path, middle, 3).unwrap();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let failed = (0..60).filter(|key: &i32| {
         let keys = KeyRange::Single(PartitionKey::new(&key.to_be_bytes()));
         match try_rows(&engine, &table, &ReadRange::all_rows(keys)) {

@@ -11,7 +11,7 @@ use model::{
 };
 
 use crate::fixture::{
-    clustering, create_table, delete_rows, insert, memory_only, rows, rows_at, set_options, small_options,
+    clustering, create_table, delete_rows, insert, memory_only, open_with, rows, rows_at, set_options, small_options,
 };
 
 /// A node whose cache holds no page of an SSTable.
@@ -22,7 +22,7 @@ pub fn options(disk: &SimulatedDisk) -> EngineOptions {
 }
 
 pub fn open(disk: &SimulatedDisk) -> Arc<Engine> {
-    Engine::open(options(disk)).unwrap()
+    open_with(&options(disk))
 }
 
 pub fn create_in_memory(engine: &Engine, size_limit_mb: u32) -> Arc<Table> {
@@ -283,6 +283,35 @@ fn overwrites_take_no_more_memory_than_the_first_write() {
         "{} after {after_first}",
         used_bytes(&engine, &table)
     );
+}
+
+/// What is on the disk is only for the next start, so there need not be more of it than is merged.
+#[test]
+fn a_table_that_is_not_merged_is_flushed_no_more_for_its_size() {
+    let disk = SimulatedDisk::new();
+    let mut options = options(&disk);
+    // The log is never so full that it asks.
+    options.commitlog.total_space_bytes = 256 << 20;
+    let engine = Engine::open(options).unwrap();
+    let table = create_in_memory(&engine, 64);
+    let (value, mut now) = ("x".repeat(10_000), 0);
+    let mut overwrite = |rounds: i64| {
+        for _ in 0..rounds {
+            now += 1;
+            (0..200).for_each(|key| insert(&engine, &table, key, 1, &value, now));
+        }
+    };
+    overwrite(20);
+    let sstables = || engine.table_stats(&table).unwrap().sstable_count;
+    assert!(sstables() <= 3, "{} SSTables of twenty times the data", sstables());
+    engine.flush(&table).unwrap();
+    engine.compact(&table).unwrap();
+    assert_eq!(sstables(), 1);
+    overwrite(3);
+    while sstables() == 1 {
+        std::thread::sleep(std::time::Duration::from_millis(1)); // until it is flushed again for its size
+    }
+    assert_eq!(rows(&engine, &table).len(), 200);
 }
 
 /// The page on heavy deletes: what is deleted is free at once, and at last the tombstones are.

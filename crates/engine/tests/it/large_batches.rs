@@ -10,7 +10,7 @@ use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{KeyRange, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
 
-use crate::fixture::{create_table, insertion, rows, small_options};
+use crate::fixture::{create_table, insertion, open_with, rows, small_options};
 
 const PARTITIONS: usize = 6;
 
@@ -44,7 +44,7 @@ fn kept(engine: &Engine) -> usize {
 #[test]
 fn a_batch_larger_than_a_record_is_written_and_its_pieces_are_gone() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = open_with(&options(&disk));
     let table = create_table(&engine);
     let batch = batch(&table);
     assert!(matches!(block_on(engine.write(&batch)), Err(EngineError::MutationTooLarge { .. })));
@@ -59,7 +59,7 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
     let mut seen = [false; 2];
     for failing in 0.. {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(options(&disk)).unwrap();
+        let engine = open_with(&options(&disk));
         let table = create_table(&engine);
         disk.inject(Fault::Fail, failing);
         let written = block_on(engine.write_batch(&batch(&table)));
@@ -80,7 +80,7 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
 fn a_large_batch_that_nobody_waits_for_is_there_whole_or_not_at_all() {
     for polls in 1..12 {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(options(&disk)).unwrap();
+        let engine = open_with(&options(&disk));
         let table = create_table(&engine);
         let mutation = batch(&table);
         {
@@ -106,7 +106,7 @@ fn a_large_batch_that_nobody_waits_for_is_there_whole_or_not_at_all() {
 #[test]
 fn a_batch_with_a_part_too_large_for_a_record_is_refused_before_anything_is_written() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk)).unwrap();
+    let engine = open_with(&options(&disk));
     let table = create_table(&engine);
     let mut updates = batch(&table).into_updates();
     updates.extend(insertion(&table, 9, 0, &"v".repeat(140_000), 10).into_updates());

@@ -11,8 +11,8 @@ use engine::{DiskFailureHook, Engine, EngineOptions, block_on};
 use model::{KeyRange, Mutation, ReadRange, Table, TableOptions, UnfilteredCursor};
 
 use crate::fixture::{
-    create_table, delete_partition, expired_insertion, insert, insertion, partition_deletion, row_deletion, rows,
-    set_options, small_options,
+    create_table, delete_partition, expired_insertion, insert, insertion, open_with, partition_deletion, row_deletion,
+    rows, set_options, small_options,
 };
 use crate::gated_disk::{GIVE_UP, GatedDisk};
 use crate::torture::choices::Choices;
@@ -38,7 +38,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 fn two_merges_under_way() -> (SimulatedDisk, GatedDisk, Arc<Engine>, Arc<Table>) {
     let disk = SimulatedDisk::new();
     let gated = GatedDisk::new(&disk, "-Data.db");
-    let engine = Engine::open(options(&disk, &gated)).unwrap();
+    let engine = open_with(&options(&disk, &gated));
     let table = create_table(&engine);
     engine.set_autocompaction(&table, false).unwrap();
     for flush in 0..8_i32 {
@@ -206,7 +206,7 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
 /// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told of damage.
 fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     for flush in 0..5 {
         (0..4).for_each(|key| insert(&engine, &table, key, flush, "written", 10 + i64::from(flush)));

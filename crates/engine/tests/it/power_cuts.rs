@@ -9,10 +9,10 @@ use engine::{Engine, EngineError, block_on};
 use model::Table;
 use sstable::{list_tables, verify};
 
-use crate::fixture::{create_table, insert, insertion, rows, small_options};
+use crate::fixture::{create_table, insert, insertion, open_with, rows, small_options};
 
 fn reopen(disk: &SimulatedDisk) -> (Arc<Engine>, Arc<Table>) {
-    let engine = Engine::open(small_options(disk)).unwrap();
+    let engine = open_with(&small_options(disk));
     let table = engine.schema().table("ks", "t").unwrap().clone();
     (engine, table)
 }
@@ -24,7 +24,7 @@ fn directory(table: &Table) -> PathBuf {
 /// A node with a snapshot of two rows, a truncation after it, then two SSTables and a row in the log.
 fn prepared() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     insert(&engine, &table, 8, 1, "from the snapshot", 10);
     insert(&engine, &table, 9, 1, "from the snapshot", 10);

@@ -7,7 +7,7 @@ use blockio::{Disk, DiskErrorKind, Fault, SimulatedDisk};
 use engine::{Engine, EngineError, block_on};
 use model::{Table, TableOptions};
 
-use crate::fixture::{create_table, insert, insertion, rows, set_options, small_options};
+use crate::fixture::{create_table, insert, insertion, open_with, rows, set_options, small_options};
 
 /// Several writers at once, each with rows of its own.
 fn write_in_parallel(engine: &Engine, table: &Arc<Table>, writers: i32, writes: i32, value: &str) {
@@ -72,7 +72,7 @@ fn what_waits_for_room_in_the_log_is_refused_when_the_flushes_that_make_it_fail(
 #[test]
 fn a_full_disk_stops_writes_and_keeps_reads_until_there_is_room() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     let space = disk.space(Path::new("/node")).unwrap();
     disk.set_capacity(space.total_bytes - space.free_bytes);
@@ -91,14 +91,14 @@ fn a_full_disk_stops_writes_and_keeps_reads_until_there_is_room() {
     disk.set_capacity(1 << 30);
     insert(&engine, &table, 1, written, &value, 10);
     drop(engine);
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     assert_eq!(rows(&engine, &table).len(), written as usize + 1);
 }
 
 #[test]
 fn a_failed_log_write_closes_the_engine_for_writes_and_flushes_but_not_for_reads() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     insert(&engine, &table, 1, 1, "kept", 10);
     disk.inject(Fault::Fail, 0);
@@ -137,7 +137,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
             Ok(_) => disk,
             // The fault was still to come.
             Err(_) => {
-                drop(Engine::open(small_options(&disk)).unwrap());
+                drop(open_with(&small_options(&disk)));
                 disk
             }
         };
@@ -151,7 +151,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_locked() {
 #[test]
 fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     for round in 0..4 {
         let table = create_table(&engine);
         std::thread::scope(|scope| {
@@ -177,6 +177,6 @@ fn a_table_dropped_under_its_writers_leaves_no_memory_and_no_log_behind() {
     }
     engine.shutdown().unwrap();
     drop(engine);
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     assert_eq!(engine.replay_summary(), Default::default());
 }

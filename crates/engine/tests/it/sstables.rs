@@ -7,7 +7,7 @@ use engine::Engine;
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, TableOptions, Unfiltered, UnfilteredCursor};
 
 use crate::fixture::{
-    Directory, clustering, create_table, delete_partition, insert, insert_expired, open, rows, set_options,
+    Directory, clustering, create_table, delete_partition, insert, insert_expired, open, open_with, rows, set_options,
     small_options,
 };
 
@@ -44,7 +44,7 @@ fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
     }
     for order in orders {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(small_options(&disk)).unwrap();
+        let engine = open_with(&small_options(&disk));
         let table = create_table(&engine);
         for step in order {
             match step {
@@ -85,7 +85,7 @@ fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u
 fn an_sstable_that_expired_long_ago_is_read_only_where_it_shadows_something() {
     const GRACE: i32 = 1000;
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     let options = TableOptions { gc_grace_seconds: GRACE, ..TableOptions::default() };
     let table = set_options(&engine, &table, options).unwrap();
@@ -185,7 +185,7 @@ fn tables_of_the_older_format_are_not_imported_but_named() {
 #[test]
 fn tables_in_which_all_expired_are_dropped_unread() {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(small_options(&disk)).unwrap();
+    let engine = open_with(&small_options(&disk));
     let table = create_table(&engine);
     // Deleted in 1970, long before gc_grace_seconds: nothing else is in the table.
     delete_partition(&engine, &table, 1, 10);
@@ -224,7 +224,7 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
     // The disk is full at each operation in turn until the compaction gets through.
     for after in 0.. {
         let disk = SimulatedDisk::new();
-        let engine = Engine::open(small_options(&disk)).unwrap();
+        let engine = open_with(&small_options(&disk));
         let table = create_table(&engine);
         for key in 0..3 {
             insert(&engine, &table, key, 1, "value", 10 + i64::from(key));

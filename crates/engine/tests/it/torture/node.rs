@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::choices::Choices;
 use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
-use crate::fixture::{clustering, memory_only};
+use crate::fixture::{clustering, memory_only, open_with};
 
 const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";
@@ -56,7 +56,7 @@ pub struct Node {
 /// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a history.
 pub fn prepared_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk, SyncMode::Batch)).unwrap();
+    let engine = open_with(&options(&disk, SyncMode::Batch));
     engine.set_keyspace(Keyspace::new(KEYSPACE, BTreeMap::new(), true)).unwrap();
     engine.shutdown().unwrap();
     drop(engine);

@@ -71,7 +71,7 @@ fn the_promise_holds_with_writers_truncations_and_drops_at_the_same_time() {
 
 fn prepared_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    let engine = Engine::open(options(&disk, SyncMode::Batch)).unwrap();
+    let engine = open_with(&options(&disk, SyncMode::Batch));
     let mut keyspace = Keyspace::new(KEYSPACE, BTreeMap::new(), true);
     for name in ["a", "b", "t", "d", "idle"] {
         keyspace.tables.insert(name.into(), table(name, Uuid::new_v4(), 0));
