@@ -56,6 +56,7 @@ fn history(seed: u64, prepared: &SimulatedDisk) {
         live(&mut node);
         node.crash();
         recover(&mut node);
+        node.check_columns().unwrap();
         let found = node.read().unwrap();
         node.model.settle(&found, true).unwrap_or_else(|difference| panic!("after a crash: {difference}"));
         node.check_snapshots().unwrap();
@@ -66,6 +67,7 @@ fn history(seed: u64, prepared: &SimulatedDisk) {
     }
     assert_eq!(node.refusal, None, "the engine works after a crash");
     node.restart().unwrap();
+    node.check_columns().unwrap();
     let found = node.read().unwrap();
     node.model.settle(&found, false).unwrap_or_else(|difference| panic!("after a clean stop: {difference}"));
 }
