@@ -225,7 +225,13 @@ impl Shared {
         loop {
             let activated = self.activated();
             let Some(last) = activated.checked_sub(1) else {
-                return LogPosition { segment: self.segments().last_id(), offset: i32::MAX };
+                let segments = self.segments();
+                // While the lock was waited for, the first segment may have become one: then its id is the last, and its records lie
+                // before its end.
+                if self.activated() > activated {
+                    continue;
+                }
+                return LogPosition { segment: segments.last_id(), offset: i32::MAX };
             };
             let tail = self.ring.tail();
             let number = (tail / self.segment_size()).min(last);
