@@ -36,6 +36,7 @@ mod schema_rows;
 mod store;
 pub mod system;
 mod truncate;
+mod wakers;
 mod worker;
 mod write;
 

@@ -6,9 +6,10 @@
 //! over the limit by no more than the structure of the writes under way.
 
 use std::future::poll_fn;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+
+use crate::wakers::Wakers;
 
 /// Counts bytes in memtables and holds writers back above the limit.
 #[derive(Debug)]
@@ -19,9 +20,8 @@ pub(crate) struct MemtablePool {
     taken_bytes: AtomicI64,
     limit_bytes: i64,
     cleanup_bytes: i64,
-    waiting: Mutex<Vec<Waker>>,
-    /// How many of those there are; changed under the lock.
-    waiting_count: AtomicUsize,
+    /// Writes that wait for memory.
+    waiting: Wakers,
 }
 
 /// Memory that a write has taken; given back when it is dropped, when the memtable has counted what the write became.
@@ -39,8 +39,7 @@ impl MemtablePool {
             taken_bytes: AtomicI64::new(0),
             limit_bytes: limit_bytes as i64,
             cleanup_bytes: (limit_bytes as f64 * cleanup_threshold) as i64,
-            waiting: Mutex::new(Vec::new()),
-            waiting_count: AtomicUsize::new(0),
+            waiting: Wakers::default(),
         }
     }
 
@@ -48,7 +47,7 @@ impl MemtablePool {
     pub fn add(&self, bytes: i64) {
         self.used_bytes.fetch_add(bytes, Ordering::SeqCst);
         if bytes < 0 {
-            self.wake();
+            self.waiting.wake_all();
         }
     }
 
@@ -73,11 +72,7 @@ impl MemtablePool {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         if !self.try_take(bytes) {
             poll_fn(|context| {
-                let mut waiting = lock(&self.waiting);
-                if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                    waiting.push(context.waker().clone());
-                }
-                self.waiting_count.store(waiting.len(), Ordering::SeqCst);
+                self.waiting.add(context.waker());
                 // Whoever gives memory back after this sees the waker.
                 if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
             })
@@ -95,25 +90,13 @@ impl MemtablePool {
     /// Takes back what [`Taken::into_bytes`] gave out.
     pub fn give_back(&self, bytes: i64) {
         self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.wake();
+        self.waiting.wake_all();
     }
 
     fn try_take(&self, bytes: i64) -> bool {
         let room = |taken: i64| self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken;
         let take = |taken: i64| (bytes <= room(taken)).then_some(taken + bytes);
         self.taken_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
-    }
-
-    fn wake(&self) {
-        if self.waiting_count.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let waiting = {
-            let mut waiting = lock(&self.waiting);
-            self.waiting_count.store(0, Ordering::SeqCst);
-            std::mem::take(&mut *waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -128,8 +111,4 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.pool.give_back(self.bytes);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

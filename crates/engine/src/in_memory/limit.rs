@@ -8,16 +8,17 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::Poll;
 
 use memtable::growth_max;
 use model::{Mutation, PartitionUpdate};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{TableStore, lock};
+use crate::store::TableStore;
+use crate::wakers::Wakers;
 
 /// Deletions may go beyond the limit by its 20th part.
 const DELETION_SHARE: u64 = 20;
@@ -36,9 +37,7 @@ pub(crate) struct MemoryLimit {
     /// How many of `WARN_PERCENT` were told.
     warned: AtomicU8,
     /// Writes that wait for what others have reserved.
-    waiting: Mutex<Vec<Waker>>,
-    /// How many of those there are; changed under the lock.
-    waiting_count: AtomicUsize,
+    waiting: Wakers,
 }
 
 /// Room that writes have until they are applied.
@@ -123,24 +122,7 @@ impl MemoryLimit {
 
     fn give_back(&self, bytes: u64) {
         self.reserved_bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if self.waiting_count.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let waiting = {
-            let mut waiting = lock(&self.waiting);
-            self.waiting_count.store(0, Ordering::SeqCst);
-            std::mem::take(&mut *waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Has `waker` woken when something is given back.
-    fn wait(&self, waker: &Waker) {
-        let mut waiting = lock(&self.waiting);
-        if !waiting.iter().any(|other| other.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
-        self.waiting_count.store(waiting.len(), Ordering::SeqCst);
+        self.waiting.wake_all();
     }
 }
 
@@ -162,7 +144,7 @@ impl Engine {
                     }
                     Ok(Tried::Waits(store)) => {
                         // Whoever gives back after this sees the waker; who did so before leaves room for another try.
-                        store.limit.wait(context.waker());
+                        store.limit.waiting.add(context.waker());
                         waits_for = Some(store);
                     }
                 }
