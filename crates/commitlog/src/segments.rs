@@ -87,6 +87,11 @@ impl Segments {
         self.settle(claim, made, number)
     }
 
+    /// A segment that [`activate`](Self::activate) gave was not gone on in: it is the next one still.
+    pub fn put_back(&mut self, segment: Arc<SegmentUse>) {
+        self.next = Next::Prepared(segment);
+    }
+
     /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is one or no slot is
     /// free. To be told by [`prepared`](Self::prepared).
     pub fn prepare(&mut self) -> Option<Claim> {

@@ -160,19 +160,24 @@ impl Shared {
             return Ok(());
         }
         let segment = self.failing(segments.activate(&self.file, activated))?;
-        let before = activated.checked_sub(1).and_then(|number| self.recent_segment(number));
         self.recent_id(activated).store(segment.id, Ordering::Relaxed);
-        *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(segment);
-        self.activated.store(activated + 1, Ordering::Release);
+        *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
         let start = activated * self.segment_size();
         let mut end = start;
         let seal = self.ring.seal(|tail| {
             end = tail.next_multiple_of(BLOCK);
             end.max(start)
         });
-        if let Some(before) = before {
+        if seal == Seal::TooMany {
+            segments.put_back(segment);
+            return Err(LogError::NoFreeSegment);
+        }
+        if let Some(before) = activated.checked_sub(1).and_then(|number| self.recent_segment(number)) {
             before.close(end);
         }
+        // Only now, with the tail at its start: a record that was let into it earlier would share a batch with the one before, and whoever
+        // was refused before the seal would go on in the segment after it.
+        self.activated.store(activated + 1, Ordering::Release);
         let pressed = segments.pressure().is_some();
         drop(segments);
         // The one before may wait for nothing but its last frames.
@@ -202,6 +207,8 @@ impl Shared {
 
     /// The ring position behind the last record, which is not the tail where that has just moved to a fresh segment.
     pub fn data_end(&self) -> u64 {
+        // A segment's change moves the tail before it closes the segment before.
+        let _unchanged = self.segments();
         let tail = self.ring.tail();
         let before = (tail / self.segment_size()).checked_sub(1).filter(|_| tail.is_multiple_of(self.segment_size()));
         let end = before.and_then(|number| self.recent_segment(number)).map_or(tail, |segment| segment.closed_at());

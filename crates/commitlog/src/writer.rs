@@ -229,6 +229,9 @@ impl Writer {
         let segment = self.shared.recent_segment(number);
         let segment = segment.ok_or_else(|| LogError::Closed("a segment was lost from memory".into()))?;
         let base = number * self.shared.segment_size();
+        if batch.end() > base + self.shared.segment_size() {
+            return Err(LogError::Closed("a batch reaches beyond its segment".into()));
+        }
         self.taken = batch.end();
         if batch.start() == base {
             self.complete()?;

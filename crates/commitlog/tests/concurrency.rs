@@ -27,12 +27,13 @@ fn options(sync: SyncMode) -> LogOptions {
 /// Eight threads append more than the log holds while another flushes: nothing is lost, doubled or stuck.
 #[test]
 fn appends_and_flushes_keep_out_of_each_others_way() {
-    for sync in [
+    let ordered = [
         SyncMode::Batch,
         SyncMode::Periodic { period: Duration::from_millis(1) },
         SyncMode::Group { window: Duration::ZERO },
-        SyncMode::Each,
-    ] {
+    ];
+    // Where every record begins a block, one that comes at a segment's border may be let into the next one: that is raced for oftener.
+    for sync in ordered.into_iter().chain(std::iter::repeat_n(SyncMode::Each, 10)) {
         let disk = SimulatedDisk::new();
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
         let appended = Mutex::new(BTreeMap::new());
@@ -68,7 +69,7 @@ fn appends_and_flushes_keep_out_of_each_others_way() {
                 });
             }
             scope.spawn(|| {
-                while running.load(Ordering::SeqCst) > 0 {
+                while running.load(Ordering::SeqCst) > 0 && log.closed().is_none() {
                     if log.pressure().is_none() {
                         std::thread::yield_now();
                         continue;
