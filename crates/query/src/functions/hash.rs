@@ -28,13 +28,14 @@ pub(super) fn function(arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         check_type(NAME, *algorithm, &CqlType::Text, preparing)?;
     }
     let types = [ty, CqlType::Text][..types].to_vec();
-    Ok(Function::scalar(NAME, types, CqlType::Blob, |_, arguments| {
+    let mask = Function::scalar(NAME, types, CqlType::Blob, |_, arguments| {
         let name = arguments.get(1).copied().flatten().map(utf8::to_str);
         let mut digest = digest(name.as_deref().unwrap_or(DEFAULT_ALGORITHM))?;
         let Some(value) = arguments[0] else { return Ok(None) };
         digest.update(value);
         Ok(Some(digest.finalize().into_vec()))
-    }))
+    });
+    Ok(mask.checking(1, |_, algorithm| digest(&utf8::to_str(algorithm)).map(|_| ())))
 }
 
 fn digest(name: &str) -> Result<Box<dyn DynDigest>, QueryError> {

@@ -63,8 +63,7 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         check_type(name, *argument, parameter, preparing)?;
     }
     let is_ascii = ty == CqlType::Ascii;
-    Ok(Function::scalar(name, types, ty, move |call, arguments| {
-        let Some(text) = arguments[0] else { return Ok(None) };
+    let mask = Function::scalar(name, types, ty, move |call, arguments| {
         let number = |place: usize| {
             let bytes: Option<[u8; 4]> = arguments[place].and_then(|bytes| bytes.try_into().ok());
             bytes.map_or(0, i32::from_be_bytes).max(0) as usize
@@ -73,6 +72,7 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
             Some(padding) => one_character(call.function, &utf8::to_str(padding))?,
             None => u16::from(b'*'),
         };
+        let Some(text) = arguments[0] else { return Ok(None) };
         let (begin, end) = (number(1), number(2));
         let text = utf8::to_str(text);
         // Java counts the halves of characters beyond 16 bits. It writes "?" for one without the other, and in ascii for
@@ -85,7 +85,8 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         let written = |c: char| if is_ascii && !c.is_ascii() { '?' } else { c };
         let masked: String = char::decode_utf16(masked).map(|c| written(c.unwrap_or('?'))).collect();
         Ok(Some(masked.into_bytes()))
-    }))
+    });
+    Ok(mask.checking(3, |mask, padding| one_character(mask, &utf8::to_str(padding)).map(|_| ())))
 }
 
 fn one_character(function: &Function, padding: &str) -> Result<u16, QueryError> {

@@ -41,6 +41,12 @@ pub(crate) struct Call<'a> {
     pub execution: &'a Execution<'a>,
 }
 
+/// What an argument must be, whatever the others are.
+struct ArgumentCheck {
+    place: usize,
+    check: fn(&Function, &[u8]) -> Result<(), QueryError>,
+}
+
 /// A function of certain argument types.
 pub(crate) struct Function {
     /// In lower case, without the keyspace, which is always `system`.
@@ -49,6 +55,7 @@ pub(crate) struct Function {
     pub returns: CqlType,
     /// Whether results do not decrease when the first argument grows, so that rows can be grouped by it.
     pub is_monotonic: bool,
+    check: Option<ArgumentCheck>,
     body: Body,
 }
 
@@ -72,7 +79,7 @@ impl Function {
         body: impl Fn(&Call<'_>, &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> + Send + Sync + 'static,
     ) -> Function {
         let body = Body::Scalar(Box::new(body));
-        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, body }
+        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, check: None, body }
     }
 
     /// A function that is null where an argument is null, or empty and of a type for which that means the same.
@@ -96,11 +103,26 @@ impl Function {
 
     fn aggregate(name: &str, arguments: Vec<CqlType>, returns: CqlType, aggregate: Aggregate) -> Function {
         let body = Body::Aggregate(aggregate);
-        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, body }
+        Function { name: name.to_owned(), arguments, returns, is_monotonic: false, check: None, body }
     }
 
     fn monotonic(self) -> Function {
         Function { is_monotonic: true, ..self }
+    }
+
+    /// The function, with a check of the argument at `place`.
+    fn checking(self, place: usize, check: fn(&Function, &[u8]) -> Result<(), QueryError>) -> Function {
+        Function { check: Some(ArgumentCheck { place, check }), ..self }
+    }
+
+    /// The argument that is checked by itself; where it is known before any row is read, so is what is wrong with it.
+    pub fn checked_argument(&self) -> Option<usize> {
+        self.check.as_ref().map(|check| check.place)
+    }
+
+    /// Checks that argument.
+    pub fn check_argument(&self, value: &[u8]) -> Result<(), QueryError> {
+        self.check.as_ref().map_or(Ok(()), |check| (check.check)(self, value))
     }
 
     /// `system.now`.

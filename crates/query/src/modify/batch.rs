@@ -8,7 +8,7 @@ use super::batch_size;
 use super::conditions;
 use super::plan::Modification;
 use super::updates::Updates;
-use super::{ModificationPlan, prepare as prepare_modification, write};
+use super::{ModificationPlan, check_alive, prepare as prepare_modification, write};
 use crate::execution::Execution;
 use crate::preparing::Preparing;
 use crate::{QueryError, ResponseBody, Value};
@@ -136,8 +136,10 @@ async fn carry_out(
     if is_conditional {
         return Err(conditions::not_supported());
     }
-    let Some(mutation) = updates.into_mutation() else { return Ok(ResponseBody::Void) };
+    let alive = check_alive(&updates, execution);
+    let Some(mutation) = updates.into_mutation() else { return alive.map(|()| ResponseBody::Void) };
     batch_size::check(kind, &mutation, execution)?;
+    alive?;
     write(&mutation, Some(kind), execution).await?;
     Ok(ResponseBody::Void)
 }

@@ -75,9 +75,7 @@ impl ModificationPlan {
 
     /// What it writes, if that may be written; `None` for nothing.
     pub fn mutation(&self, execution: &Execution<'_>) -> Result<Option<Mutation>, QueryError> {
-        let mutation = self.resolve(execution, |modification| mutation_of(modification, execution))?;
-        mutation.iter().try_for_each(|mutation| check_alive(mutation, execution))?;
-        Ok(mutation)
+        self.resolve(execution, |modification| mutation_of(modification, execution))
     }
 
     /// Does something with the modification that this is in this execution.
@@ -134,14 +132,8 @@ fn mutation_of(modification: &Modification, execution: &Execution<'_>) -> Result
     modification.check_level(execution.options.consistency)?;
     let mut updates = Updates::default();
     modification.add_to(&mut updates, execution.timestamp_micros(), execution)?;
-    let mutation = updates.into_mutation();
-    // Static columns alone that get nothing are written all the same in Cassandra, at the level that was asked for.
-    if mutation.is_none() && modification.changes.only_statics() && !modification.target.keys(execution)?.is_empty() {
-        let data_center = &execution.processor.options().node.data_center;
-        let level = execution.options.consistency;
-        consistency::check_alive(level, execution.schema, &modification.table.keyspace, data_center)?;
-    }
-    Ok(mutation)
+    check_alive(&updates, execution)?;
+    Ok(updates.into_mutation())
 }
 
 /// Why a conditional modification is not carried out: what is wrong with it, if anything is.
@@ -163,10 +155,9 @@ fn refuse_conditional(modification: &Modification, execution: &Execution<'_>) ->
     wrong.unwrap_or_else(conditions::not_supported)
 }
 
-/// Writes a mutation, of a batch if any, at the request's consistency level.
+/// Writes a mutation, of a batch if any.
 async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execution<'_>) -> Result<(), QueryError> {
     execution.options.note(|| "Determining replicas for mutation".to_owned());
-    check_alive(mutation, execution)?;
     let is_logged = |keyspace: &str| execution.schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes);
     if mutation.updates().iter().any(|update| is_logged(&update.table().keyspace)) {
         execution.options.note(|| "Appending to commitlog".to_owned());
@@ -191,11 +182,11 @@ async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execut
 }
 
 /// Whether as many replicas of each keyspace are alive as the request's consistency level wants.
-fn check_alive(mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
+fn check_alive(updates: &Updates, execution: &Execution<'_>) -> Result<(), QueryError> {
     let data_center = &execution.processor.options().node.data_center;
     let mut checked = None;
-    for update in mutation.updates() {
-        let keyspace = &*update.table().keyspace;
+    for table in updates.tables() {
+        let keyspace = &*table.keyspace;
         if checked.replace(keyspace) != Some(keyspace) {
             consistency::check_alive(execution.options.consistency, execution.schema, keyspace, data_center)?;
         }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use model::{PartitionKey, RowBuilder, Slice, Table};
+use model::{PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table};
 use types::CqlType;
 
 use super::attributes::Attributes;
@@ -191,11 +191,13 @@ impl Writer<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
         let Modification { table, statement, changes, .. } = self.modification;
+        // Named, even if nothing is written: Cassandra sends the replicas an empty update.
+        let partition = updates.partition(table, key);
         let has_row = clustering.is_some() || table.clustering().is_empty();
         let clustering = clustering.map(Vec::as_slice).unwrap_or_default();
         let deletes = *statement == StatementType::Delete;
         if deletes && changes.is_empty() {
-            return self.delete(key, clustering, updates, scratch);
+            return self.delete(clustering, partition, scratch);
         }
         if deletes && !has_row && !changes.regulars.is_empty() {
             return Err(no_columns_of_ranges());
@@ -209,14 +211,14 @@ impl Writer<'_> {
             }
             self.write_columns(columns, key, Some(clustering), scratch)?;
             if scratch.finish() {
-                updates.partition(table, key).row(clustering, &scratch.blob);
+                partition.row(clustering, &scratch.blob);
             }
         }
         if !changes.statics.is_empty() {
             scratch.builder.start(table.statics(), true);
             self.write_columns(&changes.statics, key, None, scratch)?;
             if scratch.finish() {
-                updates.partition(table, key).static_row(&scratch.blob);
+                partition.static_row(&scratch.blob);
             }
         }
         Ok(())
@@ -225,23 +227,21 @@ impl Writer<'_> {
     /// Deletes a row, or the partition where no clustering is given.
     fn delete(
         &self,
-        key: &PartitionKey,
         clustering: &[u8],
-        updates: &mut Updates,
+        partition: &mut PartitionUpdateBuilder,
         scratch: &mut Scratch,
     ) -> Result<(), QueryError> {
-        let table = &self.modification.table;
         if self.modification.is_counter {
             return Err(QueryError::not_supported("a deletion of counters"));
         }
         if clustering.is_empty() {
-            updates.partition(table, key).delete_partition(self.times.deletion());
+            partition.delete_partition(self.times.deletion());
             return Ok(());
         }
-        scratch.builder.start(table.regulars(), false);
+        scratch.builder.start(self.modification.table.regulars(), false);
         scratch.builder.deletion(self.times.deletion());
         scratch.finish();
-        updates.partition(table, key).row(clustering, &scratch.blob);
+        partition.row(clustering, &scratch.blob);
         Ok(())
     }
 

@@ -37,6 +37,11 @@ impl Updates {
         self.builders.len() - 1
     }
 
+    /// The tables of which a partition was named, whether or not anything is written to it.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.builders.iter().map(PartitionUpdateBuilder::table)
+    }
+
     /// The mutation; `None` if there is nothing to write.
     pub fn into_mutation(self) -> Option<Mutation> {
         let filled = self.builders.into_iter().filter(|builder| !builder.is_empty());

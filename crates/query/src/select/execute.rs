@@ -31,6 +31,7 @@ impl SelectPlan {
         consistency::validate_read(options.consistency)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
+        self.selection.check_arguments(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         if let Partitions::Keys(keys) = &partitions
             && self.restrictions.has_partition_in()

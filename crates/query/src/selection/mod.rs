@@ -13,10 +13,12 @@ use cql::ast::{SelectClause, Selectable};
 use model::{Column, ColumnKind, Table};
 use types::CqlType;
 
+use crate::execution::Execution;
 use crate::functions::Function;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
+use crate::terms::{Bound, Term};
 use crate::{ColumnSpec, QueryError, ResultMetadata};
 
 pub(crate) use group::Group;
@@ -33,6 +35,8 @@ pub(crate) struct Selection {
     is_plain: bool,
     is_wildcard: bool,
     aggregates: Vec<AggregateCall>,
+    /// Arguments of functions that are checked before any row is read.
+    checked: Vec<(Arc<Function>, Term)>,
     leaf_count: usize,
     used: Vec<Arc<Column>>,
 }
@@ -79,6 +83,9 @@ impl Selection {
                 }
             }
         }
+        let mut checked = Vec::new();
+        let arguments = builder.aggregates.iter().flat_map(|call| &call.arguments);
+        selectors.iter().chain(arguments).for_each(|selector| selector.collect_checked(&mut checked));
         let metadata = match is_json {
             true => vec![ColumnSpec {
                 keyspace: table.keyspace.clone(),
@@ -96,6 +103,7 @@ impl Selection {
             metadata: Arc::new(ResultMetadata { columns: metadata }),
             is_json,
             aggregates: builder.aggregates,
+            checked,
             leaf_count: builder.leaf_count,
             used: builder.used,
         })
@@ -129,6 +137,16 @@ impl Selection {
     /// Columns that the selectors read.
     pub fn used_columns(&self) -> &[Arc<Column>] {
         &self.used
+    }
+
+    /// Refuses constants and bound values that a function cannot do anything with, whatever the rows are.
+    pub fn check_arguments(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        for (function, term) in &self.checked {
+            if let Bound::Bytes(value) = term.bind(execution)? {
+                function.check_argument(&value)?;
+            }
+        }
+        Ok(())
     }
 
     /// An accumulator for groups of rows.

@@ -155,6 +155,31 @@ impl Selector {
         }
     }
 
+    /// Collects the arguments in it that are known before any row is read and that their functions check.
+    pub fn collect_checked(&self, checked: &mut Vec<(Arc<Function>, Term)>) {
+        match self {
+            Selector::Function { function, arguments } => {
+                let place = function.checked_argument();
+                if let Some(Selector::Term { term, .. }) = place.and_then(|place| arguments.get(place)) {
+                    checked.push((Arc::clone(function), term.clone()));
+                }
+                arguments.iter().for_each(|argument| argument.collect_checked(checked));
+            }
+            Selector::Field { receiver, .. }
+            | Selector::Element { receiver, .. }
+            | Selector::Slice { receiver, .. } => receiver.collect_checked(checked),
+            Selector::Elements { elements, .. } => elements.iter().for_each(|element| element.collect_checked(checked)),
+            Selector::Map { entries, .. } => entries.iter().for_each(|(key, value)| {
+                key.collect_checked(checked);
+                value.collect_checked(checked);
+            }),
+            Selector::Column { .. }
+            | Selector::Writetime { .. }
+            | Selector::Term { .. }
+            | Selector::Aggregate { .. } => {}
+        }
+    }
+
     /// An unset marker as argument of a function is an error.
     fn refuse_unset(&self, function: &Function, execution: &Execution<'_>) -> Result<(), QueryError> {
         if let Selector::Term { term: Term::Marker { index, .. }, .. } = self
