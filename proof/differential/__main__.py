@@ -3,16 +3,21 @@
 Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from where
 `--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
 
-usage: python -m proof.differential [--seed S] [--ops N] [--processes P] [--self] ...
+Several histories run at a time, in lanes: each has an Espalier of its own, and all share one Cassandra, whose schema changes and idle
+threads are what a run costs.
+
+usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--self] ...
 """
 
 import argparse
+import itertools
 import json
-import re
-import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 from proof import places
@@ -29,51 +34,32 @@ FOUND = places.CACHE / "differences"
 STEPS_PER_HISTORY = 130
 LONG_RUN = 50_000           # statements
 REPORTED_EVERY = 20_000
-TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 
 
 def main() -> None:
     options = arguments()
-    if options.processes > 1 and not options.self and not options.replay:
-        sys.exit(in_processes(options))
-    with Cassandra.start(heap_mb=1024, long_run=options.ops >= LONG_RUN) as left, compared(options) as right:
-        pair = Pair(left, right)
-        totals = Totals(pair, options)
-        started = time.monotonic()
-        if not options.self and not options.replay and not options.part:
-            totals.strange_traces = traces.check((left, right))
-        for chosen in histories(options):
-            totals.add(pair.run(chosen, options.stop_at))
-            totals.report_progress(time.monotonic() - started)
-            if options.ops and totals.statements >= options.ops or len(totals.found) >= options.max_found:
-                break
-        totals.report(time.monotonic() - started)
+    with Cassandra.start(heap_mb=1024, long_run=options.ops >= LONG_RUN) as left, ExitStack() as others:
+        lanes = [Pair(left, others.enter_context(compared(options))) for _ in range(options.lanes)]
+        totals = Totals(options)
+        if not options.self and not options.replay:
+            totals.strange_traces = traces.check(lanes[0].nodes)
+        waiting = Waiting(histories(options))
+        with ThreadPoolExecutor(len(lanes)) as threads:
+            for done in [threads.submit(run, pair, waiting, totals, options) for pair in lanes]:
+                done.result()
+        totals.report()
     sys.exit(1 if totals.found or totals.strange_traces else 0)
 
 
-def in_processes(options: argparse.Namespace) -> int:
-    """The histories dealt out to processes, each with servers of its own; what they print, and the sum of their totals."""
-    command = [sys.executable, "-m", "proof.differential", *sys.argv[1:], "--ops", str(-(-options.ops // options.processes))]
-    command += ["--processes", "1", "--of", str(options.processes)]
-    running = [subprocess.Popen([*command, "--part", str(part)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=places.ROOT)
-               for part in range(options.processes)]
-    totals, statuses = [], []
-
-    def follow(process: subprocess.Popen) -> None:
-        for line in process.stdout:
-            found = TOTALS.match(line.strip())
-            totals.append((int(found[1]), int(found[2]))) if found else print(line, end="", flush=True)
-        statuses.append(process.wait())
-
-    followers = [threading.Thread(target=follow, args=(process,)) for process in running]
-    for follower in followers:
-        follower.start()
-    for follower in followers:
-        follower.join()
-    # A process that ended without totals has failed, whatever else it said.
-    failed = sum(failed for _, failed in totals) + options.processes - len(totals)
-    print(f"{sum(passed for passed, _ in totals)} passed, {failed} failed")
-    return 1 if failed or any(statuses) else 0
+def run(pair: Pair, waiting: "Waiting", totals: "Totals", options: argparse.Namespace) -> None:
+    """A lane: one history after another until enough was sent, or enough differs."""
+    try:
+        while not totals.is_enough and (chosen := waiting.next()) is not None:
+            with waiting.keyspaces[chosen.keyspace]:
+                totals.add(pair, pair.run(chosen, options.stop_at))
+    except BaseException:
+        waiting.end()
+        raise
 
 
 def compared(options: argparse.Namespace):
@@ -85,9 +71,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ops", type=int, default=20_000, help="statements to send to each")
-    parser.add_argument("--processes", type=int, default=2, help="how many pairs of servers share the histories")
-    parser.add_argument("--part", type=int, default=0, help="of the histories, one of every --of")
-    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--lanes", type=int, default=4, help="histories at a time")
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
     parser.add_argument("--replay", type=Path, help="run one kept history")
@@ -95,28 +79,47 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shrink-seconds", type=float, default=40)
     parser.add_argument("--stop-at", type=int, default=10, help="differences looked for in one history")
     parser.add_argument("--max-found", type=int, default=12, help="different differences after which to stop")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.self or options.replay:
+        options.lanes = 1
+    return options
 
 
 def histories(options: argparse.Namespace):
     if options.replay:
         yield History.from_json(json.loads(options.replay.read_text()))
-        options.ops = 1
         return
-    for kept in sorted(REGRESSIONS.glob("*.json"))[options.part::options.of]:
+    for kept in sorted(REGRESSIONS.glob("*.json")):
         yield History.from_json(json.loads(kept.read_text()))
-    number = options.first + options.part
-    while True:
+    for number in itertools.count(options.first):
         yield history(options.seed, number, STEPS_PER_HISTORY)
-        number += options.of
+
+
+class Waiting:
+    """Histories that no lane has taken yet; for several threads."""
+
+    def __init__(self, histories):
+        self.histories = histories
+        self.lock = threading.Lock()
+        self.keyspaces = defaultdict(threading.Lock)    # kept histories may have one name
+
+    def next(self) -> History | None:
+        with self.lock:
+            return next(self.histories, None)
+
+    def end(self) -> None:
+        """No lane takes another."""
+        with self.lock:
+            self.histories = iter(())
 
 
 class Totals:
-    """What a run has seen so far."""
+    """What a run has seen so far; for several threads."""
 
-    def __init__(self, pair: Pair, options: argparse.Namespace):
-        self.pair = pair
+    def __init__(self, options: argparse.Namespace):
         self.options = options
+        self.lock = threading.Lock()
+        self.started = time.monotonic()
         self.histories = 0
         self.equal = 0
         self.explained: dict[str, int] = {}
@@ -129,7 +132,16 @@ class Totals:
     def statements(self) -> int:
         return self.equal + sum(self.explained.values()) + sum(self.again.values())
 
-    def add(self, outcome: Outcome) -> None:
+    @property
+    def is_enough(self) -> bool:
+        return self.statements >= self.options.ops or len(self.found) >= self.options.max_found
+
+    def add(self, pair: Pair, outcome: Outcome) -> None:
+        with self.lock:
+            self.count(pair, outcome)
+            self.report_progress()
+
+    def count(self, pair: Pair, outcome: Outcome) -> None:
         self.histories += 1
         self.equal += outcome.equal
         for rule, count in outcome.explained.items():
@@ -138,19 +150,19 @@ class Totals:
             signature = difference.signature
             self.again[signature] = self.again.get(signature, 0) + 1
             if signature not in self.found and len(self.found) < self.options.max_found:
-                self.found[signature] = self.keep(difference)
+                self.found[signature] = self.keep(pair, difference)
 
-    def report_progress(self, seconds: float) -> None:
+    def report_progress(self) -> None:
         if self.statements >= self.reported + REPORTED_EVERY:
             self.reported = self.statements
-            print(f"part {self.options.part}: {self.histories} histories, {self.statements} statements in {seconds:.0f} s, "
+            print(f"{self.histories} histories, {self.statements} statements in {time.monotonic() - self.started:.0f} s, "
                   f"{sum(self.again.values())} differences", flush=True)
 
-    def keep(self, difference: Difference) -> Difference:
+    def keep(self, pair: Pair, difference: Difference) -> Difference:
         """Shrinks, prints and writes a difference not seen before."""
         print(f"\nDIFFERENCE {len(self.found) + 1}: {difference}", flush=True)
         if not self.options.no_shrink:
-            difference = shrink(self.pair, difference, self.options.shrink_seconds)
+            difference = shrink(pair, difference, self.options.shrink_seconds)
             print(f"  shrunk to {len(difference.history.steps)} steps:")
             for step in difference.history.steps:
                 print("    " + str(step).replace("\n", "\n    "))
@@ -161,7 +173,8 @@ class Totals:
         print(f"  kept in {file.relative_to(places.ROOT)}", flush=True)
         return difference
 
-    def report(self, seconds: float) -> None:
+    def report(self) -> None:
+        seconds = time.monotonic() - self.started
         print(f"\nseed {self.options.seed}: {self.histories} histories, {self.statements} statements in {seconds:.1f} s")
         for rule, count in sorted(self.explained.items()):
             print(f"  explained {count} times: {rule}")

@@ -76,8 +76,9 @@ def pages_of_group_by(step: Step, left: list[Response], right: list[Response]) -
     answers = [[answer for answer in side if not isinstance(answer, Prepared)] for side in (left, right)]
     if "GROUP BY" not in step.cql or not all(isinstance(answer, Rows) for side in answers for answer in side):
         return False
-    rows = [[row for answer in side for row in answer.rows] for side in answers]
-    columns = [[answer.metadata.columns for answer in side][:1] for side in answers]
+    seen = [[comparable(answer) for answer in side] for side in answers]
+    rows = [[row for answer in side for row in answer["rows"]] for side in seen]
+    columns = [[answer["columns"] for answer in side][:1] for side in seen]
     return rows[0] == rows[1] and columns[0] == columns[1]
 
 
