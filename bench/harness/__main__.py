@@ -52,7 +52,11 @@ def carry_out(names: list[str], options) -> int:
         print(text, flush=True)
         if not options.no_record:
             RECORDS.mkdir(parents=True, exist_ok=True)
-            (RECORDS / f"{date}-{name}{'-quick' if options.quick else ''}.txt").write_text(text)
+            record_name = f"{date}-{name}{'-quick' if options.quick else ''}"
+            (RECORDS / f"{record_name}.txt").write_text(text)
+            recorded = [plot for plot in outcome.plots if plot.recorded and any(plot.series.values())]
+            if recorded:
+                (RECORDS / f"{record_name}.svg").write_text(report.drawing(recorded))
     REPORTS.mkdir(parents=True, exist_ok=True)
     file = REPORTS / f"{date}-{'-'.join(names) if len(names) < 3 else 'all'}.html"
     file.write_text(report.page(outcomes, facts, date))

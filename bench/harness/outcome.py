@@ -31,6 +31,8 @@ class Plot:
     series: dict[str, list]
     x_logarithmic: bool = False
     y_logarithmic: bool = False
+    # Whether it is part of the record, drawn beside the text.
+    recorded: bool = False
 
 
 @dataclass

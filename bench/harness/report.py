@@ -71,6 +71,15 @@ class Axis:
         return [step * place for place in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]
 
 
+def drawing(plots: list[Plot]) -> str:
+    """One SVG file of several plots, two in a row."""
+    rows = -(-len(plots) // 2)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{rows * HEIGHT}"><rect width="100%" height="100%" fill="#fff"/>']
+    for place, plot in enumerate(plots):
+        parts.append(svg(plot).replace("<svg ", f'<svg x="{place % 2 * WIDTH}" y="{place // 2 * HEIGHT}" ', 1))
+    return "\n".join(parts) + "\n</svg>\n"
+
+
 def svg(plot: Plot) -> str:
     points = [point for series in plot.series.values() for point in series]
     if not points:

@@ -1,6 +1,6 @@
 //! `bench-columns SECONDS DIRECTORY [WHAT...]`: rows of 10, 50 and 100 columns, plain and as a frozen UDT, written and read through a server
 //! in this process. One line of JSON per figure: the processor time of the process less the client's, per operation. `DIRECTORY` is made, used
-//! and removed. `WHAT` is `memory`, `tables`, `writes`, `10`, `UDT-10` and so on; of each
+//! and removed. `WHAT` is `memory`, `tables`, `writes`, `listed` or `*` (how columns are read), `10`, `UDT-10` and so on; of each
 //! sort that none is named of, all.
 
 #![forbid(unsafe_code)]
@@ -29,13 +29,14 @@ const ROWS_READ: usize = 20;
 /// Requests sent at once.
 const BUNCH: u64 = 16;
 const FIGURES: [&str; 3] = ["memory", "writes", "tables"];
+const FORMS: [&str; 2] = ["listed", "*"];
 /// Columns and the characters of each: about the same bytes in a row.
 const SHAPES: [(usize, usize); 3] = [(10, 150), (50, 30), (100, 15)];
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (Some(seconds), Some(directory)) = (arguments.next().and_then(|s| s.parse().ok()), arguments.next()) else {
-        eprintln!("usage: bench-columns SECONDS DIRECTORY [memory|tables|writes|10|UDT-10|...]...");
+        eprintln!("usage: bench-columns SECONDS DIRECTORY [memory|tables|writes|listed|*|10|UDT-10|...]...");
         return ExitCode::from(2);
     };
     let (directory, figures) = (PathBuf::from(directory), arguments.collect());
@@ -60,13 +61,14 @@ struct Figures {
 }
 
 impl Figures {
-    fn wants(&self, figure: &str) -> bool {
-        let names = |name: &str| self.wanted.iter().any(|wanted| wanted == name);
-        names(figure) || !FIGURES.into_iter().any(names)
+    /// Whether a word is named, or none of its sort.
+    fn wants(&self, word: &str, sort: &[&str]) -> bool {
+        let names = |word: &str| self.wanted.iter().any(|wanted| wanted == word);
+        names(word) || !sort.iter().any(|word| names(word))
     }
 
     fn wants_kind(&self, kind: &Kind) -> bool {
-        let is_kind = |wanted: &&String| !FIGURES.contains(&wanted.as_str());
+        let is_kind = |wanted: &&String| ![&FIGURES[..], &FORMS].concat().contains(&wanted.as_str());
         let mut wanted = self.wanted.iter().filter(is_kind).peekable();
         wanted.peek().is_none() || wanted.any(|wanted| *wanted == kind.name())
     }
@@ -93,25 +95,25 @@ fn run(directory: &std::path::Path, figures: &Figures) -> Outcome<()> {
     }
     let read_all = |client: &mut WireClient, place: &str| -> Outcome<()> {
         for kind in &kinds {
-            for listed in [true, false] {
-                kind.read(client, listed, Bound::Time(figures.seconds / 4))?;
-                let (nanos, bytes) = kind.read(client, listed, Bound::Time(figures.seconds))?;
-                say(&format!("{place}, {}", if listed { "listed" } else { "*" }), kind, nanos, bytes);
+            for form in FORMS.into_iter().filter(|form| figures.wants(form, &FORMS)) {
+                kind.read(client, form == "listed", Bound::Time(figures.seconds / 4))?;
+                let (nanos, bytes) = kind.read(client, form == "listed", Bound::Time(figures.seconds))?;
+                say(&format!("{place}, {form}"), kind, nanos, bytes);
             }
         }
         Ok(())
     };
-    if figures.wants("memory") {
+    if figures.wants("memory", &FIGURES) {
         read_all(&mut client, "read of 20 rows, memory")?;
     }
-    if figures.wants("writes") {
+    if figures.wants("writes", &FIGURES) {
         for kind in &kinds {
             kind.write(&mut client, "writes", Bound::Time(figures.seconds / 4))?;
             let nanos = kind.write(&mut client, "writes", Bound::Time(figures.seconds))?;
             say("write of a row", kind, nanos, 0);
         }
     }
-    if figures.wants("tables") {
+    if figures.wants("tables", &FIGURES) {
         engine.flush_all()?;
         read_all(&mut client, "read of 20 rows, tables")?;
     }

@@ -1,7 +1,8 @@
 //! A table in memory, in process, without CQL: what takes too long with a client.
 //!
 //! - `bench-inmemory overwrites COUNT DIRECTORY`: so many overwrites of 7,000 partitions in the steps of the paper's appendix, and a read for
-//!   every third of them. A line of JSON for every twentieth part: processor time and latency of the two, and the memory of the table.
+//!   every third of them. A line of JSON for every twentieth part: processor time and latency of the two, and the memory of the table. At
+//!   last a line for each figure, whether it stayed as it was from the first quarter to the last.
 //! - `bench-inmemory fill MIB DIRECTORY`: so many MiB of rows, flushed.
 //! - `bench-inmemory start DIRECTORY`: a start with what is there, and a read of every thousandth row.
 //!
@@ -11,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ const PARTITIONS: u64 = 7_000;
 const STEP: u64 = 2_411;
 /// Parts of a long run that are told by themselves.
 const TOLD: u64 = 20;
+/// What is constant grows by no more than this.
+const CONSTANT: f64 = 1.1;
 /// One in so many is timed by itself.
 const SAMPLED: u64 = 8;
 
@@ -193,21 +197,44 @@ impl Latencies {
         outcome
     }
 
-    fn told(&mut self) -> String {
+    fn figures(&mut self) -> Figures {
         self.nanos.sort_unstable();
         let at = |part: f64| {
             let place = (self.nanos.len() as f64 * part) as usize;
             self.nanos.get(place).copied().unwrap_or(0)
         };
-        let cpu = self.cpu_nanos / self.nanos.len().max(1) as u64;
-        format!("{{\"cpu_ns\": {cpu}, \"p50_ns\": {}, \"p99_ns\": {}}}", at(0.5), at(0.99))
+        Figures { cpu_ns: self.cpu_nanos / self.nanos.len().max(1) as u64, p50_ns: at(0.5), p99_ns: at(0.99) }
     }
+}
+
+/// What one kind of operation cost in a part of a run.
+struct Figures {
+    cpu_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { cpu_ns, p50_ns, p99_ns } = self;
+        write!(f, "{{\"cpu_ns\": {cpu_ns}, \"p50_ns\": {p50_ns}, \"p99_ns\": {p99_ns}}}")
+    }
+}
+
+/// A part of a run.
+struct Part {
+    write: Figures,
+    read: Figures,
+    used_bytes: u64,
+    committed_bytes: u64,
+    process_mib: u64,
 }
 
 fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
     let table = create(engine, 64)?;
     let values: Vec<_> = (0..64).map(|number| value(number, SMALL_VALUE_BYTES)).collect();
     let (mut partition, mut done) = (0, 0);
+    let mut parts = Vec::new();
     for part in 0..TOLD {
         let (mut writes, mut reads) = (Latencies::default(), Latencies::default());
         while done < count * (part + 1) / TOLD {
@@ -220,19 +247,45 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
             partition = (partition + STEP) % PARTITIONS;
             done += 1;
         }
-        let (stats, table_stats) = (stats(engine, &table)?, engine.table_stats(&table)?);
+        let InMemoryStats { used_bytes, committed_bytes, .. } = stats(engine, &table)?;
+        let (write, read) = (writes.figures(), reads.figures());
+        let (sstables, process_mib) = (engine.table_stats(&table)?.sstable_count, process_mib()?);
         println!(
-            "{{\"overwrites\": {done}, \"write\": {}, \"read\": {}, \"used_bytes\": {}, \"committed_bytes\": {}, \
-             \"sstables\": {}, \"process_mib\": {}}}",
-            writes.told(),
-            reads.told(),
-            stats.used_bytes,
-            stats.committed_bytes,
-            table_stats.sstable_count,
-            process_mib()?
+            "{{\"overwrites\": {done}, \"write\": {write}, \"read\": {read}, \"used_bytes\": {used_bytes}, \
+             \"committed_bytes\": {committed_bytes}, \"sstables\": {sstables}, \"process_mib\": {process_mib}}}"
+        );
+        parts.push(Part { write, read, used_bytes, committed_bytes, process_mib });
+    }
+    tell_whether_constant(&parts);
+    Ok(())
+}
+
+type Figure = fn(&Part) -> u64;
+
+/// Says of each figure by how much its median in the last quarter of a run exceeds that in the first.
+fn tell_whether_constant(parts: &[Part]) {
+    let figures: [(&str, Figure); 7] = [
+        ("write p50", |part| part.write.p50_ns),
+        ("write p99", |part| part.write.p99_ns),
+        ("read p50", |part| part.read.p50_ns),
+        ("read p99", |part| part.read.p99_ns),
+        ("used bytes", |part| part.used_bytes),
+        ("committed bytes", |part| part.committed_bytes),
+        ("process", |part| part.process_mib),
+    ];
+    let quarter = parts.len() / 4;
+    for (name, figure) in figures {
+        let median = |parts: &[Part]| {
+            let mut values: Vec<u64> = parts.iter().map(figure).collect();
+            values.sort_unstable();
+            values.get(values.len() / 2).copied().unwrap_or(0) as f64
+        };
+        let ratio = median(&parts[parts.len() - quarter..]) / median(&parts[..quarter]).max(1.0);
+        let verdict = if ratio <= CONSTANT { "reached" } else { "MISSED" };
+        println!(
+            "{{\"figure\": \"{name}\", \"last_to_first\": {ratio:.3}, \"wanted\": {CONSTANT}, \"verdict\": \"{verdict}\"}}"
         );
     }
-    Ok(())
 }
 
 fn process_mib() -> Outcome<u64> {
