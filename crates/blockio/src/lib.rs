@@ -11,8 +11,12 @@ mod aligned;
 mod background;
 mod disk;
 mod error;
+mod primitive;
 mod queue;
 mod ring;
+#[cfg(test)]
+#[path = "ring/tests.rs"]
+mod ring_tests;
 mod simulated;
 mod sleeper;
 mod system;
@@ -23,5 +27,5 @@ pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, Fil
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
-pub use simulated::{Fault, Operation, SimulatedDisk};
+pub use simulated::{Fault, Operation, SimulatedDisk, Stall};
 pub use system::SystemDisk;

@@ -24,9 +24,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
 /// Batches that may be sealed and not yet released.
@@ -90,7 +90,7 @@ impl BlockRing {
             memory: AlignedBuffer::new(capacity),
             tail: AtomicU64::new(0),
             released: AtomicU64::new(0),
-            done: [const { AtomicU64::new(0) }; BATCHES_MAX],
+            done: std::array::from_fn(|_| AtomicU64::new(0)),
             sealed: Mutex::new(Sealed { open_start: 0, outstanding: VecDeque::with_capacity(BATCHES_MAX) }),
         }
     }
@@ -370,6 +370,3 @@ impl Frame {
         self.batch.blocks(self.range())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -76,6 +76,11 @@ impl SimulatedDisk {
         Ok(())
     }
 
+    /// The device stands still while what is returned lives: whoever asks anything of it waits.
+    pub fn stall(&self) -> Stall<'_> {
+        Stall { _state: self.lock() }
+    }
+
     /// What was done to the disk so far.
     pub fn trace(&self) -> Vec<Operation> {
         self.lock().faults.trace().to_vec()
@@ -280,6 +285,11 @@ impl Disk for SimulatedDisk {
         let used: u64 = state.names.files().map(|inode| state.inodes[inode].len()).sum();
         Ok(Space { free_bytes: total_bytes.saturating_sub(used), total_bytes })
     }
+}
+
+/// A disk that stands still.
+pub struct Stall<'a> {
+    _state: MutexGuard<'a, State>,
 }
 
 struct SimulatedLock {

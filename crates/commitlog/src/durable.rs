@@ -113,19 +113,21 @@ impl Room {
         }
     }
 
-    /// Waits until there is news since `epoch`, or the deadline; `false` if that came first.
+    /// Waits until there is news since `epoch`, or the deadline; `false` once that has passed, whatever the news.
     pub fn wait(&self, epoch: u64, deadline: Instant) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.epoch() == epoch {
+        loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
+            }
+            if self.epoch() != epoch {
+                return true;
             }
             waiting.blocked += 1;
             (waiting, _) = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
             waiting.blocked -= 1;
         }
-        true
     }
 }
 

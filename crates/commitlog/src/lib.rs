@@ -34,6 +34,7 @@ mod segment;
 mod segments;
 mod shared;
 mod signals;
+mod tail;
 mod waiters;
 mod writer;
 

@@ -1,7 +1,7 @@
 //! The log itself: appending, waiting, flushing, closing.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Waker;
 use std::thread::{self, JoinHandle};
@@ -65,9 +65,10 @@ impl CommitLog {
             queue,
             _locks: (lock, device_lock),
         };
-        match shared.next_segment(0) {
+        match shared.prepare_segment().and_then(|is_prepared| if is_prepared { shared.next_segment(0) } else { Ok(()) })
+        {
             // Replay and flushes will free some; a full disk must not keep anyone from reading.
-            Ok(()) | Err(LogError::NoFreeSegment | LogError::DiskFull(_)) => {}
+            Ok(()) | Err(LogError::DiskFull(_)) => {}
             Err(error) => return Err(error),
         }
         let replay = Replay::new(disk, &options, shared, found.live, found.gaps);
@@ -119,7 +120,10 @@ impl CommitLog {
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        if !hold::holds_back(shared, end) {
+        if hold::holds_back(shared, end) {
+            // As in `appended`: whoever appends looks then whether a memtable was replaced before.
+            fence(Ordering::SeqCst);
+        } else {
             shared.signals.appended(end);
         }
         Ok(appended)
@@ -149,7 +153,7 @@ impl CommitLog {
                 return Err(LogError::Closed(SHUT_DOWN.into()));
             }
             let activated = shared.activated();
-            match shared.ring.reserve(|tail| shared.place(tail, size)) {
+            match shared.tail.reserve(|tail| shared.place(tail, size)) {
                 Ok(reservation) => return Ok(reservation),
                 Err(ReserveError::Full) => {
                     shared.signals.hurry();
@@ -233,7 +237,7 @@ impl CommitLog {
 
     /// The id of the oldest segment in use; a start replays records of this one and later ones.
     pub fn oldest_segment(&self) -> i64 {
-        self.shared.segments().live().next().map_or(i64::MAX, |segment| segment.id)
+        self.shared.segments().oldest_id().unwrap_or(i64::MAX)
     }
 
     /// The tables to flush so that the log does not run out of segments; `None` while enough are free.
@@ -242,11 +246,15 @@ impl CommitLog {
     }
 
     /// Makes everything appended before this call durable, whatever the mode. Waits.
+    ///
+    /// Fails once the log has, also where everything is on the device: a record may be there by now whose append was told that it never would
+    /// be.
     pub fn sync(&self) -> Result<(), LogError> {
         let end = self.shared.data_end();
         self.shared.signals.sync_wanted.fetch_max(end, Ordering::AcqRel);
         self.shared.signals.wake();
-        Durable::new(Arc::clone(&self.shared), end).wait()
+        Durable::new(Arc::clone(&self.shared), end).wait()?;
+        self.shared.closed().map_or(Ok(()), Err)
     }
 
     /// Takes no more records, makes those there are durable and, where every table has flushed all of them, frees the last

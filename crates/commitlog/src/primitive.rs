@@ -3,4 +3,4 @@
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use blockio::QueueWaker;
+pub(crate) use blockio::{BlockRing, QueueWaker, Reservation, ReserveError, Seal};

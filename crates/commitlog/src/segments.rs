@@ -11,8 +11,7 @@ use crate::format::{BookkeepingEntry, SegmentState};
 use crate::segment::SegmentUse;
 use crate::{Clock, LogError, LogPosition, PositionInterval};
 
-/// Guarded by one lock, which appends take only when their segment is full: so nothing is written under it, but where a log that is
-/// full goes on in a segment that was just freed.
+/// Guarded by one lock, which appends take only when their segment is full: so nothing is written under it.
 pub(crate) struct Segments {
     clock: Clock,
     /// The greatest id ever seen.
@@ -21,6 +20,8 @@ pub(crate) struct Segments {
     free: Vec<bool>,
     /// The segments in use, in order of ids.
     live: VecDeque<Arc<SegmentUse>>,
+    /// Those that nothing needs any more and whose bookkeeping does not say so yet: after a crash they are in use.
+    freeing: Vec<Arc<SegmentUse>>,
     next: Next,
 }
 
@@ -28,10 +29,12 @@ pub(crate) struct Segments {
 enum Next {
     /// None yet.
     Unknown,
-    /// Its bookkeeping is being written.
-    UnderWay,
+    /// Its bookkeeping is being written; its id.
+    UnderWay(i64),
     /// Its bookkeeping is on the device.
     Prepared(Arc<SegmentUse>),
+    /// The disk had no room for it.
+    Refused,
 }
 
 /// A slot taken for a new use that nothing on the device tells of yet.
@@ -68,64 +71,55 @@ impl Segments {
                 *free = false;
             }
         }
-        Segments { clock, last_id, free, live: live.into(), next: Next::Unknown }
+        Segments { clock, last_id, free, live: live.into(), freeing: Vec::new(), next: Next::Unknown }
     }
 
-    /// Goes on in the segment that was prepared, or in the first free slot; on the device when it returns. The file's first slots are
-    /// preferred, so that it grows only when it must.
-    pub fn activate(&mut self, file: &LogFile, number: u64) -> Result<Arc<SegmentUse>, LogError> {
+    /// The segment to go on in; `None` if there is none that was [prepared](Self::prepare).
+    pub fn take_next(&mut self) -> Option<Arc<SegmentUse>> {
         match std::mem::replace(&mut self.next, Next::Unknown) {
-            Next::Prepared(segment) => return Ok(segment),
-            Next::UnderWay => {
-                self.next = Next::UnderWay;
-                return Err(LogError::NoFreeSegment);
+            Next::Prepared(segment) => Some(segment),
+            next => {
+                self.next = next;
+                None
             }
-            Next::Unknown => {}
         }
-        let claim = self.claim().ok_or(LogError::NoFreeSegment)?;
-        let made = claim.make(file);
-        self.settle(claim, made, number)
     }
 
-    /// A segment that [`activate`](Self::activate) gave was not gone on in: it is the next one still.
+    /// A segment that [`take_next`](Self::take_next) gave was not gone on in: it is the next one still.
     pub fn put_back(&mut self, segment: Arc<SegmentUse>) {
         self.next = Next::Prepared(segment);
     }
 
+    /// Whether the disk had no room when the next segment was to be prepared, and none was freed since.
+    pub fn was_refused(&self) -> bool {
+        matches!(self.next, Next::Refused)
+    }
+
     /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is one or no slot is
-    /// free. To be told by [`prepared`](Self::prepared).
+    /// free. To be told by [`prepared`](Self::prepared). The file's first slots are preferred, so that it grows only when it must.
     pub fn prepare(&mut self) -> Option<Claim> {
-        if !matches!(self.next, Next::Unknown) {
+        if matches!(self.next, Next::UnderWay(_) | Next::Prepared(_)) {
             return None;
         }
-        let claim = self.claim()?;
-        self.next = Next::UnderWay;
-        Some(claim)
-    }
-
-    /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.
-    pub fn prepared(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<(), LogError> {
-        self.next = Next::Unknown;
-        self.next = Next::Prepared(self.settle(claim, made, number)?);
-        Ok(())
-    }
-
-    fn claim(&mut self) -> Option<Claim> {
         let index = self.free.iter().position(|free| *free)?;
         let slot = u32::try_from(index).ok()?;
         self.set_free(slot, false);
         self.last_id = (self.clock)().max(self.last_id.saturating_add(1));
+        self.next = Next::UnderWay(self.last_id);
         Some(Claim { slot, id: self.last_id })
     }
 
-    fn settle(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<Arc<SegmentUse>, LogError> {
+    /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.
+    pub fn prepared(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<(), LogError> {
         if let Err(error) = made {
             self.set_free(claim.slot, true);
+            self.next = if matches!(error, LogError::DiskFull(_)) { Next::Refused } else { Next::Unknown };
             return Err(error);
         }
         let segment = Arc::new(SegmentUse::new(claim.id, claim.slot, number));
         self.live.push_back(Arc::clone(&segment));
-        Ok(segment)
+        self.next = Next::Prepared(segment);
+        Ok(())
     }
 
     fn set_free(&mut self, slot: u32, is_free: bool) {
@@ -147,20 +141,23 @@ impl Segments {
     pub fn take_unused(&mut self, unused: impl Fn(&SegmentUse) -> bool) -> Vec<Arc<SegmentUse>> {
         let (taken, live) = self.live.drain(..).partition::<VecDeque<_>, _>(|segment| unused(segment));
         self.live = live;
+        self.freeing.extend(taken.iter().cloned());
         taken.into()
     }
 
     /// A segment that was taken out is free, and its bookkeeping says so.
     pub fn freed(&mut self, segment: &SegmentUse) {
+        self.freeing.retain(|freeing| freeing.id != segment.id);
         self.set_free(segment.slot, true);
-        if matches!(&self.next, Next::Prepared(next) if next.id == segment.id) {
+        let is_next = matches!(&self.next, Next::Prepared(next) if next.id == segment.id);
+        if is_next || self.was_refused() {
             self.next = Next::Unknown;
         }
     }
 
-    /// Whether there is a segment to go on in.
-    pub fn has_next(&self) -> bool {
-        !matches!(self.next, Next::Unknown) || self.free.contains(&true)
+    /// The id of the oldest segment that a start would find in use now; `None` if it would find none.
+    pub fn oldest_id(&self) -> Option<i64> {
+        self.live.front().into_iter().chain(&self.freeing).map(|segment| segment.id).min()
     }
 
     /// The segments in use, oldest first.
@@ -168,13 +165,18 @@ impl Segments {
         self.live.iter()
     }
 
-    pub fn last_id(&self) -> i64 {
-        self.last_id
+    /// The greatest id of all segments that were gone on in, or an id between it and that of the next one.
+    pub fn last_used_id(&self) -> i64 {
+        match &self.next {
+            Next::UnderWay(id) => id - 1,
+            Next::Prepared(segment) => segment.id - 1,
+            Next::Unknown | Next::Refused => self.last_id,
+        }
     }
 
     /// Segments that hold no records.
     pub fn free_count(&self) -> u32 {
-        let next = !matches!(self.next, Next::Unknown);
+        let next = matches!(self.next, Next::UnderWay(_) | Next::Prepared(_));
         self.free.iter().filter(|free| **free).count() as u32 + u32::from(next)
     }
 

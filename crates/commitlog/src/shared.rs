@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
@@ -15,6 +15,7 @@ use crate::record_starts::RecordStarts;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::signals::Signals;
+use crate::tail::Tail;
 use crate::waiters::Waiters;
 use crate::{FailureHook, LogError, LogOptions, LogPosition, SyncMode};
 
@@ -27,18 +28,15 @@ const RECENT: u64 = 4;
 pub(crate) struct Shared {
     pub file: LogFile,
     pub sync: SyncMode,
-    /// Records between reservation and device. Segment `n` of this run lies at ring positions from `n * segment size` on.
-    pub ring: Arc<BlockRing>,
+    pub tail: Tail,
     pub record_starts: RecordStarts,
     pub waiters: Waiters,
     pub room: Room,
     pub counters: Counters,
     pub signals: Signals,
-    /// Segments activated in this run; reservations stay inside them.
-    activated: AtomicU64,
     /// The last activated segments, by number modulo [`RECENT`].
     recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
-    /// Their ids, for those who need no more. Set before `activated` says that there is such a segment, and reused when positions in
+    /// Their ids, for those who need no more. Set before the tail says that there is such a segment, and reused when positions in
     /// it have been durable for long.
     recent_ids: [AtomicI64; RECENT as usize],
     segments: Mutex<Segments>,
@@ -62,17 +60,17 @@ impl fmt::Debug for Hooks {
 
 impl Shared {
     pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
-        let ring = BlockRing::new(file.geometry().segment_size_bytes as usize);
+        let segment_size = file.geometry().segment_size_bytes;
+        let ring = BlockRing::new(segment_size as usize);
         Shared {
             record_starts: RecordStarts::new(ring.capacity()),
-            ring: Arc::new(ring),
+            tail: Tail::new(ring, u64::from(segment_size)),
             file,
             sync: options.sync,
             waiters: Waiters::default(),
             room: Room::default(),
             counters: Counters::default(),
             signals: Signals::new(),
-            activated: AtomicU64::new(0),
             recent: Default::default(),
             recent_ids: Default::default(),
             segments: Mutex::new(segments),
@@ -84,11 +82,11 @@ impl Shared {
 
     /// How many segments were activated in this run.
     pub fn activated(&self) -> u64 {
-        self.activated.load(Ordering::Acquire)
+        self.tail.activated()
     }
 
     pub fn segment_size(&self) -> u64 {
-        u64::from(self.file.geometry().segment_size_bytes)
+        self.tail.segment_size()
     }
 
     /// The segment of this run with that number, if records of it may be in memory.
@@ -139,69 +137,72 @@ impl Shared {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a record of `size` bytes goes that is reserved at `tail`; `None` if the segment has no room for it.
-    pub fn place(&self, tail: u64, size: u64) -> Option<Range<u64>> {
-        let tail = if self.sync == SyncMode::Each { tail.next_multiple_of(BLOCK) } else { tail };
-        let number = tail / self.segment_size();
-        let start = record_start(tail);
-        let end = advance(start, size);
-        let fits = end <= (number + 1) * self.segment_size() && number < self.activated();
-        fits.then_some(start..end)
+    /// Where a record of `size` bytes goes that is reserved at `tail`, if the segment has room for it.
+    pub fn place(&self, tail: u64, size: u64) -> Range<u64> {
+        let start = record_start(if self.sync == SyncMode::Each { tail.next_multiple_of(BLOCK) } else { tail });
+        start..advance(start, size)
     }
 
-    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; what is being prepared
-    /// is told as room.
+    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; else the writer is asked
+    /// to, which tells it as room. Writes nothing itself, so that a device that stalls does not hold who appends; but where the disk was full
+    /// the last time: whoever comes then looks for himself, and is told that it is, or goes on.
     pub fn next_segment(&self, activated: u64) -> Result<(), LogError> {
-        if !self.segments().has_next() {
-            self.free_unused()?;
-        }
         let mut segments = self.segments();
         if self.activated() != activated {
             return Ok(());
         }
-        let segment = self.failing(segments.activate(&self.file, activated))?;
+        let Some(segment) = segments.take_next() else {
+            let was_refused = segments.was_refused();
+            drop(segments);
+            if was_refused && self.prepare_segment()? {
+                return Ok(());
+            }
+            self.signals.want_segment();
+            return Err(LogError::NoFreeSegment);
+        };
         self.recent_id(activated).store(segment.id, Ordering::Relaxed);
         *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
-        let start = activated * self.segment_size();
-        let mut end = start;
-        let seal = self.ring.seal(|tail| {
-            end = tail.next_multiple_of(BLOCK);
-            end.max(start)
-        });
-        if seal == Seal::TooMany {
+        let Some((seal, end)) = self.tail.go_on() else {
             segments.put_back(segment);
             return Err(LogError::NoFreeSegment);
-        }
+        };
         if let Some(before) = activated.checked_sub(1).and_then(|number| self.recent_segment(number)) {
             before.close(end);
         }
-        // Only now, with the tail at its start: a record that was let into it earlier would share a batch with the one before, and whoever
-        // was refused before the seal would go on in the segment after it.
-        self.activated.store(activated + 1, Ordering::Release);
-        let pressed = segments.pressure().is_some();
         drop(segments);
         // The one before may wait for nothing but its last frames.
         self.free_later();
         if seal == Seal::Sealed {
             self.signals.hurry();
         }
-        if pressed {
-            self.press();
-        }
+        self.press();
         Ok(())
     }
 
-    /// Has the next segment's bookkeeping on the device before it is wanted, so that no appender waits for that. Does nothing where no
-    /// segment is free: whoever wants one finds out. Called by the writer alone.
-    pub fn prepare_segment(&self) -> Result<(), LogError> {
-        let Some(claim) = self.segments().prepare() else { return Ok(()) };
+    /// Has the next segment's bookkeeping on the device before it is wanted, and tells it as room; false where there is one, somebody else is at
+    /// it, or no segment is free.
+    pub fn prepare_segment(&self) -> Result<bool, LogError> {
+        let Some(claim) = self.segments().prepare() else { return Ok(false) };
         let made = claim.make(&self.file);
-        // Nobody else goes on in a segment while one is being prepared.
-        let prepared = self.segments().prepared(claim, made, self.activated());
+        let mut segments = self.segments();
+        // Nobody goes on in a segment while one is being prepared.
+        let prepared = segments.prepared(claim, made, self.activated());
+        drop(segments);
+        self.failing(prepared)?;
         self.room.announce();
-        match self.failing(prepared) {
-            Err(LogError::DiskFull(_)) => Ok(()),
-            result => result,
+        Ok(true)
+    }
+
+    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer alone.
+    pub fn make_room(&self) -> Result<(), LogError> {
+        self.free_unused()?;
+        match self.prepare_segment() {
+            Err(LogError::DiskFull(_)) => {
+                // Whoever waits looks for himself now, and is told why.
+                self.room.announce();
+                Ok(())
+            }
+            prepared => prepared.map(|_| ()),
         }
     }
 
@@ -209,7 +210,7 @@ impl Shared {
     pub fn data_end(&self) -> u64 {
         // A segment's change moves the tail before it closes the segment before.
         let _unchanged = self.segments();
-        let tail = self.ring.tail();
+        let tail = self.tail.ring.tail();
         let before = (tail / self.segment_size()).checked_sub(1).filter(|_| tail.is_multiple_of(self.segment_size()));
         let end = before.and_then(|number| self.recent_segment(number)).map_or(tail, |segment| segment.closed_at());
         end.min(tail)
@@ -238,9 +239,9 @@ impl Shared {
                 if self.activated() > activated {
                     continue;
                 }
-                return LogPosition { segment: segments.last_id(), offset: i32::MAX };
+                return LogPosition { segment: segments.last_used_id(), offset: i32::MAX };
             };
-            let tail = self.ring.tail();
+            let tail = self.tail.ring.tail();
             let number = (tail / self.segment_size()).min(last);
             if let Some(segment) = self.recent_segment(number) {
                 let offset = tail - number * self.segment_size();
@@ -249,9 +250,10 @@ impl Shared {
         }
     }
 
-    /// Tells the caller's hook that the log wants flushes.
+    /// Tells the caller's hook if the log wants flushes.
     pub fn press(&self) {
-        if let Some(hook) = &self.hooks.on_pressure {
+        let is_short = self.segments().pressure().is_some();
+        if let Some(hook) = self.hooks.on_pressure.as_ref().filter(|_| is_short) {
             hook();
         }
     }

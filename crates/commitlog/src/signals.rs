@@ -11,6 +11,8 @@ pub(crate) struct Signals {
     wake_at: AtomicU64,
     /// Somebody waits for room in the ring: do not wait for company.
     pub urgent: AtomicBool,
+    /// Somebody waits for a segment to go on in.
+    segment_wanted: AtomicBool,
     /// No more appends; write what there is and exit.
     pub stopping: AtomicBool,
     /// A ring position that somebody wants durable now, whatever the mode.
@@ -23,6 +25,7 @@ impl Signals {
         Signals {
             wake_at: AtomicU64::new(u64::MAX),
             urgent: AtomicBool::new(false),
+            segment_wanted: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             sync_wanted: AtomicU64::new(0),
             waker: OnceLock::new(),
@@ -70,5 +73,16 @@ impl Signals {
     pub fn hurry(&self) {
         self.urgent.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Somebody waits for a segment to go on in.
+    pub fn want_segment(&self) {
+        self.segment_wanted.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether somebody does; forgets it.
+    pub fn is_segment_wanted(&self) -> bool {
+        self.segment_wanted.load(Ordering::Acquire) && self.segment_wanted.swap(false, Ordering::AcqRel)
     }
 }

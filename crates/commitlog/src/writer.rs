@@ -137,21 +137,27 @@ impl Writer {
 
     fn run(mut self) {
         loop {
-            let result = self.collect().and_then(|()| match self.next_step() {
-                Step::Issue => self.issue().map(|()| true),
-                Step::Sync => self.sync().map(|()| true),
-                Step::Sleep { until, wake_at } => {
-                    self.sleep(until, wake_at);
-                    Ok(true)
-                }
-                Step::Exit => Ok(false),
-            });
-            match result {
+            match self.go_on() {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => return self.shared.fail(&error.to_string()),
             }
         }
+    }
+
+    /// Does what is next; false if that is nothing, for good.
+    fn go_on(&mut self) -> Result<bool, LogError> {
+        self.collect()?;
+        if self.shared.signals.is_segment_wanted() {
+            self.shared.make_room()?;
+        }
+        match self.next_step() {
+            Step::Issue => self.issue()?,
+            Step::Sync => self.sync()?,
+            Step::Sleep { until, wake_at } => self.sleep(until, wake_at),
+            Step::Exit => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn next_step(&mut self) -> Step {
@@ -167,7 +173,7 @@ impl Writer {
             _ => None,
         };
         let sync_wanted = signals.sync_wanted.load(Ordering::Acquire) > shared.waiters.horizon();
-        let has_untaken = shared.ring.has_untaken();
+        let has_untaken = shared.tail.ring.has_untaken();
         if idle && unsynced && (sync_due.is_some_and(|due| due <= now) || sync_wanted && !has_untaken) {
             return Step::Sync;
         }
@@ -179,7 +185,7 @@ impl Writer {
                 return Step::Sleep { until: Some(until), wake_at: u64::MAX };
             }
             let wake_at = self.wake_at();
-            if shared.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < FRAMES_MAX {
+            if shared.tail.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < FRAMES_MAX {
                 return Step::Issue;
             }
             return Step::Sleep { until: None, wake_at };
@@ -206,7 +212,7 @@ impl Writer {
     /// Sleeps until woken, a frame is done or the time has come.
     fn sleep(&mut self, until: Option<Instant>, wake_at: u64) {
         let shared = &*self.shared;
-        let ready = || shared.ring.tail() >= wake_at && shared.ring.has_untaken();
+        let ready = || shared.tail.ring.tail() >= wake_at && shared.tail.ring.has_untaken();
         if shared.signals.fall_asleep(wake_at, ready) {
             self.queue.wait(until);
         }
@@ -217,8 +223,8 @@ impl Writer {
     fn issue(&mut self) -> Result<(), LogError> {
         self.open_since = None;
         let shared = Arc::clone(&self.shared);
-        shared.ring.seal(|tail| tail.next_multiple_of(BLOCK));
-        while let Some(batch) = shared.ring.take_sealed() {
+        shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
+        while let Some(batch) = shared.tail.ring.take_sealed() {
             self.issue_batch(wait_filled(batch))?;
         }
         Ok(())
@@ -272,7 +278,7 @@ impl Writer {
         }
         let is_half_full = self.taken - base > self.shared.segment_size() / 2;
         if is_half_full && self.prepared_behind.replace(number) != Some(number) {
-            self.shared.prepare_segment()?;
+            self.shared.make_room()?;
         }
         Ok(())
     }

@@ -3,14 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::Waker;
+use std::thread;
+use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
-use commitlog::{CommitLog, LogInspector, LogOptions, PositionInterval, SyncMode, log_path};
+use commitlog::{CommitLog, LogError, LogInspector, LogOptions, LogPosition, PositionInterval, SyncMode, log_path};
 use uuid::Uuid;
 
 const TABLE: Uuid = Uuid::from_u128(1);
+/// When a test that waits in vain gives up.
+const GIVE_UP: Duration = Duration::from_secs(60);
 
 fn options() -> LogOptions {
     LogOptions {
@@ -76,4 +81,120 @@ fn a_segment_that_was_ready_and_never_used_is_free_again_after_a_shutdown() {
     log.flushed(TABLE, PositionInterval { start, end: log.position() }).unwrap();
     log.shutdown().unwrap();
     assert_eq!(live(&disk), 0);
+}
+
+/// Everything so far is in SSTables.
+fn flush(log: &CommitLog) -> Result<(), LogError> {
+    log.flushed(TABLE, PositionInterval { start: LogPosition::NONE, end: log.position() })
+}
+
+/// A log none of whose segments is free.
+fn full_log(disk: &SimulatedDisk) -> CommitLog {
+    let options = LogOptions { append_timeout: Duration::from_millis(200), ..options() };
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    loop {
+        match log.append(&[TABLE], &[7; 10_000]) {
+            Ok(at) => log.durable(at.position).wait().unwrap(),
+            Err(error) => {
+                assert!(matches!(error, LogError::NoFreeSegment), "{error}");
+                return log;
+            }
+        }
+    }
+}
+
+/// What `ask` answers while the device stands still.
+fn while_stalled<T: Send>(disk: &SimulatedDisk, ask: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let (send, answer) = mpsc::channel();
+        let _stall = disk.stall();
+        scope.spawn(move || send.send(ask()));
+        answer.recv_timeout(GIVE_UP).expect("an answer though the device stands still")
+    })
+}
+
+#[test]
+fn a_device_that_stands_still_holds_nobody_who_finds_no_segment_ready() {
+    let disk = SimulatedDisk::new();
+    let log = full_log(&disk);
+    flush(&log).unwrap();
+    let end = log.position();
+    let (refused, position, _) = while_stalled(&disk, || {
+        let refused = log.try_append(&[TABLE], &[8; 10_000]).is_err();
+        (refused, log.position(), log.pressure())
+    });
+    assert!(!refused || position == end);
+    log.append(&[TABLE], &[9; 10_000]).unwrap();
+}
+
+#[test]
+fn the_end_of_a_log_that_was_found_full_is_before_its_first_segment_to_come() {
+    let disk = SimulatedDisk::new();
+    drop(full_log(&disk));
+    let claimed = Arc::new(AtomicBool::new(false));
+    let clock = {
+        let claimed = Arc::clone(&claimed);
+        move || {
+            claimed.store(true, Ordering::SeqCst);
+            i64::MAX / 2
+        }
+    };
+    let disk = disk.crash_image(3);
+    let options = LogOptions { clock: Arc::new(clock), ..options() };
+    let (log, mut replay) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    let mut last = LogPosition::NONE;
+    while let Some(record) = replay.next_record().unwrap() {
+        last = record.position;
+    }
+    log.discard_replayed().unwrap();
+    assert!(!claimed.load(Ordering::SeqCst) && last <= log.position());
+    let end = while_stalled(&disk, || {
+        let refused = log.try_append(&[TABLE], b"first").unwrap_err();
+        assert!(matches!(refused, LogError::NoFreeSegment), "{refused}");
+        while !claimed.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        // Its bookkeeping is being written.
+        log.position()
+    });
+    assert!(last <= end && end < log.append(&[TABLE], b"first").unwrap().position);
+}
+
+#[test]
+fn a_disk_that_is_full_is_told_until_it_is_not_or_a_segment_is_free() {
+    let disk = SimulatedDisk::new();
+    let options = LogOptions { append_timeout: Duration::from_millis(200), ..options() };
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    let prefix = LogInspector::open(&disk, &log_path(Path::new("/log"))).unwrap().geometry().segment_offset(0);
+    let room_for = |segments: u64| disk.set_capacity(prefix + segments * (64 << 10) + 4096);
+    let until_full = |record: u8| {
+        loop {
+            match log.append(&[TABLE], &[record; 10_000]) {
+                Ok(at) => log.durable(at.position).wait().unwrap(),
+                Err(error) => return error,
+            }
+        }
+    };
+    room_for(2);
+    assert!(matches!(until_full(1), LogError::DiskFull(_)));
+    assert!(matches!(log.try_append(&[TABLE], &[2; 10_000]), Err(LogError::DiskFull(_))), "told at once");
+    room_for(3);
+    log.try_append(&[TABLE], &[3; 10_000]).expect("the disk has room");
+    assert!(matches!(until_full(4), LogError::DiskFull(_)));
+    flush(&log).unwrap();
+    log.append(&[TABLE], &[5; 10_000]).expect("a segment is free");
+    assert!(log.closed().is_none());
+}
+
+#[test]
+fn a_log_whose_bookkeeping_failed_is_synced_no_more_and_its_segments_stay_in_use() {
+    let disk = SimulatedDisk::new();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    append(&log, 14);
+    let oldest = log.oldest_segment();
+    disk.inject(Fault::Fail, 0);
+    flush(&log).unwrap_err();
+    assert_eq!(log.oldest_segment(), oldest, "its bookkeeping says so");
+    // All of it is on the device; but a record may be that was refused.
+    assert!(log.sync().is_err());
 }

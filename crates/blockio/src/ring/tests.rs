@@ -1,6 +1,7 @@
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::*;
+use crate::{BLOCK_SIZE, BlockRing, ReserveError, Seal};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
