@@ -57,10 +57,13 @@ pub struct Engine {
     _directory: blockio::DirectoryLock,
 }
 
+/// Tables' stores.
+pub(crate) type Stores = HashMap<TableId, Arc<TableStore>, ByTableId>;
+
 /// The schema and the data that belongs to it.
 pub(crate) struct Catalog {
     schema: Arc<Schema>,
-    stores: HashMap<TableId, Arc<TableStore>, ByTableId>,
+    stores: Stores,
 }
 
 impl Catalog {
@@ -101,7 +104,7 @@ impl Engine {
         let mut engine = Engine {
             catalog: ArcSwap::from_pointee(Catalog {
                 schema: Arc::new(Schema::new(Uuid::nil(), keyspaces)),
-                stores: HashMap::default(),
+                stores: Stores::default(),
             }),
             schema_lock: Mutex::new(()),
             groups: WriteGroups::new(),
@@ -155,7 +158,7 @@ impl Engine {
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
         self.settle_replayed()?;
-        self.go_on_from_stored_timestamps();
+        self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored)?;
         self.finish_drops()?;
         // While the log holds records from before, a start has to know what of them was truncated.
@@ -229,29 +232,42 @@ impl Engine {
 
     /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.
     pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
-        let old = self.catalog.load_full();
-        let mut stores = HashMap::with_capacity_and_hasher(old.stores.len(), ByTableId::default());
+        let stores = self.stores_for(schema)?;
+        Ok(self.publish(schema, stores))
+    }
+
+    /// A store for every table of `schema`: its own, or one of the SSTables in its directory. Nobody sees it yet.
+    pub(crate) fn stores_for(&self, schema: &Schema) -> Result<Stores, EngineError> {
+        let old = self.catalog.load();
+        let mut stores = Stores::with_capacity_and_hasher(old.stores.len(), ByTableId::default());
+        for table in schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()) {
+            let store = match old.stores.get(&table.id) {
+                Some(store) => store.clone(),
+                None => self.open_store(table)?,
+            };
+            stores.insert(table.id, store);
+        }
+        Ok(stores)
+    }
+
+    /// Makes `schema` the current one, with the stores of its tables; returns those of tables that are gone.
+    pub(crate) fn publish(&self, schema: &Arc<Schema>, stores: Stores) -> Vec<Arc<TableStore>> {
         for keyspace in schema.keyspaces.values() {
             for table in keyspace.tables.values() {
-                let store = match old.stores.get(&table.id) {
-                    Some(store) => store.clone(),
-                    None => self.open_store(table)?,
-                };
+                let Some(store) = stores.get(&table.id) else { continue };
                 let has_other_memtable = store.table.load().options.memtable != table.options.memtable;
                 store.alter(table);
                 if has_other_memtable {
                     // Its next memtable is of the new kind.
-                    self.request_flush(&store);
+                    self.request_flush(store);
                 }
                 store.limit.set(memory_only(table).map(|options| options.size_limit_bytes));
                 store.durable_writes.store(Self::is_durable(schema, &keyspace.name), Ordering::Relaxed);
-                stores.insert(table.id, store);
             }
         }
+        let old = self.catalog.swap(Arc::new(Catalog { schema: schema.clone(), stores: stores.clone() }));
         let removed = old.stores.iter().filter(|(id, _)| !stores.contains_key(id)).map(|(_, store)| store.clone());
-        let removed = removed.collect();
-        self.catalog.store(Arc::new(Catalog { schema: schema.clone(), stores }));
-        Ok(removed)
+        removed.collect()
     }
 
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
@@ -367,7 +383,10 @@ impl Engine {
     }
 
     /// A clock that was set back must not make changes of the schema, or truncations, older than those they change.
-    fn go_on_from_stored_timestamps(&self) {
+    fn go_on_from_stored_timestamps(&self) -> Result<(), EngineError> {
+        // What was replayed may be in memory only. Each of them writes the node's row as well.
+        let newest = crate::system::newest_timestamp(self.read_local()?)?;
+        self.last_timestamp_micros.fetch_max(newest, Ordering::Relaxed);
         for store in self.stores() {
             if is_local_system_keyspace(&store.table.load().keyspace) {
                 let view = store.view();
@@ -377,6 +396,7 @@ impl Engine {
                 self.last_timestamp_micros.fetch_max(newest, Ordering::Relaxed);
             }
         }
+        Ok(())
     }
 
     pub(crate) fn now_millis(&self) -> i64 {
@@ -471,10 +491,13 @@ impl Engine {
 
     /// The node's row of `system.local`.
     pub(crate) fn local_row(&self) -> Result<Option<crate::system::SystemRow>, EngineError> {
-        let local = self.find_table("system", "local");
-        let key = model::KeyRange::Single(model::PartitionKey::new(b"local"));
-        let rows = crate::system::read_rows(self.read(&local, &model::ReadRange::all_rows(key))?, self.now_seconds())?;
+        let rows = crate::system::read_rows(self.read_local()?, self.now_seconds())?;
         Ok(rows.into_iter().next())
+    }
+
+    fn read_local(&self) -> Result<model::BoxCursor<'static>, EngineError> {
+        let key = model::KeyRange::Single(model::PartitionKey::new(b"local"));
+        self.read(&self.find_table("system", "local"), &model::ReadRange::all_rows(key))
     }
 
     fn stored_schema_version(&self) -> Result<Uuid, EngineError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Keyspace, Mutation, Schema};
 use uuid::Uuid;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Stores};
 use crate::error::EngineError;
 use crate::schema_rows;
 use crate::store::lock;
@@ -37,8 +37,10 @@ impl Engine {
         if finished.is_err() && self.takes_dropped_id(&new)? {
             finished?;
         }
+        // What may fail goes first: what is stored is what clients are shown, and what they are shown is the schema.
+        let stores = self.stores_for(&new)?;
         self.store_schema(&old, &new)?;
-        self.publish_schema(&new)?;
+        self.publish_schema(&new, stores)?;
         Ok((result, new))
     }
 
@@ -59,14 +61,13 @@ impl Engine {
         self.write_durably(Mutation::new(updates))
     }
 
-    /// Writes to system tables and waits until the device holds it, in whatever mode the log is.
+    /// Writes to system tables; waits, whatever mode the log is in, until the device holds it, and only then makes it visible.
     pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
-        self.write_system(&mutation)?;
-        self.log().sync().map_err(|error| self.log_failed(error))
+        self.until_room(|| self.try_write_durably(&mutation))
     }
 
-    fn publish_schema(&self, new: &Arc<Schema>) -> Result<(), EngineError> {
-        let removed = self.open_stores(new)?;
+    fn publish_schema(&self, new: &Arc<Schema>, stores: Stores) -> Result<(), EngineError> {
+        let removed = self.publish(new, stores);
         self.settle_in_memory();
         // What cannot be deleted for one table keeps none of the others.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();

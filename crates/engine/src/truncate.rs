@@ -48,10 +48,9 @@ impl Engine {
         self.groups().barrier().wait();
         let position = first.lower(self.log());
         let note = Mutation::new(vec![self.truncation(id, position, self.next_timestamp_micros())]);
-        if !self.try_write(&note)? {
+        if !self.try_write_durably(&note)? {
             return Ok(false);
         }
-        self.log().sync().map_err(|error| self.log_failed(error))?;
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
         self.note_flush(id, None);

@@ -79,19 +79,24 @@ impl Engine {
         self.until_room(|| self.try_write(mutation))
     }
 
-    /// Tries until there is room in the log for what is tried. What makes room are flushes: if there is none and one fails, so does this.
+    /// Tries until there is room in the log for what is tried. Where no segment is free, what makes room are flushes: if one fails, so does
+    /// this.
     pub(crate) fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
         loop {
             let room = self.log().room();
             if attempt()? {
                 return Ok(());
             }
-            if let Some(failure) = self.last_flush_failure() {
+            if let Some(failure) = self.last_flush_failure().filter(|_| self.is_log_full()) {
                 return Err(failure);
             }
             self.request_cleanup();
             crate::block_on(room);
         }
+    }
+
+    fn is_log_full(&self) -> bool {
+        self.log().pressure().is_some_and(|pressure| pressure.free_segments == 0)
     }
 
     /// As [`Engine::write`], but waits neither for memory nor for room in the log, for whoever keeps flushes waiting; false if the
@@ -104,6 +109,18 @@ impl Engine {
         // For system tables, which do not live in memory.
         let room = Reservations::default();
         crate::block_on(self.make_visible(mutation, &stores, membership, logged, room))?;
+        Ok(true)
+    }
+
+    /// As `try_write`, but durable in whatever mode the log is, before it is visible: one that is refused shows nowhere.
+    pub(crate) fn try_write_durably(&self, mutation: &Mutation) -> Result<bool, EngineError> {
+        let stores = self.stores_of(mutation)?;
+        let Some((membership, logged)) = self.try_enter_and_log(mutation, &stores)? else {
+            return Ok(false);
+        };
+        let _membership = membership.that_waits();
+        self.log().sync().map_err(|error| self.log_failed(error))?;
+        self.apply_all(&stores, mutation, logged);
         Ok(true)
     }
 

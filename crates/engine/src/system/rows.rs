@@ -196,6 +196,25 @@ pub(crate) fn read_rows(mut cursor: BoxCursor<'_>, now_seconds: u32) -> Result<V
     Ok(rows)
 }
 
+/// The greatest timestamp of a cell, microseconds; `i64::MIN` if there is none.
+pub(crate) fn newest_timestamp(mut cursor: BoxCursor<'_>) -> Result<i64, ReadError> {
+    let table = cursor.table().clone();
+    let mut newest = i64::MIN;
+    while cursor.advance_partition()? {
+        while cursor.advance()? {
+            let Unfiltered::Row(row) = cursor.unfiltered() else { continue };
+            for (_, data) in row.row.columns(&table) {
+                let of_column = match data {
+                    model::ColumnData::Simple(cell) => Some(cell.timestamp),
+                    model::ColumnData::Complex(cells) => cells.map(|cell| cell.timestamp).max(),
+                };
+                newest = newest.max(of_column.unwrap_or(newest));
+            }
+        }
+    }
+    Ok(newest)
+}
+
 fn read_columns(table: &Table, row: Row<'_>, now_seconds: u32, values: &mut BTreeMap<Arc<str>, Vec<u8>>) {
     for (index, data) in row.columns(table) {
         let column = &table.regulars().columns[index];

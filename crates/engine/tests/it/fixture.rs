@@ -1,15 +1,15 @@
 //! An engine over a temporary directory, and the shortest ways to write and read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockio::{SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
-    Cell, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
-    ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
-    push_component,
+    Cell, Clusterings, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, Mutation, PartitionKey,
+    PartitionUpdateBuilder, ReadRange, RowBuilder, Slice, Table, TableBuilder, TableId, TableOptions, Unfiltered,
+    UnfilteredCursor, push_component,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -179,4 +179,35 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     options.memtable_shards = 1;
     options.concurrent_compactors = 0;
     options
+}
+
+/// Table and column of the schema.
+pub fn columns(engine: &Engine, keyspace: &str) -> BTreeSet<(String, String)> {
+    let schema = engine.schema();
+    let tables = schema.keyspace(keyspace).into_iter().flat_map(|keyspace| keyspace.tables.values());
+    let columns = tables.flat_map(|table| {
+        let columns = table.columns_in_select_order().into_iter();
+        columns.map(|column| (table.name.to_string(), column.name.to_string()))
+    });
+    columns.collect()
+}
+
+/// Table and column of the rows of `system_schema.columns`, which clients are shown.
+pub fn stored_columns(engine: &Engine, keyspace: &str) -> Result<BTreeSet<(String, String)>, EngineError> {
+    let columns = engine.schema().table("system_schema", "columns").unwrap().clone();
+    let keys = KeyRange::Single(PartitionKey::new(keyspace.as_bytes()));
+    let mut cursor = engine.read(&columns, &ReadRange::all_rows(keys))?;
+    let mut found = BTreeSet::new();
+    while cursor.advance_partition()? {
+        while cursor.advance()? {
+            if let Unfiltered::Row(row) = cursor.unfiltered()
+                && row.row.is_live(&columns, 1000)
+            {
+                let mut names =
+                    Clusterings(row.clustering).map(|name| String::from_utf8(name.unwrap().to_vec()).unwrap());
+                found.insert((names.next().unwrap(), names.next().unwrap()));
+            }
+        }
+    }
+    Ok(found)
 }

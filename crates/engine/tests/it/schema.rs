@@ -1,10 +1,20 @@
 //! The schema lives in the engine's own tables.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use blockio::{Disk, Fault, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::{Engine, EngineError, block_on};
+use model::{Cell, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableBuilder, TableId};
 use types::CqlType;
+use uuid::Uuid;
 
-use crate::fixture::{Directory, create_table, delete_rows, insert, open, options, rows};
+use crate::fixture::{
+    Directory, columns, create_table, delete_rows, insert, open, open_with, options, rows, small_options,
+    stored_columns,
+};
 
 #[test]
 fn a_table_takes_writes_and_gives_them_back() {
@@ -250,4 +260,85 @@ fn rows_with_collections_of_a_dropped_type_survive_a_crash() {
     assert_eq!(rows(&engine, &last), [(1, 1, "value".into())]);
     engine.flush(&last).unwrap();
     assert_eq!(rows(&engine, &last), [(1, 1, "value".into())]);
+}
+
+/// CREATE or ALTER TABLE.
+fn put_table(engine: &Engine, table: Table) -> Result<(), EngineError> {
+    let changed = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables.insert(table.name.clone(), Arc::new(table));
+        Ok(())
+    });
+    changed.map(|_| ())
+}
+
+/// In `periodic` a write does not wait for the log. A change of the schema does, and shows nowhere before.
+#[test]
+fn a_change_of_the_schema_that_a_failing_log_refuses_is_not_shown() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.commitlog.sync = SyncMode::Periodic { period: Duration::from_secs(3600) };
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    disk.inject(Fault::FailSync, 0);
+    let refused = put_table(&engine, table.to_builder().regular("refused", CqlType::Int).build()).unwrap_err();
+    assert!(matches!(refused, EngineError::ClosedForWrites(_)), "{refused}");
+    let shown = stored_columns(&engine, "ks").unwrap();
+    assert_eq!((shown.len(), &shown), (4, &columns(&engine, "ks")));
+}
+
+/// Whichever operation of a CREATE TABLE fails: what clients are shown is the schema, then and after the next CREATE.
+#[test]
+fn a_table_that_cannot_be_opened_is_not_stored() {
+    let mut refused = 0;
+    for failing in 0.. {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&small_options(&disk));
+        create_table(&engine);
+        let id = Uuid::from_u128(7);
+        let made = |column: &str| {
+            let builder = TableBuilder::new("ks", "made", TableId(id)).partition_key("k", CqlType::Int);
+            builder.regular(column, CqlType::Text).build()
+        };
+        // Somebody's directory is there already.
+        disk.create_dir_all(&Path::new("/node/data/ks").join(format!("made-{}", id.simple()))).unwrap();
+        disk.inject(Fault::Fail, failing);
+        let first = put_table(&engine, made("first"));
+        assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"), "operation {failing}");
+        if first.is_ok() {
+            break;
+        }
+        refused += 1;
+        if engine.log_closed().is_none() {
+            put_table(&engine, made("second")).unwrap();
+            assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"));
+        }
+    }
+    assert!(refused > 1, "operations of a CREATE matter");
+}
+
+/// Also where they were replayed and are in no SSTable yet.
+#[test]
+fn changes_of_the_schema_are_newer_than_those_before_though_the_clock_was_set_back() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.memtable_space_bytes = 4 << 20;
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    // More than a start flushes before it answers.
+    (0..10).for_each(|row| insert(&engine, &table, 1, row, &"v".repeat(20_000), 10));
+    let local = engine.schema().table("system", "local").unwrap().clone();
+    let ahead = engine.next_timestamp_micros() + 3_600_000_000;
+    let mut row = RowBuilder::default();
+    row.start(local.regulars(), false);
+    let version = engine.schema().version;
+    row.cell(local.regulars().index_of("schema_version").unwrap(), &Cell::live(ahead, version.as_bytes()));
+    let mut blob = Vec::new();
+    row.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(local, PartitionKey::new(b"local"));
+    update.row(&[], &blob);
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    options.disk = Arc::new(disk.crash_image(1));
+    let engine = Engine::open(options).unwrap();
+    assert_eq!(engine.schema().version, version);
+    assert!(engine.next_timestamp_micros() > ahead);
 }

@@ -91,6 +91,9 @@ fn live(node: &mut Node) {
 /// Compares what reads answer, if they do: a fault may have hit the read itself, or the power is off.
 fn check(node: &mut Node) -> bool {
     let Ok(found) = node.read() else { return false };
+    if node.check_columns().is_err() {
+        return false;
+    }
     node.model.settle(&found, false).unwrap_or_else(|difference| panic!("before a crash: {difference}"));
     true
 }

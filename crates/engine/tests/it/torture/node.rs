@@ -9,9 +9,9 @@ use blockio::{Disk, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
-    BoxCursor, Cell, ClusteringBound, Clusterings, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, MergeCursor,
-    Mutation, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Side,
-    Slice, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
+    BoxCursor, Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Keyspace, Liveness, MergeCursor, Mutation,
+    PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadError, ReadRange, Row, RowBuilder, Side, Slice, Table,
+    TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor,
 };
 use sstable::{BlockCache, SSTableReader, list_tables};
 use types::CqlType;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::choices::Choices;
 use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
-use crate::fixture::{clustering, memory_only, open_with};
+use crate::fixture::{clustering, columns, memory_only, open_with, stored_columns};
 
 const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";
@@ -374,42 +374,15 @@ impl Node {
         Ok(state)
     }
 
-    /// Whether clients are shown the columns that the schema has. A start decides on both; before, a change that was refused may show in
-    /// one of them.
+    /// Whether clients are shown the columns that the schema has.
     pub fn check_columns(&self) -> Result<(), EngineError> {
-        assert_eq!(self.stored_columns()?, self.columns(), "system_schema.columns says what the schema is");
-        Ok(())
-    }
-
-    /// Table and column of the schema.
-    fn columns(&self) -> BTreeSet<(String, String)> {
-        let tables = self.tables();
-        let columns = tables.iter().flat_map(|table| {
-            let columns = table.columns_in_select_order().into_iter();
-            columns.map(|column| (table.name.to_string(), column.name.to_string()))
-        });
-        columns.collect()
-    }
-
-    /// Table and column of the rows that clients are shown.
-    fn stored_columns(&self) -> Result<BTreeSet<(String, String)>, EngineError> {
         let engine = self.engine();
-        let columns = engine.schema().table("system_schema", "columns").unwrap().clone();
-        let keys = KeyRange::Single(PartitionKey::new(KEYSPACE.as_bytes()));
-        let mut cursor = engine.read(&columns, &ReadRange::all_rows(keys))?;
-        let mut found = BTreeSet::new();
-        while cursor.advance_partition()? {
-            while cursor.advance()? {
-                if let Unfiltered::Row(row) = cursor.unfiltered()
-                    && row.row.is_live(&columns, NOW_SECONDS)
-                {
-                    let mut names =
-                        Clusterings(row.clustering).map(|name| String::from_utf8(name.unwrap().to_vec()).unwrap());
-                    found.insert((names.next().unwrap(), names.next().unwrap()));
-                }
-            }
-        }
-        Ok(found)
+        assert_eq!(
+            stored_columns(&engine, KEYSPACE)?,
+            columns(&engine, KEYSPACE),
+            "what is shown is what the schema is"
+        );
+        Ok(())
     }
 
     /// Whether acknowledged snapshots hold what they should. Those that were taken before a crash are durable.

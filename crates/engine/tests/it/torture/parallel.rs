@@ -2,7 +2,8 @@
 //! afterwards holds for all of them.
 //!
 //! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or in neither.
-//! `t` is truncated now and then, `d` is dropped and created again, under the same id or another, and some writers hang up.
+//! `t` is truncated now and then, `d` is dropped and created again, under the same id or another, `idle` gains and loses a column, and some
+//! writers hang up. The log is so short that it is often full, also when a start finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -21,9 +22,12 @@ use types::CqlType;
 use uuid::Uuid;
 
 use super::choices::Choices;
-use crate::fixture::{insertion, memory_only, open_with, rows, set_options};
+use crate::fixture::{columns, insertion, memory_only, open_with, rows, set_options, stored_columns};
 
 const WRITERS: u64 = 3;
+/// Of each writer, from one crash to the next.
+const WRITES: i32 = 100;
+const OPERATIONS: u64 = 20;
 const KEYSPACE: &str = "ks";
 
 /// A batch, and when it was sent and acknowledged.
@@ -93,7 +97,7 @@ fn table(name: &str, id: Uuid, incarnation: u64) -> Arc<Table> {
 fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
-    options.commitlog.total_space_bytes = 8 * (256 << 10);
+    options.commitlog.total_space_bytes = 6 * (256 << 10);
     options.commitlog.sync = sync;
     options.memtable_shards = 1;
     options.memtable_space_bytes = 4 << 20;
@@ -109,52 +113,69 @@ fn table_of(engine: &Engine, name: &str) -> Option<Arc<Table>> {
     engine.schema().table(KEYSPACE, name).cloned()
 }
 
+/// A few lives of one node.
 fn case(seed: u64, prepared: &SimulatedDisk) {
     let mut choices = Choices(seed);
-    let disk = prepared.crash_image(0);
+    let mut disk = prepared.crash_image(0);
     let periodic = SyncMode::Periodic { period: Duration::from_millis(5) };
     let sync = if choices.one_in(3) { periodic } else { SyncMode::Batch };
-    let engine = open(&disk, sync);
-    let fault = match choices.below(6) {
-        0..=1 if sync == SyncMode::Batch => Some(Fault::PowerCut),
-        2 if sync == SyncMode::Batch => Some(Fault::Fail),
-        _ => None,
-    };
-    fault.into_iter().for_each(|fault| disk.inject(fault, choices.below(2000)));
     let history = History::default();
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let (engine, history, choices) = (&engine, &history, Choices(choices.next()));
-            scope.spawn(move || write(engine, history, writer as i32, choices));
+    let mut before = None;
+    for life in 0..1 + choices.below(3) {
+        let engine = open(&disk, sync);
+        check_all(&engine, &disk, &history, before.take());
+        let fault = match choices.below(6) {
+            0..=1 if sync == SyncMode::Batch => Some(Fault::PowerCut),
+            2 if sync == SyncMode::Batch => Some(Fault::Fail),
+            _ => None,
+        };
+        fault.into_iter().for_each(|fault| disk.inject(fault, choices.below(1500)));
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (engine, history, choices) = (&engine, &history, Choices(choices.next()));
+                scope.spawn(move || write(engine, history, writer as i32, life as i32 * WRITES, choices));
+            }
+            operate(&engine, &history, life * OPERATIONS, Choices(choices.next()));
+        });
+        // All writes are done now but those that hung up: a flush waits for them.
+        let quiet = engine.flush(&table_of(&engine, "idle").unwrap()).is_ok();
+        before = (fault.is_none() && quiet).then(|| read(&engine));
+        let image = disk.crash_image(choices.next());
+        drop(engine);
+        // In periodic mode only the end of the process is survived: what it wrote is there.
+        if sync == SyncMode::Batch {
+            disk = image;
         }
-        operate(&engine, &history, Choices(choices.next()));
-    });
-    // All writes are done now but those that hung up: a flush waits for them.
-    let quiet = engine.flush(&table_of(&engine, "idle").unwrap()).is_ok();
-    let before = (fault.is_none() && quiet).then(|| read(&engine));
-    let image = disk.crash_image(choices.next());
-    drop(engine);
-    // In periodic mode only the end of the process is survived: what it wrote is there.
-    let disk = if sync == SyncMode::Batch { image } else { disk };
-    let engine = open(&disk, sync);
-    let after = read(&engine);
-    check(&history, &after);
-    if let Some(before) = before {
-        assert_eq!(before, after, "reads after a crash answer what they did before");
     }
-    check_incarnation(&engine);
-    check_directories(&engine, &disk);
+    let engine = open(&disk, sync);
+    check_all(&engine, &disk, &history, before);
     let t = table_of(&engine, "t").unwrap();
     engine.truncate(&t).unwrap();
     assert_eq!(rows(&engine, &t), []);
     engine.shutdown().unwrap();
 }
 
+/// What a start has to find.
+fn check_all(engine: &Engine, disk: &SimulatedDisk, history: &History, before: Option<[Found; 3]>) {
+    let after = read(engine);
+    check(history, &after);
+    if let Some(before) = before {
+        assert_eq!(before, after, "reads after a crash answer what they did before");
+    }
+    assert_eq!(
+        stored_columns(engine, KEYSPACE).unwrap(),
+        columns(engine, KEYSPACE),
+        "what is shown is what the schema is"
+    );
+    check_incarnation(engine);
+    check_directories(engine, disk);
+}
+
 /// Sends batches until the engine refuses them or there were enough.
-fn write(engine: &Engine, history: &History, writer: i32, mut choices: Choices) {
+fn write(engine: &Engine, history: &History, writer: i32, first: i32, mut choices: Choices) {
     let tables = ["a", "b", "t"].map(|name| table_of(engine, name).unwrap());
     let value = "v".repeat(choices.below(1500) as usize);
-    for number in 0..150 {
+    for number in first..first + WRITES {
         let updates = tables.iter().map(|table| insertion(table, writer, number, &value, 10).updates()[0].clone());
         let mutation = Mutation::new(updates.collect());
         let sent = history.now();
@@ -186,11 +207,12 @@ fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<()
 }
 
 /// Does what operators do while others write.
-fn operate(engine: &Engine, history: &History, mut choices: Choices) {
-    for incarnation in 1..25 {
+fn operate(engine: &Engine, history: &History, before: u64, mut choices: Choices) {
+    for incarnation in before + 1..=before + OPERATIONS {
         let some = ["a", "b", "t"][choices.below(3) as usize];
-        match choices.below(10) {
+        match choices.below(13) {
             8..=9 => move_table(engine, some),
+            10..=12 => add_or_drop_column(engine),
             0..=3 => {
                 let began = history.now();
                 let result = engine.truncate(&table_of(engine, "t").unwrap());
@@ -216,6 +238,20 @@ fn move_table(engine: &Engine, name: &str) {
     options.compaction = if is_in_memory { TableOptions::default().compaction } else { memory_only(64).compaction };
     // An error shows in what is there after the restart.
     let _ = set_options(engine, &table, options);
+}
+
+fn add_or_drop_column(engine: &Engine) {
+    let idle = table_of(engine, "idle").unwrap();
+    let altered = match idle.column("w") {
+        None => idle.to_builder().regular("w", CqlType::Int),
+        Some(_) => idle.to_builder().drop_column("w", CqlType::Int, engine.next_timestamp_micros()),
+    };
+    // An error shows in what is there after the restart.
+    let _ = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        let keyspace = Arc::make_mut(keyspaces.get_mut(KEYSPACE).unwrap());
+        keyspace.tables.insert("idle".into(), Arc::new(altered.build()));
+        Ok(())
+    });
 }
 
 fn drop_and_create(engine: &Engine, incarnation: u64, choices: &mut Choices) {
