@@ -10,8 +10,10 @@ use std::collections::VecDeque;
 use std::sync::{PoisonError, TryLockError};
 use std::time::Instant;
 
-use crate::statistics::PutCounters;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, fence, thread};
+use crate::puts::PutCounters;
+use crate::sync::{
+    Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, SERVED_MAX, SPINS, Thread, YIELDS, fence, thread,
+};
 
 /// A writer `W`, changes `C` to it and what comes of one, `O`.
 pub(crate) struct Combiner<W, C, O> {
@@ -28,13 +30,6 @@ struct Request<C, O> {
     is_done: AtomicBool,
     thread: Thread,
 }
-
-/// So many changes of others a thread makes before it leaves the writer to one of those that wait.
-const SERVED_MAX: usize = if cfg!(loom) { 1 } else { 128 };
-
-/// How long a thread looks whether its change was made before it lets others run, and before it sleeps.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 64 };
-const YIELDS: u32 = if cfg!(loom) { 0 } else { 4 };
 
 impl<W, C: Clone, O> Combiner<W, C, O> {
     pub fn new(writer: W) -> Self {

@@ -8,8 +8,6 @@
 mod apply;
 mod branch;
 mod combine;
-#[cfg(all(test, loom))]
-mod combine_model;
 mod configuration;
 mod cursor;
 mod deletions;
@@ -23,6 +21,7 @@ mod pieces;
 #[cfg(test)]
 mod pieces_test;
 mod plan;
+mod puts;
 mod resident;
 mod shard;
 mod sharding;
@@ -33,7 +32,8 @@ mod translate;
 mod trie_memtable;
 
 pub use configuration::MemtableConfiguration;
-pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts, RowPlace};
+pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};
+pub use puts::PutCounts;
 pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};
 pub use skip_list::SkipListMemtable;
 pub use trie_memtable::TrieMemtable;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
 use types::Token;
+
+use crate::PutCounts;
 
 /// The newest writes of one table.
 ///
@@ -75,29 +76,6 @@ pub enum Lookup {
     Absent,
     /// A cursor says.
     Unknown,
-}
-
-/// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts" and
-/// "Contention time".
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PutCounts {
-    /// Updates that found nobody writing.
-    pub uncontended: u64,
-    /// Updates that found somebody writing and waited, or had it apply them.
-    pub contended: u64,
-    /// How long those took until they were applied.
-    pub waited: Duration,
-}
-
-impl PutCounts {
-    /// Both together.
-    pub fn and(self, other: PutCounts) -> PutCounts {
-        PutCounts {
-            uncontended: self.uncontended + other.uncontended,
-            contended: self.contended + other.contended,
-            waited: self.waited + other.waited,
-        }
-    }
 }
 
 /// The bounds of what a memtable holds. Times of live things are not counted into the minima of deletion times.

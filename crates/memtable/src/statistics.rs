@@ -1,41 +1,8 @@
 //! The bounds of all that was applied.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use model::{Cell, ColumnData, DeletionTime, Liveness, NO_DELETION_TIME, PartitionUpdate, Row, Table};
 
-use crate::{MemtableStatistics, PutCounts};
-
-/// How writers met each other at one shard.
-#[derive(Debug, Default)]
-pub(crate) struct PutCounters {
-    uncontended: AtomicU64,
-    contended: AtomicU64,
-    waited_nanos: AtomicU64,
-}
-
-impl PutCounters {
-    pub fn uncontended(&self) {
-        self.uncontended.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// As `uncontended`, where nobody else counts it at the same time.
-    pub fn uncontended_alone(&self) {
-        self.uncontended.store(self.uncontended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    pub fn contended(&self, waited: Duration) {
-        self.contended.fetch_add(1, Ordering::Relaxed);
-        self.waited_nanos.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    pub fn counts(&self) -> PutCounts {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let waited = Duration::from_nanos(count(&self.waited_nanos));
-        PutCounts { uncontended: count(&self.uncontended), contended: count(&self.contended), waited }
-    }
-}
+use crate::MemtableStatistics;
 
 /// Counts and bounds of one shard; see [`MemtableStatistics`].
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,17 @@
-//! Every atomic and fence this crate uses comes from here, so that a model checker's types can take their place.
+//! What writer and readers meet by. A model checker has its own in this place (`raw/model.rs`).
 
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Pins that have a slot before more are made.
+pub(crate) const PIN_SLOTS: usize = 16;
+
+/// A sequentially consistent fence right after a locked instruction.
+#[inline]
+pub(crate) fn fence_behind_lock() {
+    if cfg!(target_arch = "x86_64") {
+        // No load moves before a locked instruction; the compiler must not move one either.
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+}

@@ -18,9 +18,10 @@ use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, RowMerger, RowO
 use types::Token;
 
 use crate::layout::Layout;
+use crate::puts::PutCounters;
 use crate::shard::{is_newer, note_newest};
 use crate::sharding::shard_of;
-use crate::statistics::{Bounds, PutCounters};
+use crate::statistics::Bounds;
 use crate::{Memtable, MemtableFull, MemtableStatistics, MemtableUse, PutCounts};
 use cursor::SkipListCursor;
 use partition::Partition;

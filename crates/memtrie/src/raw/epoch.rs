@@ -13,17 +13,14 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use super::memory::Ptr;
-use crate::sync::{AtomicU64, Ordering, fence};
-
-/// Under the model checker few, because every slot is looked at by every reclamation.
-const SLOTS: usize = if cfg!(loom) { 2 } else { 16 };
+use crate::sync::{AtomicU64, Ordering, PIN_SLOTS, fence, fence_behind_lock};
 
 /// A slot on a cache line pair of its own. 0 = free.
 #[repr(align(128))]
 struct PinSlot(AtomicU64);
 
 struct PinSlots {
-    slots: [PinSlot; SLOTS],
+    slots: [PinSlot; PIN_SLOTS],
     more: OnceLock<Box<PinSlots>>,
 }
 
@@ -52,7 +49,7 @@ impl Drop for PinGuard<'_> {
 thread_local! {
     static FIRST_SLOT: usize = {
         static NEXT: std::sync::atomic::AtomicUsize = const { std::sync::atomic::AtomicUsize::new(0) };
-        NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % SLOTS
+        NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % PIN_SLOTS
     };
 }
 
@@ -109,12 +106,7 @@ impl Epochs {
 #[inline]
 fn claim(slot: &AtomicU64, epoch: u64) -> Option<PinGuard<'_>> {
     slot.compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed).ok()?;
-    if cfg!(all(target_arch = "x86_64", not(loom))) {
-        // No load moves before a locked instruction; the compiler must not move one either.
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    } else {
-        fence(Ordering::SeqCst);
-    }
+    fence_behind_lock();
     Some(PinGuard(slot))
 }
 

@@ -23,6 +23,4 @@ pub(crate) mod characters;
 pub(crate) mod epoch;
 pub(crate) mod leaf;
 pub(crate) mod memory;
-#[cfg(all(test, loom))]
-mod model;
 pub(crate) mod space;

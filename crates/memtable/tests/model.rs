@@ -1,0 +1,134 @@
+//! How writers combine, under every schedule of so many forced switches and every order of memory that the language allows: the
+//! crate's own source over a model checker's atomics, locks and threads. A thread that is left behind is a deadlock, which it finds.
+
+#![allow(dead_code, reason = "combining alone is driven, not all that the modules have")]
+#![allow(clippy::absurd_extreme_comparisons, reason = "here nobody looks again before it sleeps")]
+
+#[path = "../src/combine.rs"]
+mod combine;
+#[path = "../src/puts.rs"]
+mod puts;
+
+/// In place of the crate's own. Whoever waits sleeps at once. Counting owners is not what is checked, and would multiply the schedules.
+mod sync {
+    use std::ops::{Deref, DerefMut};
+    pub(crate) use std::sync::Arc;
+    use std::sync::{LockResult, TryLockError, TryLockResult};
+
+    pub(crate) use loom::{
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+        thread::{self, Thread},
+    };
+
+    /// A flag. With the checker's own lock nobody comes between lock and unlock to try for it in vain, and each of both is a fence.
+    pub(crate) struct Mutex<T> {
+        is_held: AtomicBool,
+        inner: std::sync::Mutex<T>,
+    }
+
+    pub(crate) struct MutexGuard<'m, T> {
+        inner: Option<std::sync::MutexGuard<'m, T>>,
+        is_held: &'m AtomicBool,
+    }
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(inner: T) -> Self {
+            Mutex { is_held: AtomicBool::new(false), inner: std::sync::Mutex::new(inner) }
+        }
+
+        pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+            match self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => {
+                    let inner = self.inner.try_lock().expect("one at a time, as the flag says");
+                    Ok(MutexGuard { inner: Some(inner), is_held: &self.is_held })
+                }
+                Err(_) => Err(TryLockError::WouldBlock),
+            }
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            loop {
+                match self.try_lock() {
+                    Ok(guard) => return Ok(guard),
+                    Err(_) => thread::yield_now(),
+                }
+            }
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        fn drop(&mut self) {
+            self.inner = None;
+            self.is_held.store(false, Ordering::Release);
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            self.inner.as_ref().expect("held")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.inner.as_mut().expect("held")
+        }
+    }
+
+    pub(crate) const SERVED_MAX: usize = 1;
+    pub(crate) const SPINS: u32 = 0;
+    pub(crate) const YIELDS: u32 = 0;
+}
+
+use std::sync::Arc;
+
+use combine::Combiner;
+use loom::model::Builder;
+
+/// As many threads with a change each, the model's first thread among them: all changes are made, each once, whoever makes it, and
+/// each thread is told of its own. With a visitor the first thread's change may not be handed over.
+fn every_change_is_made_once(threads: u32, with_visitor: bool, switches: usize) {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(switches);
+    model.check(move || {
+        let combiner: Arc<Combiner<Vec<u32>, u32, u32>> = Arc::new(Combiner::new(Vec::new()));
+        let make = |made: &mut Vec<u32>, change: &u32| {
+            made.push(*change);
+            *change * 10
+        };
+        let others: Vec<_> = (2..=threads)
+            .map(|change| {
+                let combiner = combiner.clone();
+                loom::thread::spawn(move || assert_eq!(combiner.write(&change, make), change * 10))
+            })
+            .collect();
+        if with_visitor {
+            combiner.write_here(|made| made.push(1), make);
+        } else {
+            assert_eq!(combiner.write(&1, make), 10);
+        }
+        others.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
+        let mut made = combiner.with(|made| made.clone(), make);
+        made.sort_unstable();
+        assert_eq!(made, (1..=threads).collect::<Vec<_>>());
+        let counts = combiner.puts().counts();
+        assert_eq!(counts.uncontended + counts.contended, u64::from(threads));
+    });
+}
+
+#[test]
+fn of_two_that_meet_nobody_waits_for_ever() {
+    every_change_is_made_once(2, false, 4);
+}
+
+/// A thread serves one other here, so that the last has to be told that the writer is free.
+#[test]
+fn of_three_that_meet_nobody_waits_for_ever() {
+    every_change_is_made_once(3, false, 2);
+}
+
+#[test]
+fn a_change_that_stays_on_its_thread_serves_those_that_wait() {
+    every_change_is_made_once(3, true, 2);
+}
