@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Cache};
 use memtrie::{MemoryUse, Trie, TrieOptions};
 use model::{PartitionUpdate, RowObserver, Table};
 
@@ -15,7 +15,7 @@ use crate::{MemtableFull, PutCounts};
 pub(crate) struct Shard {
     pub trie: Trie,
     /// The newest schema seen: rows are merged under it.
-    table: ArcSwap<Table>,
+    table: Arc<ArcSwap<Table>>,
     writer: Combiner<Writing, PartitionUpdate, Result<i64, MemtableFull>>,
 }
 
@@ -23,12 +23,15 @@ pub(crate) struct Shard {
 struct Writing {
     applier: Applier,
     bounds: Bounds,
+    /// The shard's table, without counting its owners for every update.
+    table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
 }
 
 impl Shard {
     pub fn new(table: &Arc<Table>, options: TrieOptions) -> Shard {
-        let writing = Writing { applier: Applier::new(), bounds: Bounds::NONE };
-        Shard { trie: Trie::new(options), table: ArcSwap::new(table.clone()), writer: Combiner::new(writing) }
+        let table = Arc::new(ArcSwap::new(table.clone()));
+        let writing = Writing { applier: Applier::new(), bounds: Bounds::NONE, table: Cache::new(table.clone()) };
+        Shard { trie: Trie::new(options), table, writer: Combiner::new(writing) }
     }
 
     /// Applies an update; returns by how many bytes the trie grew.
@@ -56,12 +59,15 @@ impl Shard {
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
     ) -> Result<i64, MemtableFull> {
-        let Writing { applier, bounds } = writing;
-        self.table_altered(update.table());
+        let Writing { applier, bounds, table } = writing;
         let used = self.trie.memory().used;
-        let table = self.table.load();
-        let is_new =
-            applier.apply(&mut self.trie.writer(), &table, layout, update, observer).map_err(|_| MemtableFull)?;
+        let mut writer = self.trie.writer();
+        // Under the trie's lock: rows that are there may have been rewritten under a newer schema, but none is from here on.
+        if is_newer(update.table(), table.load()) {
+            self.table_altered(update.table());
+        }
+        let is_new = applier.apply(&mut writer, table.load(), layout, update, observer).map_err(|_| MemtableFull)?;
+        drop(writer);
         bounds.update_count += 1;
         bounds.partition_count += u64::from(is_new);
         bounds.cover_update(update);

@@ -63,8 +63,11 @@ impl<'a> Cursor<'a> {
     pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         let reverse = direction == Direction::Reverse;
         let (start, end) = if reverse { (bounds.end, bounds.start) } else { (bounds.start, bounds.end) };
-        let state = if memory.is_some() { State::New(root, start) } else { State::Done };
-        let (key, frames, children) = (Vec::with_capacity(64), Vec::with_capacity(16), Vec::with_capacity(32));
+        let (key, frames, children) = match root.ptr {
+            Ptr::NONE => (Vec::new(), Vec::new(), Vec::new()),
+            _ => (Vec::with_capacity(64), Vec::with_capacity(16), Vec::with_capacity(32)),
+        };
+        let state = State::New(root, start);
         Cursor { memory, reverse, end, key, content: &[], at: Place::NONE, frames, children, state }
     }
 
