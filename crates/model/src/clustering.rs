@@ -51,7 +51,8 @@ pub enum Side {
 }
 
 impl Side {
-    pub(crate) fn weight(self) -> i8 {
+    /// Where the bound lies beside the rows that begin with its prefix: -1 before them, 1 after them.
+    pub fn weight(self) -> i8 {
         match self {
             Side::Before => -1,
             Side::After => 1,

@@ -76,8 +76,8 @@ pub trait UnfilteredCursor {
 
     /// Passes over what the current partition holds before a position, the current row or marker included, for a caller to
     /// whom none of it matters: by an index where that leads further. A position is a clustering prefix with a weight: -1
-    /// before all that starts with it, 0 the row, 1 after all. Only for forward cursors, after `advance` returned true and
-    /// where the current row or marker lies before the position; `advance` goes on behind what was passed over.
+    /// before all that starts with it, 0 the row, 1 after all. A reversed cursor passes over what lies behind the position. Only
+    /// after `advance` returned true and where the current row or marker is passed over; `advance` goes on behind what was.
     ///
     /// The range deletion in force there; none if nothing was passed over.
     fn pass_to(&mut self, _prefix: &[u8], _weight: i8) -> Result<Option<DeletionTime>, ReadError> {

@@ -133,7 +133,7 @@ impl<'a> MergeCursor<'a> {
     /// where that deletion can end at the earliest.
     fn pass_over_shadowed(&mut self) -> Result<(), ReadError> {
         let active = self.deletion.max(self.open);
-        if active.is_live() || self.reversed {
+        if active.is_live() {
             return Ok(());
         }
         // A source that holds the deletion in force is not older than it.
@@ -144,13 +144,17 @@ impl<'a> MergeCursor<'a> {
         }
         let table = table_of(&self.sources, &self.table).clone();
         let others = self.sources.iter().filter(|source| source.item == Stand::Waiting && !is_shadowed(source));
-        let least = others.map(|source| source.cursor.unfiltered()).min_by(|a, b| compare_items(&table, a, b));
-        let weight = least.as_ref().map(weight);
+        let reversed = self.reversed;
+        let next = others.map(|source| source.cursor.unfiltered()).min_by(|a, b| {
+            let order = compare_items(&table, a, b);
+            if reversed { order.reverse() } else { order }
+        });
+        let weight = next.as_ref().map(weight);
         self.target.clear();
-        self.target.extend_from_slice(least.as_ref().map(prefix).unwrap_or_default());
+        self.target.extend_from_slice(next.as_ref().map(prefix).unwrap_or_default());
         for source in self.sources.iter_mut().filter(|source| is_shadowed(source)) {
             match weight {
-                Some(weight) => source.pass_to(&table, &self.target, weight)?,
+                Some(weight) => source.pass_to(&table, reversed, &self.target, weight)?,
                 // Nothing ends the deletion of a whole partition.
                 None if self.open.is_live() => (source.item, source.open) = (Stand::End, DeletionTime::LIVE),
                 None => {}
@@ -242,11 +246,12 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Goes to the first item that does not lie before a position, as far as the cursor knows a short way.
-    fn pass_to(&mut self, table: &Table, target: &[u8], target_weight: i8) -> Result<(), ReadError> {
+    /// Goes to the first item that does not lie before a position (behind it, if the cursor is a reversed one), as far as the
+    /// cursor knows a short way.
+    fn pass_to(&mut self, table: &Table, reversed: bool, target: &[u8], target_weight: i8) -> Result<(), ReadError> {
         let item = self.cursor.unfiltered();
         let order = table.comparator().compare_positions(prefix(&item), weight(&item), target, target_weight);
-        if order.is_lt()
+        if (if reversed { order.is_gt() } else { order.is_lt() })
             && let Some(open) = self.cursor.pass_to(target, target_weight)?
         {
             self.open = open;

@@ -16,7 +16,7 @@ use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
 /// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the default size.
-const WALK_BYTES: u64 = 16 * 1024;
+pub(super) const WALK_BYTES: u64 = 16 * 1024;
 
 /// Which partitions are still to come.
 enum Plan {
@@ -463,7 +463,10 @@ impl SSTableCursor {
     /// What [`UnfilteredCursor::pass_to`] does. Bodies are not decoded; behind the first blocks the row index leads on. The end of
     /// a slice is not passed: its border comes next.
     fn try_pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
-        if self.reversed || !self.unbounded && !self.entered {
+        if self.reversed {
+            return self.pass_down_to(prefix, weight);
+        }
+        if !self.unbounded && !self.entered {
             return Ok(None);
         }
         self.current = Current::None;

@@ -2,14 +2,30 @@
 //! size that each keeps of the one before.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use model::{ClusteringBound, DeletionTime, Side};
+use model::{ClusteringBound, DeletionTime};
 
 use super::SSTableCursor;
-use super::cursor::Current;
+use super::cursor::{Current, WALK_BYTES};
 use crate::data::UnfilteredHead;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, encode_position};
+
+/// Up to where the last unfiltered is looked for: a position of the clustering order.
+#[derive(Clone, Copy)]
+struct UpTo<'p> {
+    prefix: &'p [u8],
+    weight: i8,
+    /// Whether what stands there counts.
+    inclusive: bool,
+}
+
+impl<'p> UpTo<'p> {
+    fn bound(bound: &'p ClusteringBound) -> Self {
+        UpTo { prefix: &bound.prefix, weight: bound.side.weight(), inclusive: false }
+    }
+}
 
 impl SSTableCursor {
     /// Slices are counted down: `slice` is one above the current one.
@@ -39,12 +55,7 @@ impl SSTableCursor {
                 continue;
             };
             let position = below.start;
-            let head = self.read_head(position)?;
-            if head.is_end() || position + head.length() as u64 != below.end {
-                let (name, length) = (&self.window.data().name, below.end - position);
-                let expected = format!("an unfiltered of {length} bytes, as the next one says");
-                return Err(Corruption::new(name, position, expected, format!("one of {}", head.length())).into());
-            }
+            let head = self.read_head_below(&below)?;
             let start = &self.slices.as_slice()[index].start;
             if !self.unbounded && self.compare(&head, start) != Ordering::Greater {
                 if self.leave_slice_reversed(index) {
@@ -71,63 +82,138 @@ impl SSTableCursor {
         }
     }
 
+    /// Reads the head of an unfiltered of which the one behind it said where it lies.
+    fn read_head_below(&mut self, below: &Range<u64>) -> Result<UnfilteredHead, SSTableError> {
+        let head = self.read_head(below.start)?;
+        if head.is_end() || below.start + head.length() as u64 != below.end {
+            let (name, length) = (&self.window.data().name, below.end - below.start);
+            let expected = format!("an unfiltered of {length} bytes, as the next one says");
+            return Err(Corruption::new(name, below.start, expected, format!("one of {}", head.length())).into());
+        }
+        Ok(head)
+    }
+
+    /// What [`model::UnfilteredCursor::pass_to`] does in a reversed read: goes down to the last unfiltered that does not lie behind
+    /// a position. Bodies are not decoded; behind the first blocks the row index leads on. The start of a slice is not passed.
+    pub(super) fn pass_down_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
+        let Some(index) = self.slice.checked_sub(1).filter(|_| self.slice_begun) else { return Ok(None) };
+        let start = self.slices.as_slice()[index].start.clone();
+        let comparator = self.reader.table().comparator();
+        let target = match comparator.compare_positions(prefix, weight, &start.prefix, start.side.weight()) {
+            Ordering::Less => UpTo { inclusive: true, ..UpTo::bound(&start) },
+            _ => UpTo { prefix, weight, inclusive: true },
+        };
+        self.current = Current::None;
+        let from = self.below.as_ref().map_or(0, |below| below.end);
+        let mut sought = false;
+        while let Some(below) = self.below.clone() {
+            let head = self.read_head_below(&below)?;
+            if !self.is_behind(&head, &target) {
+                break;
+            }
+            if !sought && from - below.start > WALK_BYTES {
+                sought = true;
+                self.seek_row_index()?;
+                if self.seek_down(&target, below.start)? {
+                    break;
+                }
+            }
+            if head.is_marker() {
+                self.open = self.decode_marker(below.start, &head)?.0;
+            }
+            self.step_down(below.start, &head)?;
+        }
+        Ok(Some(self.open))
+    }
+
+    /// Goes to the last unfiltered up to a position by the row index, if that leads further down than a walk from `limit`.
+    fn seek_down(&mut self, target: &UpTo<'_>, limit: u64) -> Result<bool, SSTableError> {
+        let Some(blocks) = self.blocks_below(target)? else { return Ok(false) };
+        let start = self.partition.as_ref().map_or(0, |partition| partition.start);
+        if start.saturating_add(blocks.1.offset).saturating_add(WALK_BYTES) > limit {
+            return Ok(false);
+        }
+        self.find_last_in_blocks(blocks, Some(target), limit)?;
+        Ok(true)
+    }
+
+    /// The block of the current partition that a position falls into; none without a row index, or before the first block.
+    fn blocks_below(&self, target: &UpTo<'_>) -> Result<Option<(BlockCursor, Block)>, SSTableError> {
+        let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
+            return Ok(None);
+        };
+        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
+        let mut encoded = Vec::new();
+        encode_position(self.reader.clustering_types(), target.prefix, target.weight, &mut encoded);
+        Ok(blocks.floor(&encoded)?.map(|block| (blocks, block)))
+    }
+
     /// Finds the last unfiltered of a slice, and the range deletion in force at the slice's end.
     fn begin_slice_reversed(&mut self, index: usize) -> Result<(), SSTableError> {
         self.below = None;
         self.open = DeletionTime::LIVE;
         let Some(partition) = &self.partition else { return Ok(()) };
-        let start = partition.start;
         let end = self.slices.as_slice()[index].end.clone();
-        let Some(entry) = &partition.index else {
-            let rows_start = partition.rows_start.unwrap_or(start);
-            return self.find_last(rows_start, DeletionTime::LIVE, u64::MAX, &end);
-        };
-        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
-        let mut encoded = Vec::new();
-        let weight = if end.side == Side::Before { -1 } else { 1 };
-        encode_position(self.reader.clustering_types(), &end.prefix, weight, &mut encoded);
-        let Some(block) = blocks.floor(&encoded)? else { return Ok(()) };
-        let mut limit = start.saturating_add(block.offset);
-        self.find_last(limit, block.open, u64::MAX, &end)?;
-        // The bound may lie before the first of the block, which may be the end of the partition.
+        let up_to = UpTo::bound(&end);
+        let limit = (!self.unbounded).then_some(&up_to);
+        if partition.index.is_none() {
+            let rows_start = partition.rows_start.unwrap_or(partition.start);
+            return self.find_last(rows_start, DeletionTime::LIVE, u64::MAX, limit);
+        }
+        match self.blocks_below(&up_to)? {
+            Some(blocks) => self.find_last_in_blocks(blocks, limit, u64::MAX),
+            None => Ok(()),
+        }
+    }
+
+    /// As `find_last`, from a block on downwards.
+    fn find_last_in_blocks(
+        &mut self,
+        (mut blocks, block): (BlockCursor, Block),
+        up_to: Option<&UpTo<'_>>,
+        limit: u64,
+    ) -> Result<(), SSTableError> {
+        let start = self.partition.as_ref().map_or(0, |partition| partition.start);
+        let mut from = start.saturating_add(block.offset);
+        self.find_last(from, block.open, limit, up_to)?;
+        // The position may lie before the first of the block, which may be the end of the partition.
         while self.below.is_none()
             && let Some(Block { offset, open }) = blocks.previous()?
         {
-            let (from, expected) = (start.saturating_add(offset), self.open);
-            self.find_last(from, open, limit, &end)?;
+            let (limit, expected) = (from, self.open);
+            from = start.saturating_add(offset);
+            self.find_last(from, open, limit, up_to)?;
             if self.open != expected {
                 let name = &self.window.data().name;
                 let (expected, got) = (format!("{expected:?} open as the row index says"), format!("{:?}", self.open));
                 return Err(Corruption::new(name, limit, expected, got).into());
             }
-            limit = from;
         }
         Ok(())
     }
 
-    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a position and a bound.
+    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a data position and up to a
+    /// position of the clustering order.
     fn find_last(
         &mut self,
         start: u64,
         open: DeletionTime,
         limit: u64,
-        bound: &ClusteringBound,
+        up_to: Option<&UpTo<'_>>,
     ) -> Result<(), SSTableError> {
         self.below = None;
         self.open = open;
         let mut position = start;
-        let is_noted = !self.unbounded && self.window.is_cached() && self.has_row_index();
-        if is_noted {
+        if let Some(up_to) = up_to.filter(|_| self.window.is_cached() && self.has_row_index()) {
             self.trail.begin(self.window.data(), start);
-            let weight = if bound.side == Side::Before { -1 } else { 1 };
             let comparator = self.reader.table().comparator();
-            if let Some(nearest) = self.trail.nearest(comparator, &bound.prefix, weight) {
+            if let Some(nearest) = self.trail.nearest(comparator, up_to.prefix, up_to.weight) {
                 (position, self.open) = nearest;
             }
         }
         while position < limit {
             let head = self.read_head(position)?;
-            if head.is_end() || !self.unbounded && self.compare(&head, bound) != Ordering::Less {
+            if head.is_end() || up_to.is_some_and(|up_to| self.is_behind(&head, up_to)) {
                 break;
             }
             self.trail.pass(position, self.open, &self.clustering, head.weight());
@@ -140,6 +226,13 @@ impl SSTableCursor {
         }
         self.trail.end(self.window.data());
         Ok(())
+    }
+
+    /// Whether the unfiltered whose head was read last lies behind a position.
+    fn is_behind(&self, head: &UnfilteredHead, up_to: &UpTo<'_>) -> bool {
+        let comparator = self.reader.table().comparator();
+        let order = comparator.compare_positions(&self.clustering, head.weight(), up_to.prefix, up_to.weight);
+        order == Ordering::Greater || order == Ordering::Equal && !up_to.inclusive
     }
 
     fn has_row_index(&self) -> bool {

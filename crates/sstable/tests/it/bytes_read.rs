@@ -178,24 +178,41 @@ fn what_comes_after_a_deleted_range_costs_no_more_than_a_row() {
     }
 }
 
-/// A row's or marker's place, and the deletion in force behind it.
-fn place(item: &Unfiltered<'_>, open: DeletionTime) -> (Vec<u8>, i8, DeletionTime) {
+/// A row's or marker's place, and the deletion in force behind it on the way of the read.
+type Place = (Vec<u8>, i8, DeletionTime);
+
+fn place(item: &Unfiltered<'_>, open: DeletionTime, reversed: bool) -> Place {
     match item {
         Unfiltered::Row(row) => (row.clustering.to_vec(), 0, open),
         Unfiltered::Marker(marker) => {
-            let weight = if marker.side == Side::Before { -1 } else { 1 };
-            (marker.prefix.to_vec(), weight, marker.after)
+            let behind = if reversed { marker.before } else { marker.after };
+            (marker.prefix.to_vec(), marker.side.weight(), behind)
         }
     }
 }
 
-fn places(cursor: &mut SSTableCursor, limit: usize, mut open: DeletionTime) -> Vec<(Vec<u8>, i8, DeletionTime)> {
-    let mut places = Vec::new();
-    while places.len() < limit && cursor.advance().unwrap() {
-        places.push(place(&cursor.unfiltered(), open));
-        open = places.last().unwrap().2;
+/// A cursor in one direction.
+struct Directed {
+    cursor: SSTableCursor,
+    reversed: bool,
+}
+
+impl Directed {
+    fn enter(reader: &SSTableReader, range: &ReadRange) -> Directed {
+        let mut cursor = reader.cursor(range).unwrap();
+        assert!(cursor.advance_partition().unwrap());
+        Directed { cursor, reversed: range.reversed }
     }
-    places
+
+    /// The next places, at most `limit`; `open` is in force before them.
+    fn places(&mut self, limit: usize, mut open: DeletionTime) -> Vec<Place> {
+        let mut places = Vec::new();
+        while places.len() < limit && self.cursor.advance().unwrap() {
+            places.push(place(&self.cursor.unfiltered(), open, self.reversed));
+            open = places.last().unwrap().2;
+        }
+        places
+    }
 }
 
 #[test]
@@ -206,66 +223,70 @@ fn what_is_passed_over_is_left_out_and_most_of_it_not_read() {
     };
     let selections =
         [Slices::all(), slices_of(&[(100, ROWS - 100)]), slices_of(&[(0, 9_000), (9_500, 9_600), (9_700, ROWS)])];
-    for (with_holes, slices) in
-        [false, true].into_iter().flat_map(|holes| selections.iter().map(move |s| (holes, s.clone())))
-    {
+    for with_holes in [false, true] {
         let large = Large::write(with_holes);
-        let range = ReadRange { slices, ..ReadRange::all_rows(KeyRange::Single(large.key.clone())) };
-        let open =
-            |cache: &BlockCache| SSTableReader::open(&*large.disk, &large.descriptor, &large.table, cache).unwrap();
-        let enter = |reader: &SSTableReader| {
-            let mut cursor = reader.cursor(&range).unwrap();
-            assert!(cursor.advance_partition().unwrap());
-            cursor
-        };
-        let all = places(&mut enter(&open(&BlockCache::new(1 << 24))), usize::MAX, DeletionTime::LIVE);
-        for (begun, target) in
-            [(1, 2), (1, 150), (3, 9_001), (1, 9_599), (7, 9_650), (2, ROWS / 2), (1, ROWS - 1), (1, ROWS + 5)]
-        {
-            for weight in [-1, 0, 1] {
-                let reader = open(&BlockCache::new(1 << 24));
-                let mut cursor = enter(&reader);
-                let read = places(&mut cursor, begun, DeletionTime::LIVE);
-                let target = clustering(target);
-                let comparator = large.table.comparator();
-                let lies_before = |place: &(Vec<u8>, i8, DeletionTime)| {
-                    comparator.compare_positions(&place.0, place.1, &target, weight).is_lt()
-                };
-                if !lies_before(read.last().unwrap()) {
-                    continue;
-                }
-                let before = reader.data_bytes_read();
-                let mut now_open = cursor.pass_to(&target, weight).unwrap().expect("the current row is passed over");
-                // The border of each slice stops it.
-                let mut next = places(&mut cursor, 1, now_open);
-                while next.first().is_some_and(lies_before) {
-                    now_open = cursor.pass_to(&target, weight).unwrap().unwrap_or(next[0].2);
-                    next = places(&mut cursor, 1, now_open);
-                }
-                let bytes = reader.data_bytes_read() - before;
-                let expected = all.iter().position(|place| !lies_before(place)).unwrap_or(all.len());
-                let in_force = expected.checked_sub(1).map_or(DeletionTime::LIVE, |last| all[last].2);
-                next.extend(places(&mut cursor, 700, next.first().map_or(now_open, |first| first.2)));
-                let expected_items = &all[expected..all.len().min(expected + next.len().max(1))];
-                assert!(next == expected_items, "after {} {weight}", begun);
-                if next.first().is_some_and(|first| first.1 == 0) {
-                    assert_eq!(now_open, in_force, "the deletion in force where it goes on");
-                }
-                // In each slice 16 KiB are walked before the index is asked, and then a block.
-                assert!(
-                    bytes <= 3 * (16 * 1024 + 2 * STORED_CHUNK_BYTES),
-                    "{bytes} bytes to pass over {expected} items"
-                );
-            }
+        for (slices, reversed) in selections.iter().flat_map(|slices| [(slices, false), (slices, true)]) {
+            let keys = KeyRange::Single(large.key.clone());
+            large.pass_over(&ReadRange { keys, slices: slices.clone(), reversed });
         }
     }
 }
 
+impl Large {
+    fn open(&self) -> SSTableReader {
+        SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(1 << 24)).unwrap()
+    }
+
+    /// Passes over rows from some places of a range to others.
+    fn pass_over(&self, range: &ReadRange) {
+        let all = Directed::enter(&self.open(), range).places(usize::MAX, DeletionTime::LIVE);
+        for (begun, target) in
+            [(1, 2), (1, 150), (3, 9_001), (1, 9_599), (7, 9_650), (2, ROWS / 2), (1, ROWS - 1), (1, ROWS + 5)]
+        {
+            let target = clustering(if range.reversed { ROWS - target } else { target });
+            for weight in [-1, 0, 1] {
+                self.pass_over_to(range, &all, begun, (&target, weight));
+            }
+        }
+    }
+
+    fn pass_over_to(&self, range: &ReadRange, all: &[Place], begun: usize, (target, weight): (&[u8], i8)) {
+        let reader = self.open();
+        let mut directed = Directed::enter(&reader, range);
+        let read = directed.places(begun, DeletionTime::LIVE);
+        let comparator = self.table.comparator();
+        let lies_before = |place: &Place| {
+            let order = comparator.compare_positions(&place.0, place.1, target, weight);
+            if range.reversed { order.is_gt() } else { order.is_lt() }
+        };
+        if !lies_before(read.last().unwrap()) {
+            return;
+        }
+        let before = reader.data_bytes_read();
+        let mut now_open = directed.cursor.pass_to(target, weight).unwrap().expect("the current row is passed over");
+        // The border of each slice stops it.
+        let mut next = directed.places(1, now_open);
+        while next.first().is_some_and(lies_before) {
+            now_open = directed.cursor.pass_to(target, weight).unwrap().unwrap_or(next[0].2);
+            next = directed.places(1, now_open);
+        }
+        let bytes = reader.data_bytes_read() - before;
+        let expected = all.iter().position(|place| !lies_before(place)).unwrap_or(all.len());
+        let in_force = expected.checked_sub(1).map_or(DeletionTime::LIVE, |last| all[last].2);
+        next.extend(directed.places(700, next.first().map_or(now_open, |first| first.2)));
+        let expected_items = &all[expected..all.len().min(expected + next.len().max(1))];
+        assert!(next == expected_items, "after {begun} {weight}, reversed {}", range.reversed);
+        if next.first().is_some_and(|first| first.1 == 0) {
+            assert_eq!(now_open, in_force, "the deletion in force where it goes on");
+        }
+        // In each slice 16 KiB are walked before the index is asked, and then a block.
+        assert!(bytes <= 3 * (16 * 1024 + 2 * STORED_CHUNK_BYTES), "{bytes} bytes to pass over {expected} items");
+    }
+}
+
 /// Rows and markers that a range selects, at most `limit`.
-fn selected(reader: &SSTableReader, range: &ReadRange, limit: usize) -> Vec<(Vec<u8>, i8, DeletionTime)> {
-    let mut cursor = reader.cursor(range).unwrap();
-    assert!(cursor.advance_partition().unwrap());
-    places(&mut cursor, limit, DeletionTime::LIVE)
+fn selected(reader: &SSTableReader, range: &ReadRange, limit: usize) -> Vec<Place> {
+    Directed::enter(reader, range).places(limit, DeletionTime::LIVE)
 }
 
 #[test]
