@@ -28,6 +28,8 @@ class Run:
     gc_seconds: float
     # Processor time of all other processes during the run, as a share of one core.
     others_cores: float
+    # What the host of a virtual machine kept of its processors meanwhile, as a share of one core.
+    stolen_cores: float
     load: dict = field(repr=False)
 
     @property
@@ -77,7 +79,7 @@ def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2
     machine.pin(node.pid, servers_cores)
     spec = {"node": f"{node.host}:{node.port}", "server_pid": node.pid, "keyspace": keyspace, "connections": connections,
             "in_flight": in_flight, "threads": len(clients_cores), "seed": seed, "reads_percent": reads_percent, "workload": workload, **more}
-    gc_before, busy_before, started = node.gc_seconds(), busy_seconds(), time.monotonic()
+    gc_before, busy_before, stolen_before, started = node.gc_seconds(), busy_seconds(), stolen_seconds(), time.monotonic()
     server_before = process_seconds(node.pid)
     done = subprocess.run([str(TARGET / "release" / "load"), json.dumps(spec)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                           preexec_fn=lambda: os.sched_setaffinity(0, clients_cores))
@@ -89,10 +91,10 @@ def run(node, keyspace: str, workload: dict, seed: int = 1, connections: int = 2
     elapsed = time.monotonic() - started
     children = os.times()
     ours = process_seconds(node.pid) - server_before
-    busy = busy_seconds() - busy_before
+    busy, stolen = busy_seconds() - busy_before, stolen_seconds() - stolen_before
     run.client_total, client = children.children_user + children.children_system, \
         children.children_user + children.children_system - getattr(run, "client_total", 0.0)
-    return Run(report, node.gc_seconds() - gc_before, max(0.0, (busy - ours - client) / elapsed), spec)
+    return Run(report, node.gc_seconds() - gc_before, max(0.0, (busy - ours - client) / elapsed), stolen / elapsed, spec)
 
 
 def busy_seconds() -> float:
@@ -100,6 +102,12 @@ def busy_seconds() -> float:
     with open("/proc/stat") as stat:
         user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in stat.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def stolen_seconds() -> float:
+    """Time in which the machine wanted a processor and its host gave it to somebody else."""
+    with open("/proc/stat") as stat:
+        return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def process_seconds(pid: int) -> float:

@@ -45,7 +45,7 @@ def interleaved(systems: list[System], rounds: int, one_run, progress: Progress,
 
 
 COLUMNS = ["load", "system", "operations/s", "CPU µs/op", "kernel µs/op", "client µs/op", "p50 µs", "p90 µs", "p99 µs", "p99.9 µs", "RSS MiB",
-           "written B/op", "GC ms", "other cores"]
+           "written B/op", "GC ms", "other cores", "stolen cores"]
 
 
 def table(title: str, results: dict[str, dict[str, list[load.Run]]]) -> Table:
@@ -57,7 +57,8 @@ def table(title: str, results: dict[str, dict[str, list[load.Run]]]) -> Table:
                          median([run.kernel_micros for run in runs]), median([run.client_cpu_micros for run in runs]),
                          *(median([run.latency(which) for run in runs]) for which in ("p50", "p90", "p99", "p999")),
                          median([run.resident_mb for run in runs]), median([run.written_bytes_per_operation for run in runs]),
-                         median([run.gc_seconds * 1000 for run in runs]), median([run.others_cores for run in runs])])
+                         median([run.gc_seconds * 1000 for run in runs]), median([run.others_cores for run in runs]),
+                         median([run.stolen_cores for run in runs])])
     return Table(title, COLUMNS, rows)
 
 

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
-from bench.harness import load, servers
+from bench.harness import load, machine, servers
 from bench.harness.outcome import Bar, Outcome, Table
 from bench.harness.rounds import Progress, System, cpu, interleaved, percentile, table
 from bench.harness.scenarios import sstables, sstables_write, tables
@@ -25,11 +27,12 @@ P99_ROUNDS = 2
 # Of what a closed loop reaches: an open loop beside compaction needs room.
 P99_LOAD = 0.25
 SMALL_CACHE_MB = 16
-ASKING_NICENESS = 15
+# As a merge's thread of ours: how nice it is, and the slice of the processor that it asks for.
+BUSY_NICENESS, BUSY_SLICE_NANOS = 10, 100_000_000
 
 
 def steps(sizes) -> int:
-    return 2 * len(READS) * sizes.read_rounds + 2 * (2 * P99_ROUNDS) + 6
+    return 2 * len(READS) * sizes.read_rounds + 2 * (3 * P99_ROUNDS) + 6
 
 
 def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, scratch: Path) -> None:
@@ -101,15 +104,44 @@ def delete_between(node, name: str, rows: int) -> None:
 
 
 def beside_compaction(systems: list[System], sizes, progress: Progress, throughput: float) -> dict:
-    """Point reads in an open loop at one rate for all, alone and while another table is compacted again and again."""
+    """Point reads in an open loop at one rate for all: alone, while another process computes (what a busy machine costs by itself), and
+    while another table is compacted again and again."""
     results = {}
-    for what in ("reads alone", "reads beside compaction"):
+    for what in ("reads alone", "reads beside a busy process", "reads beside compaction"):
         def one(system: System, number: int, what=what) -> load.Run:
-            with Compactions(system, what != "reads alone"):
+            with BusyProcess(what == "reads beside a busy process"), Compactions(system, what == "reads beside compaction"):
                 return load.run(system.node, system.keyspace, tables.uniform("points", sizes.partitions), seed=200 + number, reads_percent=100,
                                 in_flight=64, rate=P99_LOAD * throughput, warmup_seconds=0.3, seconds=sizes.compacting_seconds)
         results[what] = interleaved(systems, P99_ROUNDS, one, progress, what)
     return results
+
+
+class BusyProcess:
+    """A process that computes while it is entered, on the servers' cores and as nice as a merge."""
+
+    # sched_setattr(2), with the structure's first version: policy SCHED_OTHER, niceness, slice.
+    PROGRAM = f"""
+import ctypes, os, platform, struct
+number = {{"x86_64": 314, "aarch64": 274}}.get(platform.machine())
+os.nice({BUSY_NICENESS})
+if number:
+    ctypes.CDLL(None).syscall(number, 0, struct.pack("=IIQiIQQQ", 48, 0, 0, os.nice(0), 0, {BUSY_SLICE_NANOS}, 0, 0), 0)
+while True:
+    pass
+"""
+
+    def __init__(self, wanted: bool):
+        self.wanted, self.process = wanted, None
+
+    def __enter__(self) -> None:
+        if self.wanted:
+            self.process = subprocess.Popen([sys.executable, "-c", self.PROGRAM])
+            machine.pin(self.process.pid, machine.cores_apart()[0])
+
+    def __exit__(self, *_) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 class Compactions:
