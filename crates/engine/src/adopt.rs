@@ -9,8 +9,8 @@ use std::sync::Arc;
 use compaction::Strategy;
 use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
-    BlockCache, CommitLogPosition, Descriptor, SSTableReader, TableCopy, WriterOptions, check_key_types,
-    list_big_tables, list_tables, open_big, remove_tables, rewrite_big, verify,
+    BlockCache, CommitLogPosition, Descriptor, SSTableReader, WriterOptions, adopt_table, export_table,
+    list_foreign_tables, open_big, remove_tables,
 };
 
 use crate::engine::Engine;
@@ -98,20 +98,14 @@ impl Engine {
                 continue;
             }
             self.refuse_transactions(&directory)?;
-            for source in list_tables(&**disk, &directory)? {
-                disk.create_dir_all(&target)?;
-                let checked = check_key_types(&**disk, &source, table);
-                checked.and_then(|()| verify(&**disk, &source, table, true)).map_err(|error| error.of_table(table))?;
-                let copy = TableCopy::new(disk, &source, &Descriptor::new(&target, self.files().new_id()))?;
-                copy.finish(host_id, position)?;
-                sstables += 1;
-            }
-            for source in list_big_tables(&**disk, &directory)? {
+            for source in list_foreign_tables(&**disk, &directory)? {
                 disk.create_dir_all(&target)?;
                 let target = Descriptor::new(&target, self.files().new_id());
-                let checked = check_key_types(&**disk, &source, table);
-                let rewritten = checked.and_then(|()| rewrite_big(disk, &source, table, &target, host_id, position));
-                rewritten.map_err(|error| error.of_table(table))?;
+                let adopted = adopt_table(disk, &source, table, &target).map_err(|error| error.of_table(table))?;
+                if let Some(mut adopted) = adopted {
+                    adopted.belong_to(host_id, position)?;
+                    adopted.commit()?;
+                }
                 sstables += 1;
             }
         }
@@ -119,7 +113,7 @@ impl Engine {
     }
 
     /// Fails if a flush or compaction of Cassandra was cut short: which of its files count only Cassandra says.
-    fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
+    pub(crate) fn refuse_transactions(&self, directory: &Path) -> Result<(), EngineError> {
         let entries = self.options().disk.list(directory)?;
         match entries.iter().find(|entry| entry.name.contains("_txn_") && entry.name.ends_with(".log")) {
             None => Ok(()),
@@ -192,11 +186,12 @@ impl Engine {
         let mut sources: Vec<BoxCursor<'static>> = Vec::new();
         for directory in self.table_directories(data, "system_schema", name)? {
             self.refuse_transactions(&directory)?;
-            for descriptor in list_tables(&**disk, &directory)? {
-                sources.push(Box::new(SSTableReader::open(&**disk, &descriptor, table, &cache)?.scan()?));
-            }
-            for descriptor in list_big_tables(&**disk, &directory)? {
-                sources.push(Box::new(open_big(&**disk, &descriptor, table)?.scan()?));
+            for descriptor in list_foreign_tables(&**disk, &directory)? {
+                let sstable = match descriptor.is_big() {
+                    true => open_big(&**disk, &descriptor, table)?,
+                    false => SSTableReader::open(&**disk, &descriptor, table, &cache)?,
+                };
+                sources.push(Box::new(sstable.scan()?));
             }
         }
         let merged = MergeCursor::new(table, false, sources);
@@ -226,7 +221,7 @@ impl Engine {
                 for sstable in &store.view().sstables {
                     let source = sstable.descriptor();
                     let target = Descriptor::new(&directory, source.id.clone());
-                    TableCopy::new(disk, source, &target)?.finish_for_cassandra()?;
+                    export_table(disk, source, &target)?.commit()?;
                     exported += 1;
                 }
             }

@@ -9,7 +9,7 @@ use memtable::MemtableStatistics;
 use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
-    SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, replace_tables,
+    SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, remove_leftovers, replace_tables,
 };
 use uuid::Uuid;
 
@@ -64,6 +64,14 @@ impl TableFiles {
                 Err(error) => opened.failures.push(error),
             }
         }
+        // There would be rows that nobody reads.
+        let big = list_big_tables(&*self.disk, directory)?;
+        let unread = |big: &Descriptor| {
+            EngineError::Unsupported(format!(
+                "{big} is of the format big: move it to another directory and have `espalier sstable import` take it"
+            ))
+        };
+        opened.failures.extend(big.iter().map(unread));
         Ok(opened)
     }
 
@@ -131,14 +139,15 @@ impl TableFiles {
         Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node)
     }
 
-    /// Puts merged tables in the place of those they were merged from, on disk and in the store, all or nothing.
+    /// Puts tables in the place of others (merged ones in that of their inputs), on disk and in the store, all or nothing. Returns
+    /// those put there.
     pub fn replace(
         &self,
         store: &TableStore,
         table: &Arc<Table>,
         inputs: &[Arc<SSTableReader>],
         outputs: Vec<PreparedSSTable>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         let _no_snapshot = lock(&store.files);
         // Another replacement may have failed half way meanwhile.
         store.check_files()?;
@@ -151,10 +160,10 @@ impl TableFiles {
             }
             EngineError::from(failure.error)
         })?;
-        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<_, _>>();
+        let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<Vec<_>, _>>();
         let opened = opened.inspect_err(|_| store.distrust_files())?;
-        store.replace_sstables(inputs, opened);
-        Ok(())
+        store.replace_sstables(inputs, opened.clone());
+        Ok(opened)
     }
 
     /// What of this node's log an SSTable holds; nothing for one that another node wrote.

@@ -180,7 +180,7 @@ pub enum SSTableCommand {
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Verify SSTables of a directory and copy them into a table of a running or a stopped node
+    /// Verify the SSTables of a directory (of every format) and copy them into a table of a running or a stopped node
     Import {
         /// The node
         #[command(flatten)]

@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
 use model::Table;
-use uuid::Uuid;
 
 use crate::cache::BlockCache;
 use crate::descriptor::{Component, Descriptor, SSTableId};
 use crate::error::{Corruption, Decoded, SSTableError};
 use crate::input::Input;
-use crate::reader::{SSTableReader, read_statistics};
-use crate::stats::CommitLogPosition;
-use crate::verify::verify_digest;
+use crate::new_files::PreparedSSTable;
+use crate::reader::{SSTableReader, list_tables};
 use crate::writer::{SSTableWriter, WriterOptions};
 
 /// Reads in file order go past the cache.
@@ -37,6 +35,29 @@ pub fn list_big_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, S
         }
     }
     tables.sort();
+    Ok(tables)
+}
+
+/// The complete tables of a directory, of every format that is read: BTI, then `big`.
+pub fn list_all_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
+    let mut tables = list_tables(disk, dir)?;
+    tables.extend(list_big_tables(disk, dir)?);
+    Ok(tables)
+}
+
+/// The tables of a directory that another node wrote, of every format that is read. One without a TOC.txt is an error: there
+/// would be rows that nobody reads.
+pub fn list_foreign_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
+    let tables = list_all_tables(disk, dir)?;
+    for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
+        if let Some(descriptor) = Descriptor::of_path(&dir.join(&entry.name))
+            && descriptor.file_name(Component::Data) == entry.name
+            && !tables.contains(&descriptor)
+        {
+            let toc = descriptor.file_name(Component::Toc);
+            return Err(Corruption::new(&toc, 0, "a component that every table has", "no such file").into());
+        }
+    }
     Ok(tables)
 }
 
@@ -149,26 +170,21 @@ fn read_entry<'a>(input: &mut Input<'a>) -> Decoded<(&'a [u8], u64, u64)> {
     Ok((key, input.uvint("data position")?, input.uvint("length of the index of columns")?))
 }
 
-/// Writes a `big` table again as the BTI table `target`, which belongs to the node `host_id`, covers nothing of its log, and
-/// stands where that was at `position`. None if there is nothing in it.
-pub fn rewrite_big(
+/// Writes a `big` table, which the caller has verified, again as the BTI table `target` of no node. None if there is nothing
+/// in it.
+pub(crate) fn rewrite_big(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,
     table: &Arc<Table>,
     target: &Descriptor,
-    host_id: Uuid,
-    position: CommitLogPosition,
-) -> Result<Option<Descriptor>, SSTableError> {
+) -> Result<Option<PreparedSSTable>, SSTableError> {
     let reader = open_big(&**disk, source, table)?;
-    verify_digest(&**disk, &reader)?;
-    let statistics = read_statistics(&**disk, source)?;
+    let statistics = reader.statistics();
     let mut options = WriterOptions::for_table(table)?;
     options.base = statistics.header.base;
     options.estimated_partitions = statistics.cardinality.estimate().max(1);
-    options.commit_log_intervals = vec![(position, position)];
-    options.originating_host_id = Some(host_id);
     options.has_legacy_counter_shards = statistics.stats.has_legacy_counter_shards;
     let mut writer = SSTableWriter::create(disk, target, table, options)?;
     writer.write_all(&mut reader.scan()?)?;
-    writer.finish()
+    writer.prepare()
 }

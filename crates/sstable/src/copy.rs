@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
-use uuid::Uuid;
+use model::Table;
 
+use crate::big::rewrite_big;
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
+use crate::new_files::{NewFiles, PreparedSSTable};
 use crate::page_checksums::{PageChecksums, PageHasher};
 use crate::reader::read_statistics;
-use crate::stats::CommitLogPosition;
+use crate::verify::verify;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 * 1024;
@@ -26,27 +28,46 @@ const COPIED: [Component; 7] = [
     Component::Rows,
 ];
 
-/// A copy whose files are durable under temporary names. Dropped before [`TableCopy::finish`], it removes them.
-pub struct TableCopy {
-    disk: Arc<dyn Disk>,
-    source: Descriptor,
-    target: Descriptor,
-    written: Vec<Component>,
-    checksums: PageChecksums,
-    finished: bool,
+/// Verifies a table from elsewhere to its last row and copies it to `target`, one of the format `big` written again as BTI;
+/// none if no row of that is left. It belongs to no node yet ([`PreparedSSTable::belong_to`]).
+///
+/// Fails if it is damaged or does not fit `table`.
+pub fn adopt_table(
+    disk: &Arc<dyn Disk>,
+    source: &Descriptor,
+    table: &Arc<Table>,
+    target: &Descriptor,
+) -> Result<Option<PreparedSSTable>, SSTableError> {
+    check_key_types(&**disk, source, table)?;
+    verify(&**disk, source, table, true)?;
+    match source.is_big() {
+        true => rewrite_big(disk, source, table, target),
+        false => Copy::of_rows(disk, source, target)?.with_checksums().map(Some),
+    }
 }
 
-impl TableCopy {
-    /// Copies the table `source`, which the caller has verified, to `target`.
-    pub fn new(disk: &Arc<dyn Disk>, source: &Descriptor, target: &Descriptor) -> Result<Self, SSTableError> {
-        let mut copy = TableCopy {
-            disk: disk.clone(),
-            source: source.clone(),
-            target: target.clone(),
-            written: Vec::new(),
-            checksums: PageChecksums::default(),
-            finished: false,
-        };
+/// Copies a BTI table, which the caller has verified, to `target`, with Cassandra's components only and as a table of no node.
+pub fn export_table(
+    disk: &Arc<dyn Disk>,
+    source: &Descriptor,
+    target: &Descriptor,
+) -> Result<PreparedSSTable, SSTableError> {
+    Copy::of_rows(disk, source, target)?.complete()
+}
+
+/// A copy of what holds rows and indexes.
+struct Copy<'a> {
+    disk: &'a dyn Disk,
+    source: &'a Descriptor,
+    files: NewFiles,
+    checksums: PageChecksums,
+    data_length: u64,
+}
+
+impl<'a> Copy<'a> {
+    fn of_rows(disk: &'a Arc<dyn Disk>, source: &'a Descriptor, target: &Descriptor) -> Result<Self, SSTableError> {
+        let files = NewFiles::new(disk, target);
+        let mut copy = Copy { disk: &**disk, source, files, checksums: PageChecksums::default(), data_length: 0 };
         for component in COPIED {
             if disk.exists(&source.path(component))? {
                 copy.component(component)?;
@@ -57,8 +78,7 @@ impl TableCopy {
 
     fn component(&mut self, component: Component) -> Result<(), SSTableError> {
         let from = self.disk.open(&self.source.path(component), OpenOptions::read())?;
-        let to = self.disk.open(&self.target.temporary_path(component), OpenOptions::create())?;
-        self.written.push(component);
+        let to = self.files.create(component)?;
         let mut hasher = PageHasher::default();
         let mut buffer = vec![0; COPY_BYTES];
         let mut position = 0;
@@ -75,80 +95,32 @@ impl TableCopy {
         let mut checksums = hasher.finish();
         match component {
             Component::Digest => return Ok(()),
-            Component::Data => checksums.crcs.clear(),
+            Component::Data => {
+                self.data_length = position;
+                checksums.crcs.clear();
+            }
             _ => {}
         }
         self.checksums.add(component, checksums);
         Ok(())
     }
 
-    fn write_file(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
-        let file = self.disk.open(&self.target.temporary_path(component), OpenOptions::create())?;
-        self.written.push(component);
-        file.write_at(bytes, 0)?;
-        Ok(file.sync_data()?)
+    fn with_checksums(mut self) -> Result<PreparedSSTable, SSTableError> {
+        self.files.write(Component::Checksums, &self.checksums.encode())?;
+        self.complete()
     }
 
-    /// Makes the copy a table of the node `host_id`: it covers nothing of that node's log, and stands where the log was at
-    /// `position`. Visible when this returns.
-    pub fn finish(mut self, host_id: Uuid, position: CommitLogPosition) -> Result<Descriptor, SSTableError> {
-        let checksums = self.checksums.encode();
-        self.write_file(Component::Checksums, &checksums)?;
-        self.complete(Some(host_id), vec![(position, position)])
-    }
-
-    /// Makes the copy a table of no node, with Cassandra's components only. Visible when this returns.
-    pub fn finish_for_cassandra(self) -> Result<Descriptor, SSTableError> {
-        self.complete(None, Vec::new())
-    }
-
-    fn complete(
-        mut self,
-        host_id: Option<Uuid>,
-        intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
-    ) -> Result<Descriptor, SSTableError> {
-        let mut statistics = read_statistics(&*self.disk, &self.source)?;
-        statistics.stats.originating_host_id = host_id;
-        statistics.stats.commit_log_intervals = intervals;
+    fn complete(self) -> Result<PreparedSSTable, SSTableError> {
+        let mut statistics = read_statistics(self.disk, self.source)?;
+        statistics.stats.originating_host_id = None;
+        statistics.stats.commit_log_intervals = Vec::new();
         statistics.stats.sstable_level = 0;
-        self.write_file(Component::Statistics, &statistics.encode()?)?;
-        let mut names: Vec<&str> = self.written.iter().map(|component| component.name()).collect();
-        names.push(Component::Toc.name());
-        names.sort_unstable();
-        let toc: String = names.iter().flat_map(|name| [name, "\n"]).collect();
-        self.write_file(Component::Toc, toc.as_bytes())?;
-        self.rename()?;
-        self.finished = true;
-        Ok(self.target.clone())
-    }
-
-    /// TOC.txt last: with it the table exists.
-    fn rename(&self) -> Result<(), SSTableError> {
-        let rename = |component| self.disk.rename(&self.target.temporary_path(component), &self.target.path(component));
-        for component in self.written.iter().filter(|component| **component != Component::Toc) {
-            rename(*component)?;
-        }
-        self.disk.sync_dir(&self.target.dir)?;
-        rename(Component::Toc)?;
-        Ok(self.disk.sync_dir(&self.target.dir)?)
-    }
-}
-
-impl Drop for TableCopy {
-    fn drop(&mut self) {
-        if self.finished {
-            return;
-        }
-        // Best effort: without a TOC.txt what stays behind is a leftover, which the next start removes.
-        for component in self.written.iter().rev() {
-            let _ = self.disk.remove_file(&self.target.path(*component));
-            let _ = self.disk.remove_file(&self.target.temporary_path(*component));
-        }
+        self.files.prepare(statistics, self.data_length)
     }
 }
 
 /// Whether a table was written with keys of the types that `table` has; the error names the first difference.
-pub fn check_key_types(disk: &dyn Disk, descriptor: &Descriptor, table: &model::Table) -> Result<(), SSTableError> {
+fn check_key_types(disk: &dyn Disk, descriptor: &Descriptor, table: &Table) -> Result<(), SSTableError> {
     let header = read_statistics(disk, descriptor)?.header;
     let expected = crate::writer::WriterOptions::for_table(table)?.header(table);
     let pairs = std::iter::once((&header.key_class, &expected.key_class))

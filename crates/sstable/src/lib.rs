@@ -24,6 +24,7 @@ mod header_table;
 mod index_file;
 mod input;
 mod lifecycle;
+mod new_files;
 mod page_checksums;
 mod partition_index;
 mod reader;
@@ -34,15 +35,16 @@ mod trie;
 mod verify;
 mod writer;
 
-pub use big::{list_big_tables, open_big, rewrite_big};
+pub use big::{list_all_tables, list_big_tables, list_foreign_tables, open_big};
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
-pub use copy::{TableCopy, check_key_types};
+pub use copy::{adopt_table, export_table};
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{ReplaceError, remove_leftovers, remove_tables, replace_tables};
+pub use new_files::PreparedSSTable;
 pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
 pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{
@@ -50,4 +52,4 @@ pub use stats::{
     Statistics, StatsMetadata, TombstoneHistogram,
 };
 pub use verify::{Verified, verify};
-pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, PreparedSSTable, SSTableWriter, WriterOptions};
+pub use writer::{COLUMN_INDEX_SIZE_DEFAULT, SSTableWriter, WriterOptions};

@@ -9,8 +9,8 @@ use blockio::{Disk, OpenOptions};
 
 use crate::descriptor::{Component, Descriptor, SSTableId, TEMPORARY};
 use crate::error::{Corruption, SSTableError};
+use crate::new_files::PreparedSSTable;
 use crate::reader::read_whole;
-use crate::writer::PreparedSSTable;
 
 /// Names of replacement records.
 const RECORD_PREFIX: &str = "replacement-";

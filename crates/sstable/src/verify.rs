@@ -61,7 +61,7 @@ pub fn verify(
     Walk::new(&reader)?.run()
 }
 
-pub(crate) fn verify_digest(disk: &dyn Disk, reader: &SSTableReader) -> Result<(), SSTableError> {
+fn verify_digest(disk: &dyn Disk, reader: &SSTableReader) -> Result<(), SSTableError> {
     let descriptor = reader.descriptor();
     let Some(stored) = read_whole(disk, &descriptor.path(Component::Digest))? else { return Ok(()) };
     let data = &reader.files().data;

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod begun;
+mod big;
 mod damage;
 mod fixture;
 mod gated_disk;
@@ -14,6 +15,7 @@ mod parallel_compactions;
 mod power_cuts;
 mod pressure;
 mod promises;
+mod reads;
 mod schema;
 mod sstables;
 mod torture;

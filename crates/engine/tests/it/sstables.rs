@@ -10,6 +10,7 @@ use crate::fixture::{
     Directory, clustering, create_table, delete_partition, insert, insert_expired, open, open_with, rows, set_options,
     small_options,
 };
+use crate::gated_disk::GIVE_UP;
 
 /// Row `row` of partition `key` alone.
 fn one_row(table: &Table, key: i32, row: i32) -> ReadRange {
@@ -171,15 +172,28 @@ fn a_damaged_table_is_not_imported() {
 }
 
 #[test]
-fn tables_of_the_older_format_are_not_imported_but_named() {
+fn what_could_be_incomplete_or_a_tables_own_is_not_imported() {
     let (from, to) = (Directory::new(), Directory::new());
+    let source = open(&from);
+    let table = create_table(&source);
+    insert(&source, &table, 1, 1, "one", 10);
+    source.flush(&table).unwrap();
+    let snapshot = source.snapshot(&table, "s", "").unwrap();
+    let own = snapshot.parent().and_then(std::path::Path::parent).unwrap();
+    assert!(source.import(&table, own).unwrap_err().to_string().contains("own directory"));
+    assert_eq!(source.table_stats(&table).unwrap().sstable_count, 1);
+
     let engine = open(&to);
     let target = create_table(&engine);
-    let snapshot = from.0.join("snapshot");
-    std::fs::create_dir_all(&snapshot).unwrap();
-    std::fs::write(snapshot.join("nb-1-big-TOC.txt"), "Data.db\n").unwrap();
-    let refused = engine.import(&target, &snapshot).unwrap_err().to_string();
-    assert!(refused.contains("nb-1-big is of the format big"), "{refused}");
+    let unfinished = snapshot.join("da_txn_compaction_0c35a4f0-0000-11ef-8000-000000000000.log");
+    std::fs::write(&unfinished, "").unwrap();
+    assert!(engine.import(&target, &snapshot).unwrap_err().to_string().contains("_txn_compaction_"));
+    std::fs::remove_file(&unfinished).unwrap();
+    let toc = std::fs::read_dir(&snapshot).unwrap().map(|entry| entry.unwrap().path());
+    let toc = toc.into_iter().find(|path| path.to_string_lossy().ends_with("-TOC.txt")).unwrap();
+    std::fs::remove_file(toc).unwrap();
+    assert!(engine.import(&target, &snapshot).unwrap_err().to_string().contains("TOC.txt"));
+    assert_eq!(engine.table_stats(&target).unwrap().sstable_count, 0);
 }
 
 #[test]
@@ -210,6 +224,50 @@ fn tables_in_which_all_expired_are_dropped_unread() {
     engine.compact(&table).unwrap();
     assert_eq!(engine.compaction_stats().expired_sstables, 1);
     assert_eq!(rows(&engine, &table).len(), 8);
+}
+
+#[test]
+fn an_sstable_with_enough_old_tombstones_is_compacted_alone() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.concurrent_compactors = 1;
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    let compaction = [("class", "UnifiedCompactionStrategy"), ("tombstone_compaction_interval", "0")];
+    let compaction = compaction.map(|(name, value)| (name.to_string(), value.to_string()));
+    let options = TableOptions { compaction: compaction.into(), ..TableOptions::default() };
+    let table = set_options(&engine, &table, options).unwrap();
+    insert(&engine, &table, 0, 1, "stays", 10);
+    // Deleted in 1970, long before gc_grace_seconds.
+    (1..12).for_each(|key| delete_partition(&engine, &table, key, 10));
+    engine.flush(&table).unwrap();
+    let began = std::time::Instant::now();
+    while engine.compaction_stats().completed == 0 {
+        assert!(began.elapsed() < GIVE_UP);
+        std::thread::yield_now();
+    }
+    let stats = engine.table_stats(&table).unwrap();
+    assert_eq!((stats.sstable_count, stats.sstable_partition_count), (1, 1));
+    assert_eq!(rows(&engine, &table), [(0, 1, "stays".into())]);
+}
+
+#[test]
+fn a_snapshot_tells_its_files_and_the_schema() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let table = create_table(&engine);
+    for row in 0..2 {
+        insert(&engine, &table, 1, row, "value", 10);
+        engine.flush(&table).unwrap();
+    }
+    let snapshot = engine.snapshot(&table, "s", "CREATE TABLE ks.t ();").unwrap();
+    let read = |name: &str| std::fs::read_to_string(snapshot.join(name)).unwrap();
+    assert_eq!(read("schema.cql"), "CREATE TABLE ks.t ();");
+    let sstables = sstable::list_tables(&*engine.options().disk, &snapshot).unwrap();
+    let files: Vec<String> = sstables.iter().map(|table| format!("\"{}-Data.db\"", table.name())).collect();
+    let manifest = read("manifest.json");
+    assert!(manifest.starts_with(&format!("{{\"files\": [{}], \"created_at\": \"20", files.join(", "))), "{manifest}");
+    assert!(manifest.ends_with("Z\", \"expires_at\": null}\n"), "{manifest}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Chunk Cache (bytes)", node.engine.cache_bytes().to_string()),
         ("Pending compactions", compactions.pending.to_string()),
         ("Active compactions", compactions.active.len().to_string()),
+        ("Compaction.CompletedTasks", compactions.completed.to_string()),
+        ("Compaction.BytesCompacted", compactions.written_bytes.to_string()),
         ("Native clients", metrics.connected_native_clients.get().to_string()),
         ("Requests", metrics.requests.get().to_string()),
         ("Received", size(metrics.bytes_received.get())),

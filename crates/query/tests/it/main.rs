@@ -13,4 +13,5 @@ mod one_row;
 mod prepared;
 mod schema;
 mod select;
+mod sstable_tasks;
 mod writes;

@@ -27,6 +27,27 @@ fn a_change_that_changes_nothing_answers_nothing() {
 }
 
 #[test]
+fn a_strategy_that_another_carries_out_is_told() {
+    let node = TestNode::with(&[]);
+    let warnings = |name: &str, compaction: &str| {
+        node.run(&format!("CREATE TABLE {name} (k int PRIMARY KEY) WITH compaction = {compaction}")).warnings
+    };
+    assert_eq!(
+        warnings("a", "{'class': 'SizeTieredCompactionStrategy', 'min_threshold': 6}"),
+        ["SizeTieredCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters T6"]
+    );
+    assert_eq!(
+        warnings("b", "{'class': 'LeveledCompactionStrategy'}"),
+        ["LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L10"]
+    );
+    for own in ["UnifiedCompactionStrategy", "TimeWindowCompactionStrategy"] {
+        assert_eq!(warnings(&own.to_lowercase(), &format!("{{'class': '{own}'}}")), Vec::<String>::new());
+    }
+    assert_eq!(node.run("ALTER TABLE a WITH compaction = {'class': 'LeveledCompactionStrategy'}").warnings.len(), 1);
+    assert_eq!(node.run("ALTER TABLE a WITH comment = 'x'").warnings, Vec::<String>::new());
+}
+
+#[test]
 fn a_dropped_column_comes_back_as_what_it_was_only() {
     let node = TestNode::with(&[
         "CREATE TYPE u (a int)",

@@ -5,7 +5,7 @@ mod options;
 
 use std::sync::Arc;
 
-use blockio::{Disk, File, OpenOptions};
+use blockio::{Disk, File};
 use model::{DeletionTime, PartitionHead, PartitionKey, Row, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
@@ -15,6 +15,7 @@ use crate::data::{Encoder, flag, write_deletion};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
 use crate::filter::BloomFilter;
+use crate::new_files::{NewFiles, PreparedSSTable};
 use crate::page_checksums::{ComponentChecksums, PageChecksums, PageHasher};
 use crate::partition_index::{PartitionIndexWriter, Place};
 use crate::row_index::{Block, RowIndexWriter};
@@ -33,6 +34,10 @@ struct IndexOut {
 }
 
 impl IndexOut {
+    fn new(file: Box<dyn File>) -> Self {
+        IndexOut { file, pending: Vec::new(), position: 0, checksums: PageHasher::default() }
+    }
+
     fn flush(&mut self, least: usize) -> Result<(), SSTableError> {
         if self.pending.len() >= least {
             self.file.write_at(&self.pending, self.position)?;
@@ -74,8 +79,9 @@ struct Positions {
 
 /// Writes one table. Dropped before [`SSTableWriter::finish`], it removes what it wrote.
 pub struct SSTableWriter {
-    disk: Arc<dyn Disk>,
-    descriptor: Descriptor,
+    /// Closed before `new_files` are removed.
+    files: Option<OpenFiles>,
+    new_files: NewFiles,
     table: Arc<Table>,
     options: WriterOptions,
     header: SerializationHeader,
@@ -86,10 +92,6 @@ pub struct SSTableWriter {
     positions: Positions,
     last_key: Option<PartitionKey>,
     partition_count: u64,
-    files: Option<OpenFiles>,
-    /// Components under their temporary names.
-    written: Vec<Component>,
-    committed: bool,
 }
 
 struct OpenFiles {
@@ -100,13 +102,6 @@ struct OpenFiles {
     row_index: RowIndexWriter,
 }
 
-/// A table whose files are complete and durable under their temporary names.
-pub struct PreparedSSTable {
-    writer: SSTableWriter,
-    statistics: Statistics,
-    size_on_disk_bytes: u64,
-}
-
 impl SSTableWriter {
     /// Begins the table of a descriptor.
     pub fn create(
@@ -115,9 +110,17 @@ impl SSTableWriter {
         table: &Arc<Table>,
         options: WriterOptions,
     ) -> Result<Self, SSTableError> {
-        let mut writer = SSTableWriter {
-            disk: disk.clone(),
-            descriptor: descriptor.clone(),
+        let mut new_files = NewFiles::new(disk, descriptor);
+        let files = OpenFiles {
+            data: DataOut::new(new_files.create(Component::Data)?, options.compression.clone())?,
+            partitions: IndexOut::new(new_files.create(Component::Partitions)?),
+            partition_index: PartitionIndexWriter::new(),
+            rows: IndexOut::new(new_files.create(Component::Rows)?),
+            row_index: RowIndexWriter::new(table),
+        };
+        Ok(SSTableWriter {
+            files: Some(files),
+            new_files,
             table: table.clone(),
             header: options.header(table),
             encoder: Encoder::new(table, options.base, &options.statics, &options.regulars),
@@ -127,45 +130,13 @@ impl SSTableWriter {
             positions: Positions::default(),
             last_key: None,
             partition_count: 0,
-            files: None,
-            written: Vec::new(),
-            committed: false,
             options,
-        };
-        writer.files = Some(OpenFiles {
-            data: DataOut::new(writer.create_file(Component::Data)?, writer.options.compression.clone())?,
-            partitions: writer.create_index(Component::Partitions)?,
-            partition_index: PartitionIndexWriter::new(),
-            rows: writer.create_index(Component::Rows)?,
-            row_index: RowIndexWriter::new(table),
-        });
-        Ok(writer)
-    }
-
-    fn create_file(&mut self, component: Component) -> Result<Box<dyn File>, SSTableError> {
-        let file = self.disk.open(&self.descriptor.temporary_path(component), OpenOptions::create())?;
-        self.written.push(component);
-        Ok(file)
-    }
-
-    fn create_index(&mut self, component: Component) -> Result<IndexOut, SSTableError> {
-        Ok(IndexOut {
-            file: self.create_file(component)?,
-            pending: Vec::new(),
-            position: 0,
-            checksums: PageHasher::default(),
         })
-    }
-
-    fn write_file(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
-        let file = self.create_file(component)?;
-        file.write_at(bytes, 0)?;
-        Ok(file.sync_data()?)
     }
 
     /// The descriptor the table will have.
     pub fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
+        self.new_files.descriptor()
     }
 
     /// Partitions written so far, the open one not counted.
@@ -332,18 +303,12 @@ impl SSTableWriter {
         let crcs = done.checksums.map(|crcs| (Component::Crc, crcs));
         for (component, bytes) in filter.into_iter().chain(info).chain(crcs) {
             checksums.add(component, ComponentChecksums::of(&bytes));
-            self.write_file(component, &bytes)?;
+            self.new_files.write(component, &bytes)?;
         }
-        self.write_file(Component::Checksums, &checksums.encode())?;
-        self.write_file(Component::Digest, done.digest.to_string().as_bytes())?;
+        self.new_files.write(Component::Checksums, &checksums.encode())?;
+        self.new_files.write(Component::Digest, done.digest.to_string().as_bytes())?;
         let statistics = self.statistics(done.compression_ratio);
-        self.write_file(Component::Statistics, &statistics.encode()?)?;
-        let mut names: Vec<&str> = self.written.iter().map(|component| component.name()).collect();
-        names.push(Component::Toc.name());
-        names.sort_unstable();
-        let toc: String = names.iter().flat_map(|name| [name, "\n"]).collect();
-        self.write_file(Component::Toc, toc.as_bytes())?;
-        Ok(Some(PreparedSSTable { writer: self, statistics, size_on_disk_bytes: done.file_length }))
+        self.new_files.prepare(statistics, done.file_length).map(Some)
     }
 
     fn statistics(&mut self, compression_ratio: f64) -> Statistics {
@@ -373,62 +338,6 @@ impl SSTableWriter {
         match self.prepare()? {
             Some(prepared) => prepared.commit().map(Some),
             None => Ok(None),
-        }
-    }
-}
-
-impl PreparedSSTable {
-    /// What Statistics.db says.
-    pub fn statistics(&self) -> &Statistics {
-        &self.statistics
-    }
-
-    /// Which table this will be.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.writer.descriptor
-    }
-
-    /// Bytes of Data.db.
-    pub fn data_size_on_disk_bytes(&self) -> u64 {
-        self.size_on_disk_bytes
-    }
-
-    /// Leaves the files to a replacement that may have been decided.
-    pub(crate) fn keep(mut self) {
-        self.writer.committed = true;
-    }
-
-    /// Gives the files their names, TOC.txt last, and makes the names durable.
-    pub fn commit(mut self) -> Result<Descriptor, SSTableError> {
-        let (disk, descriptor) = (&self.writer.disk, &self.writer.descriptor);
-        let rename = |component| disk.rename(&descriptor.temporary_path(component), &descriptor.path(component));
-        for component in self.writer.written.iter().filter(|component| **component != Component::Toc) {
-            rename(*component)?;
-        }
-        disk.sync_dir(&descriptor.dir)?;
-        rename(Component::Toc)?;
-        disk.sync_dir(&descriptor.dir)?;
-        self.writer.committed = true;
-        Ok(self.writer.descriptor.clone())
-    }
-}
-
-impl Drop for SSTableWriter {
-    fn drop(&mut self) {
-        if self.committed {
-            return;
-        }
-        self.files = None;
-        // Best effort: what stays behind is ignored by readers and removed at the next start. A table with a TOC.txt is no
-        // leftover, so that its other files stay until that is gone for good.
-        if self.disk.remove_file(&self.descriptor.path(Component::Toc)).is_ok()
-            && self.disk.sync_dir(&self.descriptor.dir).is_err()
-        {
-            return;
-        }
-        for component in &self.written {
-            let _ = self.disk.remove_file(&self.descriptor.temporary_path(*component));
-            let _ = self.disk.remove_file(&self.descriptor.path(*component));
         }
     }
 }

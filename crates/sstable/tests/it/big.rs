@@ -7,7 +7,7 @@ use model::Table;
 use serde_json::Value;
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, Verified,
-    dump_json, list_big_tables, list_tables, rewrite_big, salvage, verify,
+    adopt_table, dump_json, list_big_tables, list_foreign_tables, list_tables, salvage, verify,
 };
 
 use crate::fixture::{Scratch, disk};
@@ -27,7 +27,9 @@ fn rewritten(version: &str, table: &str) -> Vec<Value> {
         let schema = Arc::new(statistics.to_table("Statistics.db", "up", table, &[]).unwrap());
         let target = Descriptor::new(&scratch.0, SSTableId::from_sequence(number as u32 + 1));
         let host_id = uuid::Uuid::from_u128(5);
-        let written = rewrite_big(&disk, source, &schema, &target, host_id, position).unwrap().unwrap();
+        let mut adopted = adopt_table(&disk, source, &schema, &target).unwrap().unwrap();
+        adopted.belong_to(host_id, position).unwrap();
+        let written = adopted.commit().unwrap();
         verify(&*disk, &written, &schema, true).unwrap();
         let reader = SSTableReader::open(&*disk, &written, &schema, &BlockCache::new(1 << 20)).unwrap();
         let stats = &reader.statistics().stats;
@@ -183,6 +185,16 @@ fn partitions_behind_damage_are_saved_by_the_index() {
         let verified = verify(&*disk(), &target, &schema, true).unwrap();
         assert_eq!((verified.partitions, verified.rows), (2, salvaged.rows));
     }
+}
+
+#[test]
+fn tables_of_another_node_without_a_toc_are_named() {
+    let scratch = Scratch::new();
+    let (source, _) = copied("nb", "wide", &scratch);
+    assert_eq!(list_foreign_tables(&*disk(), &scratch.0).unwrap().len(), 2);
+    std::fs::remove_file(source.path(Component::Toc)).unwrap();
+    let error = list_foreign_tables(&*disk(), &scratch.0).unwrap_err().to_string();
+    assert!(error.contains(&format!("{}-TOC.txt", source.name())), "{error}");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use blockio::Disk;
 use model::Table;
 use serde_json::json;
 use sstable::{
-    BlockCache, Descriptor, DumpError, DumpLayout, DumpOptions, SSTableError, SSTableReader, TableCopy, dump_json,
-    list_big_tables, list_tables, open_big, read_statistics,
+    BlockCache, Descriptor, DumpError, DumpLayout, DumpOptions, SSTableError, SSTableReader, dump_json, export_table,
+    list_all_tables, open_big, read_statistics,
 };
 
 pub use metadata::metadata;
@@ -80,13 +80,11 @@ pub fn find(disk: &dyn Disk, paths: &[PathBuf]) -> Result<Vec<Descriptor>, SSTab
         match Descriptor::of_path(path) {
             Some(descriptor) if disk.exists(path).map_err(SSTableError::from)? => found.push(descriptor),
             _ => {
-                let mut tables = list_tables(disk, path).unwrap_or_default();
-                match list_big_tables(disk, path) {
-                    Ok(big) => tables.extend(big),
+                let tables = match list_all_tables(disk, path) {
                     // No directory at all.
-                    Err(SSTableError::Disk(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                    Err(SSTableError::Disk(_)) => Vec::new(),
+                    listed => listed?,
+                };
                 if tables.is_empty() {
                     return Err(SSTableToolError::NotASSTable(path.clone()));
                 }
@@ -225,7 +223,7 @@ pub fn export(
         let table = schema_of(&**disk, descriptor)?;
         let verified = sstable::verify(&**disk, descriptor, &table, true)?;
         let copied = Descriptor::new(target, descriptor.id.clone());
-        let copied = TableCopy::new(disk, descriptor, &copied)?.finish_for_cassandra()?;
+        let copied = export_table(disk, descriptor, &copied)?.commit()?;
         writeln!(out, "{copied}: {} partitions, {} rows", verified.partitions, verified.rows)?;
     }
     Ok(true)

@@ -1,0 +1,115 @@
+//! What a read of SSTables looks at, and that it goes on whatever becomes of them meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blockio::SimulatedDisk;
+use engine::{Engine, EngineError};
+use model::{
+    KeyRange, Keyspace, PartitionKey, ReadRange, Slice, Slices, Table, TableBuilder, TableId, UnfilteredCursor,
+};
+use types::CqlType;
+use uuid::Uuid;
+
+use crate::fixture::{
+    Directory, clustering, create_table, delete_partition, insert, open, open_with, rows, small_options,
+};
+
+/// `ks.t (k int, c int, v text, PRIMARY KEY (k, c))`: a row is found without a look at a static one.
+fn create_without_statics(engine: &Engine) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_u128(9))).partition_key("k", CqlType::Int);
+    let table = builder.clustering("c", CqlType::Int, false).regular("v", CqlType::Text).build();
+    let table = Arc::new(table);
+    let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
+    keyspace.tables.insert(table.name.clone(), table.clone());
+    engine.set_keyspace(keyspace).unwrap();
+    table
+}
+
+type Write<'w> = &'w dyn Fn(&Engine, &Arc<Table>);
+
+/// Bytes of Data.db that a read of partition 1, or of one of its rows, looks at in what each of these flushes.
+fn data_bytes_read(flushes: &[Write<'_>], row: Option<i32>) -> u64 {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_without_statics(&engine);
+    for write in flushes {
+        write(&engine, &table);
+        engine.flush(&table).unwrap();
+    }
+    let engine = open_with(&small_options(&disk.crash_image(0)));
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    let slices =
+        row.map_or(Slices::all(), |row| Slices::new(vec![Slice::prefix(&clustering(row))], table.comparator()));
+    let keys = KeyRange::Single(PartitionKey::new(&1_i32.to_be_bytes()));
+    let mut cursor = engine.read(&table, &ReadRange { keys, slices, reversed: false }).unwrap();
+    while cursor.advance_partition().unwrap() {
+        while cursor.advance().unwrap() {}
+    }
+    engine.table_stats(&table).unwrap().data_bytes_read
+}
+
+#[test]
+fn a_deletion_of_the_partition_ends_the_search() {
+    let write = |timestamp| move |engine: &Engine, table: &Arc<Table>| insert(engine, table, 1, 1, "value", timestamp);
+    let delete = |engine: &Engine, table: &Arc<Table>| delete_partition(engine, table, 1, 20);
+    let alone = data_bytes_read(&[&delete], None);
+    assert!(alone > 0);
+    assert_eq!(data_bytes_read(&[&write(10), &delete], None), alone, "all that is older is deleted");
+    assert_eq!(data_bytes_read(&[&write(20), &delete], None), alone, "a deletion of the same time wins");
+    assert!(data_bytes_read(&[&write(21), &delete], None) > alone);
+}
+
+#[test]
+fn a_complete_row_ends_the_search() {
+    let write =
+        |row, timestamp| move |engine: &Engine, table: &Arc<Table>| insert(engine, table, 1, row, "value", timestamp);
+    let alone = data_bytes_read(&[&write(1, 20)], Some(1));
+    assert!(alone > 0);
+    assert_eq!(data_bytes_read(&[&write(1, 10), &write(1, 20)], Some(1)), alone, "no older cell is part of the row");
+    assert!(data_bytes_read(&[&write(1, 20), &write(1, 20)], Some(1)) > alone, "of the same time the value decides");
+    // The older SSTable has another row as well, so that it covers the one that is looked for.
+    let two_rows = |engine: &Engine, table: &Arc<Table>| [1, 3].iter().for_each(|row| write(*row, 10)(engine, table));
+    let newer = |engine: &Engine, table: &Arc<Table>| [1, 4].iter().for_each(|row| write(*row, 20)(engine, table));
+    let incomplete = data_bytes_read(&[&two_rows, &newer], Some(3));
+    assert!(incomplete > data_bytes_read(&[&newer], Some(3)), "a row that the newest does not have");
+}
+
+#[test]
+fn a_read_under_way_goes_on_over_files_that_a_merge_or_a_truncation_deletes() {
+    type Act = fn(&Engine, &Table) -> Result<(), EngineError>;
+    for (act, left) in [(Engine::compact as Act, 1), (Engine::truncate as Act, 0)] {
+        let directory = Directory::new();
+        let engine = open(&directory);
+        let table = create_table(&engine);
+        engine.set_autocompaction(&table, false).unwrap();
+        // More than is read ahead of where the reader is.
+        let mut state = 1_u64;
+        for flush in 0..2 {
+            for key in 0..300 {
+                let mut value = String::new();
+                while value.len() < 4000 {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    value += &format!("{state:x}");
+                }
+                insert(&engine, &table, key, flush, &value, 10);
+            }
+            engine.flush(&table).unwrap();
+        }
+        let mut cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all())).unwrap();
+        assert!(cursor.advance_partition().unwrap() && cursor.advance().unwrap());
+        act(&engine, &table).unwrap();
+        assert_eq!(engine.table_stats(&table).unwrap().sstable_count, left);
+        assert_eq!(rows(&engine, &table).len(), 600 * left);
+        let mut seen = 1;
+        loop {
+            while cursor.advance().unwrap() {
+                seen += 1;
+            }
+            if !cursor.advance_partition().unwrap() {
+                break;
+            }
+        }
+        assert_eq!(seen, 600);
+    }
+}

@@ -1,0 +1,51 @@
+//! Compactions under way are rows of `system_views.sstable_tasks`.
+
+use std::sync::Arc;
+
+use blockio::SimulatedDisk;
+use commitlog::SyncMode;
+use engine::{Engine, EngineOptions};
+use query::{ClientState, Processor, ProcessorOptions};
+
+use crate::node::TestNode;
+
+const TASKS: &str = "SELECT keyspace_name, table_name, kind, sstables, unit FROM system_views.sstable_tasks";
+
+#[test]
+fn a_compaction_is_a_row_while_it_is_under_way() {
+    let mut options = EngineOptions::new(Arc::new(SimulatedDisk::new()), "/node");
+    options.commitlog.segment_size_bytes = 256 << 10;
+    options.commitlog.total_space_bytes = 4 << 20;
+    options.commitlog.sync = SyncMode::Batch;
+    options.concurrent_compactors = 0;
+    // A merge takes most of a minute, unless it is stopped.
+    options.compaction_throughput_bytes = 200;
+    let engine = Engine::open(options).unwrap();
+    let processor = Processor::new(engine.clone(), ProcessorOptions::default());
+    let mut node = TestNode { processor, client: ClientState::default() };
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int PRIMARY KEY, v text)");
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    for _ in 0..2 {
+        (0..300).for_each(|k| drop(node.run(&format!("INSERT INTO t (k, v) VALUES ({k}, 'value')"))));
+        engine.flush(&table).unwrap();
+    }
+    assert_eq!(node.rows(TASKS), Vec::<String>::new());
+    std::thread::scope(|scope| {
+        let compaction = scope.spawn(|| engine.compact(&table));
+        let seen = loop {
+            let seen = node.rows(TASKS);
+            if !seen.is_empty() || compaction.is_finished() {
+                break seen;
+            }
+            std::thread::yield_now();
+        };
+        let ratios = node.rows("SELECT completion_ratio FROM system_views.sstable_tasks");
+        node.run("DROP TABLE t");
+        compaction.join().unwrap().unwrap();
+        assert_eq!(seen, ["'ks' 't' 'compaction' 2 'bytes'"]);
+        let ratios: Vec<f64> = ratios.iter().map(|ratio| ratio.parse().unwrap()).collect();
+        assert!(ratios.len() == 1 && (0.0..1.0).contains(&ratios[0]), "{ratios:?}");
+    });
+    assert_eq!(node.rows(TASKS), Vec::<String>::new());
+}
