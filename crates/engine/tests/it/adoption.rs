@@ -127,6 +127,6 @@ fn an_upgrade_from_the_format_big_that_is_cut_short_leaves_the_source_alone_and_
     for (version, stride) in VERSIONS.into_iter().zip([5, 13]) {
         let started = started(big(version));
         let cut_short = (0..).take_while(|step| cut(&started, step * stride, false)).count();
-        assert!(cut_short > 20, "{cut_short}");
+        assert!(cut_short > 5, "{cut_short}");
     }
 }
