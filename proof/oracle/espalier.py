@@ -31,6 +31,7 @@ class Espalier:
     host = "127.0.0.1"
 
     flags: tuple[str, ...] = ()         # of `espalier serve`, besides directory and port
+    under: tuple[str, ...] = ()         # a program that runs it
 
     def __init__(self, directory: Path, port: int, environment: dict[str, str], keep: bool):
         self.directory = directory
@@ -58,7 +59,7 @@ class Espalier:
         binary = places.espalier_binary()
         if not binary.exists():
             raise RuntimeError(f"{binary} does not exist: build it with `cargo build --release`")
-        command = [str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port),
+        command = [*self.under, str(binary), "serve", "--data", str(self.data), "--listen", self.host, "--port", str(self.port),
                    *self.flags]
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 
-from bench.harness import echo, load
+from bench.harness import echo, instructions, load
 from bench.harness.outcome import Bar, Outcome, Table, median
 from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, memory_plot, table, throughput, throughput_plot
 from bench.harness.scenarios import tables
@@ -47,6 +47,11 @@ def run(quick: bool) -> Outcome:
             "cassandra": cassandra.settings, "espalier": espalier.settings, **{system.name: system.node.settings for system in skiplist}})
     echoes = {name: median([echo.cpu_micros(reads, connections, 128, seconds) for _ in range(rounds)])
               for name, _, reads, connections in loads if connections == 64}
+    if instructions.is_possible():
+        counted = [[name, count] for name, count in instructions.per_operation().items()]
+        outcome.tables.append(Table("Espalier's instructions outside of the kernel (callgrind), runtime included", ["load", "per operation"], counted))
+    else:
+        outcome.notes.append("Instructions were not counted: there is no valgrind.")
     return judge(outcome, results, echoes)
 
 

@@ -22,7 +22,7 @@ mod sleeper;
 mod system;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
-pub use background::give_way;
+pub use background::{give_way, start_promptly};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};

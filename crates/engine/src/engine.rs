@@ -9,7 +9,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
-use memtable::MemtableConfiguration;
 use model::{Keyspace, Mutation, Schema, Table, TableId};
 use uuid::Uuid;
 
@@ -307,7 +306,7 @@ impl Engine {
     /// An empty memtable.
     pub(crate) fn new_generation(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
         let memtable = if is_system_keyspace(&table.keyspace) {
-            MemtableConfiguration::default().open(table, 1)
+            memtable::open_small(table)
         } else {
             let configuration = self.options.memtable_configuration(&table.options.memtable);
             configuration.open(table, self.options.memtable_shards)

@@ -38,6 +38,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
+        .on_thread_start(blockio::start_promptly)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

@@ -89,6 +89,18 @@ impl MemtableConfiguration {
     }
 }
 
+/// Address space that a memtable of a small table reserves for nodes and for contents, bytes.
+const SMALL_BLOCKS_BYTES: usize = 256 << 20;
+const SMALL_BLOBS_BYTES: usize = 1 << 30;
+
+/// An empty memtable of one shard for a table of which a node has many and all are small, as system tables are: where address space is
+/// limited (`ulimit -v`, valgrind), some for the others is left. One that is full all the same is followed by another.
+pub fn open_small(table: &Arc<Table>) -> Arc<dyn Memtable> {
+    let (blocks_bytes_max, blobs_bytes_max) = (SMALL_BLOCKS_BYTES, SMALL_BLOBS_BYTES);
+    let options = TrieOptions { blocks_bytes_max, blobs_bytes_max, ..TrieOptions::default() };
+    Arc::new(TrieMemtable::with_options(table, 1, options))
+}
+
 fn take_shards(parameters: &mut BTreeMap<String, String>) -> Result<Option<usize>, String> {
     let Some(text) = parameters.remove("shards") else { return Ok(None) };
     match text.parse() {

@@ -31,7 +31,7 @@ mod sync;
 mod translate;
 mod trie_memtable;
 
-pub use configuration::MemtableConfiguration;
+pub use configuration::{MemtableConfiguration, open_small};
 pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};
 pub use puts::PutCounts;
 pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};

@@ -1,0 +1,73 @@
+"""What an operation costs in instructions of the server's own, from the bytes that the socket gave to those that it takes: a figure that is the same
+on every machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
+
+    python -m bench.harness.instructions [FUNCTIONS]      prints it for each load and, if asked, where it goes
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+
+from bench.harness import load
+from bench.harness.scenarios import tables
+from bench.harness.servers import Espalier
+
+KEYSPACE = "counted"
+PARTITIONS = 10_000
+# Two runs, of which one is twice as long: their difference has no connecting, preparing and checking in it.
+OPERATIONS = 6_000
+READS_PERCENT = {"writes": 0, "memtable reads": 100, "half and half": 50}
+TOOL = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=no", "--quiet")
+
+
+class Counted(Espalier):
+    """A node whose instructions are counted while it is asked to."""
+
+    def launch(self) -> None:
+        self.under = (*TOOL, f"--callgrind-out-file={self.directory / 'callgrind.out'}")
+        super().launch()
+
+    def control(self, *options: str) -> None:
+        subprocess.run(["callgrind_control", *options, str(self.pid)], check=True, capture_output=True, timeout=60)
+
+    def count(self, reads_percent: int, operations: int) -> int:
+        """Instructions during a load."""
+        known = set(self.directory.glob("callgrind.out.*"))
+        self.control("--instr=on")
+        load.run(self, KEYSPACE, tables.uniform("kv", PARTITIONS), seed=5, reads_percent=reads_percent, operations=operations, check=1)
+        self.control("--dump=load")
+        self.control("--instr=off")
+        (self.dump,) = set(self.directory.glob("callgrind.out.*")) - known
+        return int(re.findall(r"^totals: (\d+)", self.dump.read_text(), re.MULTILINE)[-1])
+
+
+def is_possible() -> bool:
+    return bool(shutil.which("valgrind") and shutil.which("callgrind_control"))
+
+
+def per_operation(functions: int = 0) -> dict[str, float]:
+    """Instructions per operation of each load, over two connections; prints the `functions` that most of them are in."""
+    counted = {}
+    with Counted.start(memtable_mb=256) as node:
+        tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
+        tables.fill(node, KEYSPACE, "kv", PARTITIONS)
+        for name, reads_percent in READS_PERCENT.items():
+            short = node.count(reads_percent, OPERATIONS)
+            counted[name] = (node.count(reads_percent, 2 * OPERATIONS) - short) / OPERATIONS
+            if functions:
+                print(name, *annotated(node.dump, 2 * OPERATIONS)[:functions], sep="\n", flush=True)
+    return counted
+
+
+def annotated(dump, operations: int) -> list[str]:
+    """What each function takes of an operation, without those that it calls, most first. (The percentages that callgrind_annotate prints are of
+    the difference to the dump before.)"""
+    done = subprocess.run(["callgrind_annotate", "--threshold=100", "--auto=no", str(dump)], check=True, capture_output=True, text=True)
+    found = re.findall(r"^ *([\d,]+) \([^)]*\) +(?!PROGRAM)(.*)$", done.stdout, re.MULTILINE)
+    return [f"{int(count.replace(',', '')) / operations:8.0f}  {function[:150]}" for count, function in found]
+
+
+if __name__ == "__main__":
+    for load_name, count in per_operation(*map(int, sys.argv[1:])).items():
+        print(f"{load_name:16}{count:10,.0f} instructions per operation")
