@@ -11,6 +11,7 @@ use super::{Function, NEGATION, OPERATORS, time};
 use crate::QueryError;
 
 const DIVISION_BY_ZERO: &str = "/ by zero";
+const BIG_DIVISION_BY_ZERO: &str = "BigInteger divide by zero";
 
 /// The functions behind an operator.
 pub(super) fn functions(name: &str) -> Vec<Function> {
@@ -99,7 +100,7 @@ fn big_integers(operator: ArithmeticOperator, left: BigInt, right: BigInt) -> Re
         ArithmeticOperator::Add => left + right,
         ArithmeticOperator::Subtract => left - right,
         ArithmeticOperator::Multiply => left * right,
-        _ if right.is_zero() => return Err("BigInteger divide by zero".to_owned()),
+        _ if right.is_zero() => return Err(BIG_DIVISION_BY_ZERO.to_owned()),
         ArithmeticOperator::Divide => left / right,
         ArithmeticOperator::Modulo => left % right,
     })
@@ -115,7 +116,9 @@ fn decimals(operator: ArithmeticOperator, left: &Number, right: &Number) -> Resu
         ArithmeticOperator::Modulo => left.remainder(&right),
     };
     result.map_err(|error| match error {
-        DecimalError::DivisionByZero => "BigInteger divide by zero".to_owned(),
+        DecimalError::DivisionByZero if operator != ArithmeticOperator::Modulo => BIG_DIVISION_BY_ZERO.to_owned(),
+        DecimalError::DivisionByZero if left.is_zero() => "Division undefined".to_owned(),
+        DecimalError::DivisionByZero => "Division by zero".to_owned(),
         other => other.to_string(),
     })
 }

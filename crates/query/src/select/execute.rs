@@ -31,7 +31,7 @@ impl SelectPlan {
         consistency::validate_read(options.consistency)?;
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
-        self.selection.check_arguments(execution)?;
+        self.selection.check_constants(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         if let Partitions::Keys(keys) = &partitions
             && self.restrictions.has_partition_in()
@@ -45,11 +45,11 @@ impl SelectPlan {
         let slices = self.restrictions.slices(execution)?;
         self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);
+        let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         if !self.names_nothing(&partitions, &slices) {
             let data_center = &processor.options().node.data_center;
             consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }
-        let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         let filter = self.restrictions.filter(execution)?;
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());

@@ -18,7 +18,6 @@ use crate::functions::Function;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
-use crate::terms::{Bound, Term};
 use crate::{ColumnSpec, QueryError, ResultMetadata};
 
 pub(crate) use group::Group;
@@ -35,8 +34,8 @@ pub(crate) struct Selection {
     is_plain: bool,
     is_wildcard: bool,
     aggregates: Vec<AggregateCall>,
-    /// Arguments of functions that are checked before any row is read.
-    checked: Vec<(Arc<Function>, Term)>,
+    /// Whether something in it is known before any row is read.
+    has_constants: bool,
     leaf_count: usize,
     used: Vec<Arc<Column>>,
 }
@@ -83,9 +82,8 @@ impl Selection {
                 }
             }
         }
-        let mut checked = Vec::new();
         let arguments = builder.aggregates.iter().flat_map(|call| &call.arguments);
-        selectors.iter().chain(arguments).for_each(|selector| selector.collect_checked(&mut checked));
+        let has_constants = selectors.iter().chain(arguments).any(Selector::has_constants);
         let metadata = match is_json {
             true => vec![ColumnSpec {
                 keyspace: table.keyspace.clone(),
@@ -103,7 +101,7 @@ impl Selection {
             metadata: Arc::new(ResultMetadata { columns: metadata }),
             is_json,
             aggregates: builder.aggregates,
-            checked,
+            has_constants,
             leaf_count: builder.leaf_count,
             used: builder.used,
         })
@@ -139,14 +137,13 @@ impl Selection {
         &self.used
     }
 
-    /// Refuses constants and bound values that a function cannot do anything with, whatever the rows are.
-    pub fn check_arguments(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
-        for (function, term) in &self.checked {
-            if let Bound::Bytes(value) = term.bind(execution)? {
-                function.check_argument(&value)?;
-            }
+    /// Computes what is known before any row is read, as Cassandra does: where that fails the SELECT fails, rows or not.
+    pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if !self.has_constants {
+            return Ok(());
         }
-        Ok(())
+        let arguments = self.aggregates.iter().flat_map(|call| &call.arguments);
+        self.selectors.iter().chain(arguments).try_for_each(|selector| selector.check_constants(execution))
     }
 
     /// An accumulator for groups of rows.
@@ -194,12 +191,11 @@ fn json_name(name: &str) -> String {
 /// Whether a selection asks for static columns and for no others outside of the partition key.
 pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool {
     let SelectClause::Selectors(selectors) = clause else { return false };
-    let mut names = Vec::new();
-    selectors.iter().for_each(|selector| prepare::column_names(&selector.selectable, &mut names));
-    let columns: Vec<&Arc<Column>> = names.iter().filter_map(|name| table.column(name.as_str())).collect();
-    let of = |column: &Arc<Column>| Source::of(table, column);
-    columns.iter().any(|column| matches!(of(column), Source::Static(_)))
-        && columns.iter().all(|column| matches!(of(column), Source::Static(_) | Source::PartitionKey(_)))
+    let selects = |is_wanted: &dyn Fn(Source) -> bool| {
+        selectors.iter().any(|selector| prepare::selects(&selector.selectable, table, is_wanted))
+    };
+    selects(&|source| matches!(source, Source::Static(_)))
+        && !selects(&|source| !matches!(source, Source::Static(_) | Source::PartitionKey(_)))
 }
 
 /// Looks up the columns and functions of a selection, without preparing more of it: as many as Cassandra looks at

@@ -62,6 +62,18 @@ pub(super) fn column_names(selectable: &Selectable, names: &mut Vec<Identifier>)
     inner(selectable).into_iter().for_each(|inner| column_names(inner, names));
 }
 
+/// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the text that is Cassandra's
+/// mistake: it answers whether one of them does not.
+pub(super) fn selects(selectable: &Selectable, table: &Table, is_wanted: &dyn Fn(Source) -> bool) -> bool {
+    match selectable {
+        Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } => {
+            table.column(name.as_str()).is_some_and(|column| is_wanted(Source::of(table, column)))
+        }
+        Selectable::MapOrUdt(entries) => entries.iter().any(|(_, value)| !selects(value, table, is_wanted)),
+        other => inner(other).into_iter().any(|inner| selects(inner, table, is_wanted)),
+    }
+}
+
 /// Looks up the columns and functions that an expression mentions, inner ones first.
 pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
     if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {

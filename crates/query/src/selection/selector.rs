@@ -155,29 +155,53 @@ impl Selector {
         }
     }
 
-    /// Collects the arguments in it that are known before any row is read and that their functions check.
-    pub fn collect_checked(&self, checked: &mut Vec<(Arc<Function>, Term)>) {
+    /// The selectors that it is made of.
+    fn inner(&self) -> Vec<&Selector> {
         match self {
-            Selector::Function { function, arguments } => {
-                let place = function.checked_argument();
-                if let Some(Selector::Term { term, .. }) = place.and_then(|place| arguments.get(place)) {
-                    checked.push((Arc::clone(function), term.clone()));
-                }
-                arguments.iter().for_each(|argument| argument.collect_checked(checked));
-            }
+            Selector::Function { arguments, .. } => arguments.iter().collect(),
             Selector::Field { receiver, .. }
             | Selector::Element { receiver, .. }
-            | Selector::Slice { receiver, .. } => receiver.collect_checked(checked),
-            Selector::Elements { elements, .. } => elements.iter().for_each(|element| element.collect_checked(checked)),
-            Selector::Map { entries, .. } => entries.iter().for_each(|(key, value)| {
-                key.collect_checked(checked);
-                value.collect_checked(checked);
-            }),
+            | Selector::Slice { receiver, .. } => vec![receiver],
+            Selector::Elements { elements, .. } => elements.iter().collect(),
+            Selector::Map { entries, .. } => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
             Selector::Column { .. }
             | Selector::Writetime { .. }
             | Selector::Term { .. }
-            | Selector::Aggregate { .. } => {}
+            | Selector::Aggregate { .. } => Vec::new(),
         }
+    }
+
+    /// Whether no row is needed to know it: a term, or a function of such.
+    fn is_constant(&self) -> bool {
+        match self {
+            Selector::Term { .. } => true,
+            Selector::Function { arguments, .. } => arguments.iter().all(Selector::is_constant),
+            _ => false,
+        }
+    }
+
+    /// Whether [`check_constants`](Self::check_constants) has anything to check.
+    pub fn has_constants(&self) -> bool {
+        matches!(self, Selector::Function { .. }) || self.inner().into_iter().any(Selector::has_constants)
+    }
+
+    /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that are.
+    pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        let nothing = Input::Group { leaves: &[], aggregates: &[], execution };
+        if let Selector::Function { .. } = self
+            && self.is_constant()
+        {
+            return self.evaluate(&nothing).map(|_| ());
+        }
+        self.inner().into_iter().try_for_each(|inner| inner.check_constants(execution))?;
+        if let Selector::Function { function, arguments } = self
+            && let Some(argument) = function.checked_argument().and_then(|place| arguments.get(place))
+            && argument.is_constant()
+            && let Some(value) = argument.evaluate(&nothing)?
+        {
+            function.check_argument(&value)?;
+        }
+        Ok(())
     }
 
     /// An unset marker as argument of a function is an error.
