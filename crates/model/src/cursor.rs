@@ -53,8 +53,8 @@ pub trait UnfilteredCursor {
     fn expect_rows(&mut self, _rows: usize) {}
 
     /// Says, before the first partition, that of the regular columns only these will be looked at (ascending indexes in the table's
-    /// current set), and of the others only whether they make a row live: whoever puts rows together may leave out what says nothing
-    /// of that. Not for sources that are merged with others.
+    /// current set), and of the others only whether they make a row live: whoever reads rows or puts them together may leave out what says
+    /// nothing of that. Not for sources that are merged with others.
     fn expect_columns(&mut self, _regulars: &Arc<[usize]>) {}
 
     /// Goes to the next partition, past whatever is left of the current one. False at the end.

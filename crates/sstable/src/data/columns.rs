@@ -69,6 +69,14 @@ impl FileColumns {
         if is_static { &self.statics } else { &self.regulars }
     }
 
+    /// The places in the file of regular columns, ascending, given by their indexes in the table.
+    pub fn places_of(&self, targets: &[usize]) -> Vec<usize> {
+        // The first columns are mostly all there are.
+        let (same, others) = targets.split_at(targets.partition_point(|target| *target < self.copied_regulars));
+        let place = |target: &usize| self.regulars.iter().position(|column| column.target == Some(*target));
+        same.iter().copied().chain(others.iter().filter_map(place)).collect()
+    }
+
     fn relate(
         file: &str,
         columns: &[HeaderColumn],

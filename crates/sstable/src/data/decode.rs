@@ -175,8 +175,14 @@ impl Decoder<'_> {
         }
     }
 
-    /// Reads a row's body into `builder`, which is started here.
-    pub fn row(&self, head: &UnfilteredHead, body: &mut Input<'_>, builder: &mut RowBuilder) -> Decoded<()> {
+    /// Reads a row's body into `builder`, which is started here. What nobody looks at is passed over.
+    pub fn row(
+        &self,
+        head: &UnfilteredHead,
+        body: &mut Input<'_>,
+        wanted: Option<&Wanted<'_>>,
+        builder: &mut RowBuilder,
+    ) -> Decoded<()> {
         let is_static = head.extended & extended::IS_STATIC != 0;
         builder.start(self.table.columns(is_static), is_static);
         body.uvint("previous size")?;
@@ -189,14 +195,19 @@ impl Decoder<'_> {
             }
             builder.liveness(liveness);
         }
+        let mut deletion = DeletionTime::LIVE;
         if head.flags & flag::HAS_DELETION != 0 {
-            builder.deletion(self.deletion(body)?);
+            deletion = self.deletion(body)?;
+            builder.deletion(deletion);
         }
         if head.extended & extended::HAS_SHADOWABLE_DELETION != 0 {
             return Err(body.damaged("a row without shadowable deletion", "one of an old materialized view"));
         }
         let columns = self.columns.of(is_static);
         let has_complex_deletion = head.flags & flag::HAS_COMPLEX_DELETION != 0;
+        if let Some(wanted) = wanted.filter(|wanted| !is_static && wanted.is_all_of(&liveness, deletion)) {
+            return self.wanted_columns(wanted, head.flags, &liveness, body, builder);
+        }
         if head.flags & flag::HAS_ALL_COLUMNS != 0 {
             let is_copied = !is_static && !liveness.is_empty() && !liveness.is_expiring();
             let copied = if is_copied { builder.slots_of_row(|slots| self.copy_cells(body, slots))? } else { 0 };
@@ -236,6 +247,78 @@ impl Decoder<'_> {
         Ok(columns.len())
     }
 
+    /// Reads the regular columns that are wanted.
+    fn wanted_columns(
+        &self,
+        wanted: &Wanted<'_>,
+        flags: u8,
+        liveness: &RowLiveness,
+        body: &mut Input<'_>,
+        builder: &mut RowBuilder,
+    ) -> Decoded<()> {
+        let columns = &self.columns.regulars;
+        let has_complex_deletion = flags & flag::HAS_COMPLEX_DELETION != 0;
+        let mut read = |present: &mut dyn Iterator<Item = usize>, body: &mut Input<'_>| -> Decoded<()> {
+            let mut places = wanted.places.iter().copied().peekable();
+            for place in present {
+                while places.next_if(|wanted| *wanted < place).is_some() {}
+                match places.peek() {
+                    // What follows the last of them is not looked at.
+                    None => break,
+                    Some(wanted) if *wanted == place => {
+                        self.column(&columns[place], liveness, has_complex_deletion, body, builder)?;
+                    }
+                    Some(_) => self.pass_column(&columns[place], liveness, has_complex_deletion, body)?,
+                }
+            }
+            Ok(())
+        };
+        let mut all = 0..columns.len();
+        if flags & flag::HAS_ALL_COLUMNS != 0 {
+            read(&mut all, body)
+        } else if columns.len() < BITMAP_COLUMNS_MAX {
+            let absent = self.absent_columns(columns, body)?;
+            read(&mut all.filter(|place| absent >> place & 1 == 0), body)
+        } else {
+            let present = read_large_subset(columns.len(), body)?;
+            read(&mut present.into_iter(), body)
+        }
+    }
+
+    /// Passes over a column's data.
+    fn pass_column(
+        &self,
+        column: &FileColumn,
+        liveness: &RowLiveness,
+        has_complex_deletion: bool,
+        body: &mut Input<'_>,
+    ) -> Decoded<()> {
+        if !column.complex {
+            if body.peek() != Some(cell_flag::USE_ROW_TIMESTAMP) {
+                return self.cell(column, liveness, body).map(|_| ());
+            }
+            body.u8("cell flags")?;
+            return read_value(column.fixed_length, body).map(|_| ());
+        }
+        if has_complex_deletion {
+            self.deletion(body)?;
+        }
+        let count = body.uvint("cell count")?;
+        for _ in 0..body.checked_count(count, 1, "cells")? {
+            self.cell(column, liveness, body)?;
+        }
+        Ok(())
+    }
+
+    /// The columns that a row lacks, as bits, in a file of few columns.
+    fn absent_columns(&self, columns: &[FileColumn], body: &mut Input<'_>) -> Decoded<u64> {
+        let absent = body.uvint("column subset")?;
+        if absent >> columns.len() != 0 {
+            return Err(body.damaged("a subset of the columns", format!("{absent:x}")));
+        }
+        Ok(absent)
+    }
+
     fn some_columns(
         &self,
         columns: &[FileColumn],
@@ -245,10 +328,7 @@ impl Decoder<'_> {
         builder: &mut RowBuilder,
     ) -> Decoded<()> {
         if columns.len() < BITMAP_COLUMNS_MAX {
-            let absent = body.uvint("column subset")?;
-            if absent >> columns.len() != 0 {
-                return Err(body.damaged("a subset of the columns", format!("{absent:x}")));
-            }
+            let absent = self.absent_columns(columns, body)?;
             for (index, column) in columns.iter().enumerate() {
                 if absent >> index & 1 == 0 {
                     self.column(column, liveness, has_complex_deletion, body, builder)?;
@@ -317,6 +397,24 @@ impl Decoder<'_> {
             (false, false) => read_value(column.fixed_length, body)?,
         };
         Ok(Cell { timestamp, ttl, local_deletion_time, path, value })
+    }
+}
+
+/// What a reader looks at of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'w> {
+    /// The places in the file of the regular columns it looks at, ascending.
+    pub places: &'w [usize],
+    /// What of the file's partition or ranges deletes the row, `LIVE` if nothing.
+    pub active: DeletionTime,
+}
+
+impl Wanted<'_> {
+    /// Whether the rest of a row says nothing: the row is alive for ever by itself, and nothing in this file, which is the reader's
+    /// one source, deletes that.
+    fn is_all_of(&self, liveness: &Liveness, deletion: DeletionTime) -> bool {
+        let is_for_ever = !liveness.is_empty() && !liveness.is_expiring();
+        is_for_ever && !self.active.max(deletion).deletes(liveness.timestamp)
     }
 }
 

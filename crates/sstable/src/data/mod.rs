@@ -5,7 +5,7 @@ mod decode;
 mod encode;
 
 pub(crate) use columns::{FileColumn, FileColumns};
-pub(crate) use decode::{Decoder, UnfilteredHead, read_deletion, read_partition_deletion};
+pub(crate) use decode::{Decoder, UnfilteredHead, Wanted, read_deletion, read_partition_deletion};
 pub(crate) use encode::{Encoder, write_deletion};
 
 /// Flags of an unfiltered.

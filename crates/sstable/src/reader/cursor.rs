@@ -11,7 +11,7 @@ use model::{
 
 use super::waypoints::Trail;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
-use crate::data::{UnfilteredHead, read_partition_deletion};
+use crate::data::{UnfilteredHead, Wanted, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
@@ -91,6 +91,8 @@ pub struct SSTableCursor {
     /// Of a reversed read: where the unfiltered lies that comes next, below; none at the start of the partition.
     pub(super) below: Option<Range<u64>>,
     pub(super) trail: Trail,
+    /// The places in the file of the regular columns that are looked at, if the reader said so.
+    wanted: Option<Vec<usize>>,
     builder: RowBuilder,
     pub(super) clustering: Vec<u8>,
     row: Vec<u8>,
@@ -120,6 +122,7 @@ impl SSTableCursor {
             open: DeletionTime::LIVE,
             below: None,
             trail: Trail::default(),
+            wanted: None,
             builder: RowBuilder::default(),
             clustering: Vec::new(),
             row: Vec::new(),
@@ -321,7 +324,7 @@ impl SSTableCursor {
         head: &UnfilteredHead,
         is_static: bool,
     ) -> Result<bool, SSTableError> {
-        let Self { window, reader, builder, row, .. } = self;
+        let Self { window, reader, builder, row, partition, open, wanted, .. } = self;
         if is_static != (head.extended & crate::data::extended::IS_STATIC != 0) {
             let name = &window.data().name;
             return Err(
@@ -330,7 +333,9 @@ impl SSTableCursor {
         }
         let decoder = reader.decoder();
         let start = position + head.head_length as u64;
-        window.decode_sized(start, head.body_length, |input| decoder.row(head, input, builder))?;
+        let deletion = partition.as_ref().map_or(DeletionTime::LIVE, |partition| partition.deletion);
+        let wanted = wanted.as_ref().map(|places| Wanted { places, active: deletion.max(*open) });
+        window.decode_sized(start, head.body_length, |input| decoder.row(head, input, wanted.as_ref(), builder))?;
         row.clear();
         if builder.is_empty() {
             return Ok(false);
@@ -658,6 +663,10 @@ fn plan(reader: &SSTableReader, keys: &KeyRange) -> Result<Plan, SSTableError> {
 impl UnfilteredCursor for SSTableCursor {
     fn table(&self) -> &Arc<Table> {
         self.reader.table()
+    }
+
+    fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
+        self.wanted = Some(self.reader.decoder().columns.places_of(regulars));
     }
 
     fn advance_partition(&mut self) -> Result<bool, ReadError> {

@@ -16,3 +16,4 @@ mod reading;
 mod reencode;
 mod salvage;
 mod sparse;
+mod wanted_columns;
