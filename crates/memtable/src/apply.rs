@@ -12,12 +12,12 @@ use memtrie::{Bounds, Direction, Edit, TrieFull, Upsert, Writer};
 use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
 
 use crate::branch::behind_row;
-use crate::deletions::{UpdateRanges, range_deletion_at};
+use crate::deletions::UpdateRanges;
 use crate::layout::{
-    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_border,
-    write_deletion,
+    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, partition_path, read_deletion, write_deletion,
 };
 use crate::pieces::{LargeRows, RowChange};
+use crate::ranges::deletion_at;
 
 mod large;
 
@@ -292,14 +292,9 @@ impl Applier {
         let header = writer.get(update.path).map_or(Header::EMPTY, Header::read);
         let newly_deleted = update.deletion != header.deletion;
         let ranges = UpdateRanges::new(update.layout, update.update, newly_deleted && !is_new);
-        for edit in ranges.merge(update.layout, writer, update.path, update.deletion) {
-            let content = edit.after.map(|after| {
-                let mut content = Vec::new();
-                update.layout.push_content_head(&edit.prefix, &mut content);
-                write_border(after, &mut content);
-                content
-            });
-            edits.insert([&[RANGE_BRANCH], edit.position.as_slice()].concat(), content);
+        let partition = writer.tail(update.path);
+        for (position, content) in ranges.merge(update.layout, partition, update.deletion) {
+            edits.insert([&[RANGE_BRANCH], position.as_slice()].concat(), content);
         }
         if !is_new {
             if newly_deleted {
@@ -420,7 +415,7 @@ impl Applier {
         let mut active = update.deletion.max(ranges.at(&position));
         let mut old_deletion = DeletionTime::LIVE;
         if has_branches {
-            active = active.max(range_deletion_at(update.layout, writer, update.path, &position));
+            active = active.max(deletion_at(writer.tail(update.path), update.layout, &position, false));
             if let Some(content) = writer.get(&[update.path, &deletion_suffix].concat()) {
                 old_deletion = read_deletion(update.layout.split_content(content).1);
             }

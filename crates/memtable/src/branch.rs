@@ -1,4 +1,4 @@
-//! Cursors over one branch of a partition: its rows, the deletions of rows, the borders of deleted ranges.
+//! Cursors over one branch of a partition: its rows, the deletions of rows, its deleted ranges.
 
 use std::ops::Bound;
 
@@ -19,7 +19,7 @@ impl BranchRange {
         BranchRange { low: [branch, low].concat(), high: [branch, high].concat() }
     }
 
-    fn bounds(&self) -> Bounds<'_> {
+    pub fn bounds(&self) -> Bounds<'_> {
         Bounds { start: Bound::Excluded(&self.low), end: Bound::Excluded(&self.high) }
     }
 }

@@ -1,20 +1,29 @@
-//! Deleted ranges: those of one update made disjoint, and merged into the borders that a partition has.
+//! Deleted ranges: those of one update made disjoint, and merged into those that a partition has.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use memtrie::{Bounds, Direction, Writer};
+use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, PartitionUpdate, Side};
 
-use crate::layout::{Layout, RANGE_BRANCH, read_deletion};
+use crate::layout::{Layout, RANGE_BRANCH};
+use crate::ranges::DeletedRange;
 
-/// A place where the deletion of an update's ranges changes.
+/// A place where the deletion of ranges changes.
 struct Step {
     /// The bound's position, after the branch's lead byte.
     position: Vec<u8>,
     /// Serialized prefix of the bound.
     prefix: Vec<u8>,
-    /// What the update deletes with from here to the next step.
+    /// What is deleted with from here to the next step.
     after: DeletionTime,
+}
+
+impl Step {
+    /// Position and prefix.
+    fn bound(&self) -> (&[u8], &[u8]) {
+        (&self.position, &self.prefix)
+    }
 }
 
 /// The ranges of one update, disjoint and in order.
@@ -22,16 +31,11 @@ pub(crate) struct UpdateRanges {
     steps: Vec<Step>,
 }
 
-/// A border to write (or, with none, to remove).
-pub(crate) struct BorderEdit {
-    pub position: Vec<u8>,
-    pub prefix: Vec<u8>,
-    /// The deletion in force after it.
-    pub after: Option<DeletionTime>,
-}
+/// What becomes of the range that begins at a position: its content, or none where there is no range any more.
+pub(crate) type RangeEdit = (Vec<u8>, Option<Vec<u8>>);
 
 impl UpdateRanges {
-    /// `everywhere`: have `merge` look at all borders of the partition, because its deletion changes.
+    /// `everywhere`: have `merge` look at all ranges of the partition, because its deletion changes.
     ///
     /// Quadratic in the ranges of one update, of which there are few.
     pub fn new(layout: &Layout, update: &PartitionUpdate, everywhere: bool) -> UpdateRanges {
@@ -78,72 +82,91 @@ impl UpdateRanges {
             .map(|(start, end)| (start.position.as_slice(), end.position.as_slice(), start.after))
     }
 
-    /// What has to change in the partition's borders so that both old and new ranges are deleted, each place by the newest,
-    /// and not where the partition's deletion is at least as new.
-    pub fn merge(&self, layout: &Layout, writer: &Writer<'_>, path: &[u8], partition: DeletionTime) -> Vec<BorderEdit> {
+    /// What has to change in the partition's ranges so that both old and new ones are deleted, each place by the newest, and not where
+    /// the partition's deletion is at least as new. Ranges of one deletion that touch become one.
+    pub fn merge(&self, layout: &Layout, partition: Tail<'_>, deletion: DeletionTime) -> Vec<RangeEdit> {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return Vec::new() };
-        let start = branch_key(path, &first.position);
-        let end = branch_key(path, &last.position);
-        let mut cursor = writer.cursor(Bounds::inclusive(&start, &end), Direction::Forward);
-        let lead = path.len() + 1;
-        let visible =
-            |deletion: DeletionTime| if deletion.supersedes(&partition) { deletion } else { DeletionTime::LIVE };
-        let mut has_old = cursor.advance();
-        let mut steps = self.steps.iter().peekable();
-        let mut old_open = open_before(layout, writer, path, &start);
-        let mut new_open = DeletionTime::LIVE;
-        let mut edits = Vec::new();
-        loop {
-            let old_position = has_old.then(|| cursor.key()[lead..].to_vec());
-            let position = match (&old_position, steps.peek()) {
-                (None, None) => return edits,
-                (Some(old), Some(step)) => old.as_slice().min(step.position.as_slice()).to_vec(),
-                (Some(old), None) => old.clone(),
-                (None, Some(step)) => step.position.clone(),
-            };
-            let before = visible(old_open.max(new_open));
-            let mut old = None;
-            let mut prefix = Vec::new();
-            if old_position.as_ref() == Some(&position) {
-                let (kept, content) = layout.split_content(cursor.content());
-                prefix.extend_from_slice(kept.unwrap_or_default());
-                old_open = read_deletion(content);
-                old = Some(old_open);
-                has_old = cursor.advance();
+        let (old, stored) = touching(layout, partition, &first.position, &last.position);
+        let mut edits: BTreeMap<&[u8], Option<Vec<u8>>> =
+            stored.keys().map(|position| (position.as_slice(), None)).collect();
+        let mut begun: Option<&Step> = None;
+        let mut open = DeletionTime::LIVE;
+        let (mut old_steps, mut new_steps) = (old.iter().peekable(), self.steps.iter().peekable());
+        let (mut old_open, mut new_open) = (DeletionTime::LIVE, DeletionTime::LIVE);
+        while let Some(position) = least(old_steps.peek(), new_steps.peek()) {
+            let mut step = None;
+            if let Some(new) = new_steps.next_if(|step| step.position == position) {
+                new_open = new.after;
+                step = Some(new);
             }
-            if let Some(step) = steps.next_if(|step| step.position == position) {
-                new_open = step.after;
-                if old.is_none() {
-                    prefix.clone_from(&step.prefix);
-                }
+            // Of two serialized forms of one prefix the first that came stays.
+            if let Some(old) = old_steps.next_if(|step| step.position == position) {
+                old_open = old.after;
+                step = Some(old);
             }
-            let after = visible(old_open.max(new_open));
-            let after = (before != after).then_some(after);
-            if after != old {
-                edits.push(BorderEdit { position, prefix, after });
+            let newest = old_open.max(new_open);
+            let after = if newest.supersedes(&deletion) { newest } else { DeletionTime::LIVE };
+            if after == open {
+                continue;
             }
+            if let (Some(start), Some(end)) = (begun, step) {
+                let mut content = Vec::new();
+                DeletedRange::new(start.bound(), end.bound(), open).write(layout, &mut content);
+                edits.insert(&start.position, Some(content));
+            }
+            begun = step.filter(|_| !after.is_live());
+            open = after;
         }
+        // What is as it was is no change.
+        let is_new = |(position, content): &(&[u8], Option<Vec<u8>>)| {
+            content.as_ref() != stored.get(*position) || content.is_none()
+        };
+        edits.into_iter().filter(is_new).map(|(position, content)| (position.to_vec(), content)).collect()
     }
 }
 
+fn least<'s>(old: Option<&&'s Step>, new: Option<&&'s Step>) -> Option<&'s [u8]> {
+    let position = |step: &&'s Step| -> &'s [u8] { &step.position };
+    [old.map(position), new.map(position)].into_iter().flatten().min()
+}
+
+/// The stored ranges that reach from one position to another, or into what lies between: the places where they change what is
+/// deleted, and their contents by the positions of their starts.
+fn touching(
+    layout: &Layout,
+    partition: Tail<'_>,
+    first: &[u8],
+    last: &[u8],
+) -> (Vec<Step>, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let (start, end) = (branch_key(first), branch_key(last));
+    let before = Bounds { start: Bound::Included(&[RANGE_BRANCH]), end: Bound::Excluded(&start) };
+    let mut steps: Vec<Step> = Vec::new();
+    let mut stored = BTreeMap::new();
+    let mut take = |key: &[u8], content: &[u8]| {
+        let range = DeletedRange::read(layout, content);
+        let (start, end) = (key[1..].to_vec(), range.end(&key[1..]));
+        if end.as_slice() < first {
+            return;
+        }
+        stored.insert(start.clone(), content.to_vec());
+        // One may begin where the one before it ends.
+        steps.pop_if(|step| step.position == start);
+        let prefix = |kept: Option<&[u8]>| kept.unwrap_or_default().to_vec();
+        steps.push(Step { position: start, prefix: prefix(range.start_kept), after: range.deletion });
+        steps.push(Step { position: end, prefix: prefix(range.end_kept), after: DeletionTime::LIVE });
+    };
+    let mut cursor = partition.cursor(before, Direction::Reverse);
+    if cursor.advance() {
+        take(cursor.key(), cursor.content());
+    }
+    let mut cursor = partition.cursor(Bounds::inclusive(&start, &end), Direction::Forward);
+    while cursor.advance() {
+        take(cursor.key(), cursor.content());
+    }
+    (steps, stored)
+}
+
 /// The key of a position in the branch of ranges.
-pub(crate) fn branch_key(path: &[u8], position: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(path.len() + 1 + position.len());
-    key.extend_from_slice(path);
-    key.push(RANGE_BRANCH);
-    key.extend_from_slice(position);
-    key
-}
-
-/// The range deletion in force just before `key`, a key in the branch of ranges.
-pub(crate) fn open_before(layout: &Layout, writer: &Writer<'_>, path: &[u8], key: &[u8]) -> DeletionTime {
-    let first = branch_key(path, &[]);
-    let bounds = Bounds { start: Bound::Included(&first), end: Bound::Excluded(key) };
-    let mut cursor = writer.cursor(bounds, Direction::Reverse);
-    if cursor.advance() { read_deletion(layout.split_content(cursor.content()).1) } else { DeletionTime::LIVE }
-}
-
-/// The range deletion that covers a row at `position`.
-pub(crate) fn range_deletion_at(layout: &Layout, writer: &Writer<'_>, path: &[u8], position: &[u8]) -> DeletionTime {
-    open_before(layout, writer, path, &branch_key(path, position))
+fn branch_key(position: &[u8]) -> Vec<u8> {
+    [&[RANGE_BRANCH], position].concat()
 }

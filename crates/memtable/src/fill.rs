@@ -14,9 +14,10 @@ use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, ReadError, Row, RowMerger, Side, Table};
 
 use crate::branch::{Branch, BranchRange, after_partition, behind_row};
-use crate::layout::{Header, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
+use crate::layout::{Header, PIECE_BRANCH, ROW_DELETION_BRANCH, read_deletion, side_of};
 use crate::pieces::{LargeRows, StoredRow, WantedColumns};
 use crate::plan::{Place, Plan};
+use crate::ranges::{self, Borders, deletion_at};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
 
@@ -368,18 +369,7 @@ impl Filler {
         if !reads_branches {
             return DeletionTime::LIVE;
         }
-        let key = [&[RANGE_BRANCH], at.place(plan).position.as_slice()].concat();
-        let end = if self.plan.reversed { Bound::Excluded(key.as_slice()) } else { Bound::Included(key.as_slice()) };
-        self.open_behind(tail, end)
-    }
-
-    /// The range deletion that the last border up to `end` (keys of their branch) says.
-    fn open_behind(&self, tail: Tail<'_>, end: Bound<&[u8]>) -> DeletionTime {
-        let mut cursor = tail.cursor(Bounds { start: Bound::Included(&[RANGE_BRANCH]), end }, Direction::Reverse);
-        if !cursor.advance() {
-            return DeletionTime::LIVE;
-        }
-        read_deletion(self.plan.memtable.layout().split_content(cursor.content()).1)
+        deletion_at(tail, plan.memtable.layout(), &at.place(plan).position, !plan.reversed)
     }
 
     /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
@@ -409,23 +399,19 @@ impl Filler {
             }
             return Ok(false);
         }
-        let (deleted_range, border_range) = (range(&[ROW_DELETION_BRANCH]), range(&[RANGE_BRANCH]));
+        let from = at.place(plan).position.clone();
+        let (deleted_range, range_keys) = (range(&[ROW_DELETION_BRANCH]), ranges::between(&from, to, direction));
         let mut deleted = Branch::new(tail, &deleted_range, 1, direction);
-        let mut borders = Branch::new(tail, &border_range, 1, direction);
+        let mut borders = Borders::new(tail, layout, (from.as_slice(), to.as_slice()), &range_keys, direction);
         let comes_first = |a: &[u8], b: &[u8]| if reversed { a > b } else { a < b };
         loop {
             let positions = [live.position(), deleted.position(), borders.position()];
             let next = positions.into_iter().flatten().reduce(|a, b| if comes_first(b, a) { b } else { a });
             let Some(next) = next else { return Ok(false) };
-            if borders.position() == Some(next) {
-                let (kept, content) = self.plan.memtable.layout().split_content(borders.cursor.content());
-                // A border says what is in force after it; before it, what the one before says.
-                let open = late.max(match reversed {
-                    true => self.open_behind(tail, Bound::Excluded(borders.cursor.key())),
-                    false => read_deletion(content),
-                });
+            if let Some(border) = borders.current().filter(|border| border.position == next) {
+                let open = late.max(if reversed { border.before } else { border.after });
                 let mut prefix = Vec::new();
-                self.plan.memtable.layout().push_clustering(next, kept, &mut prefix)?;
+                layout.push_clustering(next, border.kept, &mut prefix)?;
                 let side = side_of(next);
                 if self.batch.is_full() {
                     at.place = Some(Place { position: next.to_vec(), prefix, side });

@@ -7,7 +7,7 @@ use types::{Token, vint};
 
 use crate::pieces::RowEdits;
 
-/// Leads to the borders of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
+/// Leads to the deleted ranges, below a partition's key. Rows start with a separator, which is greater.
 pub(crate) const RANGE_BRANCH: u8 = 0x01;
 /// Leads to the deletions of single rows.
 pub(crate) const ROW_DELETION_BRANCH: u8 = 0x02;
@@ -20,8 +20,6 @@ const HAS_STATIC_ROW: u8 = 0x02;
 const HAS_ROW: u8 = 0x04;
 const HAS_BRANCHES: u8 = 0x08;
 const DELETION_SIZE: usize = 12;
-/// A border with no deletion behind it.
-const NOTHING_IN_FORCE: u8 = 0x00;
 
 /// How positions of one table's rows become paths and come back.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ impl Layout {
         encode_serialized_clustering(&self.columns, prefix, terminator, out);
     }
 
-    /// Appends what is stored for a row (or its deletion, or a border) before the content proper.
+    /// Appends what is stored for a row (or its deletion, or the bound of a range) before the content proper.
     pub fn push_content_head(&self, clustering: &[u8], out: &mut Vec<u8>) {
         if self.keeps_clustering {
             vint::write_uvint(clustering.len() as u64, out);
@@ -197,16 +195,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Appends what a border says: the range deletion in force after it. A range takes 13 bytes in all.
-pub(crate) fn write_border(after: DeletionTime, out: &mut Vec<u8>) {
-    if after.is_live() {
-        out.push(NOTHING_IN_FORCE);
-    } else {
-        write_deletion(after, out);
-    }
-}
-
-/// A stored deletion, or what a border says; none in what is too short for one.
+/// A stored deletion; none in what is too short for one.
 pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
     match (bytes.first_chunk::<8>(), bytes.get(8..).and_then(|rest| rest.first_chunk::<4>())) {
         (Some(at), Some(local)) => DeletionTime::new(i64::from_be_bytes(*at), u32::from_be_bytes(*local)),

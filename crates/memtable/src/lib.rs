@@ -22,6 +22,7 @@ mod pieces;
 mod pieces_test;
 mod plan;
 mod puts;
+mod ranges;
 mod resident;
 mod shard;
 mod sharding;

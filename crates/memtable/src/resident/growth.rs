@@ -18,7 +18,7 @@ const WRITTEN_TIMES_BYTES: usize = 24;
 /// The most bytes that applying `update` can add.
 pub fn growth_max(update: &PartitionUpdate) -> u64 {
     let table = update.table();
-    // Each row may add itself and its deletion, each range two borders; there is a header.
+    // Each row may add itself and its deletion, each range itself and what goes on behind it of one that it cuts; there is a header.
     let row_deletions = update.rows().filter(|row| !row.row.deletion().is_live()).count();
     let keys = 1 + update.row_count() + row_deletions + 2 * update.range_deletion_count();
     // If the header is new, so are all nodes below it.

@@ -10,11 +10,9 @@ use memtrie::{Bounds, Direction, Edit, Writer};
 use model::{DeletionTime, Row, Table};
 
 use crate::branch::behind_row;
-use crate::deletions::open_before;
-use crate::layout::{
-    Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, write_border, write_deletion,
-};
+use crate::layout::{Header, Layout, PIECE_BRANCH, RANGE_BRANCH, ROW_DELETION_BRANCH, read_deletion, write_deletion};
 use crate::pieces::{LargeRows, RowEdits, StoredRow};
+use crate::ranges::DeletedRange;
 
 /// Decides what is still needed.
 pub trait Purge {
@@ -59,8 +57,6 @@ struct Changes {
     entries: usize,
     rows_left: usize,
     branches_left: usize,
-    /// What is left of the range deletion that the last border says.
-    open: DeletionTime,
 }
 
 /// What is looked at, and by which rules.
@@ -77,8 +73,7 @@ struct Looking<'l, 'w> {
 impl Changes {
     fn of(path: Vec<u8>, header: Option<Vec<u8>>) -> Changes {
         let edits = RowEdits::new();
-        let open = DeletionTime::LIVE;
-        Changes { path, edits, header, is_ended: false, entries: 0, rows_left: 0, branches_left: 0, open }
+        Changes { path, edits, header, is_ended: false, entries: 0, rows_left: 0, branches_left: 0 }
     }
 }
 
@@ -114,13 +109,10 @@ impl Walk {
 
     /// What is to be changed below the headers of a stretch's partitions, and whether there is more behind it.
     fn look(&mut self, looking: &mut Looking<'_, '_>) -> (Vec<Changes>, bool) {
-        let Looking { writer, layout, .. } = *looking;
+        let writer = looking.writer;
         let mut done: Vec<Changes> = Vec::new();
         let mut current = Changes::of(std::mem::take(&mut self.within), None);
         let start = self.after.take();
-        if let Some(start) = start.as_deref().filter(|start| start.starts_with(&current.path)) {
-            current.open = looking.purge.deletion(open_before(layout, writer, &current.path, &[start, &[0]].concat()));
-        }
         let start_bound = start.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut cursor = writer.cursor(Bounds { start: start_bound, end: Bound::Unbounded }, Direction::Forward);
         let (mut entries, mut has_entry) = (0, cursor.advance());
@@ -177,7 +169,7 @@ impl Looking<'_, '_> {
         match suffix.first() {
             // They belong to the header.
             Some(&PIECE_BRANCH) => return Some(behind_row(&key[..=changes.path.len()])),
-            Some(&RANGE_BRANCH) => self.border(changes, suffix, stored),
+            Some(&RANGE_BRANCH) => self.range(changes, suffix, stored),
             Some(&ROW_DELETION_BRANCH) => self.row_deletion(changes, suffix, stored),
             _ if self.layout.is_piece(stored) => {
                 self.large_row(changes, key, stored);
@@ -196,20 +188,22 @@ impl Looking<'_, '_> {
         content
     }
 
-    fn border(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
-        let (kept, content) = self.layout.split_content(stored);
-        let after = self.purge.deletion(read_deletion(content));
-        let before = std::mem::replace(&mut changes.open, after);
-        if before == after {
-            changes.edits.insert(suffix.to_vec(), None);
-            return;
+    fn range(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
+        let old = DeletedRange::read(self.layout, stored);
+        let mut new = old;
+        new.deletion = self.purge.deletion(old.deletion);
+        if new.deletion != old.deletion {
+            let content = (!new.deletion.is_live()).then(|| {
+                let mut content = Vec::new();
+                new.write(self.layout, &mut content);
+                content
+            });
+            changes.edits.insert(suffix.to_vec(), content);
         }
-        if after != read_deletion(content) {
-            let content = self.with_head(kept, |out| write_border(after, out));
-            changes.edits.insert(suffix.to_vec(), Some(content));
+        if !new.deletion.is_live() {
+            changes.branches_left += 1;
+            self.tombstone_again();
         }
-        changes.branches_left += 1;
-        self.tombstone_again();
     }
 
     fn row_deletion(&mut self, changes: &mut Changes, suffix: &[u8], stored: &[u8]) {
