@@ -23,9 +23,10 @@ def in_memory(checks: Checks) -> None:
             checks.equal("limit, refused writes, whether it is in memory", (limit, refused, complete), (1 << 20, 1, 1))
             checks.true("used", limit * 9 // 10 < used <= limit, f"{used} of {limit}")
         status = node.steer("inmemorystatus").splitlines()
-        checks.equal("inmemorystatus", status[-1].split(), ["ks", "t", *size(used), "1.00", "MiB", f"{used * 100 // limit}%", "1", "memory"])
+        checks.equal("inmemorystatus", status[-1].split(), ["ks", "t", *size(used), "1.00", "MiB", f"{used * 100 // limit}%", "95%", "1", "memory"])
         stats = figures(node.steer("tablestats", "ks", "t"))
         checks.equal("tablestats: limit and refused writes", (stats["In-memory size limit"], stats["In-memory refused writes"]), (limit, 1))
+        checks.equal("tablestats: warnings", [stats[f"In-memory warnings at {percent}%"] for percent in (80, 95)], [1, 1])
         checks.true("tablestats: what the data take", stats["AllMemtablesOffHeapDataSize"] >= stats["AllMemtablesLiveDataSize"] >= used, str(stats))
         log = (node.directory / "log").read_text()
         for percent in (80, 95):

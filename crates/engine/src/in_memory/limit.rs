@@ -3,8 +3,9 @@
 //! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied, when what it
 //! did add is part of what is used. If there is no room for that, it is looked up whether it adds anything at all. So a write that
 //! is refused is never in the log, and replay is never refused. Where it is only what others have reserved that leaves no room, a
-//! write waits for them: what is refused would not fit by itself. The limit can be passed only by what loads and replays bring, and
-//! by writes that race with deletions of the rows that they were to replace.
+//! write waits for them: what is refused would not fit by itself. The limit can be passed only by what loads and replays bring, by
+//! writes that race with deletions of the rows that they were to replace, and, by the length of a long clustering, by deletions within a
+//! deleted range that ends there.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -36,6 +37,8 @@ pub(crate) struct MemoryLimit {
     refused_writes: AtomicU64,
     /// How many of `WARN_PERCENT` were told.
     warned: AtomicU8,
+    /// How often each of them was.
+    warnings: [AtomicU64; WARN_PERCENT.len()],
     /// Writes that wait for what others have reserved.
     waiting: Wakers,
 }
@@ -103,6 +106,17 @@ impl MemoryLimit {
     /// Writes that were refused.
     pub fn refused_writes(&self) -> u64 {
         self.refused_writes.load(Ordering::Relaxed)
+    }
+
+    /// How often the table came to 80 % of its limit, and to 95 %.
+    pub fn warnings(&self) -> [u64; WARN_PERCENT.len()] {
+        self.warnings.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// The percentage of the limit that was told of last, and that the table did not fall well below since; 0 if none.
+    pub fn warned_percent(&self) -> u64 {
+        let warned = usize::from(self.warned.load(Ordering::Relaxed));
+        WARN_PERCENT[..warned.min(WARN_PERCENT.len())].last().copied().unwrap_or(0)
     }
 
     /// Reserves bytes if there is room for them beside what is used and reserved.
@@ -173,8 +187,15 @@ impl Engine {
         let passed = WARN_PERCENT.iter().filter(|threshold| percent >= **threshold).count();
         let calm = WARN_PERCENT.iter().filter(|threshold| percent + CALM_PERCENT >= **threshold).count();
         let now = warned.clamp(passed, calm);
-        if now == warned || store.limit.warned.swap(now as u8, Ordering::Relaxed) as usize >= now {
+        if now == warned {
             return;
+        }
+        let before = usize::from(store.limit.warned.swap(now as u8, Ordering::Relaxed));
+        if before >= now {
+            return;
+        }
+        for count in &store.limit.warnings[before..now] {
+            count.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(notices) = &self.options().in_memory_notices {
             let table = store.table.load();

@@ -96,6 +96,10 @@ pub struct InMemoryStats {
     pub committed_bytes: u64,
     /// Writes that were refused because there was no room, since the start.
     pub refused_writes: u64,
+    /// How often it came to 80 % of what it may take, and to 95 %, since the start; counted again once it was well below.
+    pub warnings: [u64; 2],
+    /// Which of these percentages it is at; 0 if below.
+    pub warned_percent: u64,
     /// Whether all of it is in memory; else it is read from the disk.
     pub is_complete: bool,
 }
@@ -108,6 +112,8 @@ pub(crate) fn in_memory_stats(store: &TableStore) -> Option<InMemoryStats> {
         used_bytes: resident.data.used_bytes(),
         committed_bytes: resident.data.memory().committed_bytes,
         refused_writes: store.limit.refused_writes(),
+        warnings: store.limit.warnings(),
+        warned_percent: store.limit.warned_percent(),
         is_complete: resident.is_complete(),
     })
 }

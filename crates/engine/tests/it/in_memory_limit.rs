@@ -131,8 +131,15 @@ fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
     };
     let keys = fill(1);
     assert_eq!(*told.lock().unwrap(), [80, 95]);
+    let warnings = || {
+        let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
+        (stats.warnings, stats.warned_percent)
+    };
+    assert_eq!(warnings(), ([1, 1], 95));
     (0..keys / 2).for_each(|key| delete_rows(&engine, &table, key, 1, 2));
+    assert_eq!(warnings(), ([1, 1], 0));
     fill(3);
+    assert_eq!(warnings(), ([2, 2], 95));
     assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
 }
 

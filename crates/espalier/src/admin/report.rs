@@ -134,6 +134,8 @@ pub(super) fn tablestats(stats: &[TableStats]) -> String {
                 ("In-memory size", in_memory.used_bytes.to_string()),
                 ("In-memory size limit", in_memory.limit_bytes.to_string()),
                 ("In-memory refused writes", in_memory.refused_writes.to_string()),
+                ("In-memory warnings at 80%", in_memory.warnings[0].to_string()),
+                ("In-memory warnings at 95%", in_memory.warnings[1].to_string()),
             ]
         });
         let lines = lines.into_iter().chain(in_memory.into_iter().flatten());
@@ -184,20 +186,28 @@ pub(super) fn inmemorystatus(engine: &Engine, stats: &[TableStats]) -> String {
     if let Some(failure) = engine.last_load_failure() {
         let _ = writeln!(out, "{:<32}{failure}", "Last failure to load:");
     }
-    let mut line = |cells: [&str; 7]| {
-        let [keyspace, table, size, capacity, usage, refused, place] = cells;
-        let _ = writeln!(out, "{keyspace:<22}{table:<31}{size:>14}{capacity:>14}{usage:>8}{refused:>16}  {place}");
+    let mut line = |cells: [&str; 8]| {
+        let [keyspace, table, size, capacity, usage, warning, refused, place] = cells;
+        let _ = writeln!(
+            out,
+            "{keyspace:<22}{table:<31}{size:>14}{capacity:>14}{usage:>8}{warning:>9}{refused:>16}  {place}"
+        );
     };
-    line(["Keyspace", "ColumnFamily", "Size", "Capacity", "Usage", "Refused writes", "Read from"]);
+    line(["Keyspace", "ColumnFamily", "Size", "Capacity", "Usage", "Warning", "Refused writes", "Read from"]);
     for table in stats {
         let Some(in_memory) = table.in_memory else { continue };
         let percent = format!("{}%", in_memory.used_bytes.saturating_mul(100) / in_memory.limit_bytes.max(1));
+        let warning = match in_memory.warned_percent {
+            0 => "-".to_owned(),
+            percent => format!("{percent}%"),
+        };
         line([
             &table.keyspace,
             &table.table,
             &size(in_memory.used_bytes),
             &size(in_memory.limit_bytes),
             &percent,
+            &warning,
             &in_memory.refused_writes.to_string(),
             if in_memory.is_complete { "memory" } else { "disk" },
         ]);

@@ -56,6 +56,8 @@ fn in_memory_tables_table() -> model::Table {
         "refused_writes",
         "size_limit_bytes",
         "used_bytes",
+        "warnings_at_80_percent",
+        "warnings_at_95_percent",
     ];
     let mut builder = TableBuilder::new(keyspace, name, table_id(keyspace, name))
         .partition_key("keyspace_name", CqlType::Text)
@@ -77,6 +79,8 @@ fn in_memory_tables(processor: &Processor, rows: &mut RowList) {
             ("refused_writes", number(stats.refused_writes)),
             ("size_limit_bytes", number(stats.limit_bytes)),
             ("used_bytes", number(stats.used_bytes)),
+            ("warnings_at_80_percent", number(stats.warnings[0])),
+            ("warnings_at_95_percent", number(stats.warnings[1])),
         ];
         rows.add(table.keyspace.as_bytes(), &[table.table.as_bytes()], &values);
     }

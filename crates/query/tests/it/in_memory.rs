@@ -101,7 +101,9 @@ fn a_write_that_a_full_table_has_no_room_for_is_an_invalid_request() {
     let refusal = (0..).find_map(|k| node.try_run(&insert(k, 10_000), &QueryOptions::default()).err()).unwrap();
     assert!(refusal.message.starts_with("Table ks.t lives in memory and is full: it takes "), "{}", refusal.message);
     assert_eq!(crate::errors::code(&refusal), "0x2200");
-    assert_eq!(node.rows("SELECT refused_writes FROM system_views.in_memory_tables"), ["1"]);
+    let counts =
+        "SELECT refused_writes, warnings_at_80_percent, warnings_at_95_percent FROM system_views.in_memory_tables";
+    assert_eq!(node.rows(counts), ["1 1 1"]);
     node.run("DELETE FROM t WHERE k = 0");
     node.run(&insert(1_000_000, 9_000));
 }
