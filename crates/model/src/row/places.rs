@@ -24,6 +24,16 @@ struct Slot {
     length: [u8; 4],
 }
 
+impl Slot {
+    /// Zero if the slot that starts at the same place in `slots` is as long.
+    #[inline]
+    fn differs(&self, slots: &[u8]) -> u32 {
+        let start = self.start as usize;
+        let length = slots.get(start..start + size_of::<i32>()).and_then(|length| length.first_chunk());
+        length.map_or(u32::MAX, |length| u32::from_ne_bytes(*length) ^ u32::from_ne_bytes(self.length))
+    }
+}
+
 /// No data for this column.
 const ABSENT: i32 = -1;
 /// A cell that is deleted or has expired.
@@ -77,15 +87,18 @@ impl ValuePlaces {
         (at <= slots.len()).then_some(())
     }
 
-    /// How many of the slots are as long as those of the row looked up before. Rows of a table are often alike, and to ask
-    /// this does not wait for one length to find the next.
+    /// How many of the slots are surely as long as those of the row looked up before. Rows of a table are often alike, and to ask
+    /// this does not wait for one length to find the next, nor branch for each.
     fn agreeing(&self, slots: &[u8]) -> usize {
+        const TOGETHER: usize = 8;
         let known = &self.slots[..self.slots.len() - 1];
-        let differs = |slot: &Slot| {
-            let start = slot.start as usize;
-            slots.get(start..start + size_of::<i32>()) != Some(&slot.length)
-        };
-        known.iter().position(differs).unwrap_or(known.len())
+        let differs = |some: &[Slot]| some.iter().fold(0, |differs, slot| differs | slot.differs(slots)) != 0;
+        let (groups, rest) = known.as_chunks::<TOGETHER>();
+        match groups.iter().position(|group| differs(group)) {
+            Some(group) => group * TOGETHER,
+            None if differs(rest) => known.len() - rest.len(),
+            None => known.len(),
+        }
     }
 
     /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or -1 for
