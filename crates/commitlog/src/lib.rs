@@ -20,6 +20,7 @@ mod format;
 mod frame;
 mod hold;
 mod inspect;
+mod last_mark;
 mod log;
 mod metrics;
 mod options;

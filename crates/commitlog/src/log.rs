@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::writer;
 use crate::{
     Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay,
-    RoomChange, SyncMode, WaitCount, hold, recovery,
+    RoomChange, SyncMode, WaitCount, hold, last_mark, recovery,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -107,16 +107,8 @@ impl CommitLog {
         let body_crc = body_crc(tables, record);
         let reservation = self.reserve(head.record_size())?;
         let Range { start, end } = reservation.range();
-        let number = start / shared.segment_size();
-        let recent = shared.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
-        let Some(segment) = recent.as_ref() else {
-            return Err(LogError::Closed("a segment was lost from memory".into()));
-        };
-        let at = |position: u64| segment.at((position - number * shared.segment_size()) as i32);
-        let appended = Appended { start: at(start), position: at(end) };
         // Before the reservation is done: a segment whose batches are all written is then known to whoever frees it.
-        segment.mark_dirty(tables, appended.position.offset);
-        drop(recent);
+        let appended = last_mark::mark(shared, tables, start..end)?;
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
@@ -175,6 +167,11 @@ impl CommitLog {
     /// never be: do not acknowledge.
     pub fn durable(&self, position: LogPosition) -> Durable {
         Durable::new(Arc::clone(&self.shared), self.durable_from(position))
+    }
+
+    /// Whether nobody has to wait for what was appended, however far the log is on the device.
+    pub fn is_periodic(&self) -> bool {
+        matches!(self.shared.sync, SyncMode::Periodic { .. })
     }
 
     /// Whether [`durable`](Self::durable) would have nothing to wait for.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use uuid::Uuid;
 
@@ -22,7 +22,8 @@ pub(crate) struct SegmentUse {
     closed_at: AtomicU64,
     /// Found at open and not replayed yet: not all that is in it is known.
     replaying: AtomicBool,
-    dirty: RwLock<HashMap<Uuid, DirtyRange, BuildHasherDefault<TableHasher>>>,
+    /// Of each table that has had records here.
+    dirty: RwLock<HashMap<Uuid, Arc<DirtyRange>, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
 }
 
@@ -48,21 +49,43 @@ impl Hasher for TableHasher {
     }
 }
 
-/// Offsets of the ends of a table's first and last record in the segment.
+/// Offsets of the ends of a table's first and last record in the segment. It stays when the table needs them no more, so that whoever
+/// appends may keep it.
 #[derive(Debug)]
-struct DirtyRange {
+pub(crate) struct DirtyRange {
+    /// What was before it is clean already if the table has had records twice.
     first: AtomicI32,
+    /// Or [`CLEAN`].
     last: AtomicI32,
 }
 
+/// In place of the end of the last record: the table needs none of them.
+const CLEAN: i32 = -1;
+
 impl DirtyRange {
+    fn new() -> DirtyRange {
+        DirtyRange { first: AtomicI32::new(i32::MAX), last: AtomicI32::new(CLEAN) }
+    }
+
+    /// The ends, if the table needs the records.
+    fn ends(&self) -> Option<(i32, i32)> {
+        let last = self.last.load(Ordering::Acquire);
+        (last != CLEAN).then(|| (self.first.load(Ordering::Relaxed), last))
+    }
+
+    /// The table does not need records up to the one that ends at `last`, unless there is a later one.
+    fn clean(&self, last: i32) {
+        let _ = self.last.compare_exchange(last, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Takes in a record. Mostly only its end moves; what need not be written is only read.
-    fn extend(&self, offset: i32) {
+    pub fn extend(&self, offset: i32) {
         if offset < self.first.load(Ordering::Relaxed) {
             self.first.fetch_min(offset, Ordering::Relaxed);
         }
         if offset > self.last.load(Ordering::Relaxed) {
-            self.last.fetch_max(offset, Ordering::Relaxed);
+            // Whoever sees this end sees the first one too.
+            self.last.fetch_max(offset, Ordering::Release);
         }
     }
 }
@@ -103,30 +126,18 @@ impl SegmentUse {
         self.replaying.store(false, Ordering::Release);
     }
 
-    /// A record that ends at `offset` touches the tables. Takes no exclusive lock but for a table's first record here.
+    /// A record that ends at `offset` touches the tables.
     pub fn mark_dirty(&self, tables: &[Uuid], offset: i32) {
-        let dirty = self.dirty.read().unwrap_or_else(PoisonError::into_inner);
-        let mut known = true;
-        for table in tables {
-            match dirty.get(table) {
-                Some(range) => range.extend(offset),
-                None => known = false,
-            }
-        }
-        drop(dirty);
-        if !known {
-            self.mark_new(tables, offset);
-        }
+        tables.iter().for_each(|table| self.range_of(*table).extend(offset));
     }
 
-    fn mark_new(&self, tables: &[Uuid], offset: i32) {
-        let mut dirty = self.dirty.write().unwrap_or_else(PoisonError::into_inner);
-        for table in tables {
-            let range = dirty
-                .entry(*table)
-                .or_insert_with(|| DirtyRange { first: AtomicI32::new(offset), last: AtomicI32::new(offset) });
-            range.extend(offset);
-        }
+    /// Where records of the table are to be taken in. Takes no exclusive lock but for a table's first record here.
+    pub fn range_of(&self, table: Uuid) -> Arc<DirtyRange> {
+        let known = self.dirty.read().unwrap_or_else(PoisonError::into_inner).get(&table).cloned();
+        known.unwrap_or_else(|| {
+            let mut dirty = self.dirty.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(dirty.entry(table).or_insert_with(|| Arc::new(DirtyRange::new())))
+        })
     }
 
     /// The records of `table` in the interval are in SSTables.
@@ -136,13 +147,12 @@ impl SegmentUse {
         let mut clean = self.clean.lock().unwrap_or_else(PoisonError::into_inner);
         let set = clean.entry(table).or_default();
         set.add(PositionInterval { start, end });
-        let mut dirty = self.dirty.write().unwrap_or_else(PoisonError::into_inner);
-        let covered = |range: &DirtyRange| {
-            let offset = |end: &AtomicI32| self.at(end.load(Ordering::Relaxed));
-            set.covers(offset(&range.first), offset(&range.last))
-        };
-        if dirty.get(&table).is_some_and(covered) {
-            dirty.remove(&table);
+        let dirty = self.dirty.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(range) = dirty.get(&table)
+            && let Some((first, last)) = range.ends()
+            && set.covers(self.at(first), self.at(last))
+        {
+            range.clean(last);
         }
     }
 
@@ -158,12 +168,14 @@ impl SegmentUse {
 
     /// Whether no table needs what is in it, all of which is known.
     pub fn is_clean(&self) -> bool {
-        !self.replaying.load(Ordering::Acquire) && self.dirty.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.replaying.load(Ordering::Acquire) && self.dirty_tables().is_empty()
     }
 
     /// The tables that need it.
     pub fn dirty_tables(&self) -> Vec<Uuid> {
-        let mut tables: Vec<Uuid> = self.dirty.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+        let dirty = self.dirty.read().unwrap_or_else(PoisonError::into_inner);
+        let needing = dirty.iter().filter(|(_, range)| range.ends().is_some());
+        let mut tables: Vec<Uuid> = needing.map(|(table, _)| *table).collect();
         tables.sort();
         tables
     }
@@ -206,5 +218,22 @@ mod tests {
         segment.mark_dirty(&[a], 200);
         segment.mark_clean(a, interval(0, 199));
         assert!(!segment.is_clean());
+    }
+
+    #[test]
+    fn a_table_may_need_the_segment_again() {
+        let a = Uuid::from_u128(1);
+        let segment = SegmentUse::new(5, 0, 0);
+        let range = segment.range_of(a);
+        assert!(segment.is_clean(), "no record yet");
+        range.extend(100);
+        segment.mark_clean(a, interval(0, 150));
+        assert!(segment.is_clean());
+        range.extend(200);
+        assert_eq!(segment.dirty_tables(), [a]);
+        segment.mark_clean(a, interval(199, 300));
+        assert!(!segment.is_clean(), "nobody said so of what is between");
+        segment.mark_clean(a, interval(150, 200));
+        assert!(segment.is_clean());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
@@ -26,6 +26,8 @@ const RECENT: u64 = 4;
 /// What appenders, waiters and the writer thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Which of the logs that this process has opened.
+    pub instance: u64,
     pub file: LogFile,
     pub sync: SyncMode,
     pub tail: Tail,
@@ -60,9 +62,11 @@ impl fmt::Debug for Hooks {
 
 impl Shared {
     pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
+        static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let segment_size = file.geometry().segment_size_bytes;
         let ring = BlockRing::new(segment_size as usize);
         Shared {
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             record_starts: RecordStarts::new(ring.capacity()),
             tail: Tail::new(ring, u64::from(segment_size)),
             file,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use commitlog::Durable;
 use model::Mutation;
 
-use crate::engine::Engine;
+use crate::engine::{BorrowedSchema, Engine};
 use crate::error::EngineError;
 use crate::store::TableStore;
 use crate::write::LoggedWrite;
@@ -33,15 +33,18 @@ struct Waiting {
 }
 
 impl Engine {
-    /// Begins a write as [`Engine::write`] does, but waits for nothing. `None` if it would have to wait for room in memory or log:
-    /// nothing has happened then.
-    pub fn begin_write(self: &Arc<Engine>, mutation: Mutation) -> Result<Option<BegunWrite>, EngineError> {
+    /// Begins a write, made under this schema, as [`Engine::write`] does, but waits for nothing. `None` if it would have to wait for room in
+    /// memory or log: nothing has happened then.
+    pub fn begin_write(
+        self: &Arc<Engine>,
+        schema: &BorrowedSchema,
+        mutation: Mutation,
+    ) -> Result<Option<BegunWrite>, EngineError> {
         let [update] = mutation.updates() else {
             let stores = self.stores_of(&mutation)?;
             return self.begin_write_to(&stores, mutation);
         };
-        let catalog = self.catalog();
-        let store = catalog.store(update.table())?;
+        let store = schema.catalog().store(update.table())?;
         self.begin_write_to(slice::from_ref(store), mutation)
     }
 
@@ -52,7 +55,12 @@ impl Engine {
         stores: &[Arc<TableStore>],
         mutation: Mutation,
     ) -> Result<Option<BegunWrite>, EngineError> {
-        let Some(taken) = self.pool().take_now(mutation.record_size()) else { return Ok(None) };
+        let size_bytes = mutation.record_size();
+        let taken = match self.log().is_periodic() {
+            true => self.pool().find_room(size_bytes),
+            false => self.pool().take_now(size_bytes),
+        };
+        let Some(taken) = taken else { return Ok(None) };
         let Some(room) = self.reserve_now(&mutation, stores)? else { return Ok(None) };
         let Some((membership, logged)) = self.try_enter_and_log(&mutation, stores)? else { return Ok(None) };
         match logged.filter(|end| !self.log().is_durable(*end)) {

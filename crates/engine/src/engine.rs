@@ -84,6 +84,12 @@ impl std::ops::Deref for BorrowedSchema {
     }
 }
 
+impl BorrowedSchema {
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.0
+    }
+}
+
 impl Engine {
     /// Opens the tables under `options.directory`, creating what is not there, and replays the log.
     ///
@@ -376,7 +382,11 @@ impl Engine {
 
     /// Microseconds since the epoch, later than all that this returned before.
     pub fn next_timestamp_micros(&self) -> i64 {
-        let now = micros_since_epoch();
+        self.next_timestamp_from(micros_since_epoch())
+    }
+
+    /// As [`next_timestamp_micros`](Self::next_timestamp_micros), for who has just looked at the clock.
+    pub fn next_timestamp_from(&self, now: i64) -> i64 {
         let last = self.last_timestamp_micros.fetch_max(now, Ordering::Relaxed);
         if last < now { now } else { self.last_timestamp_micros.fetch_add(1, Ordering::Relaxed) + 1 }
     }

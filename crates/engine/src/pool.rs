@@ -3,7 +3,8 @@
 //! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much as they may,
 //! it waits for a flush, with nothing in its hands that the flush could wait for (what CASSANDRA-21019 came from). What it
 //! takes is the size of its record; what the memtable made of it is counted once it is applied, so that memtables go
-//! over the limit by no more than the structure of the writes under way.
+//! over the limit by no more than the structure of the writes under way. A write that is applied on the spot only looks whether
+//! there is room: of those there are no more at a time than threads.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -87,15 +88,27 @@ impl MemtablePool {
         self.try_take(bytes).then_some(Taken { pool: self, bytes })
     }
 
+    /// As [`take_now`](Self::take_now) for a write that is applied before anything else happens on its thread: it is in the memtable by
+    /// the time others could look, so that nothing is counted before.
+    pub fn find_room(&self, bytes: usize) -> Option<Taken<'_>> {
+        let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
+        let taken = self.taken_bytes.load(Ordering::SeqCst);
+        (bytes <= self.room(taken)).then_some(Taken { pool: self, bytes: 0 })
+    }
+
     /// Takes back what [`Taken::into_bytes`] gave out.
     pub fn give_back(&self, bytes: i64) {
         self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
         self.waiting.wake_all();
     }
 
+    /// What is left beside memtables and what writes have taken.
+    fn room(&self, taken_bytes: i64) -> i64 {
+        self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken_bytes
+    }
+
     fn try_take(&self, bytes: i64) -> bool {
-        let room = |taken: i64| self.limit_bytes - self.used_bytes.load(Ordering::SeqCst) - taken;
-        let take = |taken: i64| (bytes <= room(taken)).then_some(taken + bytes);
+        let take = |taken: i64| (bytes <= self.room(taken)).then_some(taken + bytes);
         self.taken_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
     }
 }
@@ -109,6 +122,8 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.pool.give_back(self.bytes);
+        if self.bytes > 0 {
+            self.pool.give_back(self.bytes);
+        }
     }
 }

@@ -88,6 +88,10 @@ impl Generation {
 
     /// Tells the pool by how much an update made the memtable grow. Returns the bytes it holds now.
     pub fn account(&self, growth_bytes: i64, pool: &MemtablePool) -> u64 {
+        // A row that takes the place of one as large is common.
+        if growth_bytes == 0 {
+            return self.reported_bytes.load(Ordering::Relaxed).max(0) as u64;
+        }
         let before = self.reported_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
         pool.add(growth_bytes);
         (before + growth_bytes).max(0) as u64

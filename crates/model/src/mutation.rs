@@ -14,6 +14,7 @@
 //! Integers are big-endian. Blobs are as `row/FORMAT.md` says.
 
 use std::cmp::Ordering;
+use std::slice;
 use std::sync::Arc;
 
 use types::vint;
@@ -121,11 +122,15 @@ pub struct PartitionUpdateBuilder {
     key: PartitionKey,
     deletion: DeletionTime,
     static_row: Vec<u8>,
-    /// Clusterings and blobs as the update has them, in the order they came in.
-    rows: Vec<u8>,
+    /// What precedes rows where there is nothing else, and then clusterings and blobs as the update has them, in the order they came
+    /// in: few rows alone, as most updates are, stay where they are. Empty before the first row.
+    bytes: Vec<u8>,
     row_count: usize,
     ranges: Vec<RangeDeletion>,
 }
+
+/// An update of up to so many rows has their count in one byte.
+const SHORT_COUNT_MAX: usize = 127;
 
 impl PartitionUpdateBuilder {
     /// No changes yet.
@@ -135,7 +140,7 @@ impl PartitionUpdateBuilder {
             key,
             deletion: DeletionTime::LIVE,
             static_row: Vec::new(),
-            rows: Vec::new(),
+            bytes: Vec::new(),
             row_count: 0,
             ranges: Vec::new(),
         }
@@ -175,31 +180,57 @@ impl PartitionUpdateBuilder {
 
     /// Adds a version of the row at `clustering`, a blob of [`crate::RowBuilder`]. The same row may be added again.
     pub fn row(&mut self, clustering: &[u8], blob: &[u8]) {
-        self.rows.reserve(clustering.len() + blob.len() + 8);
-        write_sized(clustering, &mut self.rows);
-        write_sized(blob, &mut self.rows);
+        self.row_with(clustering, blob.len(), |out| out.extend_from_slice(blob));
+    }
+
+    /// As [`row`](Self::row), of a blob that `write` appends; of about `size_bytes`.
+    pub fn row_with(&mut self, clustering: &[u8], size_bytes: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let head = if self.bytes.is_empty() { self.rows_start() } else { 0 };
+        self.bytes.reserve(head + clustering.len() + size_bytes + 8);
+        if head > 0 {
+            write_head(&self.table, &self.key, ROWS, &mut self.bytes);
+            // Their count, once it is known.
+            self.bytes.push(0);
+        }
+        write_sized(clustering, &mut self.bytes);
+        let start = self.bytes.len() + 4;
+        self.bytes.extend_from_slice(&[0; 4]);
+        write(&mut self.bytes);
+        let length = (self.bytes.len() - start) as u32;
+        self.bytes[start - 4..start].copy_from_slice(&length.to_be_bytes());
         self.row_count += 1;
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.deletion.is_live() && self.static_row.is_empty() && self.rows.is_empty() && self.ranges.is_empty()
+        self.deletion.is_live() && self.static_row.is_empty() && self.row_count == 0 && self.ranges.is_empty()
     }
 
     /// The finished update.
     pub fn build(mut self) -> PartitionUpdate {
         self.sort_rows();
-        let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + self.static_row.len() + self.rows.len());
-        bytes.extend_from_slice(self.table.id.0.as_bytes());
-        bytes.extend_from_slice(&(self.key.bytes().len() as u16).to_be_bytes());
-        bytes.extend_from_slice(self.key.bytes());
+        let has_others = !self.deletion.is_live() || !self.static_row.is_empty() || !self.ranges.is_empty();
+        if has_others || self.row_count > SHORT_COUNT_MAX || self.row_count == 0 {
+            return self.build_parts();
+        }
+        let start = self.rows_start();
+        self.bytes[start - 1] = self.row_count as u8;
+        let parts = Parts { rows: (start, self.row_count), ..Parts::default() };
+        PartitionUpdate { table: self.table, key: self.key, bytes: self.bytes, parts }
+    }
+
+    /// The finished update, of whatever parts.
+    fn build_parts(self) -> PartitionUpdate {
+        let rows = self.bytes.get(self.rows_start()..).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + self.static_row.len() + rows.len());
         let bits = [
             (!self.deletion.is_live(), PARTITION_DELETION),
             (!self.static_row.is_empty(), STATIC_ROW),
-            (!self.rows.is_empty(), ROWS),
+            (!rows.is_empty(), ROWS),
             (!self.ranges.is_empty(), RANGE_DELETIONS),
         ];
-        bytes.push(bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit));
+        let flags = bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
+        write_head(&self.table, &self.key, flags, &mut bytes);
         let mut parts = Parts::default();
         if !self.deletion.is_live() {
             parts.deletion = Some(self.deletion);
@@ -209,10 +240,10 @@ impl PartitionUpdateBuilder {
             write_sized(&self.static_row, &mut bytes);
             parts.static_row = Some((bytes.len() - self.static_row.len(), bytes.len()));
         }
-        if !self.rows.is_empty() {
+        if !rows.is_empty() {
             vint::write_uvint(self.row_count as u64, &mut bytes);
             parts.rows = (bytes.len(), self.row_count);
-            bytes.extend_from_slice(&self.rows);
+            bytes.extend_from_slice(rows);
         }
         if !self.ranges.is_empty() {
             vint::write_uvint(self.ranges.len() as u64, &mut bytes);
@@ -226,6 +257,11 @@ impl PartitionUpdateBuilder {
         PartitionUpdate { table: self.table, key: self.key, bytes, parts }
     }
 
+    /// Where rows begin in `bytes`: behind the table's id, the key with its length, the flags and a short count.
+    fn rows_start(&self) -> usize {
+        16 + 2 + self.key.bytes().len() + 1 + 1
+    }
+
     /// Brings rows into clustering order and merges versions of the same row.
     fn sort_rows(&mut self) {
         if self.row_count < 2 {
@@ -233,13 +269,15 @@ impl PartitionUpdateBuilder {
         }
         let compare =
             |left: &RowRef<'_>, right: &RowRef<'_>| self.table.comparator().compare(left.clustering, right.clustering);
-        let mut rows: Vec<RowRef<'_>> = read_rows(&self.rows, self.row_count).collect();
+        let (head, rows) = self.bytes.split_at(self.rows_start());
+        let mut rows: Vec<RowRef<'_>> = read_rows(rows, self.row_count).collect();
         if rows.is_sorted_by(|left, right| compare(left, right) == Ordering::Less) {
             return;
         }
         rows.sort_by(compare);
         let mut merger = crate::RowMerger::default();
-        let (mut sorted, mut merged, mut count) = (Vec::with_capacity(self.rows.len()), Vec::new(), 0);
+        let (mut sorted, mut merged, mut count) = (Vec::with_capacity(self.bytes.len()), Vec::new(), 0);
+        sorted.extend_from_slice(head);
         for versions in rows.chunk_by(|left, right| compare(left, right) == Ordering::Equal) {
             write_sized(versions[0].clustering, &mut sorted);
             match versions {
@@ -253,7 +291,7 @@ impl PartitionUpdateBuilder {
             }
             count += 1;
         }
-        (self.rows, self.row_count) = (sorted, count);
+        (self.bytes, self.row_count) = (sorted, count);
     }
 }
 
@@ -266,6 +304,14 @@ fn read_rows(bytes: &[u8], count: usize) -> impl Iterator<Item = RowRef<'_>> {
         let row_length = reader.u32() as usize;
         RowRef { clustering, row: Row::new(reader.take(row_length)) }
     })
+}
+
+/// What every update begins with.
+fn write_head(table: &Table, key: &PartitionKey, flags: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(table.id.0.as_bytes());
+    out.extend_from_slice(&(key.bytes().len() as u16).to_be_bytes());
+    out.extend_from_slice(key.bytes());
+    out.push(flags);
 }
 
 fn write_sized(bytes: &[u8], out: &mut Vec<u8>) {
@@ -284,35 +330,54 @@ fn write_bound(bound: &ClusteringBound, out: &mut Vec<u8>) {
 }
 
 /// Updates that are logged as one record: all of them are there after a crash, or none.
-#[derive(Clone, Debug, Default)]
-pub struct Mutation {
-    updates: Vec<PartitionUpdate>,
+#[derive(Clone, Debug)]
+pub struct Mutation(Updates);
+
+/// The one that most mutations have needs no memory of its own.
+// Where it is boxed the memory would be the update's.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug)]
+enum Updates {
+    One(PartitionUpdate),
+    Some(Vec<PartitionUpdate>),
+}
+
+impl From<PartitionUpdate> for Mutation {
+    fn from(update: PartitionUpdate) -> Self {
+        Mutation(Updates::One(update))
+    }
 }
 
 impl Mutation {
     /// A mutation of these updates.
     pub fn new(updates: Vec<PartitionUpdate>) -> Self {
-        Mutation { updates }
+        Mutation(Updates::Some(updates))
     }
 
     /// The updates.
     pub fn updates(&self) -> &[PartitionUpdate] {
-        &self.updates
+        match &self.0 {
+            Updates::One(update) => slice::from_ref(update),
+            Updates::Some(updates) => updates,
+        }
     }
 
     /// The updates, for whoever goes on with them.
     pub fn into_updates(self) -> Vec<PartitionUpdate> {
-        self.updates
+        match self.0 {
+            Updates::One(update) => vec![update],
+            Updates::Some(updates) => updates,
+        }
     }
 
     /// The length of the log record, bytes.
     pub fn record_size(&self) -> usize {
-        self.updates.iter().map(|update| update.bytes.len()).sum()
+        self.updates().iter().map(|update| update.bytes.len()).sum()
     }
 
     /// Appends the log record to `out`.
     pub fn write_record(&self, out: &mut Vec<u8>) {
-        self.updates.iter().for_each(|update| out.extend_from_slice(&update.bytes));
+        self.updates().iter().for_each(|update| out.extend_from_slice(&update.bytes));
     }
 
     /// Reads a log record under `schema`. Updates of tables that are not there any more are left out and counted.
@@ -339,7 +404,7 @@ impl Mutation {
             }
             rest = &rest[length..];
         }
-        Ok((Mutation { updates }, unknown))
+        Ok((Mutation::new(updates), unknown))
     }
 }
 

@@ -121,6 +121,34 @@ impl Decoder {
         }
     }
 
+    /// The next envelope where it lies, if all of it is there, sound, uncompressed and small enough: header and body. What
+    /// [`Decoder::next_envelope`] returns is the same then, but owns its body; or it is passed over with [`Decoder::pass`].
+    pub fn peek(&self) -> Option<(Header, &[u8])> {
+        let bytes = match self.framing {
+            Framing::Envelopes { .. } => &self.input[..],
+            Framing::Segments { .. } => &self.contained[..],
+        };
+        if self.skipping.is_some() {
+            return None;
+        }
+        let raw = RawHeader::parse(bytes)?;
+        let body_size = raw.body_size as usize;
+        let body = bytes.get(HEADER_SIZE..)?.get(..body_size)?;
+        if raw.flags & flags::COMPRESSION != 0 || body_size + HEADER_SIZE > self.size_bytes_max {
+            return None;
+        }
+        Some((self.check_header(&raw).ok()?, body))
+    }
+
+    /// Passes the envelope that [`Decoder::peek`] showed.
+    pub fn pass(&mut self, header: &Header) {
+        let size = HEADER_SIZE + header.body_size as usize;
+        match self.framing {
+            Framing::Envelopes { .. } => self.input.advance(size.min(self.input.len())),
+            Framing::Segments { .. } => self.contained.advance(size.min(self.contained.len())),
+        }
+    }
+
     fn next_bare(&mut self, compression: Option<Compression>) -> Result<Option<Envelope>, DecodeError> {
         if self.skipping.is_some() && !self.skip()? {
             return Ok(None);

@@ -13,6 +13,8 @@ use crate::processor::with_warnings;
 use crate::{ClientState, Prepared, Processor, QueryError, QueryOptions, Response, ResponseBody, Values};
 
 /// What became of a modification that was begun.
+// What waits is kept by value: to box it would be the allocation that its one update does without.
+#[allow(clippy::large_enum_variant)]
 pub enum Begun {
     /// It is done: an answer without rows, with these warnings.
     Done(Vec<String>),
@@ -31,8 +33,8 @@ pub struct BegunModification {
 
 impl Processor {
     /// Begins a prepared INSERT, UPDATE or DELETE: its record is in the log when this returns. `None` where it would have to wait for
-    /// more than the log, writes nothing or is invalid, and for everything else, without any effect: [`Processor::execute`] carries
-    /// it out, or says why not.
+    /// more than the log, writes nothing or is invalid, if it is not current any more, and for everything else, without any effect:
+    /// [`Processor::execute`] carries it out, or says why not.
     pub fn begin(&self, prepared: &Prepared, client: &ClientState, options: &QueryOptions<'_>) -> Option<Begun> {
         let (Plan::Modification(modification), Values::Positional(values)) = (&prepared.plan, options.values) else {
             return None;
@@ -41,10 +43,13 @@ impl Processor {
             return None;
         }
         let schema = self.engine().borrow_schema();
+        if !prepared.is_current(&schema) {
+            return None;
+        }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let mutation = modification.mutation(&execution).ok()??;
-        let write = self.engine().begin_write(mutation).transpose()?;
-        let warnings = execution.take_warnings();
+        let warnings = execution.into_warnings();
+        let write = self.engine().begin_write(&schema, mutation).transpose()?;
         if write.as_ref().is_ok_and(BegunWrite::is_done) {
             return Some(Begun::Done(warnings));
         }

@@ -48,9 +48,9 @@ impl<'a> Execution<'a> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
     }
 
-    /// The warnings so far.
-    pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The warnings of an execution that is over.
+    pub fn into_warnings(self) -> Vec<String> {
+        self.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value of a bind marker.
@@ -60,7 +60,7 @@ impl<'a> Execution<'a> {
 
     /// The timestamp of writes that say none, microseconds.
     pub fn timestamp_micros(&self) -> i64 {
-        self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_micros())
+        self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_from(self.now_micros))
     }
 
     /// The execution of another statement of the same request, with values of its own.

@@ -186,7 +186,8 @@ impl Processor {
     }
 
     /// Appends to `cells` the row that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if it asks for no more than one
-    /// and that is found at once; how many rows that are. `None`, without any effect, for everything else.
+    /// and that is found at once; how many rows that are. `None`, without any effect, for everything else, and if the statement is not
+    /// current any more.
     pub fn find_row(
         &self,
         prepared: &Prepared,
@@ -199,6 +200,9 @@ impl Processor {
             return None;
         }
         let schema = self.engine.borrow_schema();
+        if !prepared.is_current(&schema) {
+            return None;
+        }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         select.find_row(&execution, cells)
     }
@@ -218,7 +222,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let body = check_value_count(prepared, options).and_then(|()| select.execute(&execution));
-        Some(with_warnings(body, execution.take_warnings(), &self.engine))
+        Some(with_warnings(body, execution.into_warnings(), &self.engine))
     }
 
     /// Prepares and carries out a statement once.
@@ -256,7 +260,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let body = self.dispatch(&prepared.plan, &execution).await;
-        with_warnings(body, execution.take_warnings(), &self.engine)
+        with_warnings(body, execution.into_warnings(), &self.engine)
     }
 
     async fn dispatch(&self, plan: &Plan, execution: &Execution<'_>) -> Result<ResponseBody, QueryError> {
@@ -314,7 +318,7 @@ impl Processor {
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, &[], keyspace, &schema);
         let body = modify::execute_batch(kind, &statements, &execution).await;
-        with_warnings(body, execution.take_warnings(), &self.engine)
+        with_warnings(body, execution.into_warnings(), &self.engine)
     }
 }
 

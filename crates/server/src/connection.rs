@@ -12,6 +12,7 @@ use crate::awaiting::Awaiting;
 use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
+use crate::known::start_known;
 use crate::prepared::RecentStatements;
 use crate::reply::{Answer, Reply, schema_change};
 use crate::session::Session;
@@ -22,7 +23,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use protocol::response::{write_auth_success, write_supported};
 use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
-    ProtocolError, Request, ResponseHead, Version,
+    ProtocolError, Request, ResponseHead, Version, flags,
 };
 use query::{HeldWakeUps, ResponseBody};
 use std::future::{Future, poll_fn};
@@ -48,7 +49,8 @@ const REQUESTS_PER_TURN: usize = 256;
 /// What a buffer may keep that one large request grew.
 const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 
-/// Room made for a read. The second size is for connections that fill the first.
+/// Room made for a read. The second size is for connections whose last read took half of the first or more: what has arrived is read, and
+/// answered, in one go, not in one that fills a small room and another.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 
 /// One client's connection.
@@ -70,7 +72,9 @@ pub(crate) struct Connection<H: QueryHandler> {
     /// No more requests are read: the client closed its end, broke the protocol, or the server stops.
     closing: bool,
     paused: bool,
-    read_filled_buffer: bool,
+    reads_much: bool,
+    /// Requests for statements used before that were begun in this turn and not counted yet.
+    known_begun: u64,
     idle: Option<Pin<Box<Sleep>>>,
 }
 
@@ -89,7 +93,8 @@ impl<H: QueryHandler> Connection<H> {
             running_bytes: 0,
             closing: false,
             paused: false,
-            read_filled_buffer: false,
+            reads_much: false,
+            known_begun: 0,
             idle,
             shared,
             socket,
@@ -125,10 +130,12 @@ impl<H: QueryHandler> Connection<H> {
             let bunch = held.as_ref();
             let mut progress = self.collect_settled(bunch, cx) | self.collect_replies(cx) | self.collect_events(cx);
             while begun < REQUESTS_PER_TURN && self.may_begin() {
-                match self.decoder.next_envelope() {
-                    Ok(Some(envelope)) => self.accept(envelope, bunch, cx),
-                    Ok(None) => break,
-                    Err(error) => self.refuse(error),
+                if !self.begin_known(bunch, cx) {
+                    match self.decoder.next_envelope() {
+                        Ok(Some(envelope)) => self.accept(envelope, bunch, cx),
+                        Ok(None) => break,
+                        Err(error) => self.refuse(error),
+                    }
                 }
                 begun += 1;
                 progress = true;
@@ -137,6 +144,7 @@ impl<H: QueryHandler> Connection<H> {
                 }
             }
             drop(held);
+            self.count_known();
             progress |= self.write(cx)?;
             if self.closing && self.under_way() == 0 && self.encoder.pending_bytes() == 0 {
                 return Poll::Ready(Ok(()));
@@ -259,7 +267,48 @@ impl<H: QueryHandler> Connection<H> {
                            cannot accept more requests.";
             return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
         }
-        match start(&self.shared, &mut self.session, &mut self.statements, &mut self.encoder, envelope) {
+        // What came compressed was not to be seen in the buffer.
+        let known = (envelope.header.flags & flags::COMPRESSION != 0).then(|| {
+            let request = (&envelope.header, &envelope.body[..]);
+            start_known(&self.shared, &self.session, &self.statements, &mut self.encoder, request)
+        });
+        let begin = || start(&self.shared, &mut self.session, &mut self.statements, envelope);
+        let started = match known.flatten() {
+            Some(started) => {
+                self.shared.metrics.prepared_statements_executed.add(1);
+                started
+            }
+            None => begin(),
+        };
+        self.go_on_with(started, bunch, cx);
+    }
+
+    /// Begins the next request if it is for a statement that the client has used before: where it lies in the buffer. False, without any
+    /// effect, for all others.
+    fn begin_known(&mut self, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) -> bool {
+        if self.agreement.is_none() || self.overloaded() {
+            return false;
+        }
+        let Some((header, body)) = self.decoder.peek() else { return false };
+        let request = (&header, body);
+        let started = start_known(&self.shared, &self.session, &self.statements, &mut self.encoder, request);
+        let Some(started) = started else { return false };
+        self.decoder.pass(&header);
+        self.known_begun += 1;
+        self.go_on_with(started, bunch, cx);
+        true
+    }
+
+    fn count_known(&mut self) {
+        let begun = std::mem::take(&mut self.known_begun);
+        if begun > 0 {
+            self.shared.metrics.requests.add(begun);
+            self.shared.metrics.prepared_statements_executed.add(begun);
+        }
+    }
+
+    fn go_on_with(&mut self, started: Started<H>, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+        match started {
             Started::Sent => {}
             Started::Answered(reply) => self.answer(reply),
             Started::Working(work) => {
@@ -410,15 +459,14 @@ impl<H: QueryHandler> Connection<H> {
         if buffer.is_empty() && buffer.capacity() > READ_BUFFER_KEPT_BYTES {
             *buffer = BytesMut::new();
         }
-        let room = READ_SIZES_BYTES[usize::from(self.read_filled_buffer)];
+        let room = READ_SIZES_BYTES[usize::from(self.reads_much)];
         if buffer.capacity() - buffer.len() < room / 2 {
             buffer.reserve(room);
         }
-        let free = buffer.capacity() - buffer.len();
         // Unlike `try_read`, this knows that a read which left room has emptied the socket, and saves the next call.
         let Poll::Ready(count) = pin!(self.socket.read_buf(buffer)).poll(cx)? else { return Ok(false) };
         self.closing |= count == 0;
-        self.read_filled_buffer = count == free;
+        self.reads_much = count >= READ_SIZES_BYTES[0] / 2;
         self.shared.metrics.bytes_received.add(count as u64);
         self.restart_idle_timer();
         Ok(true)

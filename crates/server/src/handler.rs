@@ -53,8 +53,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Appends the cells of the one row that a prepared statement asks for, in the protocol's form, if it is found at once; how many rows
-    /// that are, none or one. Otherwise `None`, without any effect.
+    /// Appends the cells of the one row that a prepared statement asks for, in the protocol's form, if it is found at once and the
+    /// statement is current; how many rows that are, none or one. Otherwise `None`, without any effect.
     fn find_row(
         &self,
         _statement: &Self::Statement,
@@ -65,8 +65,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Begins a prepared statement that changes rows, if nothing but the log has to be waited for then; otherwise `None`, without any
-    /// effect.
+    /// Begins a prepared statement that changes rows, if it is current and nothing but the log has to be waited for then; otherwise `None`,
+    /// without any effect.
     fn begin(&self, _statement: &Self::Statement, _client: &ClientState, _options: &QueryOptions<'_>) -> Option<Begun> {
         None
     }

@@ -15,6 +15,8 @@ use tokio::time::{Sleep, sleep};
 type Task<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
 
 /// What a request's work is.
+// As with `Begun`.
+#[allow(clippy::large_enum_variant)]
 enum Work<H: QueryHandler> {
     /// Whatever it takes.
     Task(Task<H>),

@@ -4,44 +4,58 @@
 use crate::Shared;
 use crate::handler::QueryHandler;
 use crate::in_flight::{InFlight, TimeLimit};
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, RecentStatements};
 use crate::session::Session;
 use crate::start::{Bound, Started, query_options, written};
 use protocol::response::write_void;
-use protocol::{Encoder, Header, Opcode, ResponseHead, ResultMetadata, RowsWriter};
+use protocol::{Body, Encoder, Header, Opcode, Request, ResponseHead, ResultMetadata, RowsWriter, flags};
 use query::{Begun, QueryOptions, Response, ResponseBody, WriteType};
 
 /// A request to carry it out, without a trace.
-pub(crate) struct Known<'k, H: QueryHandler> {
-    pub(crate) shared: &'k Shared<H>,
-    pub(crate) session: &'k Session,
-    pub(crate) prepared: &'k Prepared<H>,
+struct Known<'k, H: QueryHandler> {
+    shared: &'k Shared<H>,
+    session: &'k Session,
+    prepared: &'k Prepared<H>,
     /// Of the result's metadata that the client has.
-    pub(crate) client_id: Option<&'k [u8]>,
-    pub(crate) options: &'k protocol::QueryOptions<'k>,
-    pub(crate) header: &'k Header,
+    client_id: Option<&'k [u8]>,
+    options: &'k protocol::QueryOptions<'k>,
+    header: &'k Header,
+}
+
+/// Carries out a request if it is to carry out such a statement, without a trace, and [`Known::start`] does; whoever calls counts it. `None`,
+/// without any effect, for all others, and for what is no request.
+pub(crate) fn start_known<H: QueryHandler>(
+    shared: &Shared<H>,
+    session: &Session,
+    statements: &RecentStatements<H>,
+    encoder: &mut Encoder,
+    (header, body): (&Header, &[u8]),
+) -> Option<Started<H>> {
+    if header.opcode != Opcode::Execute || header.flags & flags::TRACING != 0 {
+        return None;
+    }
+    let parsed = Body::parse(header, body).ok()?;
+    let Request::Execute { id, result_metadata_id, ref options } = parsed.request else { return None };
+    let prepared = statements.known(id)?;
+    let known = Known { shared, session, prepared, client_id: result_metadata_id, options, header };
+    known.start(body.len(), encoder)
 }
 
 impl<H: QueryHandler> Known<'_, H> {
     /// Carries it out, or as much of it as need not wait for the log. `None`, without any effect, where it takes more than that, is wrong,
     /// or the client is to be warned.
-    pub(crate) fn start(&self, size_bytes: usize, encoder: &mut Encoder) -> Option<Started<H>> {
-        let Known { shared, session, prepared, options, header, .. } = self;
+    fn start(&self, size_bytes: usize, encoder: &mut Encoder) -> Option<Started<H>> {
+        let Known { session, prepared, options, header, .. } = self;
         let is_at_home = prepared.keyspace.is_none() || prepared.keyspace == session.client.keyspace;
         if !is_at_home || options.page_size == Some(0) || session.has_warnings() {
             return None;
         }
-        if !shared.handler.is_current(&prepared.statement) {
-            return None;
-        }
         let bound = Bound::new(&options.values);
         let query_options = query_options(options, &bound, header.version, None);
-        let started = match prepared.is_modification {
-            true => self.write(&query_options, size_bytes, encoder)?,
-            false => self.find_row(&query_options, encoder)?,
-        };
-        shared.metrics.prepared_statements_executed.add(1);
-        Some(started)
+        match prepared.is_modification {
+            true => self.write(&query_options, size_bytes, encoder),
+            false => self.find_row(&query_options, encoder),
+        }
     }
 
     fn write(&self, options: &QueryOptions<'_>, size_bytes: usize, encoder: &mut Encoder) -> Option<Started<H>> {

@@ -3,17 +3,18 @@
 use crate::Shared;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
-use crate::known::Known;
 use crate::prepared::{Prepared, RecentStatements, result_id};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
-use protocol::{BindValue, Body, Encoder, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
 use query::{ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType};
 use std::sync::Arc;
 
 /// What became of a request.
+// As with `Begun`.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Started<H: QueryHandler> {
     /// Nothing is left to do.
     Answered(Reply<H>),
@@ -28,7 +29,6 @@ pub(crate) fn start<H: QueryHandler>(
     shared: &Arc<Shared<H>>,
     session: &mut Session,
     statements: &mut RecentStatements<H>,
-    encoder: &mut Encoder,
     envelope: Envelope,
 ) -> Started<H> {
     let Envelope { header, body } = envelope;
@@ -46,13 +46,6 @@ pub(crate) fn start<H: QueryHandler>(
     let begun = match parsed.request {
         Request::Query { query, ref options } => begin_query(shared, query, options),
         Request::Execute { id, result_metadata_id, ref options } => {
-            if let (Some(prepared), None) = (statements.known(id), &trace) {
-                let client_id = result_metadata_id;
-                let known = Known { shared, session, prepared, client_id, options, header: &header };
-                if let Some(started) = known.start(body.len(), encoder) {
-                    return started;
-                }
-            }
             let begun = begin_execute(shared, session, statements, id, options);
             if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
                 && !limit.blocks()

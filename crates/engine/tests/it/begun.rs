@@ -19,7 +19,7 @@ fn open(disk: &SimulatedDisk) -> Arc<Engine> {
 }
 
 fn begin(engine: &Arc<Engine>, table: &Arc<Table>, row: i32, value: &str) -> Option<BegunWrite> {
-    engine.begin_write(insertion(table, 1, row, value, 10)).unwrap()
+    engine.begin_write(&engine.borrow_schema(), insertion(table, 1, row, value, 10)).unwrap()
 }
 
 fn poll(write: &mut BegunWrite) {
@@ -54,7 +54,7 @@ fn a_begun_write_whose_record_is_lost_is_refused_and_never_visible() {
     disk.inject(Fault::Fail, 0);
     let refused = block_on(begin(&engine, &table, 0, "lost").unwrap());
     assert!(matches!(refused, Err(EngineError::ClosedForWrites(_))), "{refused:?}");
-    assert!(engine.begin_write(insertion(&table, 1, 1, "after", 10)).is_err());
+    assert!(engine.begin_write(&engine.borrow_schema(), insertion(&table, 1, 1, "after", 10)).is_err());
     assert_eq!(rows(&engine, &table), []);
 }
 

@@ -63,7 +63,7 @@ fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used()
     let engine = open(&disk);
     let table = create_in_memory(&engine, 1);
     let small = |key| insertion(&table, key, 1, "small", 1);
-    let begin = |key| engine.begin_write(small(key)).expect("nothing is refused");
+    let begin = |key| engine.begin_write(&engine.borrow_schema(), small(key)).expect("nothing is refused");
     let begun: Vec<_> = (0..10_000).map_while(begin).collect();
     let count = begun.len() as i32;
     assert!((100..5_000).contains(&count), "{count} writes under way reserve all there is");

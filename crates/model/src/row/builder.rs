@@ -241,6 +241,18 @@ impl RowBuilder {
         self.liveness.is_empty() && self.deletion.is_live() && self.columns.is_empty() && self.runs.is_empty()
     }
 
+    /// About how long the blob will be, bytes; it is seldom longer.
+    pub fn size_bytes(&self) -> usize {
+        const HEADER_BYTES_MAX: usize = 34;
+        const CELL_BYTES_MAX: usize = 24;
+        HEADER_BYTES_MAX + self.bytes.len() + CELL_BYTES_MAX * self.cells.len()
+    }
+
+    /// What its buffer for values keeps from row to row, bytes.
+    pub fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Appends the blob to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.drop_empty_complex();

@@ -77,6 +77,47 @@ fn a_record_reads_back_as_what_was_written() {
     }
 }
 
+/// However many rows there are, in whatever order they came, beside whatever else.
+#[test]
+fn any_number_of_rows_reads_back() {
+    let table = table("a", 1);
+    let schema = schema(&[&table]);
+    for count in [1_i32, 2, 127, 128, 300] {
+        for is_ascending in [false, true] {
+            for has_static in [false, true] {
+                let key = PartitionKey::new(&count.to_be_bytes());
+                let mut update = PartitionUpdateBuilder::new(table.clone(), key.clone());
+                assert!(update.is_empty());
+                for place in 0..count {
+                    let c = if is_ascending { place } else { count - place };
+                    let blob = row(&table, false, &format!("row {c}"));
+                    match place % 2 {
+                        0 => update.row(&clustering(c), &blob),
+                        // The size is a guess.
+                        _ => update.row_with(&clustering(c), 0, |out| out.extend_from_slice(&blob)),
+                    }
+                }
+                if has_static {
+                    update.static_row(&row(&table, true, "st"));
+                }
+                let mutation = Mutation::from(update.build());
+                let mut record = Vec::new();
+                mutation.write_record(&mut record);
+                assert_eq!(record.len(), mutation.record_size());
+                let (read, _) = Mutation::read_record(&record, &schema).unwrap();
+                let [read] = read.updates() else { panic!("one update") };
+                assert_eq!((read.key(), read.row_count()), (&key, count as usize));
+                assert_eq!(read.static_row().is_some(), has_static);
+                let first = i32::from(!is_ascending);
+                let expected =
+                    (first..first + count).rev().map(|c| (clustering(c), row(&table, false, &format!("row {c}"))));
+                assert!(read.rows().map(|row| (row.clustering.to_vec(), row.row.as_bytes().to_vec())).eq(expected));
+                assert!(read.rows().eq(mutation.updates()[0].rows()));
+            }
+        }
+    }
+}
+
 #[test]
 fn updates_of_dropped_tables_are_left_out_and_counted() {
     let (kept, dropped) = (table("a", 1), table("b", 2));

@@ -39,18 +39,12 @@ pub(super) struct Modification {
     pub reads: bool,
 }
 
-/// Buffers that keep their memory from row to row and from statement to statement.
-#[derive(Default)]
-struct Scratch {
-    builder: RowBuilder,
-    blob: Vec<u8>,
-}
-
 /// What a thread may keep for the next statement, bytes: rows are seldom larger.
-const SCRATCH_BYTES_MAX: usize = 64 << 10;
+const BUILDER_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Keeps its memory from row to row and from statement to statement.
+    static BUILDER: RefCell<RowBuilder> = RefCell::default();
 }
 
 impl Modification {
@@ -114,10 +108,10 @@ impl Modification {
 
     /// Adds what the statement does to `updates`. `timestamp` is that of a statement that says none, microseconds.
     pub fn add_to(&self, updates: &mut Updates, timestamp: i64, execution: &Execution<'_>) -> Result<(), QueryError> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let outcome = self.write(updates, timestamp, execution, scratch);
-            if scratch.blob.capacity() > SCRATCH_BYTES_MAX {
-                *scratch = Scratch::default();
+        BUILDER.with_borrow_mut(|builder| {
+            let outcome = self.write(updates, timestamp, execution, builder);
+            if builder.kept_bytes() > BUILDER_BYTES_MAX {
+                *builder = RowBuilder::default();
             }
             outcome
         })
@@ -128,18 +122,18 @@ impl Modification {
         updates: &mut Updates,
         timestamp: i64,
         execution: &Execution<'_>,
-        scratch: &mut Scratch,
+        builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         if let Target::Row(row) = &self.target {
             let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
             let times = self.attributes.times(timestamp, &self.table, execution)?;
             let writer = Writer { modification: self, times, execution };
-            return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, scratch);
+            return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, builder);
         }
         let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
         let times = self.attributes.times(timestamp, &self.table, execution)?;
         let writer = Writer { modification: self, times, execution };
-        keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, scratch))
+        keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, builder))
     }
 }
 
@@ -161,12 +155,12 @@ impl Writer<'_> {
         key: &PartitionKey,
         rows: &Rows,
         updates: &mut Updates,
-        scratch: &mut Scratch,
+        builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         match rows {
-            Rows::Partition => self.write(key, None, updates, scratch),
+            Rows::Partition => self.write(key, None, updates, builder),
             Rows::Clusterings(clusterings) => {
-                clusterings.iter().try_for_each(|clustering| self.write(key, Some(clustering), updates, scratch))
+                clusterings.iter().try_for_each(|clustering| self.write(key, Some(clustering), updates, builder))
             }
             Rows::Slices(_) if !self.modification.changes.is_empty() => Err(no_columns_of_ranges()),
             Rows::Slices(slices) => {
@@ -188,7 +182,7 @@ impl Writer<'_> {
         key: &PartitionKey,
         clustering: Option<&Vec<u8>>,
         updates: &mut Updates,
-        scratch: &mut Scratch,
+        builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         let Modification { table, statement, changes, .. } = self.modification;
         // Named, even if nothing is written: Cassandra sends the replicas an empty update.
@@ -197,28 +191,30 @@ impl Writer<'_> {
         let clustering = clustering.map(Vec::as_slice).unwrap_or_default();
         let deletes = *statement == StatementType::Delete;
         if deletes && changes.is_empty() {
-            return self.delete(clustering, partition, scratch);
+            return self.delete(clustering, partition, builder);
         }
         if deletes && !has_row && !changes.regulars.is_empty() {
             return Err(no_columns_of_ranges());
         }
         if has_row {
-            scratch.builder.start(table.regulars(), false);
+            builder.start(table.regulars(), false);
             let mut columns = changes.regulars.as_slice();
             if *statement == StatementType::Insert {
-                scratch.builder.liveness(self.times.liveness());
-                columns = self.write_values(columns, &mut scratch.builder);
+                builder.liveness(self.times.liveness());
+                columns = self.write_values(columns, builder);
             }
-            self.write_columns(columns, key, Some(clustering), scratch)?;
-            if scratch.finish() {
-                partition.row(clustering, &scratch.blob);
+            self.write_columns(columns, key, Some(clustering), builder)?;
+            if !builder.is_empty() {
+                add_row(partition, clustering, builder);
             }
         }
         if !changes.statics.is_empty() {
-            scratch.builder.start(table.statics(), true);
-            self.write_columns(&changes.statics, key, None, scratch)?;
-            if scratch.finish() {
-                partition.static_row(&scratch.blob);
+            builder.start(table.statics(), true);
+            self.write_columns(&changes.statics, key, None, builder)?;
+            if !builder.is_empty() {
+                let mut blob = Vec::with_capacity(builder.size_bytes());
+                builder.finish(&mut blob);
+                partition.static_row(&blob);
             }
         }
         Ok(())
@@ -229,7 +225,7 @@ impl Writer<'_> {
         &self,
         clustering: &[u8],
         partition: &mut PartitionUpdateBuilder,
-        scratch: &mut Scratch,
+        builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         if self.modification.is_counter {
             return Err(QueryError::not_supported("a deletion of counters"));
@@ -238,10 +234,9 @@ impl Writer<'_> {
             partition.delete_partition(self.times.deletion());
             return Ok(());
         }
-        scratch.builder.start(self.modification.table.regulars(), false);
-        scratch.builder.deletion(self.times.deletion());
-        scratch.finish();
-        partition.row(clustering, &scratch.blob);
+        builder.start(self.modification.table.regulars(), false);
+        builder.deletion(self.times.deletion());
+        add_row(partition, clustering, builder);
         Ok(())
     }
 
@@ -265,7 +260,7 @@ impl Writer<'_> {
         columns: &[ColumnChanges],
         key: &PartitionKey,
         clustering: Option<&[u8]>,
-        scratch: &mut Scratch,
+        builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         let existing = match self.modification.reads {
             true => ExistingLists::read(&self.modification.table, key, clustering, columns, self.execution)?,
@@ -273,12 +268,12 @@ impl Writer<'_> {
         };
         for column in columns {
             if let Some(value) = column.marker.and_then(|marker| marker.value(self.execution)) {
-                scratch.builder.cell(column.index, &self.times.cell(value));
+                builder.cell(column.index, &self.times.cell(value));
             } else if column.column.is_complex() {
                 let list = existing.list(column.index);
-                elements::write(column, list, &self.times, self.execution, &mut scratch.builder)?;
+                elements::write(column, list, &self.times, self.execution, builder)?;
             } else if let Some(change) = column.changes.last() {
-                self.write_simple(column.index, change, &mut scratch.builder)?;
+                self.write_simple(column.index, change, builder)?;
             }
         }
         Ok(())
@@ -319,14 +314,7 @@ fn no_columns_of_ranges() -> QueryError {
     QueryError::invalid("Range deletions are not supported for specific columns")
 }
 
-impl Scratch {
-    /// Makes the blob of the row that was built. False if the row is empty.
-    fn finish(&mut self) -> bool {
-        self.blob.clear();
-        if self.builder.is_empty() {
-            return false;
-        }
-        self.builder.finish(&mut self.blob);
-        true
-    }
+/// Adds the row that was built.
+fn add_row(update: &mut PartitionUpdateBuilder, clustering: &[u8], builder: &mut RowBuilder) {
+    update.row_with(clustering, builder.size_bytes(), |out| builder.finish(out));
 }

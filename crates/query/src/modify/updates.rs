@@ -8,44 +8,45 @@ use model::{Mutation, PartitionKey, PartitionUpdateBuilder, Table, TableId};
 /// Collects the updates of one or more statements. All of them become one mutation: one record in the log.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
-    builders: Vec<PartitionUpdateBuilder>,
-    /// Places in `builders`; filled from the second one on.
+    /// The one that most statements have.
+    first: Option<PartitionUpdateBuilder>,
+    others: Vec<PartitionUpdateBuilder>,
+    /// Places in `others`; filled from the second one on.
     places: HashMap<(TableId, PartitionKey), usize>,
 }
 
 impl Updates {
     /// Where changes of this partition are to be added.
     pub fn partition(&mut self, table: &Arc<Table>, key: &PartitionKey) -> &mut PartitionUpdateBuilder {
-        let place = self.place(table, key);
-        &mut self.builders[place]
-    }
-
-    fn place(&mut self, table: &Arc<Table>, key: &PartitionKey) -> usize {
         let is_same = |builder: &PartitionUpdateBuilder| builder.table().id == table.id && builder.key() == key;
-        if let Some(last) = self.builders.len().checked_sub(1) {
-            if is_same(&self.builders[last]) {
-                return last;
-            }
-            let first = &self.builders[0];
-            self.places.entry((first.table().id, first.key().clone())).or_insert(0);
-            if let Some(place) = self.places.get(&(table.id, key.clone())) {
-                return *place;
-            }
-            self.places.insert((table.id, key.clone()), last + 1);
+        let new = || PartitionUpdateBuilder::new(table.clone(), key.clone());
+        if self.first.as_ref().is_none_or(is_same) {
+            return self.first.get_or_insert_with(new);
         }
-        self.builders.push(PartitionUpdateBuilder::new(table.clone(), key.clone()));
-        self.builders.len() - 1
+        let last = self.others.len().wrapping_sub(1);
+        if self.others.get(last).is_some_and(is_same) {
+            return &mut self.others[last];
+        }
+        let place = *self.places.entry((table.id, key.clone())).or_insert(self.others.len());
+        if place == self.others.len() {
+            self.others.push(new());
+        }
+        &mut self.others[place]
     }
 
     /// The tables of which a partition was named, whether or not anything is written to it.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        self.builders.iter().map(PartitionUpdateBuilder::table)
+        self.first.iter().chain(&self.others).map(PartitionUpdateBuilder::table)
     }
 
     /// The mutation; `None` if there is nothing to write.
     pub fn into_mutation(self) -> Option<Mutation> {
-        let filled = self.builders.into_iter().filter(|builder| !builder.is_empty());
-        let updates: Vec<_> = filled.map(PartitionUpdateBuilder::build).collect();
+        let first = self.first.filter(|builder| !builder.is_empty()).map(PartitionUpdateBuilder::build);
+        if self.others.is_empty() {
+            return first.map(Mutation::from);
+        }
+        let filled = self.others.into_iter().filter(|builder| !builder.is_empty());
+        let updates: Vec<_> = first.into_iter().chain(filled.map(PartitionUpdateBuilder::build)).collect();
         (!updates.is_empty()).then(|| Mutation::new(updates))
     }
 }

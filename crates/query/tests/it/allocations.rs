@@ -1,7 +1,7 @@
 //! What a prepared statement allocates, counted.
 
 use engine::block_on;
-use query::{Consistency, QueryOptions, ResponseBody, Value, Values};
+use query::{Begun, Consistency, QueryOptions, ResponseBody, Value, Values};
 
 use crate::node::TestNode;
 
@@ -40,6 +40,30 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
     assert!(many <= few + 1 && most <= few + 1, "{few} for 10 columns, {many} for 100, {most} for 1000");
     let [few, many] = [10, 100].map(|columns| allocations_of_insert(columns, b"thirty characters of text, all"));
     assert!(many <= few + 1, "{few} for 10 columns of 30 bytes, {many} for 100");
+}
+
+/// A write that waits for nothing allocates its key and its update, in which the row is built where it stays.
+#[test]
+fn a_write_at_once_allocates_twice() {
+    let node = TestNode::with(&[
+        "CREATE KEYSPACE quick WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false",
+        "CREATE TABLE quick.t (k blob PRIMARY KEY, v blob)",
+    ]);
+    let prepared = node.processor.prepare("INSERT INTO quick.t (k, v) VALUES (?, ?)", None).unwrap();
+    let write = |key: i32| {
+        let key = key.to_be_bytes();
+        let values = [Value::Bytes(&key), Value::Bytes(&[7; 100])];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let counted = allocation_counter::measure(|| {
+            let begun = node.processor.begin(&prepared, &node.client, &options);
+            assert!(matches!(begun, Some(Begun::Done(_))));
+        });
+        counted.count_total
+    };
+    let mut counts: Vec<u64> = (0..STATEMENTS).chain(0..STATEMENTS).map(write).collect();
+    counts.sort_unstable();
+    assert_eq!(node.rows("SELECT count(*) FROM quick.t"), [STATEMENTS.to_string()]);
+    assert_eq!(counts[counts.len() / 2], 2, "{counts:?}");
 }
 
 /// Bytes allocated by a SELECT of the first `limit` rows of a partition that has `rows`, each of a hundred columns.

@@ -1,0 +1,63 @@
+//! Which segment a record is in, and that its tables need it. A thread mostly appends to the same segment for the same table as before: what it
+//! found then it keeps, so that threads meet at the end of the table's records alone.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use uuid::Uuid;
+
+use crate::segment::DirtyRange;
+use crate::shared::Shared;
+use crate::{Appended, LogError, LogPosition};
+
+/// What a thread found at its last record of one table alone.
+struct LastMark {
+    /// Of the log in this process, and of the segment in this run of it.
+    log: u64,
+    number: u64,
+    segment_id: i64,
+    table: Uuid,
+    range: Arc<DirtyRange>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<LastMark>> = const { RefCell::new(None) };
+}
+
+/// Notes that the record between two ring positions touches the tables. Returns its place.
+pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Result<Appended, LogError> {
+    let number = record.start / shared.segment_size();
+    let offset = |position: u64| (position - number * shared.segment_size()) as i32;
+    let end = offset(record.end);
+    let segment_id = match tables {
+        [table] => LAST.with_borrow_mut(|last| -> Result<i64, LogError> {
+            let is_same =
+                |last: &LastMark| last.number == number && last.table == *table && last.log == shared.instance;
+            let last = match last {
+                Some(last) if is_same(last) => last,
+                last => last.insert(look_up(shared, number, *table)?),
+            };
+            last.range.extend(end);
+            Ok(last.segment_id)
+        })?,
+        tables => {
+            let recent = shared.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
+            let segment = recent.as_ref().ok_or_else(lost)?;
+            segment.mark_dirty(tables, end);
+            segment.id
+        }
+    };
+    let at = |offset| LogPosition { segment: segment_id, offset };
+    Ok(Appended { start: at(offset(record.start)), position: at(end) })
+}
+
+fn look_up(shared: &Shared, number: u64, table: Uuid) -> Result<LastMark, LogError> {
+    let recent = shared.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
+    let segment = recent.as_ref().ok_or_else(lost)?;
+    Ok(LastMark { log: shared.instance, number, segment_id: segment.id, table, range: segment.range_of(table) })
+}
+
+fn lost() -> LogError {
+    LogError::Closed("a segment was lost from memory".into())
+}
