@@ -237,7 +237,7 @@ impl Processor {
         let parsed = cql::parse(text)?;
         options.note(|| "Preparing statement".to_owned());
         let prepared = self.prepare_parsed(parsed, keyspace)?;
-        if prepared.variables.len() != options.values.len() && matches!(options.values, Values::Positional(_)) {
+        if prepared.variables.len() != value_count(&prepared, options.values) {
             return Err(QueryError::invalid("Invalid amount of bind variables"));
         }
         self.carry_out(&prepared, client, options).await
@@ -253,7 +253,7 @@ impl Processor {
         let values = match options.values {
             Values::Positional(values) => values,
             Values::Named(named) => {
-                ordered = order_by_name(prepared, named)?;
+                ordered = order_by_name(prepared, named).collect::<Vec<_>>();
                 &ordered
             }
         };
@@ -323,12 +323,20 @@ impl Processor {
 }
 
 fn check_value_count(prepared: &Prepared, options: &QueryOptions<'_>) -> Result<(), QueryError> {
-    let (expected, got) = (prepared.variables.len(), options.values.len());
-    if expected != got && matches!(options.values, Values::Positional(_)) {
+    let (expected, got) = (prepared.variables.len(), value_count(prepared, options.values));
+    if expected != got {
         let message = format!("there were {expected} markers(?) in CQL but {got} bound variables");
         return Err(QueryError::invalid(message));
     }
     Ok(())
+}
+
+/// For how many markers there is a value; of values by number, how many there are.
+fn value_count(prepared: &Prepared, values: Values<'_>) -> usize {
+    match values {
+        Values::Positional(values) => values.len(),
+        Values::Named(named) => order_by_name(prepared, named).count(),
+    }
 }
 
 /// The answer with the warnings of its making; a failure has them too.
@@ -365,13 +373,8 @@ fn plan(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Plan, Que
     })
 }
 
-/// Brings values that were sent by name into the order of the markers.
-fn order_by_name<'v>(prepared: &Prepared, named: &[(&str, Value<'v>)]) -> Result<Vec<Value<'v>>, QueryError> {
+/// Brings values that were sent by name into the order of the markers; those of no marker are left out.
+fn order_by_name<'v>(prepared: &Prepared, named: &[(&str, Value<'v>)]) -> impl Iterator<Item = Value<'v>> {
     let value = |name: &str| named.iter().rfind(|(sent, _)| *sent == name).map(|(_, value)| *value);
-    let values: Vec<_> = prepared.variables.iter().filter_map(|variable| value(&variable.name)).collect();
-    if values.len() == prepared.variables.len() {
-        Ok(values)
-    } else {
-        Err(QueryError::invalid("Invalid amount of bind variables"))
-    }
+    prepared.variables.iter().filter_map(move |variable| value(&variable.name))
 }
