@@ -74,6 +74,8 @@ impl DirtyRange {
     }
 
     /// The table does not need records up to the one that ends at `last`, unless there is a later one.
+    /// All up to that one have been taken in: whoever flushes has waited for the appends that its interval covers, else one that comes
+    /// between would be forgotten.
     fn clean(&self, last: i32) {
         let _ = self.last.compare_exchange(last, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
     }
