@@ -36,9 +36,10 @@ impl Bounds {
     }
 
     pub fn cover_row(&mut self, row: Row<'_>, table: &Table) {
-        let column_set_min = &mut self.column_set_min[usize::from(row.is_static())];
-        *column_set_min = (*column_set_min).min(row.column_set_version());
-        if let Some(Liveness { timestamp, ttl, expiration }) = row.only_times(table) {
+        let written = row.written(table);
+        let column_set_min = &mut self.column_set_min[usize::from(written.is_static)];
+        *column_set_min = (*column_set_min).min(written.column_set_version);
+        if let Some(Liveness { timestamp, ttl, expiration }) = written.only_times {
             return self.cover(timestamp, ttl, expiration);
         }
         self.cover_deletion(row.deletion());

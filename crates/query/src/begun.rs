@@ -49,10 +49,13 @@ impl Processor {
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         let mutation = modification.mutation(&execution).ok()??;
         let warnings = execution.into_warnings();
-        let write = self.engine().begin_write(&schema, mutation).transpose()?;
-        if write.as_ref().is_ok_and(BegunWrite::is_done) {
-            return Some(Begun::Done(warnings));
-        }
+        // What waits is large: it is moved only if it does.
+        let write = match self.engine().begin_write(&schema, mutation) {
+            Ok(Some(write)) if write.is_done() => return Some(Begun::Done(warnings)),
+            Ok(Some(write)) => Ok(write),
+            Ok(None) => return None,
+            Err(refusal) => Err(refusal),
+        };
         Some(Begun::Waiting(BegunModification { engine: Arc::clone(self.engine()), write, warnings }))
     }
 }

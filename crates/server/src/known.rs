@@ -60,16 +60,17 @@ impl<H: QueryHandler> Known<'_, H> {
 
     fn write(&self, options: &QueryOptions<'_>, size_bytes: usize, encoder: &mut Encoder) -> Option<Started<H>> {
         let stream = self.header.stream;
-        match self.shared.handler.begin(&self.prepared.statement, &self.session.client, options)? {
-            Begun::Done(warnings) if warnings.is_empty() => {
+        match self.shared.handler.begin(&self.prepared.statement, &self.session.client, options) {
+            None => None,
+            Some(Begun::Done(warnings)) if warnings.is_empty() => {
                 encoder.envelope(&ResponseHead::new(stream, Opcode::Result), write_void);
                 Some(Started::Sent)
             }
-            Begun::Done(warnings) => {
+            Some(Begun::Done(warnings)) => {
                 let response = Response { body: ResponseBody::Void, warnings };
                 Some(Started::Answered(written(stream, Ok(response))))
             }
-            Begun::Waiting(write) => {
+            Some(Begun::Waiting(write)) => {
                 let limit = self.shared.options.write_timeout;
                 let limit = TimeLimit::write(limit, self.options.consistency, WriteType::Simple);
                 Some(Started::Working(InFlight::of_write(stream, size_bytes, limit, write)))

@@ -110,6 +110,17 @@ pub struct PlainRow<'a> {
     pub values: PlainValues<'a>,
 }
 
+/// What [`Row::written`] found.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// See [`Row::is_static`].
+    pub is_static: bool,
+    /// See [`Row::column_set_version`].
+    pub column_set_version: u32,
+    /// See [`Row::only_times`].
+    pub only_times: Option<Liveness>,
+}
+
 /// Iterates over the values of a plain row, column by column; `None` where there is no cell.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainValues<'a> {
@@ -144,6 +155,20 @@ pub(crate) struct Header {
     pub deletion: DeletionTime,
     /// Offset of the columns.
     pub columns: usize,
+}
+
+impl Header {
+    fn is_static(&self) -> bool {
+        self.flags & flag::STATIC != 0
+    }
+
+    /// See [`Row::only_times`].
+    fn only_times(&self, table: &Table) -> Option<Liveness> {
+        const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::PIECE;
+        let is_simple = table.column_sets(self.is_static()).is_simple();
+        let is_alike = self.flags & (flag::TIMESTAMP | UNLIKE) == flag::TIMESTAMP && is_simple;
+        is_alike.then_some(Liveness { timestamp: self.timestamp, ttl: self.ttl, expiration: self.expiration })
+    }
 }
 
 impl<'a> Row<'a> {
@@ -205,7 +230,7 @@ impl<'a> Row<'a> {
 
     /// Whether this is a static row.
     pub fn is_static(&self) -> bool {
-        self.header().flags & flag::STATIC != 0
+        self.bytes.first().is_some_and(|flags| flags & flag::STATIC != 0)
     }
 
     /// The version of the column set the row was written under.
@@ -241,11 +266,17 @@ impl<'a> Row<'a> {
     /// The times of the row and of all its cells, if all of it was written at one time, nothing of it is deleted, and the table never
     /// had a complex column.
     pub fn only_times(&self, table: &Table) -> Option<Liveness> {
-        const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::PIECE;
-        let Header { flags, timestamp, ttl, expiration, .. } = self.header();
-        let is_simple = table.column_sets(flags & flag::STATIC != 0).is_simple();
-        let is_alike = flags & (flag::TIMESTAMP | UNLIKE) == flag::TIMESTAMP && is_simple;
-        is_alike.then_some(Liveness { timestamp, ttl, expiration })
+        self.header().only_times(table)
+    }
+
+    /// What says how and when the row was written, read in one go.
+    pub fn written(&self, table: &Table) -> Written {
+        let header = self.header();
+        Written {
+            is_static: header.is_static(),
+            column_set_version: header.version,
+            only_times: header.only_times(table),
+        }
     }
 
     /// Whether nothing of `older`, written to the same place, is left beside this row: it has a value for each column that the table
@@ -253,7 +284,7 @@ impl<'a> Row<'a> {
     pub fn replaces(&self, older: &Row<'_>, table: &Table) -> bool {
         const UNLIKE: u8 = flag::EXPIRING | flag::SPARSE | flag::STATIC;
         let (header, columns) = (self.header(), table.column_sets(false));
-        let is_later = || Some(older.only_times(table)?.timestamp < self.only_times(table)?.timestamp);
+        let is_later = || Some(older.only_times(table)?.timestamp < header.only_times(table)?.timestamp);
         header.flags & (flag::LIVENESS | UNLIKE) == flag::LIVENESS
             && columns.is_current(header.version)
             && is_later() == Some(true)
