@@ -182,7 +182,7 @@ fn ring(
                 number += 1;
             }
         }
-        queue.wait(None);
+        queue.wait(None)?;
         while let Some(written) = queue.next_written() {
             written.result?;
             if let Some(at) = begun.iter().position(|(offset, _)| *offset == written.offset) {

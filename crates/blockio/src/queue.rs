@@ -29,8 +29,8 @@ pub trait BlockQueue: fmt::Debug {
     fn next_written(&mut self) -> Option<Written>;
 
     /// Waits for a write to be done, a wake-up or the time, whichever is first; wake-ups since the last wait count. May
-    /// return early.
-    fn wait(&mut self, until: Option<Instant>);
+    /// return early. An error is final: nothing will ever be told of the writes that are under way, and the queue is of no more use.
+    fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError>;
 
     /// What ends a wait of this queue from another thread.
     fn waker(&self) -> QueueWaker;
@@ -130,10 +130,11 @@ impl BlockQueue for PlainQueue {
         self.written.pop_front()
     }
 
-    fn wait(&mut self, until: Option<Instant>) {
+    fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
         if self.written.is_empty() {
             park(until);
         }
+        Ok(())
     }
 
     fn waker(&self) -> QueueWaker {

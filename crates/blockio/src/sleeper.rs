@@ -57,12 +57,11 @@ impl Sleeper {
         self.awake();
     }
 
-    /// Sleeps in the ring by `enter`, unless woken since the last sleep.
-    pub fn in_ring(&self, enter: impl FnOnce()) {
-        if self.falls_asleep(IN_RING) {
-            enter();
-        }
+    /// Sleeps in the ring by `enter`, unless woken since the last sleep, and answers what that did.
+    pub fn in_ring<T>(&self, enter: impl FnOnce() -> T) -> Option<T> {
+        let entered = self.falls_asleep(IN_RING).then(enter);
         self.awake();
+        entered
     }
 
     fn falls_asleep(&self, state: u8) -> bool {

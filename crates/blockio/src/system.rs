@@ -50,8 +50,8 @@ impl SystemDisk {
     }
 }
 
-impl Disk for SystemDisk {
-    fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
+impl SystemDisk {
+    fn open_file(&self, path: &Path, options: OpenOptions) -> Result<SystemFile, DiskError> {
         let file = std_options(options.mode).open(path).map_err(|e| DiskError::new("open", path, None, e))?;
         let is_read_only = options.mode == OpenMode::Read;
         let blocks = match options.blocks {
@@ -59,7 +59,13 @@ impl Disk for SystemDisk {
             false => Blocks::buffered("not opened for blocks"),
         };
         let path = path.to_path_buf();
-        Ok(Box::new(SystemFile { path, file, blocks, is_read_only, without_ring: self.without_ring }))
+        Ok(SystemFile { path, file, blocks, is_read_only, without_ring: self.without_ring })
+    }
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
+        Ok(Box::new(self.open_file(path, options)?))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {

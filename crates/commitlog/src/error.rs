@@ -15,7 +15,7 @@ pub enum LogError {
     TooLarge {
         /// What it would take in the log.
         size_bytes: u64,
-        /// The most that is taken: half a segment.
+        /// The most that is taken: half a segment, and 253 MiB at most.
         max_bytes: u64,
     },
     /// Every segment holds records of tables that are not flushed. Flush (see [`CommitLog::pressure`](crate::CommitLog::pressure)) and try again.

@@ -52,7 +52,7 @@ impl LogFile {
         if options.device.is_some() && is_blank(&*file)? {
             return Ok(None);
         }
-        let found = match read_superblocks(&*file) {
+        let found = match read_head(&*file) {
             Err(LogError::Corrupt(damage)) if options.device.is_some() => return Err(foreign_device(&damage)),
             found => found?,
         };
@@ -64,7 +64,7 @@ impl LogFile {
     /// Opens the log for reading only: nothing is locked or repaired.
     pub fn open_to_read(disk: &dyn Disk, path: &Path) -> Result<LogFile, LogError> {
         let file = disk.open(path, OpenOptions::read())?;
-        let found = read_superblocks(&*file)?;
+        let found = read_head(&*file)?;
         Ok(LogFile::with(file, found))
     }
 
@@ -174,12 +174,6 @@ impl LogFile {
     /// Reads every segment's entry.
     pub fn read_entries(&self) -> Result<Vec<Result<BookkeepingEntry, EntryFault>>, LogError> {
         let segments = self.geometry().segments;
-        let (length, end) = (self.file.len()?, self.geometry().segment_offset(0));
-        if length < end {
-            // Told before memory is taken for what is not there.
-            let got = format!("a file of {length} bytes");
-            return Err(LogError::Corrupt(Box::new(self.corrupt(length, format!("bookkeeping up to {end}"), got))));
-        }
         let mut bytes = vec![0; segments as usize * BLOCK_SIZE];
         self.file.read_exact_at(&mut bytes, self.geometry().bookkeeping_offset(0))?;
         let blocks = (0..segments).zip(bytes.chunks_exact(BLOCK_SIZE));
@@ -214,7 +208,7 @@ impl LogFile {
     }
 
     /// The damage of two segments in use with one id.
-    pub fn twin_entries(&self, [a, b]: &[&BookkeepingEntry; 2]) -> Corruption {
+    pub fn twin_entries(&self, [a, b]: &[BookkeepingEntry; 2]) -> Corruption {
         let offset = self.geometry().bookkeeping_offset(b.index);
         self.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
     }
@@ -259,6 +253,21 @@ struct FoundSuperblock {
     superblock: Superblock,
     damaged: Option<Corruption>,
     is_old: bool,
+}
+
+/// Reads the superblocks of a file that has all of the bookkeeping that they tell of: what is not there needs no memory.
+fn read_head(file: &dyn File) -> Result<FoundSuperblock, LogError> {
+    let found = read_superblocks(file)?;
+    let (length, end) = (file.len()?, found.superblock.geometry.segment_offset(0));
+    if length >= end {
+        return Ok(found);
+    }
+    Err(LogError::Corrupt(Box::new(Corruption {
+        path: file.path().to_path_buf(),
+        offset: length,
+        expected: format!("bookkeeping up to {end}"),
+        got: format!("a file of {length} bytes"),
+    })))
 }
 
 /// Reads both copies; one sound copy is enough.

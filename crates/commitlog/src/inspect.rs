@@ -103,13 +103,15 @@ impl LogInspector {
         Ok(self.file.file().len()?)
     }
 
-    /// Damage of a superblock copy and of bookkeeping.
+    /// Damage of a superblock copy and of bookkeeping. A running node may have written an entry just then: it is read once more.
     pub fn damage(&self) -> Result<Vec<Corruption>, LogError> {
         let mut damage: Vec<Corruption> = self.file.damaged_superblock.iter().cloned().collect();
         for (slot, entry) in (0..).zip(&self.entries) {
             match entry {
-                Err(fault) => damage.push(self.file.unsound_entry(slot, fault)),
-                // A running node may use the segment anew meanwhile: its entry says so then.
+                Err(_) => {
+                    damage.extend(self.file.read_entry(slot)?.err().map(|fault| self.file.unsound_entry(slot, &fault)))
+                }
+                // The segment may have been used anew: its entry says so then.
                 Ok(entry) if self.file.was_used_since(entry)? && self.file.read_entry(slot)?.as_ref() == Ok(entry) => {
                     damage.push(self.file.lost_entry(entry));
                 }
@@ -118,7 +120,7 @@ impl LogInspector {
         }
         let live = self.live();
         let twins = live.array_windows::<2>().filter(|[a, b]| a.id == b.id);
-        damage.extend(twins.map(|[a, b]| self.file.twin_entries(&[a, b])));
+        damage.extend(twins.map(|pair| self.file.twin_entries(pair)));
         Ok(damage)
     }
 
@@ -134,25 +136,41 @@ impl LogInspector {
         live
     }
 
-    /// Reads and judges the segments in use one by one, oldest first.
+    /// Reads and judges the segments in use one by one, oldest first. Those that a running node stops using meanwhile are left out.
     pub fn segments(&self) -> impl Iterator<Item = Result<Inspected, LogError>> {
         let live = self.live();
         let mut ahead: Option<SegmentImage> = None;
-        (0..live.len()).map(move |at| {
-            let entry = live[at];
-            let image = match ahead.take() {
-                Some(image) => image,
-                None => self.file.read_image(entry.index, entry.id)?,
-            };
-            let mut horizon_blocks = image.horizon_of(entry.id);
-            if let Some(next) = live.get(at + 1) {
-                let next = self.file.read_image(next.index, next.id)?;
-                horizon_blocks = horizon_blocks.max(next.horizon_of(entry.id));
-                ahead = Some(next);
-            }
-            let verdict = image.judge(horizon_blocks);
-            Ok(Inspected { entry, image, horizon_blocks, verdict })
+        (0..live.len()).filter_map(move |at| {
+            let next = live.get(at + 1);
+            self.segment(live[at], next, &mut ahead).transpose()
         })
+    }
+
+    /// `None` if the segment is in this use no more. `ahead` is its image, if that was read already, and then that of the next one.
+    fn segment(
+        &self,
+        entry: BookkeepingEntry,
+        next: Option<&BookkeepingEntry>,
+        ahead: &mut Option<SegmentImage>,
+    ) -> Result<Option<Inspected>, LogError> {
+        let read = |entry: &BookkeepingEntry| self.file.read_image(entry.index, entry.id);
+        let mut image = ahead.take().map_or_else(|| read(&entry), Ok)?;
+        let mut horizon_blocks = image.horizon_of(entry.id);
+        if let Some(next) = next {
+            let next = ahead.insert(read(next)?);
+            horizon_blocks = horizon_blocks.max(next.horizon_of(entry.id));
+        }
+        let mut verdict = image.judge(horizon_blocks);
+        if !verdict.damaged.is_empty() {
+            // A running node writes while we read: a block may have been read before it was there, and the claim that it is after. What
+            // was claimed then is there now, unless the segment was used anew, and then its entry said so before.
+            image = read(&entry)?;
+            if self.file.read_entry(entry.index)? != Ok(entry) {
+                return Ok(None);
+            }
+            verdict = image.judge(horizon_blocks);
+        }
+        Ok(Some(Inspected { entry, image, horizon_blocks, verdict }))
     }
 
     /// Damage at a byte offset of a segment in use.

@@ -1,5 +1,6 @@
 //! Opening: which log is there, what its bookkeeping says, and whether it may be used.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,7 +68,8 @@ fn create(
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
 }
 
-/// Neither superblock copy is sound: nobody can tell what is in the log. It is kept under another name.
+/// Neither superblock copy is sound, or the file ends within the bookkeeping: there is nothing in the log that anybody could tell of. It is
+/// kept under another name.
 fn set_aside(disk: &dyn Disk, options: &LogOptions, damage: Corruption) -> Result<Gap, LogError> {
     let length_bytes = disk.open(&damage.path, OpenOptions::read())?.len()?;
     disk.rename(&damage.path, &options.directory.join(DAMAGED_FILE_NAME))?;
@@ -100,20 +102,39 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
                 if !options.salvage {
                     return Err(LogError::Corrupt(Box::new(damage)));
                 }
-                let entry = guess_entry(&file, slot)?;
+                let entry = restore_entry(&file, slot)?;
                 gaps.push(Gap::of(damage, 0, Some(entry.id)));
                 entries.push(entry);
             }
         }
     }
     let last_id = entries.iter().map(|entry| entry.id).fold(options.segment_id_seen, i64::max);
-    let mut live: Vec<_> = entries.iter().filter(|entry| entry.state == SegmentState::Live).collect();
-    live.sort_by_key(|entry| entry.id);
-    if let Some(pair) = live.array_windows::<2>().find(|[a, b]| a.id == b.id) {
-        return Err(LogError::Corrupt(Box::new(file.twin_entries(pair))));
+    entries.retain(|entry| entry.state == SegmentState::Live);
+    entries.sort_by_key(|entry| entry.id);
+    let mut twins = BTreeSet::new();
+    for pair @ [a, b] in entries.array_windows::<2>().filter(|[a, b]| a.id == b.id) {
+        let damage = file.twin_entries(pair);
+        if !options.salvage {
+            return Err(LogError::Corrupt(Box::new(damage)));
+        }
+        gaps.push(Gap::of(damage, 0, Some(a.id)));
+        twins.extend([a.index, b.index]);
     }
-    let live = live.into_iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
+    for entry in entries.iter_mut().filter(|entry| twins.contains(&entry.index)) {
+        *entry = restore_entry(&file, entry.index)?;
+    }
+    // If the blocks of several say that they are of one use, all of them are replayed.
+    entries.retain(|entry| entry.state == SegmentState::Live);
+    entries.sort_by_key(|entry| entry.id);
+    let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
     Ok(Opened { file, last_id, live, gaps })
+}
+
+/// Writes a segment's bookkeeping anew, as its blocks tell it.
+fn restore_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
+    let entry = guess_entry(file, slot)?;
+    file.write_entry(entry)?;
+    Ok(entry)
 }
 
 /// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.

@@ -147,7 +147,7 @@ impl Segments {
 
     /// A segment that was taken out is free, and its bookkeeping says so.
     pub fn freed(&mut self, segment: &SegmentUse) {
-        self.freeing.retain(|freeing| freeing.id != segment.id);
+        self.freeing.retain(|freeing| freeing.slot != segment.slot);
         self.set_free(segment.slot, true);
         let is_next = matches!(&self.next, Next::Prepared(next) if next.id == segment.id);
         if is_next || self.was_refused() {

@@ -154,7 +154,7 @@ impl Writer {
         match self.next_step() {
             Step::Issue => self.issue()?,
             Step::Sync => self.sync()?,
-            Step::Sleep { until, wake_at } => self.sleep(until, wake_at),
+            Step::Sleep { until, wake_at } => self.sleep(until, wake_at)?,
             Step::Exit => return Ok(false),
         }
         Ok(true)
@@ -210,13 +210,12 @@ impl Writer {
     }
 
     /// Sleeps until woken, a frame is done or the time has come.
-    fn sleep(&mut self, until: Option<Instant>, wake_at: u64) {
+    fn sleep(&mut self, until: Option<Instant>, wake_at: u64) -> Result<(), LogError> {
         let shared = &*self.shared;
         let ready = || shared.tail.ring.tail() >= wake_at && shared.tail.ring.has_untaken();
-        if shared.signals.fall_asleep(wake_at, ready) {
-            self.queue.wait(until);
-        }
+        let slept = if shared.signals.fall_asleep(wake_at, ready) { self.queue.wait(until) } else { Ok(()) };
         shared.signals.awake();
+        Ok(slept?)
     }
 
     /// Seals the open batch and issues all that are sealed.
@@ -323,7 +322,7 @@ impl Writer {
     /// Waits until everything issued is durable.
     fn complete(&mut self) -> Result<(), LogError> {
         while !self.issued.is_empty() {
-            self.queue.wait(None);
+            self.queue.wait(None)?;
             self.collect()?;
         }
         if self.written > self.shared.waiters.horizon() { self.sync() } else { Ok(()) }
@@ -366,7 +365,7 @@ impl Writer {
         let segment_end = self.shared.file.geometry().segment_offset(slot + 1);
         self.prewriting.go_on(end, segment_end, &mut *self.queue);
         while !self.prewriting.reaches(end) {
-            self.queue.wait(None);
+            self.queue.wait(None)?;
             self.collect()?;
             self.prewriting.go_on(end, segment_end, &mut *self.queue);
         }

@@ -197,6 +197,30 @@ fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
     assert_eq!(reasons.lock().unwrap().len(), 1);
 }
 
+/// The kernel's ring itself fails, not a write in it: what became of the writes under way is not to be learnt any more.
+#[test]
+fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
+    for sync in [SyncMode::Batch, SyncMode::Each, SyncMode::Periodic { period: Duration::ZERO }] {
+        let disk = SimulatedDisk::new();
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
+        let at = log.append(&[], b"kept").unwrap().position;
+        log.sync().unwrap();
+        disk.inject(blockio::Fault::LoseQueue, 0);
+        let lost = log.append(&[], b"lost").unwrap().position;
+        let told = log.sync().unwrap_err();
+        assert!(
+            matches!(&told, LogError::Closed(reason) if reason.contains("wait for writes of /log/commitlog.log")),
+            "{told}"
+        );
+        assert!(matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
+        assert_eq!(log.durable(lost).wait().is_err(), !log.is_periodic());
+        log.durable(at).wait().unwrap();
+        drop(log);
+        let (_log, mut replay) = CommitLog::open(Arc::new(disk.crash_image(1)), options(sync)).unwrap();
+        assert_eq!(replay.next_record().unwrap().unwrap().data, b"kept");
+    }
+}
+
 /// What a thread holds back is told when it lets go, when it waits, and by whoever else appends.
 #[test]
 fn appends_that_are_held_back_are_not_forgotten() {

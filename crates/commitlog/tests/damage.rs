@@ -161,7 +161,77 @@ fn damaged_bookkeeping_is_named_and_salvage_asks_the_blocks() {
             let (salvaged, report) = replay(&disk, true).unwrap();
             assert_eq!(salvaged, records);
             assert_eq!(report.gaps[0].damage.offset, entry(slot));
+            let (found, report) = replay(&disk, false).unwrap();
+            assert_eq!((found, report.gaps), (records.clone(), vec![]), "got over for good");
         }
+    }
+}
+
+/// The bookkeeping entry of a segment.
+fn bookkeeping(slot: u32, state: u8, id: i64) -> [u8; 28] {
+    let mut entry = [0; 28];
+    entry[..4].copy_from_slice(b"SEGM");
+    entry[4..8].copy_from_slice(&slot.to_be_bytes());
+    entry[8] = state;
+    entry[16..24].copy_from_slice(&id.to_be_bytes());
+    let mut crc = crc32fast::Hasher::new_with_initial(crc32fast::hash(Uuid::from_u128(1).as_bytes()));
+    crc.update(&entry[..24]);
+    entry[24..].copy_from_slice(&crc.finalize().to_be_bytes());
+    entry
+}
+
+#[test]
+fn two_segments_of_one_id_are_named_and_salvage_asks_the_blocks() {
+    // Segments 100, 101 and 102; the fourth was never used.
+    let (disk, records) = log_of(12, 9000);
+    let raw = |disk: &SimulatedDisk| disk.open(&path(), OpenOptions::write()).unwrap();
+    let entry = |slot: u64| (2 + slot) * BLOCK;
+    for (slot, id, named) in [(1, 102, 2), (3, 101, 3), (3, 100, 3)] {
+        let disk = disk.crash_image(0);
+        raw(&disk).write_at(&bookkeeping(slot, 2, id), entry(slot.into())).unwrap();
+        let inspected = LogInspector::open(&disk, &path()).unwrap().damage().unwrap();
+        assert_eq!(inspected.iter().map(|damage| damage.offset).collect::<Vec<_>>(), [entry(named)]);
+        assert_eq!(damage_of(replay(&disk, false)), entry(named));
+        let (salvaged, report) = replay(&disk, true).unwrap();
+        assert_eq!(salvaged, records);
+        assert_eq!(report.gaps.iter().map(|gap| gap.damage.offset).collect::<Vec<_>>(), [entry(named)]);
+        let (found, report) = replay(&disk, false).unwrap();
+        assert_eq!((found, report.gaps), (records.clone(), vec![]), "got over for good");
+    }
+    // Blocks that say the same: whatever made them, nothing of them is left out, and once they are free there is one of each.
+    let mut segment = vec![0; 64 << 10];
+    raw(&disk).read_exact_at(&mut segment, FIRST).unwrap();
+    raw(&disk).write_at(&segment, FIRST + 3 * (64 << 10)).unwrap();
+    raw(&disk).write_at(&bookkeeping(3, 2, 100), entry(3)).unwrap();
+    assert_eq!(damage_of(replay(&disk, false)), entry(3));
+    let options = LogOptions { salvage: true, ..options() };
+    let (log, mut replayed) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    let mut found = Vec::new();
+    while let Some(record) = replayed.next_record().unwrap() {
+        found.push((record.position, record.data.to_vec()));
+    }
+    let in_first = records.keys().filter(|position| position.segment == 100).count();
+    assert_eq!(found.len(), records.len() + in_first);
+    assert_eq!(Records::from_iter(found), records);
+    log.discard_replayed().unwrap();
+    log.shutdown().unwrap();
+    drop(log);
+    assert_eq!(replay(&disk, false).unwrap(), (Records::new(), ReplayReport::default()));
+}
+
+#[test]
+fn bookkeeping_that_is_cut_off_is_named_and_salvage_keeps_what_is_left_and_goes_on() {
+    for length in [2 * BLOCK, 3 * BLOCK, FIRST - 1] {
+        let (disk, _) = log_of(5, 600);
+        disk.open(&path(), OpenOptions::write()).unwrap().set_len(length).unwrap();
+        assert_eq!(damage_of(replay(&disk, false)), length);
+        let (salvaged, report) = replay(&disk, true).unwrap();
+        assert_eq!((salvaged.len(), report.gaps.len()), (0, 1));
+        assert_eq!((report.gaps[0].damage.offset, report.gaps[0].length_bytes), (length, length));
+        let kept = disk.open(&Path::new(DIR).join("commitlog.damaged"), OpenOptions::read()).unwrap();
+        assert_eq!(kept.len().unwrap(), length);
+        let (found, report) = replay(&disk, false).unwrap();
+        assert_eq!((found.len(), report.gaps), (0, vec![]));
     }
 }
 
@@ -181,15 +251,8 @@ fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
             .collect::<Vec<_>>()
     };
     assert_eq!(found(&disk), []);
-    let mut block = [0; 28];
-    file.read_exact_at(&mut block, entry).unwrap();
     for state in [1, 2] {
-        block[8] = state;
-        block[16..24].copy_from_slice(&99i64.to_be_bytes());
-        let mut crc = crc32fast::Hasher::new_with_initial(crc32fast::hash(Uuid::from_u128(1).as_bytes()));
-        crc.update(&block[..24]);
-        block[24..].copy_from_slice(&crc.finalize().to_be_bytes());
-        file.write_at(&block, entry).unwrap();
+        file.write_at(&bookkeeping(0, state, 99), entry).unwrap();
         assert_eq!(found(&disk), [entry]);
         assert_eq!(damage_of(replay(&disk, false)), entry);
     }

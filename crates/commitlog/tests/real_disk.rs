@@ -5,10 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use blockio::SystemDisk;
-use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, Replay, SyncMode};
+use commitlog::{
+    CommitLog, LogError, LogInspector, LogOptions, LogPosition, PositionInterval, Replay, SyncMode, Walked, log_path,
+};
 use uuid::Uuid;
 
 /// A directory of its own, removed at the end.
@@ -119,6 +122,60 @@ fn flushed_segments_are_used_again_and_the_log_stays_within_its_space() {
     let length = std::fs::metadata(commitlog::log_path(&dir.0)).unwrap().len();
     assert!(length <= options.total_space_bytes + (2 + 4) * 4096, "{length}");
     assert!(log.metrics().total_size_bytes <= options.total_space_bytes);
+}
+
+/// Ends the other threads of a test, also where it fails.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whoever looks at a log while it is written, and its segments are used again and again, sees no damage that is not there.
+#[test]
+fn a_log_in_use_looks_sound_to_whoever_inspects_it() {
+    for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {
+        let dir = Scratch::new(&format!("inspected-{index}"));
+        let options = LogOptions { total_space_bytes: 4 * (256 << 10), ..dir.options(sync) };
+        let (log, _) = open(&options);
+        let table = Uuid::from_u128(7);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        log.append(&[table], &[1; 3000]).unwrap();
+                        if let Some(pressure) = log.pressure() {
+                            let interval = PositionInterval { start: LogPosition::NONE, end: pressure.up_to };
+                            log.flushed(table, interval).unwrap();
+                        }
+                    }
+                });
+            }
+            let _stopped = StopAtEnd(&stop);
+            let mut records = 0;
+            // Every segment is used many times.
+            while log.metrics().written_bytes < 16 << 20 {
+                let inspector = LogInspector::open(&SystemDisk::new(), &log_path(&dir.0)).unwrap();
+                let damage = inspector.damage();
+                let faults = inspector.segments().map(|segment| -> Result<_, LogError> {
+                    let segment = segment?;
+                    let mut damaged = segment.verdict.damaged.len();
+                    segment.walk(|step| -> Result<(), LogError> {
+                        records += usize::from(matches!(step, Walked::Record(_)));
+                        damaged += usize::from(matches!(step, Walked::Fault(..)));
+                        Ok(())
+                    })?;
+                    Ok((segment.entry, damaged))
+                });
+                let faults: Result<Vec<_>, _> = faults.filter(|seen| !matches!(seen, Ok((_, 0)))).collect();
+                assert_eq!((damage.unwrap(), faults.unwrap()), (vec![], vec![]), "{sync:?}");
+            }
+            assert!(records > 0);
+        });
+    }
 }
 
 #[test]

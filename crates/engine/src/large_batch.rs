@@ -3,12 +3,12 @@
 //! A batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
 //! every logged batch, cut into elements of `mutations`. `version` is written last and says that all of it is there. Then its
 //! updates are written one by one, and the row is deleted. A start finishes the batches that it finds whole, and deletes the others, of which
-//! no update was written.
+//! no update was written. What a batch has for a table that was truncated after the batch was begun is left out then.
 
 use std::sync::Arc;
 use std::thread;
 
-use model::{Mutation, PartitionUpdate};
+use model::{Mutation, PartitionUpdate, TableId};
 use types::collection;
 use uuid::Uuid;
 
@@ -55,12 +55,13 @@ impl Engine {
 
     /// Finishes the batches that the node left behind, before anybody writes.
     pub(crate) fn finish_batches(&self) -> Result<(), EngineError> {
+        let truncated = self.truncation_times()?;
         for row in self.system_rows("system", "batches")? {
             let (Some(id), version) = (row.uuid("id"), row.int("version")) else { continue };
             match version {
                 // Another's.
                 Some(version) if version != VERSION => continue,
-                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default())?,
+                Some(_) => self.write_kept(id, row.get("mutations").unwrap_or_default(), &truncated)?,
                 None => {}
             }
             self.write_system(&self.forget_batch(id))?;
@@ -68,7 +69,7 @@ impl Engine {
         Ok(())
     }
 
-    fn write_kept(&self, id: Uuid, mutations: &[u8]) -> Result<(), EngineError> {
+    fn write_kept(&self, id: Uuid, mutations: &[u8], truncated: &[(TableId, i64)]) -> Result<(), EngineError> {
         let damaged = |what: String| EngineError::Startup(format!("the batch {id} in system.batches: {what}"));
         let mut record = Vec::new();
         for piece in collection::elements(mutations).map_err(|error| damaged(error.to_string()))? {
@@ -77,7 +78,12 @@ impl Engine {
         }
         let read = Mutation::read_record(&record, &self.schema());
         let (mutation, _of_dropped_tables) = read.map_err(|error| damaged(error.to_string()))?;
-        mutation.into_updates().into_iter().try_for_each(|update| self.write_system(&Mutation::new(vec![update])))
+        let begun_millis = begun_millis(id);
+        let is_gone = |update: &PartitionUpdate| {
+            truncated.iter().any(|(table, millis)| *table == update.table().id && *millis >= begun_millis)
+        };
+        let mut kept = mutation.into_updates().into_iter().filter(|update| !is_gone(update));
+        kept.try_for_each(|update| self.write_system(&Mutation::new(vec![update])))
     }
 
     fn batch_row(&self, id: Uuid) -> SystemWrite {
@@ -89,6 +95,12 @@ impl Engine {
         row.clear();
         Mutation::new(vec![row.build()])
     }
+}
+
+/// When a batch was begun, in milliseconds since the epoch: its id says so.
+fn begun_millis(id: Uuid) -> i64 {
+    let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |begun| begun.to_unix());
+    i64::try_from(seconds * 1000 + u64::from(nanos / 1_000_000)).unwrap_or(i64::MAX)
 }
 
 impl LargeBatch {

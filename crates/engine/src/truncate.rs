@@ -119,6 +119,13 @@ impl Engine {
         Ok(entries.iter().filter_map(|(id, value)| Some((*id, position(value)?))).collect())
     }
 
+    /// When tables were truncated last, in milliseconds since the epoch.
+    pub(crate) fn truncation_times(&self) -> Result<Vec<(TableId, i64)>, EngineError> {
+        let time = |value: &[u8]| value.last_chunk::<8>().map(|millis| i64::from_be_bytes(*millis));
+        let entries = self.truncation_entries()?;
+        Ok(entries.iter().filter_map(|(id, value)| Some((*id, time(value)?))).collect())
+    }
+
     /// Deletes SSTables whose truncation became durable but was not finished.
     pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
         let stores = self.stores();

@@ -19,6 +19,8 @@ pub enum Fault {
     Misdirect,
     /// The operation and all after it fail; a write was on its way.
     PowerCut,
+    /// A queue does not know any more what becomes of its writes that are under way. Counted by waits for such.
+    LoseQueue,
 }
 
 /// What kind of operation it was.
@@ -71,6 +73,18 @@ impl Faults {
         self.dead
     }
 
+    /// Whether the queue that is waited for is lost.
+    pub fn loses_queue(&mut self) -> bool {
+        let Some(at) = self.pending.iter().position(|(fault, _)| *fault == Fault::LoseQueue) else { return false };
+        let left = &mut self.pending[at].1;
+        if *left > 0 {
+            *left -= 1;
+            return false;
+        }
+        self.pending.remove(at);
+        true
+    }
+
     /// Notes an operation and answers the fault that hits it.
     pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
         let mut fault = self.dead.then_some(Fault::Fail);
@@ -100,6 +114,7 @@ impl Fault {
             Fault::ShortRead => verb == Verb::Read,
             Fault::FlipBit => matches!(verb, Verb::Read | Verb::Write),
             Fault::Misdirect => verb == Verb::Write,
+            Fault::LoseQueue => false,
         }
     }
 }

@@ -67,11 +67,16 @@ impl BlockQueue for SimulatedQueue {
         self.done.pop()
     }
 
-    fn wait(&mut self, until: Option<Instant>) {
+    fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
         if self.under_way.is_empty() && self.done.is_empty() {
-            return park(until);
+            park(until);
+            return Ok(());
+        }
+        if !self.under_way.is_empty() && self.disk.lock().faults.loses_queue() {
+            return Err(DiskError::new("wait for writes of", &self.path, None, std::io::ErrorKind::Other.into()));
         }
         self.finish_one();
+        Ok(())
     }
 
     fn waker(&self) -> QueueWaker {

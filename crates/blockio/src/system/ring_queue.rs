@@ -7,10 +7,10 @@
 //! 3. Dropping the queue waits until the kernel has answered everything; if that cannot be, the memory is leaked.
 //! 4. File descriptors given to the kernel are open as long as the queue.
 
-use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use std::{mem, thread};
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -20,12 +20,14 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::SystemFile;
 use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
 use crate::sleeper::Sleeper;
-use crate::{AlignedSlice, BLOCK_SIZE, Durability, File, Frame};
+use crate::{AlignedSlice, BLOCK_SIZE, DiskError, Durability, File, Frame};
 
 /// Writes that the kernel is given at a time, at most; further ones wait their turn in `submit`.
 const DEPTH: u32 = 64;
 /// The number under which the wake-up counter is read.
 const WAKE_UP: u64 = u64::MAX;
+/// A kernel that is short of memory for so long, with no answer meanwhile, is not waited for any longer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module's text.
 pub(super) struct RingQueue {
@@ -38,6 +40,8 @@ pub(super) struct RingQueue {
     sleeper: Arc<Sleeper>,
     counter: Box<[u8; 8]>,
     listening: bool,
+    /// Since when the kernel has had no room for what it was asked.
+    refused_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -67,6 +71,7 @@ impl RingQueue {
                 sleeper: Arc::new(Sleeper::new(event)),
                 counter: Box::new([0; 8]),
                 listening: false,
+                refused_since: None,
             }),
             Err(error) => Err((file, format!("io_uring is refused here: {error}"))),
         }
@@ -77,6 +82,7 @@ impl RingQueue {
         loop {
             let entry = self.ring.completion().next();
             let Some(entry) = entry else { return };
+            self.refused_since = None;
             if entry.user_data() == WAKE_UP {
                 self.listening = false;
                 continue;
@@ -90,7 +96,7 @@ impl RingQueue {
     }
 
     /// What a write's answer means. What the kernel refused or cut short is written again the plain way, which knows what to do.
-    fn settle(&self, write: &Write, answer: i32) -> Result<(), crate::DiskError> {
+    fn settle(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
         let blocks = write.frame.blocks();
         let written = match usize::try_from(answer) {
             Ok(written) if written == blocks.len() => return Ok(()),
@@ -134,13 +140,27 @@ impl RingQueue {
                 submitter.submit_with_args(1, &SubmitArgs::new().timespec(&time))
             }
         };
-        match entered {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-                _ => Err(error),
-            },
+        let Err(error) = entered else {
+            self.refused_since = None;
+            return Ok(());
+        };
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::TIME | Errno::INTR) => {
+                self.refused_since = None;
+                Ok(())
+            }
+            Some(Errno::BUSY | Errno::AGAIN) => self.refused(error),
+            _ => Err(error),
         }
+    }
+
+    /// The kernel has no room for what it was asked: it may have some soon.
+    fn refused(&mut self, error: std::io::Error) -> Result<(), std::io::Error> {
+        if self.refused_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return Err(error);
+        }
+        thread::sleep(Duration::from_millis(1));
+        Ok(())
     }
 
     /// Writes without the ring.
@@ -205,26 +225,30 @@ impl BlockQueue for RingQueue {
         Some(written)
     }
 
-    fn wait(&mut self, until: Option<Instant>) {
+    fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
         self.reap();
         let sleeper = Arc::clone(&self.sleeper);
         if self.in_flight == 0 {
-            return sleeper.park(until);
+            sleeper.park(until);
+            return Ok(());
         }
         if self.done.is_empty() {
-            sleeper.in_ring(|| {
+            let entered = sleeper.in_ring(|| {
                 self.listen();
-                if self.enter(until).is_err() {
-                    // Nothing is known of the ring any more: do not spin on it.
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
+                self.enter(until)
             });
+            self.reap();
+            if let (Some(Err(error)), true) = (entered, self.done.is_empty()) {
+                // The ring itself does not work: what became of the writes it has is not to be learnt any more.
+                return Err(self.file.error("wait for writes of", None, error));
+            }
         }
-        // What was submitted must not wait for the next round.
+        // What was submitted must not wait for the next round, whose error is told.
         if !self.ring.submission().is_empty() {
             let _ = self.ring.submit();
         }
         self.reap();
+        Ok(())
     }
 
     fn waker(&self) -> QueueWaker {
@@ -254,5 +278,44 @@ impl Drop for RingQueue {
 impl std::fmt::Debug for RingQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "RingQueue({} under way on {:?})", self.in_flight, self.file.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::FromRawFd;
+
+    use super::*;
+    use crate::system::SystemDisk;
+    use crate::{BlockRing, Disk, OpenOptions};
+
+    /// The kernel refuses the ring's descriptor: another file has taken its number.
+    #[test]
+    fn a_ring_that_does_not_work_any_more_is_an_error_and_not_a_wait_without_end() {
+        let path = std::env::temp_dir().join(format!("espalier-blockio-ring-{}", std::process::id()));
+        SystemDisk::new().open(&path, OpenOptions::create()).unwrap();
+        let file = SystemDisk::new().open_file(&path, OpenOptions::write().blocks()).unwrap();
+        let mut queue = match RingQueue::new(file) {
+            Ok(queue) => queue,
+            // Nothing to lose here.
+            Err(_) => return fs::remove_file(path).unwrap(),
+        };
+        let memory = Arc::new(BlockRing::new(BLOCK_SIZE));
+        drop(memory.reserve(|at| Some(at..at + BLOCK_SIZE as u64)));
+        memory.seal(|at| at);
+        let batch = Arc::new(memory.take_sealed().unwrap().filled().unwrap());
+        queue.submit(batch.frame(0..BLOCK_SIZE as u64), 0, Durability::Durable);
+
+        // SAFETY: the number is the queue's, which closes it when it is dropped: this owner never does.
+        let mut ring = mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(queue.ring.as_raw_fd()) });
+        rustix::io::dup2(fs::File::open("/dev/null").unwrap(), &mut ring).unwrap();
+        let error = queue.wait(None).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("wait for writes of {}: ", path.display())), "{error}");
+        assert!(queue.next_written().is_none());
+        drop(queue);
+        // The kernel may have the frame still, for all that is known.
+        assert_eq!(Arc::strong_count(&batch), 2);
+        fs::remove_file(path).unwrap();
     }
 }

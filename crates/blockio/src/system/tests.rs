@@ -131,7 +131,7 @@ fn queued_writes_are_all_done_with_and_without_a_ring() {
                         result.unwrap();
                         written.push(frame.range().start / block);
                     }
-                    None => queue.wait(None),
+                    None => queue.wait(None).unwrap(),
                 }
             }
             written.sort();
@@ -152,10 +152,10 @@ fn a_queue_is_woken_by_another_thread_once_per_wake_up() {
         for _ in 0..100 {
             let waker = queue.waker();
             let waking = std::thread::spawn(move || waker.wake());
-            queue.wait(None);
+            queue.wait(None).unwrap();
             waking.join().unwrap();
         }
-        queue.wait(Some(Instant::now() + Duration::from_millis(1)));
+        queue.wait(Some(Instant::now() + Duration::from_millis(1))).unwrap();
     }
 }
 
@@ -168,7 +168,7 @@ fn a_queue_that_is_dropped_finishes_what_it_began_and_names_what_failed() {
         let offset = frame.range().start;
         queue.submit(frame, offset, Durability::Durable);
     }
-    queue.wait(Some(Instant::now()));
+    queue.wait(Some(Instant::now())).unwrap();
     drop(queue);
     assert_eq!(file.len().unwrap(), 20 * BLOCK_SIZE as u64);
     let read_only = SystemDisk::new().open(Path::new("/dev/full"), OpenOptions::write()).unwrap();

@@ -48,9 +48,10 @@ impl Geometry {
         self.segment_offset(index) + u64::from(block) * BLOCK_SIZE as u64
     }
 
-    /// The most a record may take, overhead included: half a segment.
+    /// The most a record may take, overhead included: half a segment, and no more than the blocks of one frame, which their headers
+    /// count in 16 bits.
     pub fn record_size_max(&self) -> u64 {
-        u64::from(self.segment_size_bytes / 2)
+        u64::from(self.segment_size_bytes / 2).min(u64::from(u16::MAX) * BLOCK_PAYLOAD_SIZE as u64)
     }
 }
 
@@ -86,6 +87,22 @@ mod tests {
                 assert_eq!(advance(start, length), position, "{start} + {length}");
             }
         }
+    }
+
+    /// In `each` a record is a frame.
+    #[test]
+    fn the_largest_record_fits_into_half_a_segment_and_into_a_frame() {
+        for segment_size_bytes in [16 << 10, 1 << 20, 32 << 20, 506 << 20, 508 << 20, 1 << 30] {
+            let geometry = Geometry { segment_size_bytes, segments: 2 };
+            let end = advance(record_start(0), geometry.record_size_max());
+            let blocks = end.div_ceil(BLOCK_SIZE as u64);
+            assert!(
+                u16::try_from(blocks).is_ok() && end <= u64::from(segment_size_bytes),
+                "{segment_size_bytes}: {blocks} blocks"
+            );
+        }
+        let largest = Geometry { segment_size_bytes: 1 << 30, segments: 2 }.record_size_max();
+        assert_eq!(largest, 65535 * 4056);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Batches that are larger than a record of the log may be.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use blockio::{Fault, SimulatedDisk};
+use blockio::{Disk, Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
-use model::{KeyRange, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
+use model::{KeyRange, Keyspace, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
 
 use crate::fixture::{create_table, insertion, open_with, rows, small_options};
 
@@ -74,6 +76,43 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
         }
     }
     assert_eq!(seen, [true; 2], "failures before it was kept, and after");
+}
+
+/// What was refused half-way is finished by a start, but not into a table that was truncated, or dropped and made anew, since.
+#[test]
+fn a_start_does_not_bring_back_what_was_truncated_or_dropped_after_a_batch_was_refused() {
+    let mut tried = 0;
+    // Somewhere between the batch's own place and its updates the disk is full, and the log cannot grow.
+    for room_bytes in (0..1 << 20).step_by(128 << 10) {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&options(&disk));
+        let table = create_table(&engine);
+        let space = disk.space(Path::new("/")).unwrap();
+        disk.set_capacity(space.total_bytes - space.free_bytes + room_bytes);
+        if block_on(engine.write_batch(&batch(&table))).is_ok() || kept(&engine) == 0 {
+            continue;
+        }
+        disk.set_capacity(u64::MAX);
+        let found_by_a_start = || {
+            let engine = Engine::open(options(&disk.crash_image(room_bytes))).unwrap();
+            let table = engine.schema().table(&table.keyspace, &table.name).unwrap().clone();
+            assert_eq!(kept(&engine), 0);
+            rows(&engine, &table).len()
+        };
+        if found_by_a_start() == 0 {
+            continue;
+        }
+        tried += 1;
+        assert_eq!(found_by_a_start(), PARTITIONS);
+        engine.truncate(&table).unwrap();
+        assert_eq!((rows(&engine, &table).len(), kept(&engine)), (0, 1));
+        assert_eq!(found_by_a_start(), 0, "truncated");
+        let keyspace = engine.schema().keyspace("ks").unwrap().clone();
+        engine.set_keyspace(Keyspace::new("ks", BTreeMap::new(), true)).unwrap();
+        engine.set_keyspace((*keyspace).clone()).unwrap();
+        assert_eq!((found_by_a_start(), kept(&engine)), (0, 1), "made anew, of the same id");
+    }
+    assert!(tried > 0);
 }
 
 #[test]
