@@ -16,8 +16,8 @@ use blockio::{Disk, SystemDisk};
 use compaction::{CompactionInput, compact};
 use memtable::{Memtable, TrieMemtable};
 use model::{
-    Cell, KeyRange, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table, TableBuilder, TableId,
-    TableOptions,
+    Cell, KeyRange, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table, TableBuilder,
+    TableId, TableOptions,
 };
 use sstable::{BlockCache, Descriptor, EncodingBase, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
 use types::CqlType;
@@ -31,7 +31,8 @@ const TIMESTAMP: i64 = 1_700_000_000_000_000;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [partitions, value_bytes, kind, rounds, directory] = arguments.as_slice() else { return usage() };
-    let (Ok(partitions), Ok(value_bytes), Ok(rounds)) = (partitions.parse(), value_bytes.parse(), rounds.parse()) else {
+    let (Ok(partitions), Ok(value_bytes), Ok(rounds)) = (partitions.parse(), value_bytes.parse(), rounds.parse())
+    else {
         return usage();
     };
     let compression: &[(&str, &str)] = match kind.as_str() {

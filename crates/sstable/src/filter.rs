@@ -10,6 +10,46 @@ const EXCESS_BITS: u64 = 20;
 /// Cassandra's table of false positive rates ends here.
 const BUCKETS_MAX: u32 = 20;
 
+/// Keys whose bits are set together.
+const BATCH: usize = 64;
+
+/// A filter under construction.
+///
+/// The bits of a key lie anywhere in memory. Set for many keys one right after the other, the processor waits for many of
+/// them at once; set between the other work for a key, it waits for a few each time.
+#[derive(Debug)]
+pub(crate) struct BloomFilterBuilder {
+    filter: BloomFilter,
+    /// Hashes of keys whose bits are not set yet.
+    waiting: Vec<(u64, u64)>,
+}
+
+impl BloomFilterBuilder {
+    /// As [`BloomFilter::new`].
+    pub fn new(key_count: u64, false_positive_chance: f64) -> Option<BloomFilterBuilder> {
+        let filter = BloomFilter::new(key_count, false_positive_chance)?;
+        Some(BloomFilterBuilder { filter, waiting: Vec::with_capacity(BATCH) })
+    }
+
+    /// As [`BloomFilter::add_hash`].
+    pub fn add_hash(&mut self, hash: (u64, u64)) {
+        self.waiting.push(hash);
+        if self.waiting.len() == BATCH {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.waiting.drain(..).for_each(|hash| self.filter.add_hash(hash));
+    }
+
+    /// The filter of all keys that were added.
+    pub fn finish(mut self) -> BloomFilter {
+        self.settle();
+        self.filter
+    }
+}
+
 /// Answers "certainly not here" for most keys that are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BloomFilter {
@@ -199,11 +239,11 @@ mod tests {
 
     #[test]
     fn added_keys_are_found_and_few_others() {
-        let mut filter = BloomFilter::new(1000, 0.01).unwrap();
+        let mut filter = BloomFilterBuilder::new(1000, 0.01).unwrap();
         for key in 0..1000_u32 {
             filter.add_hash(murmur3::hash128(&key.to_be_bytes()));
         }
-        let filter = BloomFilter::decode("Filter.db", &filter.encode()).unwrap();
+        let filter = BloomFilter::decode("Filter.db", &filter.finish().encode()).unwrap();
         assert!((0..1000_u32).all(|key| filter.may_contain(&key.to_be_bytes())));
         let wrong = (1000..11_000_u32).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
         assert!(wrong < 250, "{wrong} of 10000");

@@ -117,7 +117,9 @@ impl RowIndexWriter {
     ) -> Result<Option<u64>, SSTableError> {
         let block_count = std::mem::take(&mut self.block_count);
         if block_count < 2 {
-            self.trie.abandon();
+            if block_count > 0 {
+                self.trie.abandon();
+            }
             return Ok(None);
         }
         let end_payload = Self::payload(Block { offset: end, open: DeletionTime::LIVE })?;

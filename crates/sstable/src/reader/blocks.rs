@@ -14,6 +14,8 @@ use crate::input::Input;
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 /// Bytes a sequential reader fetches at once.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
+/// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
+const SEQUENTIAL_BYTES: usize = 64 * 1024;
 
 /// Checksums of an uncompressed Data.db.
 #[derive(Debug)]
@@ -141,7 +143,7 @@ impl DataFile {
         self.verified_share.store(verified_share(chance), Ordering::Relaxed);
     }
 
-    /// Whether the next block's checksum is to be verified.
+    /// Whether the checksums of what is read next are to be verified.
     fn verify_next(&self) -> bool {
         let share = self.verified_share.load(Ordering::Relaxed);
         if share >= 65_536 {
@@ -164,23 +166,38 @@ impl DataFile {
         }
     }
 
-    /// Verifies a stored block and turns it into data.
-    fn unpack(&self, index: u64, offset: u64, stored: &[u8], out: &mut [u8]) -> Result<(), SSTableError> {
-        let verify = self.verify_next();
-        match &self.layout {
-            Layout::Compressed(info) => info.unpack(&self.name, offset, stored, verify, out)?,
-            Layout::Plain(checksums) => {
-                out.copy_from_slice(stored);
-                if let Some(crc) = checksums.as_ref().filter(|_| verify).and_then(|sums| sums.crcs.get(index as usize))
-                {
-                    let computed = crc32fast::hash(out);
-                    if computed != *crc {
-                        let (expected, got) = (format!("chunk checksum {crc:08x}"), format!("{computed:08x}"));
-                        return Err(Corruption::new(&self.name, offset, expected, got).into());
-                    }
-                }
+    /// Verifies a block of an uncompressed file.
+    fn verify_plain(&self, index: u64, block: &[u8]) -> Result<(), SSTableError> {
+        let Layout::Plain(Some(checksums)) = &self.layout else { return Ok(()) };
+        let Some(crc) = checksums.crcs.get(index as usize) else { return Ok(()) };
+        let computed = crc32fast::hash(block);
+        if computed == *crc {
+            return Ok(());
+        }
+        let (expected, got) = (format!("chunk checksum {crc:08x}"), format!("{computed:08x}"));
+        Err(Corruption::new(&self.name, index * self.block_length, expected, got).into())
+    }
+
+    /// Appends the data of a block of an uncompressed file, and as much as is read along with it and sound.
+    fn append_plain(&self, index: u64, own: &mut Own) -> Result<(), SSTableError> {
+        let offset = index * self.block_length;
+        let length = READ_AHEAD_BYTES.next_multiple_of(self.block_length).min(self.length.saturating_sub(offset));
+        let read = own.room(length as usize);
+        self.read_exact_at(read, offset)?;
+        if !self.verify_next() {
+            own.ready += length as usize;
+            return Ok(());
+        }
+        let mut sound = 0;
+        for (index, block) in (index..).zip(read.chunks(self.block_length as usize)) {
+            match self.verify_plain(index, block) {
+                Ok(()) => sound += block.len(),
+                Err(error) if sound == 0 => return Err(error),
+                // Whoever comes to it is told.
+                Err(_) => break,
             }
         }
+        own.ready += sound;
         Ok(())
     }
 
@@ -200,9 +217,20 @@ impl DataFile {
             let (offset, length) = self.stored_range(index)?;
             let mut stored = vec![0; length];
             self.read_exact_at(&mut stored, offset)?;
-            let mut block = vec![0; self.block_data_length(index)].into_boxed_slice();
-            self.unpack(index, offset, &stored, &mut block)?;
-            Ok(Arc::new(block))
+            let block = match &self.layout {
+                Layout::Compressed(info) => {
+                    let mut block = vec![0; self.block_data_length(index)];
+                    info.unpack(&self.name, offset, &stored, self.verify_next(), &mut block)?;
+                    block
+                }
+                Layout::Plain(_) => {
+                    if self.verify_next() {
+                        self.verify_plain(index, &stored)?;
+                    }
+                    stored
+                }
+            };
+            Ok(Arc::new(block.into_boxed_slice()))
         })
     }
 }
@@ -222,8 +250,36 @@ pub enum ReadMode {
 }
 
 enum Block {
+    /// One block, of the cache.
     Shared(cache::Block),
-    Own(Vec<u8>),
+    /// A sequential reader's.
+    Own(Own),
+}
+
+/// Blocks one behind the other, the first perhaps without its beginning: what spans them need not be collected anew.
+#[derive(Default)]
+struct Own {
+    /// Verified data, and room for more.
+    bytes: Vec<u8>,
+    /// How much of it is data.
+    ready: usize,
+}
+
+impl Own {
+    /// Room for `length` bytes behind the data.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        let end = self.ready + length;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        &mut self.bytes[self.ready..end]
+    }
+
+    /// Lets go of the first bytes.
+    fn cut(&mut self, count: usize) {
+        self.bytes.copy_within(count..self.ready, 0);
+        self.ready -= count;
+    }
 }
 
 /// A view of the data at one place, moved along by a cursor.
@@ -231,11 +287,11 @@ pub(crate) struct DataWindow {
     data: Arc<DataFile>,
     mode: ReadMode,
     block: Block,
-    /// Index of `block`; `u64::MAX` before the first.
+    /// Index of a shared `block`; `u64::MAX` before the first.
     block_index: u64,
     /// Data position of `block`.
     block_start: u64,
-    /// Bytes that span blocks, and where they start.
+    /// Bytes that span shared blocks, and where they start.
     spill: Vec<u8>,
     spill_start: u64,
     /// Stored bytes read ahead, and where they start in the file.
@@ -248,7 +304,7 @@ impl DataWindow {
         DataWindow {
             data,
             mode,
-            block: Block::Own(Vec::new()),
+            block: Block::Own(Own::default()),
             block_index: u64::MAX,
             block_start: 0,
             spill: Vec::new(),
@@ -269,7 +325,7 @@ impl DataWindow {
     fn block(&self) -> &[u8] {
         match &self.block {
             Block::Shared(block) => block,
-            Block::Own(block) => block,
+            Block::Own(own) => &own.bytes[..own.ready],
         }
     }
 
@@ -277,39 +333,67 @@ impl DataWindow {
         if index == self.block_index {
             return Ok(());
         }
-        match self.mode {
-            ReadMode::Cached => self.block = Block::Shared(self.data.cached(index)?),
-            ReadMode::Sequential => self.load_sequential(index)?,
-        }
+        self.block = Block::Shared(self.data.cached(index)?);
         self.block_index = index;
         self.block_start = index * self.data.block_length;
         Ok(())
     }
 
-    fn load_sequential(&mut self, index: u64) -> Result<(), SSTableError> {
-        self.block_index = u64::MAX;
-        let (offset, length) = self.data.stored_range(index)?;
-        let have = self.ahead_start..self.ahead_start + self.ahead.len() as u64;
+    /// Has at least `least` bytes from `position` on in the own blocks, from further blocks where need be.
+    fn extend(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
+        let mut own = match std::mem::replace(&mut self.block, Block::Own(Own::default())) {
+            Block::Own(own) => own,
+            Block::Shared(_) => Own::default(),
+        };
+        let extended = self.extend_own(position, least, &mut own);
+        self.block = Block::Own(own);
+        extended
+    }
+
+    fn extend_own(&mut self, position: u64, least: usize, own: &mut Own) -> Result<usize, SSTableError> {
+        let block_length = self.data.block_length;
+        let end = self.block_start + own.ready as u64;
+        if !(self.block_start..end).contains(&position) {
+            own.ready = 0;
+            self.block_start = position / block_length * block_length;
+        } else if own.ready >= SEQUENTIAL_BYTES {
+            own.cut((position - self.block_start) as usize);
+            self.block_start = position;
+        }
+        let offset = (position - self.block_start) as usize;
+        while own.ready < offset + least {
+            // The data ends behind what is asked for, so that all up to here were whole blocks.
+            let index = (self.block_start + own.ready as u64) / block_length;
+            match self.data.layout {
+                Layout::Compressed(_) => self.append_chunk(index, own)?,
+                Layout::Plain(_) => self.data.append_plain(index, own)?,
+            }
+        }
+        Ok(offset)
+    }
+
+    /// Appends the data of a compressed chunk.
+    fn append_chunk(&mut self, index: u64, own: &mut Own) -> Result<(), SSTableError> {
+        let Self { data, ahead, ahead_start, .. } = self;
+        let Layout::Compressed(info) = &data.layout else { return Ok(()) };
+        let (offset, length) = data.stored_range(index)?;
+        let have = *ahead_start..*ahead_start + ahead.len() as u64;
         if !(have.contains(&offset) && have.end - offset >= length as u64) {
-            let wanted = READ_AHEAD_BYTES.max(length as u64).min(self.data.file_length.saturating_sub(offset));
-            self.ahead.resize(wanted as usize, 0);
-            self.ahead_start = offset;
-            let read = self.data.read_exact_at(&mut self.ahead, offset);
+            let wanted = READ_AHEAD_BYTES.max(length as u64).min(data.file_length.saturating_sub(offset));
+            ahead.resize(wanted as usize, 0);
+            *ahead_start = offset;
+            let read = data.read_exact_at(ahead, offset);
             if let Err(error) = read {
-                self.ahead.clear();
+                ahead.clear();
                 return Err(error);
             }
         }
-        let start = (offset - self.ahead_start) as usize;
-        let short = || Corruption::new(&self.data.name, offset, "a whole chunk", "the end of the file");
-        let stored = self.ahead.get(start..start + length).ok_or_else(short)?;
-        let mut own = match std::mem::replace(&mut self.block, Block::Own(Vec::new())) {
-            Block::Own(own) => own,
-            Block::Shared(_) => Vec::new(),
-        };
-        own.resize(self.data.block_data_length(index), 0);
-        self.data.unpack(index, offset, stored, &mut own)?;
-        self.block = Block::Own(own);
+        let start = (offset - *ahead_start) as usize;
+        let short = || Corruption::new(&data.name, offset, "a whole chunk", "the end of the file");
+        let stored = ahead.get(start..start + length).ok_or_else(short)?;
+        let data_length = data.block_data_length(index);
+        info.unpack(&data.name, offset, stored, data.verify_next(), own.room(data_length))?;
+        own.ready += data_length;
         Ok(())
     }
 
@@ -325,6 +409,9 @@ impl DataWindow {
             return Ok(Place::End);
         }
         let least = (least as u64).min(self.data.length - position) as usize;
+        if self.mode == ReadMode::Sequential {
+            return Ok(Place::Block(self.extend(position, least)?));
+        }
         if let Some(offset) = position.checked_sub(self.spill_start)
             && offset + least as u64 <= self.spill.len() as u64
         {

@@ -5,7 +5,7 @@ use blockio::File;
 use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams};
 use crate::error::SSTableError;
 
-/// Stored bytes are handed to the disk in pieces of about this size.
+/// Stored bytes are handed to the disk in pieces of about this size, a multiple of the unit of CRC.db.
 const WRITE_BYTES: usize = 256 * 1024;
 /// Unit of CRC.db in tables of ours.
 const CHECKSUM_CHUNK_LENGTH: u32 = 4096;
@@ -24,7 +24,7 @@ pub(super) struct DataOut {
     stored: Vec<u8>,
     /// File offset of `stored[0]`.
     stored_position: u64,
-    digest: crc32fast::Hasher,
+    digest: Digest,
     /// Stored bytes without checksums.
     compressed_length: u64,
 }
@@ -50,17 +50,21 @@ impl DataOut {
             }
             None => None,
         };
+        let (pending, stored) = match &compression {
+            Some(_) => (2 * chunk_length, WRITE_BYTES + 2 * chunk_length),
+            None => (WRITE_BYTES + 4 * chunk_length, 0),
+        };
         Ok(DataOut {
             file,
-            pending: Vec::with_capacity(2 * chunk_length),
+            pending: Vec::with_capacity(pending),
             pending_position: 0,
             chunk_length,
             compression,
             offsets: Vec::new(),
             crcs: Vec::new(),
-            stored: Vec::with_capacity(WRITE_BYTES + chunk_length),
+            stored: Vec::with_capacity(stored),
             stored_position: 0,
-            digest: crc32fast::Hasher::new(),
+            digest: Digest::new(),
             compressed_length: 0,
         })
     }
@@ -77,14 +81,13 @@ impl DataOut {
 
     /// Makes chunks of what is pending, as far as it fills them.
     pub fn settle(&mut self) -> Result<(), SSTableError> {
-        if self.pending.len() < self.chunk_length {
+        let least = if self.compression.is_some() { self.chunk_length } else { WRITE_BYTES };
+        if self.pending.len() < least {
             return Ok(());
         }
         let pending = std::mem::take(&mut self.pending);
         let (chunks, rest) = pending.split_at(pending.len() / self.chunk_length * self.chunk_length);
-        for chunk in chunks.chunks(self.chunk_length) {
-            self.store(chunk)?;
-        }
+        self.store(chunks)?;
         self.pending_position += chunks.len() as u64;
         let (done, left) = (chunks.len(), rest.len());
         self.pending = pending;
@@ -93,28 +96,36 @@ impl DataOut {
         Ok(())
     }
 
-    fn store(&mut self, chunk: &[u8]) -> Result<(), SSTableError> {
-        let start = self.stored.len();
-        match &mut self.compression {
-            None => {
-                self.stored.extend_from_slice(chunk);
-                self.crcs.push(crc32fast::hash(chunk));
-            }
-            Some((params, compressor)) => {
-                self.offsets.push(self.stored_position + start as u64);
-                compressor.compress(chunk, &mut self.stored)?;
-                if self.stored.len() - start >= params.max_compressed_length as usize {
-                    self.stored.truncate(start);
-                    self.stored.extend_from_slice(chunk);
-                    let padded = (params.max_compressed_length as usize).max(chunk.len());
-                    self.stored.resize(start + padded, 0);
-                }
-                let body = &self.stored[start..];
-                self.compressed_length += body.len() as u64;
-                let crc = crc32fast::hash(body);
-                self.stored.extend_from_slice(&crc.to_be_bytes());
-            }
+    /// Stores whole chunks, or with them the last.
+    fn store(&mut self, chunks: &[u8]) -> Result<(), SSTableError> {
+        if self.compression.is_some() {
+            return chunks.chunks(self.chunk_length).try_for_each(|chunk| self.store_compressed(chunk));
         }
+        for chunk in chunks.chunks(self.chunk_length) {
+            let crc = crc32fast::hash(chunk);
+            self.crcs.push(crc);
+            self.digest.append(crc, chunk.len());
+        }
+        self.file.write_at(chunks, self.stored_position)?;
+        self.stored_position += chunks.len() as u64;
+        Ok(())
+    }
+
+    fn store_compressed(&mut self, chunk: &[u8]) -> Result<(), SSTableError> {
+        let Some((params, compressor)) = &mut self.compression else { return Ok(()) };
+        let start = self.stored.len();
+        self.offsets.push(self.stored_position + start as u64);
+        compressor.compress(chunk, &mut self.stored)?;
+        if self.stored.len() - start >= params.max_compressed_length as usize {
+            self.stored.truncate(start);
+            self.stored.extend_from_slice(chunk);
+            let padded = (params.max_compressed_length as usize).max(chunk.len());
+            self.stored.resize(start + padded, 0);
+        }
+        let body = &self.stored[start..];
+        self.compressed_length += body.len() as u64;
+        let crc = crc32fast::hash(body);
+        self.stored.extend_from_slice(&crc.to_be_bytes());
         self.digest.update(&self.stored[start..]);
         if self.stored.len() >= WRITE_BYTES {
             self.write_stored()?;
@@ -137,7 +148,9 @@ impl DataOut {
         if !last.is_empty() {
             self.store(&last)?;
         }
-        self.write_stored()?;
+        if !self.stored.is_empty() {
+            self.write_stored()?;
+        }
         self.file.sync_data()?;
         let (mut compression_info, mut checksums, mut compression_ratio) = (None, None, -1.0);
         match self.compression {
@@ -153,5 +166,60 @@ impl DataOut {
         }
         let digest = self.digest.finalize();
         Ok(DataDone { digest, compression_info, checksums, compression_ratio, file_length: self.stored_position })
+    }
+}
+
+/// The checksum of the whole file.
+struct Digest {
+    hasher: crc32fast::Hasher,
+    /// What each bit of a checksum becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of both parts is that of
+    /// the first, so moved, and that of the second together.
+    moved: [u32; 32],
+}
+
+impl Digest {
+    fn new() -> Self {
+        let move_bit = |bit: usize| {
+            let mut first = crc32fast::Hasher::new_with_initial_len(1 << bit, 0);
+            first.combine(&crc32fast::Hasher::new_with_initial_len(0, u64::from(CHECKSUM_CHUNK_LENGTH)));
+            first.finalize()
+        };
+        Digest { hasher: crc32fast::Hasher::new(), moved: std::array::from_fn(move_bit) }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// Goes on with bytes whose checksum is known.
+    fn append(&mut self, crc: u32, length: usize) {
+        if length != CHECKSUM_CHUNK_LENGTH as usize {
+            self.hasher.combine(&crc32fast::Hasher::new_with_initial_len(crc, length as u64));
+            return;
+        }
+        let before = self.hasher.clone().finalize();
+        let moved = self.moved.iter().enumerate().filter(|(bit, _)| before >> bit & 1 == 1);
+        self.hasher = crc32fast::Hasher::new_with_initial(moved.fold(crc, |moved, (_, of_bit)| moved ^ of_bit));
+    }
+
+    fn finalize(self) -> u32 {
+        self.hasher.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_of_chunks_is_that_of_their_bytes() {
+        let bytes: Vec<u8> = (0..40_000_u32).map(|i| (i * i / 7) as u8).collect();
+        for length in [0, 1, 4095, 4096, 4097, 8192, 40_000] {
+            let mut digest = Digest::new();
+            for chunk in bytes[..length].chunks(CHECKSUM_CHUNK_LENGTH as usize) {
+                digest.append(crc32fast::hash(chunk), chunk.len());
+            }
+            assert_eq!(digest.finalize(), crc32fast::hash(&bytes[..length]), "{length} bytes");
+        }
     }
 }

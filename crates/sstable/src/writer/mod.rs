@@ -14,7 +14,7 @@ pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
 use crate::data::{Encoder, flag, write_deletion};
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
-use crate::filter::BloomFilter;
+use crate::filter::BloomFilterBuilder;
 use crate::new_files::{NewFiles, PreparedSSTable};
 use crate::page_checksums::{ComponentChecksums, PageChecksums, PageHasher};
 use crate::partition_index::{PartitionIndexWriter, Place};
@@ -87,7 +87,7 @@ pub struct SSTableWriter {
     header: SerializationHeader,
     encoder: Encoder,
     stats: StatsCollector,
-    filter: Option<BloomFilter>,
+    filter: Option<BloomFilterBuilder>,
     partition: Option<OpenPartition>,
     positions: Positions,
     last_key: Option<PartitionKey>,
@@ -125,7 +125,7 @@ impl SSTableWriter {
             header: options.header(table),
             encoder: Encoder::new(table, options.base, &options.statics, &options.regulars),
             stats: StatsCollector::new(),
-            filter: BloomFilter::new(options.estimated_partitions, table.options.bloom_filter_fp_chance),
+            filter: BloomFilterBuilder::new(options.estimated_partitions, table.options.bloom_filter_fp_chance),
             partition: None,
             positions: Positions::default(),
             last_key: None,
@@ -298,7 +298,7 @@ impl SSTableWriter {
         checksums.add(Component::Data, ComponentChecksums { length: done.file_length, crcs: Vec::new() });
         checksums.add(Component::Partitions, partitions.finish()?);
         checksums.add(Component::Rows, rows.finish()?);
-        let filter = self.filter.take().map(|filter| (Component::Filter, filter.encode()));
+        let filter = self.filter.take().map(|filter| (Component::Filter, filter.finish().encode()));
         let info = done.compression_info.as_ref().map(|info| (Component::CompressionInfo, info.encode()));
         let crcs = done.checksums.map(|crcs| (Component::Crc, crcs));
         for (component, bytes) in filter.into_iter().chain(info).chain(crcs) {
