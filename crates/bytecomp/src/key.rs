@@ -27,6 +27,7 @@ impl Side {
 }
 
 /// Appends the position of a partition.
+#[inline]
 pub fn encode_decorated_key(token: Token, key: &[u8], out: &mut Vec<u8>) {
     encode_with_terminator(token, key, TERMINATOR, out);
 }
@@ -62,18 +63,29 @@ pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<To
     if reader.peek().is_some() { Err(reader.error("the end of a key")) } else { Ok(token) }
 }
 
+#[inline]
 fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
-    out.reserve(key.len() + 12);
-    // Every read and write makes one: in pieces of known sizes.
-    let mut head = [NEXT_COMPONENT; 10];
-    head[1..9].copy_from_slice(&ordered_token(token));
-    out.extend_from_slice(&head);
-    if escape::has_zero(key) {
-        escape::encode(key, out);
-        out.push(terminator);
-    } else {
-        out.extend_from_slice(key);
-        out.extend_from_slice(&[escape::END, terminator]);
+    // Every read and write makes one. Words are put together in registers: bytes put together in memory are there for a wider load only
+    // when all that came before is done, and what came before is a wait for memory.
+    let token = u64::from_le_bytes(ordered_token(token));
+    let separator = u64::from(NEXT_COMPONENT);
+    let (head, rest_of_token) = (separator | token << 8, token >> 56 | separator << 8);
+    match <&[u8; 16]>::try_from(key) {
+        Ok(key) if !escape::has_zero(key) => {
+            let key = u128::from_le_bytes(*key);
+            let end = u128::from(u16::from_le_bytes([escape::END, terminator])) << 80;
+            let first = u128::from(head) | u128::from(rest_of_token) << 64 | key << 80;
+            out.extend_from_slice(&first.to_le_bytes());
+            let last = (key >> 48 | end).to_le_bytes();
+            out.extend_from_slice(last.first_chunk::<12>().expect("12 bytes of 16"));
+        }
+        _ => {
+            out.reserve(key.len() + 12);
+            out.extend_from_slice(&head.to_le_bytes());
+            out.extend_from_slice(&(rest_of_token as u16).to_le_bytes());
+            escape::encode(key, out);
+            out.push(terminator);
+        }
     }
 }
 
@@ -82,6 +94,7 @@ fn encode_token(token: Token, out: &mut Vec<u8>) {
     out.extend_from_slice(&ordered_token(token));
 }
 
+#[inline]
 fn ordered_token(token: Token) -> [u8; 8] {
     (token.0 as u64 ^ SIGN).to_be_bytes()
 }

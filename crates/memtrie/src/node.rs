@@ -159,6 +159,16 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
+/// The content at `key` in the trie.
+#[inline]
+pub(crate) fn get_from_root<'a>(memory: Memory<'a>, key: &[u8]) -> Option<&'a [u8]> {
+    let root = memory.load(Slot::ROOT);
+    match memory.layout {
+        Layout::Paper => get(memory, Place::of(root), key),
+        Layout::Adaptive => adaptive::node::get(memory, root, key),
+    }
+}
+
 /// The content at `key` below `place`.
 #[inline]
 pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, key: &[u8]) -> Option<&'a [u8]> {
@@ -174,7 +184,7 @@ pub(crate) fn get<'a>(memory: Memory<'a>, place: Place, key: &[u8]) -> Option<&'
     }
     match memory.layout {
         Layout::Paper => descend(ptr, key, |ptr, key| paper::node::step(memory, ptr, key)),
-        Layout::Adaptive => descend(ptr, key, |ptr, key| adaptive::node::step(memory, ptr, key)),
+        Layout::Adaptive => adaptive::node::get(memory, ptr, key),
     }
 }
 

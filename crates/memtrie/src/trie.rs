@@ -207,7 +207,7 @@ impl<'t> Pin<'t> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let memory = self.trie.bases.memory()?;
-        node::get(memory, Place::root(memory), key)
+        node::get_from_root(memory, key)
     }
 
     /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found` gets the
@@ -260,7 +260,7 @@ impl Writer<'_> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let memory = self.trie.bases.memory()?;
-        node::get(memory, Place::root(memory), key)
+        node::get_from_root(memory, key)
     }
 
     /// Goes through the keys within `bounds`.

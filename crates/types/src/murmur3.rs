@@ -10,6 +10,7 @@ const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
 /// The two halves (h1, h2) of the 128-bit hash of `key`, seed 0.
+#[inline]
 pub fn hash128(key: &[u8]) -> (u64, u64) {
     let (blocks, tail) = key.as_chunks::<16>();
     let (mut h1, mut h2) = (0u64, 0u64);
@@ -38,11 +39,13 @@ pub fn hash128(key: &[u8]) -> (u64, u64) {
 }
 
 /// The token of a serialized partition key under Murmur3Partitioner.
+#[inline]
 pub fn token(key: &[u8]) -> Token {
     token_of_hash(key, hash128(key).0)
 }
 
 /// The token of `key` whose first hash half is already known (callers that also need the raw halves hash once).
+#[inline]
 pub fn token_of_hash(key: &[u8], h1: u64) -> Token {
     if key.is_empty() {
         return Token::MINIMUM;
@@ -72,6 +75,7 @@ pub fn murmur2_64(data: &[u8]) -> u64 {
     h ^ (h >> R)
 }
 
+#[inline]
 fn halves(block: &[u8; 16]) -> (u64, u64) {
     let both = u128::from_le_bytes(*block);
     (both as u64, (both >> 64) as u64)
@@ -82,14 +86,17 @@ fn signed_tail(bytes: &[u8]) -> u64 {
     bytes.iter().enumerate().fold(0, |word, (i, &byte)| word ^ ((byte as i8 as i64 as u64) << (8 * i)))
 }
 
+#[inline]
 fn mix1(k: u64) -> u64 {
     k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
 }
 
+#[inline]
 fn mix2(k: u64) -> u64 {
     k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
 }
 
+#[inline]
 fn finish(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);

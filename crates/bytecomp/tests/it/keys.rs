@@ -118,3 +118,25 @@ fn broken_keys_are_refused_where_they_break() {
     let longer = [good.as_slice(), &[0]].concat();
     assert_eq!(decode_decorated_key(&longer).unwrap_err().offset, good.len());
 }
+
+#[test]
+fn keys_of_every_length_are_put_together_alike() {
+    for length in 0..40_u8 {
+        for zero_at in (0..length).map(Some).chain([None]) {
+            let key: Vec<u8> = (0..length).map(|at| if Some(at) == zero_at { 0 } else { at + 1 }).collect();
+            for token in [i64::MIN + 1, -2, 0, 3, i64::MAX] {
+                let mut expected = vec![0x40];
+                expected.extend_from_slice(&(token as u64 ^ 1 << 63).to_be_bytes());
+                expected.push(0x40);
+                let escaped = |&byte: &u8| if byte == 0 { vec![0, 0xFF] } else { vec![byte] };
+                expected.extend(key.iter().flat_map(escaped));
+                match key.last() {
+                    Some(0) => *expected.last_mut().unwrap() = 0xFE,
+                    _ => expected.push(0),
+                }
+                expected.push(0x38);
+                assert_eq!(written(|out| encode_decorated_key(Token(token), &key, out)), expected);
+            }
+        }
+    }
+}

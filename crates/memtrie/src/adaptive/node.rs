@@ -1,5 +1,7 @@
 //! Node kinds of the adaptive layout and what readers do with one node. `FORMAT.md` has each in hex.
 
+use std::hint::select_unpredictable;
+
 use crate::node::{Place, Step, View};
 use crate::raw::characters::{Characters, equal_places, same};
 use crate::raw::memory::{Memory, Ptr, Slot};
@@ -351,6 +353,80 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
             }
         }
     }
+}
+
+/// The content at `key` below a node. The way of most keys of a large trie (a chain that all keys begin with, flat nodes, then a leaf or a
+/// small node of leaves) is taken in few instructions: a processor that waits for one key's memory asks for the next one's only if that is
+/// not many instructions away.
+#[inline]
+pub(crate) fn get<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
+    if ptr.is_node_of(CHAIN)
+        && let Some(steps) = short_chain_passed(memory, ptr, key)
+    {
+        ptr = memory.load(ptr.node_slot(CHAIN_CHILD_WORD));
+        key = &key[steps..];
+    }
+    while let Some((&character, rest)) = key.split_first() {
+        if ptr.is_node_of(FLAT) {
+            ptr = memory.load(ptr.node_slot(u32::from(character)));
+            key = rest;
+            continue;
+        }
+        if !(ptr.is_leaf() | ptr.is_none() | ptr.is_node_of(SPARSE_3)) {
+            break;
+        }
+        let bytes;
+        (ptr, bytes) = small_step(memory, ptr, character);
+        key = &key[bytes..];
+        if ptr.is_leaf() | ptr.is_none() {
+            return memory.content_of_tail(ptr, key);
+        }
+    }
+    get_by_steps(memory, ptr, key)
+}
+
+/// As `get`, for any way.
+#[inline(never)]
+fn get_by_steps<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
+    loop {
+        match step(memory, ptr, key) {
+            Step::To(next, bytes) => {
+                ptr = next;
+                key = &key[bytes..];
+            }
+            Step::Found(content) => return Some(content),
+            Step::Absent => return None,
+        }
+    }
+}
+
+/// The steps of a chain of at most three, if `key` begins with them and has more.
+#[inline]
+fn short_chain_passed(memory: Memory<'_>, ptr: Ptr, key: &[u8]) -> Option<usize> {
+    let word = memory.word(ptr.node_slot(CHAIN_STEPS_WORD));
+    let steps = word & 0xFF;
+    let differing = word >> 8 ^ u32::from_le_bytes(*key.first_chunk()?);
+    (steps <= 3 && differing & ((1 << (8 * steps)) - 1) == 0).then_some(steps as usize)
+}
+
+/// One step from the smallest sparse node; none from a leaf and from no node. What a large flat node leads to is one of these and nobody
+/// can guess which: no branch asks, since what comes after it would wait for the flat node. (Where there is no node, the root's words
+/// are looked at, which are one without children.)
+#[inline]
+fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
+    const LOWS: u32 = 0x01_0101;
+    let is_node = ptr.is_node_of(SPARSE_3);
+    let node = select_unpredictable(is_node, ptr, Ptr::node(0, SPARSE_3));
+    let shape = shape(SPARSE_3);
+    let word = memory.load(node.node_slot(shape.characters)).bits();
+    debug_assert!(is_node || word == 0);
+    // A mark is left where a byte is zero, is this character; one above it may be false.
+    let differing = word ^ (u32::from(character) * LOWS);
+    let covered = 1_u32.wrapping_shl(8 * (word >> 24)).wrapping_sub(1);
+    let marks = differing.wrapping_sub(LOWS) & !differing & LOWS << 7 & covered;
+    let child = memory.load(shape.child_slot(node, (marks.trailing_zeros() / 8) & 3));
+    let child = select_unpredictable(marks != 0, child, Ptr::NONE);
+    (select_unpredictable(is_node, child, ptr), usize::from(is_node))
 }
 
 #[inline]

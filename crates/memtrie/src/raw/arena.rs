@@ -6,12 +6,13 @@
 //! back to the pages, and free pages beyond a reserve go back to the system, the largest spans first: what was a lot of
 //! large values once does not hold memory when they became small.
 
-use super::space::Space;
+use super::space::{HUGE_PAGE_BYTES, Space};
 use crate::TrieFull;
 
 const PAGE_BYTES: usize = 4096;
 const PAGE_UNITS: u32 = 512;
 const NO_PAGE: u32 = u32::MAX;
+const PAGES_OF_HUGE: usize = HUGE_PAGE_BYTES / PAGE_BYTES;
 /// Orders of the buddy allocator: 2^22 pages are the whole 16 GiB that leaf pointers can name.
 const ORDERS: usize = 23;
 /// Largest piece, in units, that lives in a run.
@@ -82,6 +83,8 @@ pub(crate) struct Arena {
     free_pages: u32,
     released_pages: u32,
     limit_pages: u32,
+    /// By huge page: untouched or released pages of it came into use since it was last made one.
+    mixed: Vec<bool>,
 }
 
 /// Size class of a run object, and its size in units.
@@ -124,6 +127,7 @@ impl Arena {
             free_pages: 0,
             released_pages: 0,
             limit_pages,
+            mixed: Vec::new(),
         })
     }
 
@@ -222,8 +226,10 @@ impl Arena {
             let is_released = self.pages[first as usize].kind == PageKind::Released(found as u8);
             self.unlink_span(first);
             self.free_pages -= count;
-            for page in &mut self.pages[first as usize..(first + count) as usize] {
+            for index in first as usize..(first + count) as usize {
+                let page = &mut self.pages[index];
                 self.released_pages -= u32::from(page.released);
+                self.mixed[index / PAGES_OF_HUGE] |= page.released;
                 page.released = false;
             }
             self.add_free(first + count, (1 << found) - count, is_released);
@@ -312,11 +318,27 @@ impl Arena {
             return Err(TrieFull);
         }
         // What was never touched takes no memory yet.
+        self.make_huge();
         self.pages.resize(upto as usize, Page { released: true, ..Page::NEW });
+        self.mixed.resize((upto as usize).div_ceil(PAGES_OF_HUGE), false);
         self.free_pages += upto - top;
         self.released_pages += upto - top;
         self.add_free(top, upto - top, true);
         Ok(())
+    }
+
+    /// Moves to huge pages what may be on small ones, where no page is given back. As often as the arena grows: what a page that goes and comes
+    /// costs is then bounded.
+    fn make_huge(&mut self) {
+        if !self.space.wants_huge_pages() {
+            return;
+        }
+        for (index, (pages, mixed)) in self.pages.chunks_exact(PAGES_OF_HUGE).zip(&mut self.mixed).enumerate() {
+            if *mixed && pages.iter().all(|page| !page.released) {
+                self.space.collapse(index);
+                *mixed = false;
+            }
+        }
     }
 
     /// Near the limit: everything that is left, if an aligned span of `count` pages is in it.

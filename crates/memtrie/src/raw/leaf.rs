@@ -7,6 +7,9 @@
 //!
 //! A content's length is one byte, or `ff` and four bytes, little-endian.
 
+use std::hint::select_unpredictable;
+
+use super::characters::same;
 use super::memory::{Memory, Ptr};
 
 /// Longest tail.
@@ -18,6 +21,9 @@ const SHORT_CONTENTS: [usize; 4] = [0, 1, 8, 12];
 const LONG_LENGTH: u8 = 0xFF;
 /// Bytes of a header at most.
 const HEADER_MAX: usize = 6;
+
+/// What is looked at where there is no leaf: in the short form, and longer than a tail of that.
+static NO_LEAF: [u8; SHORT_TAIL_MAX + 1] = [0xFF; SHORT_TAIL_MAX + 1];
 
 /// A leaf taken apart.
 #[derive(Clone, Copy)]
@@ -89,6 +95,44 @@ impl<'a> Memory<'a> {
                 content: std::slice::from_raw_parts(tail.add(tail_bytes), content_bytes),
             }
         }
+    }
+
+    /// The content of a leaf whose tail is `rest`. None of what is not so, and of what is no leaf but none. No branch asks which it is: it
+    /// would be guessed wrong often, and nothing that comes after it, the next get, would begin before the leaf is here.
+    #[inline]
+    pub(crate) fn content_of_tail(self, ptr: Ptr, rest: &[u8]) -> Option<&'a [u8]> {
+        let start = select_unpredictable(ptr.is_leaf(), self.blob_start_or_any(ptr), NO_LEAF.as_ptr());
+        // SAFETY: R3: of a leaf the first byte of its blob; `NO_LEAF` has one too.
+        let first = unsafe { start.read() };
+        let (Some(rest_first), Some(rest_last)) = (rest.first_chunk::<16>(), rest.last_chunk::<16>()) else {
+            return self.content_of_odd_tail(ptr, rest);
+        };
+        if first & 0x80 == 0 || rest.len() > SHORT_TAIL_MAX {
+            return self.content_of_odd_tail(ptr, rest);
+        }
+        let tail_bytes = usize::from(first & 31);
+        let content_bytes = SHORT_CONTENTS[usize::from(first >> 5 & 3)];
+        let fits = ptr.is_leaf() & (tail_bytes == rest.len());
+        let tail = select_unpredictable(fits, start.wrapping_add(1), NO_LEAF.as_ptr());
+        // SAFETY: R3, R5: a tail of `rest.len()` bytes, 16 to 31, or the longer `NO_LEAF`.
+        let (first, last) =
+            unsafe { (tail.cast::<[u8; 16]>().read(), tail.add(rest.len() - 16).cast::<[u8; 16]>().read()) };
+        let differing = (u128::from_ne_bytes(first) ^ u128::from_ne_bytes(*rest_first))
+            | (u128::from_ne_bytes(last) ^ u128::from_ne_bytes(*rest_last));
+        if fits & (differing == 0) {
+            // SAFETY: R3, R5: behind the tail is the content; R6 bounds the use of the slice by the pin or writer borrow of the caller.
+            Some(unsafe { std::slice::from_raw_parts(tail.add(tail_bytes), content_bytes) })
+        } else {
+            None
+        }
+    }
+
+    fn content_of_odd_tail(self, ptr: Ptr, rest: &[u8]) -> Option<&'a [u8]> {
+        if !ptr.is_leaf() {
+            return None;
+        }
+        let leaf = self.leaf(ptr);
+        same(leaf.tail, rest).then_some(leaf.content)
     }
 
     /// Writes a leaf at a unit that was just allocated for it.

@@ -98,6 +98,12 @@ impl Ptr {
         self.0 & 15
     }
 
+    /// True of a node of the adaptive layout of this kind.
+    #[inline]
+    pub(crate) fn is_node_of(self, kind: u32) -> bool {
+        self.0 & 0x8000_000F == kind
+    }
+
     /// The 16-byte unit where a node of the adaptive layout starts.
     #[inline]
     pub(crate) fn node_unit(self) -> u32 {
@@ -281,6 +287,12 @@ impl<'a> Memory<'a> {
     #[inline]
     pub(super) fn blob_start(self, leaf: Ptr) -> *const u8 {
         self.blobs.wrapping_add(leaf.unit() as usize * 8)
+    }
+
+    /// As `blob_start`; of what is no leaf some address, which is not to be looked at.
+    #[inline]
+    pub(super) fn blob_start_or_any(self, ptr: Ptr) -> *const u8 {
+        self.blobs.wrapping_add(!ptr.0 as usize * 8)
     }
 
     /// As `blob_start`, of a blob that was just allocated.

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// From this committed size on a space asks for huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
@@ -69,6 +69,20 @@ impl Space {
         }
         self.committed = upto;
         true
+    }
+
+    /// Whether it asks for huge pages.
+    pub(crate) fn wants_huge_pages(&self) -> bool {
+        self.committed > HUGE_PAGES_FROM_BYTES
+    }
+
+    /// Has the `index`th huge page's range, all of it in use, moved to a huge page if it is not on one. Where memory is in pieces there
+    /// often was none when it was first touched, and what was given back in parts comes again in small pages.
+    pub(crate) fn collapse(&self, index: usize) {
+        let offset = index * HUGE_PAGE_BYTES;
+        debug_assert!(offset + HUGE_PAGE_BYTES <= self.committed);
+        // SAFETY: R1: the range is ours; contents and addresses stay as they are. A refusal (before Linux 6.1 always) costs only speed.
+        let _ = unsafe { libc::madvise(self.at(offset), HUGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
     /// Gives the memory of a committed range back to the system; it reads as zero when next used.

@@ -14,6 +14,8 @@ macro_rules! suite {
             mod concurrency;
             #[path = "cursors.rs"]
             mod cursors;
+            #[path = "gets.rs"]
+            mod gets;
             #[path = "history.rs"]
             mod history;
             #[path = "limits.rs"]

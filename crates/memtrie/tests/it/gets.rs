@@ -1,0 +1,38 @@
+//! Gets of single keys of every length, by way of nodes of every size.
+
+use std::collections::BTreeMap;
+
+use super::model::{Random, trie};
+
+/// What is there is found, and nothing else: no key that differs in a byte, ends earlier or goes on.
+#[test]
+fn a_get_finds_its_key_and_no_other() {
+    for (seed, count) in [(1, 3), (2, 60), (3, 600), (4, 3000)] {
+        let random = &mut Random(seed);
+        let trie = trie();
+        let mut keys = BTreeMap::new();
+        for number in 0..count {
+            // A few bytes that all begin with, one that leads to many nodes, and few different ones.
+            let mut key = b"@@@"[..random.below(3).min(seed as usize - 1)].to_vec();
+            key.push(random.below(256) as u8);
+            key.extend((0..random.below(44)).map(|_| b"abc"[random.below(3)]));
+            let content = vec![number as u8; [0, 1, 8, 9, 12, 300][random.below(6)]];
+            trie.writer().put(&key, &content).unwrap();
+            keys.insert(key, content);
+        }
+        let pin = trie.pin();
+        let is_as_expected = |key: &[u8]| assert_eq!(pin.get(key), keys.get(key).map(Vec::as_slice), "{key:02x?}");
+        for key in keys.keys() {
+            is_as_expected(key);
+            is_as_expected(&[key, &b"a"[..]].concat());
+            (0..key.len()).for_each(|length| is_as_expected(&key[..length]));
+            for place in 0..key.len() {
+                let mut other = key.clone();
+                other[place] = other[place].wrapping_add(1);
+                is_as_expected(&other);
+            }
+        }
+        is_as_expected(&[]);
+        is_as_expected(&[0x40; 200]);
+    }
+}
