@@ -92,6 +92,7 @@ def says_how_a_strategy_is_carried_out(step: Step, left: Response, right: Respon
 
 
 PAGES = "pages of GROUP BY"
+PAGES_OF_A_FILTER = "pages of a filter"      # found by asking again (compare.py)
 RULES: list[Rule] = [
     Rule("half a character", half_a_character),
     Rule("collection functions of descending keys", collection_functions_of_descending_keys),

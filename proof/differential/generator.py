@@ -26,10 +26,12 @@ ANY, TWO, THREE, QUORUM, ALL, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE = 0, 2, 3, 4,
 LEVELS = (ANY, TWO, THREE, QUORUM, QUORUM, ALL, LOCAL_QUORUM, LOCAL_QUORUM, EACH_QUORUM, LOCAL_ONE)
 
 FUTURE = 1_900_000_000      # in 2030, seconds
+UPKEEP = 0.94               # the rest of the steps are flushes, restarts and changes of the schema
+CALM_LENGTH = 8             # so many times as long are histories in which schemas and files rarely change
 
 
 def history(seed: int, number: int, steps: int) -> History:
-    """The `number`-th history of a seed: the same for ever."""
+    """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times as many."""
     rng = Random(f"{seed}/{number}")
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
     keyspace = f"h{number}"
@@ -47,12 +49,14 @@ class Generator:
         self.tables = [random_table(rng, keyspace, f"t{n}", self.types) for n in range(rng.choice((1, 1, 2)))]
         self.clock = Clock(rng)
         self.prepared: list[Step] = []
-        self.alters_much = rng.random() < 0.3       # columns come and go, and come again
+        self.is_calm = rng.random() < 0.5
+        self.alters_much = not self.is_calm and rng.random() < 0.3      # columns come and go, and come again
         # In v5 a statement can bring its own clock, so that expiry can be watched: a clock in the future, for what has
         # expired by the real one may be gone from the disk.
         self.now = FUTURE if version >= 5 and rng.random() < 0.5 else None
 
     def steps(self, count: int) -> list[Step]:
+        count *= CALM_LENGTH if self.is_calm else 1
         steps = [Step("cql", create_type(self.keyspace, kind)) for kind in self.types]
         steps += [Step("cql", table.create()) for table in self.tables]
         while len(steps) < count - len(self.tables):
@@ -67,13 +71,15 @@ class Generator:
         if self.alters_much and rng.random() < 0.15:
             return self.add_column(table) if rng.random() < 0.55 else self.drop_column(table)
         roll = rng.random()
+        if self.is_calm and roll >= UPKEEP and rng.random() < 0.85:
+            roll = rng.random() * UPKEEP
         if roll < 0.48:
             return self.at_some_level(write(rng, table, self.clock, now))
         if roll < 0.85:
             return self.remember(self.at_some_level(read(rng, table, now)))
         if roll < 0.88 and self.prepared:
             return replace(rng.choice(self.prepared), reuse=True, now=now)
-        if roll < 0.94:
+        if roll < UPKEEP:
             return spoil(rng, write(rng, table, self.clock, now) if rng.random() < 0.4 else read(rng, table, now))
         if roll < 0.965:
             return Step(rng.choice(("flush", "flush", "flush", "flush", "flush", "compact", "compact", "restart", "kill")))
@@ -175,14 +181,26 @@ class Generator:
 
     def clusters_by(self, kind: UserType) -> bool:
         """Whether rows are ordered by values of the type: then equal keys may be written with and without new fields."""
+        holders = {kind.type_name}
+        for other in self.types:            # a type stands behind those that it holds
+            if any(name in field.name for name in holders for _, field in other.fields):
+                holders.add(other.type_name)
         columns = [column for table in self.tables for column in table.clustering]
-        return any(kind.type_name in column.type.name for column in columns)
+        return any(name in column.type.name for name in holders for column in columns)
 
     def alter_type(self, kind: UserType) -> Step:
+        if self.rng.random() < 0.3:
+            return self.rename_field(kind)
         name = f"g{len(kind.fields)}"
         added = Scalar(self.rng.choice(("int", "text")))
         kind.fields.append((name, added))
         return Step("cql", f"ALTER TYPE {self.keyspace}.{kind.type_name} ADD {name} {added.name}")
+
+    def rename_field(self, kind: UserType) -> Step:
+        place = self.rng.randrange(len(kind.fields))
+        old, field_type = kind.fields[place]
+        kind.fields[place] = (f"{old}r", field_type)
+        return Step("cql", f"ALTER TYPE {self.keyspace}.{kind.type_name} RENAME {old} TO {old}r")
 
 
 OPTIONS = ["comment = 'changed'", "gc_grace_seconds = 864001", "bloom_filter_fp_chance = 0.1", "default_time_to_live = 0",

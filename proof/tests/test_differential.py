@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from proof import places
 from proof.differential.compare import Difference, Outcome, compare
-from proof.differential.explained import PAGES, RULES, explanation
+from proof.differential.explained import PAGES, PAGES_OF_A_FILTER, RULES, explanation
 from proof.differential.generator import history
 from proof.differential.shrink import shrink
 from proof.differential.steps import History, Step
@@ -44,7 +44,7 @@ class Comparing(unittest.TestCase):
 class Explaining(unittest.TestCase):
     def test_every_rule_has_its_row(self):
         rows = (places.ROOT / "docs" / "differences.md").read_text()
-        for name in [rule.name for rule in RULES] + [PAGES]:
+        for name in [rule.name for rule in RULES] + [PAGES, PAGES_OF_A_FILTER]:
             self.assertIn(f"\n| {name} |", rows)
 
     def test_a_plain_difference_is_not_explained(self):

@@ -9,7 +9,7 @@ import snappy
 
 from proof.wire import requests, responses, segments
 from proof.wire.requests import QueryOptions
-from proof.wire.responses import Error, Event, Prepared, Response
+from proof.wire.responses import Error, Event, Message, Prepared, Response
 
 COMPRESSED_FLAG, TRACING_FLAG, BETA_FLAG = 0x01, 0x02, 0x10
 HEADER_SIZE = 9
@@ -102,18 +102,24 @@ class Connection:
 
     def receive(self, expect_switch: bool = False) -> tuple[int, Response]:
         """The next answer to any request: (stream, answer). After STARTUP's answer v5 changes its framing."""
+        stream, message = self.receive_message()
+        answer = message.decode()
+        if expect_switch and not isinstance(answer, Error):
+            self.segmented = self.version >= 5
+            self.compressing = self.compression is not None
+        return stream, answer
+
+    def receive_message(self) -> tuple[int, Message]:
+        """As `receive`, with the answer as it came."""
         while True:
             version, flags, stream, opcode, body = self.next_envelope()
             if not self.segmented and flags & COMPRESSED_FLAG:
                 body = self.decompress(body)
-            answer = responses.decode(opcode, flags, body, version & 0x7F)
-            if stream == -1 and isinstance(answer, Event):
-                self.events.append(answer)
+            message = Message(opcode, flags & ~COMPRESSED_FLAG, body, version & 0x7F)
+            if stream == -1 and opcode == responses.EVENT:
+                self.events.append(message.decode())
                 continue
-            if expect_switch and not isinstance(answer, Error):
-                self.segmented = self.version >= 5
-                self.compressing = self.compression is not None
-            return stream, answer
+            return stream, message
 
     def wait_for_event(self) -> Event:
         """The next event, waiting for it when none has come yet. No request may be in flight."""

@@ -160,6 +160,19 @@ class Reader:
         raise ValueError(f"unknown type option {kind:#x}")
 
 
+@dataclass(frozen=True)
+class Message:
+    """An answer as it came, without its stream and not compressed."""
+
+    opcode: int
+    flags: int
+    body: bytes
+    version: int
+
+    def decode(self) -> Response:
+        return decode(self.opcode, self.flags, self.body, self.version)
+
+
 def decode(opcode: int, flags: int, body: bytes, version: int) -> Response:
     reader = Reader(body)
     tracing_id = reader.take(16) if flags & TRACING_FLAG else None

@@ -8,7 +8,7 @@ mod options;
 mod properties;
 mod readd;
 mod replication;
-mod type_check;
+pub(crate) mod type_check;
 mod user_type;
 
 use std::sync::Arc;

@@ -17,7 +17,7 @@ fn is_collection(name: &TypeName) -> bool {
 }
 
 /// Checks a type as written, all the way down.
-pub(super) fn check(name: &TypeName) -> Result<(), QueryError> {
+pub(crate) fn check(name: &TypeName) -> Result<(), QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
     match name {
         TypeName::Native(_) | TypeName::Custom(_) | TypeName::UserType { .. } => Ok(()),

@@ -25,23 +25,20 @@ pub(super) fn function(name: &str, ty: CqlType, arguments: &[&dyn Assignable]) -
             "Function system.{name} requires a {wanted} argument, but found argument {argument} of type {ty}"
         ))
     };
-    let frozen = &ty.freeze();
-    match (name, frozen) {
-        ("map_keys", CqlType::Map { key, .. }) => Ok(map_part(name, frozen, CqlType::set((**key).clone()).freeze(), 0)),
+    match (name, &ty) {
+        ("map_keys", CqlType::Map { key, .. }) => Ok(map_part(name, &ty, CqlType::set((**key).clone()).freeze(), 0)),
         ("map_values", CqlType::Map { value, .. }) => {
-            Ok(map_part(name, frozen, CqlType::list((**value).clone()).freeze(), 1))
+            Ok(map_part(name, &ty, CqlType::list((**value).clone()).freeze(), 1))
         }
         ("map_keys" | "map_values", _) => Err(refuse("map")),
-        ("collection_count", CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) => {
-            Ok(count(name, frozen))
-        }
+        ("collection_count", CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. }) => Ok(count(name, &ty)),
         ("collection_count", _) => Err(refuse("collection")),
         (_, CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
             let numeric = matches!(name, "collection_sum" | "collection_avg");
             if numeric && !NUMERIC_TYPES.contains(element) {
                 return Err(refuse("numeric set/list"));
             }
-            Ok(over_elements(name, frozen, element))
+            Ok(over_elements(name, &ty, element))
         }
         (_, _) if matches!(name, "collection_sum" | "collection_avg") => Err(refuse("numeric set/list")),
         _ => Err(refuse("set or list")),

@@ -30,8 +30,8 @@ pub(super) fn candidates(
     }
     let made = match name {
         "token" => Some(token(preparing)),
-        "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?.freeze())),
-        "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?.freeze())),
+        "max" | "min" => Some(aggregate::extremum(name, argument_type(name, "any", arguments, preparing)?)),
+        "tojson" | "to_json" => Some(json::to_json(name, argument_type(name, "any", arguments, preparing)?)),
         "fromjson" | "from_json" => Some(json::from_json(name, arguments, receiver, preparing)?),
         _ => match collections::parameter(name) {
             Some(parameter) => {

@@ -287,7 +287,8 @@ impl ClusteringRestrictions {
         Ok(())
     }
 
-    /// The serialized prefixes that the leading restrictions to values give, in clustering order.
+    /// The serialized prefixes that the leading restrictions to values give, in clustering order. What stands behind an
+    /// `IN ()` is not looked at.
     pub fn prefixes(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
         let mut prefixes = vec![Vec::new()];
         for restriction in self.restrictions.iter().take(self.in_slices()) {
@@ -321,6 +322,9 @@ impl ClusteringRestrictions {
                         }
                     }
                     prefixes = longer;
+                    if prefixes.is_empty() {
+                        break;
+                    }
                 }
                 ClusteringKind::Slice { .. } | ClusteringKind::Contains(_) => {}
             }
@@ -342,6 +346,9 @@ impl ClusteringRestrictions {
             return Ok(Slices::all());
         }
         let prefixes = self.prefixes(execution)?;
+        if prefixes.is_empty() {
+            return Ok(Slices::none());
+        }
         let comparator = self.table.comparator();
         let last = self.in_slices().checked_sub(1).and_then(|last| self.restrictions.get(last));
         let Some((restriction, ClusteringKind::Slice { start, end })) = last.map(|last| (last, &last.kind)) else {

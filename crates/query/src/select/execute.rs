@@ -9,7 +9,7 @@ use super::paging::PagingState;
 use super::read::{Limits, Page};
 use crate::consistency;
 use crate::execution::Execution;
-use crate::restrictions::Partitions;
+use crate::restrictions::{Partitions, RowFilter};
 use crate::terms::{Bound, Term};
 use crate::{QueryError, ResponseBody, Rows};
 
@@ -42,15 +42,17 @@ impl SelectPlan {
                 execution,
             )?;
         }
-        let slices = self.restrictions.slices(execution)?;
+        let no_partitions = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
+        let slices = if no_partitions { Slices::none() } else { self.restrictions.slices(execution)? };
         self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
-        if !self.names_nothing(&partitions, &slices) {
+        let names_nothing = self.names_nothing(&partitions, &slices);
+        if !names_nothing {
             let data_center = &processor.options().node.data_center;
             consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }
-        let filter = self.restrictions.filter(execution)?;
+        let filter = if names_nothing { RowFilter::default() } else { self.restrictions.filter(execution)? };
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits);

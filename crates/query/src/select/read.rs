@@ -271,6 +271,15 @@ impl<'p> Page<'p> {
         if table.has_statics() {
             spread(table, true, static_row, &mut statics);
         }
+        if self.range.slices.as_slice().is_empty() && !is_resumed {
+            let found = Found { partition, key: &key, statics: &statics, clustering: &[], row: None };
+            let is_live = static_row.is_some_and(|row| row.is_live(table, now));
+            return Ok(if is_live && self.is_kept(&found) {
+                self.count_statics_of_no_row(partition)
+            } else {
+                Flow::Next
+            });
+        }
         let mut any = false;
         while cursor.advance()? {
             self.check_time()?;
@@ -302,6 +311,29 @@ impl<'p> Page<'p> {
             }
         }
         self.end_partition(partition)
+    }
+
+    /// Where no row is asked for (`k IN ()`), static columns fill a page and count against a LIMIT as a row does, but give none.
+    fn count_statics_of_no_row(&mut self, partition: &PartitionKey) -> Flow {
+        self.live_rows += 1;
+        self.limits.remaining = self.limits.remaining.saturating_sub(1);
+        self.limits.page = self.limits.page.saturating_sub(1);
+        if self.limits.remaining == 0 {
+            return Flow::Stop;
+        }
+        if self.limits.page == 0 {
+            self.end_page(partition, None, true);
+            return Flow::Stop;
+        }
+        Flow::Next
+    }
+
+    /// Whether the filter lets a partition's static row pass.
+    fn is_kept(&self, found: &Found<'_>) -> bool {
+        let mut regulars = Vec::new();
+        spread(&self.plan.table, false, None, &mut regulars);
+        let (key, statics, now_seconds) = (found.key, found.statics, self.execution.now_seconds);
+        self.filter.matches(&RowView { key, clustering: &[], statics, regulars: &regulars, now_seconds })
     }
 
     /// Ends a read that takes too long. The clock is not looked at in every step.

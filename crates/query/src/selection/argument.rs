@@ -10,7 +10,7 @@ use super::prepare::call_of;
 use super::shown::Shown;
 use crate::names::find_column;
 use crate::preparing::Preparing;
-use crate::terms::{Assignable, Assignment, assign_type, common_type, resolve_type};
+use crate::terms::{Assignable, Assignment, assign_hinted, assign_type, common_type, resolve_type};
 use crate::{ColumnSpec, QueryError, functions};
 
 /// A selected expression of a table.
@@ -53,7 +53,7 @@ impl<'a> Argument<'a> {
             // It may be a map or a user type.
             Selectable::MapOrUdt(_) => None,
             Selectable::TypeHint { type_name, .. } => {
-                resolve_type(type_name, &preparing.schema, &self.table.keyspace).ok()
+                resolve_type(type_name, &preparing.schema, &self.table.keyspace).ok().map(|ty| ty.freeze())
             }
             Selectable::Cast { type_name, .. } => Some(crate::terms::cast_type(*type_name)),
             Selectable::WritetimeOrTtl { .. } => Some(CqlType::Bigint),
@@ -129,6 +129,10 @@ impl Assignable for Argument<'_> {
                 all(&mut { fields })
             }
             (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
+            (Selectable::TypeHint { .. }, to) => {
+                let hinted = self.exact_type(preparing);
+                Ok(hinted.map_or(Assignment::Weak, |from| assign_hinted(&from, to)))
+            }
             _ => Ok(match self.exact_type(preparing) {
                 Some(ty) => assign_type(&ty, &receiver.ty),
                 // What is wrong inside is told when the inner expression is prepared.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, TypeName, UserTypeName, WritetimeOrTtl};
+use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, WritetimeOrTtl};
 use model::{Column, ColumnKind, Table};
 use types::CqlType;
 
@@ -10,11 +10,12 @@ use super::argument::Argument;
 use super::shown::Shown;
 use super::writetime::{Part, WritetimeSelector};
 use super::{AggregateCall, Selector};
+use crate::ddl::type_check;
 use crate::functions::{self, Function};
 use crate::names::find_column;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
-use crate::terms::{Assignable, Term, assign_type, prepare as prepare_term, resolve_type};
+use crate::terms::{Assignable, Term, assign_hinted, prepare as prepare_term, qualified, resolve_type};
 use crate::{ColumnSpec, QueryError};
 
 /// A selector and the name of its column in the result.
@@ -175,9 +176,10 @@ impl Builder {
             Selectable::Element { receiver, element } => self.element(receiver, element, preparing),
             Selectable::Slice { receiver, from, to } => self.slice(receiver, from.as_deref(), to.as_deref(), preparing),
             Selectable::TypeHint { type_name, selectable: inner } => {
+                type_check::check(type_name)?;
                 let ty = resolve_type(type_name, &preparing.schema, &self.table.keyspace)?;
                 let shown = qualified(type_name, &self.table.keyspace).to_string();
-                self.hint(selectable, inner, &ty, &shown, expected, preparing)
+                self.hint(inner, &ty.freeze(), &shown, expected, preparing)
             }
             Selectable::BetweenParenthesesOrTuple(elements) => match elements.as_slice() {
                 [only] if !matches!(expected, Some(CqlType::Tuple(_))) => {
@@ -388,21 +390,20 @@ impl Builder {
 
     fn hint(
         &mut self,
-        whole: &Selectable,
         inner: &Selectable,
         ty: &CqlType,
         type_name: &str,
         expected: Option<&CqlType>,
         preparing: &mut Preparing<'_>,
     ) -> Result<Named, QueryError> {
-        let whole = Shown(whole);
-        let receiver = self.receiver(&whole.to_string(), ty.clone());
+        let whole = format!("({type_name}){}", Shown(inner));
+        let receiver = self.receiver(&whole, ty.clone());
         if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, &receiver)?.is_assignable() {
-            let message = format!("Cannot assign value {whole} to {whole} of type {}", ty.freeze());
+            let message = format!("Cannot assign value {whole} to {whole} of type {ty}");
             return Err(QueryError::invalid(message));
         }
         if let Some(expected) = expected
-            && !assign_type(ty, expected).is_assignable()
+            && !assign_hinted(ty, expected).is_assignable()
         {
             let message = format!("Cannot assign value {whole} to [selection] of type {expected}");
             return Err(QueryError::invalid(message));
@@ -514,23 +515,6 @@ impl Builder {
         }
         let name = format!("{{{}}}", texts.join(", "));
         Ok(Named { selector: Selector::Map { ty: ty.clone(), entries: prepared }, name })
-    }
-}
-
-/// The type name with the keyspace of its user types written out.
-fn qualified(name: &TypeName, keyspace: &str) -> TypeName {
-    let inner = |name: &TypeName| Box::new(qualified(name, keyspace));
-    match name {
-        TypeName::UserType { name, frozen } if name.keyspace.is_none() => {
-            let name = UserTypeName { keyspace: Some(Identifier::quoted(keyspace)), name: name.name.clone() };
-            TypeName::UserType { name, frozen: *frozen }
-        }
-        TypeName::List { element, frozen } => TypeName::List { element: inner(element), frozen: *frozen },
-        TypeName::Set { element, frozen } => TypeName::Set { element: inner(element), frozen: *frozen },
-        TypeName::Map { key, value, frozen } => TypeName::Map { key: inner(key), value: inner(value), frozen: *frozen },
-        TypeName::Tuple(elements) => TypeName::Tuple(elements.iter().map(|name| qualified(name, keyspace)).collect()),
-        TypeName::Vector { element, dimension } => TypeName::Vector { element: inner(element), dimension: *dimension },
-        other => other.clone(),
     }
 }
 

@@ -57,13 +57,18 @@ pub(crate) trait Assignable: fmt::Display {
 /// The one of these types, as far as they are known, that all the others can be read as.
 pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
     let known: Vec<CqlType> = types.flatten().collect();
-    known.iter().find(|ty| known.iter().all(|other| is_value_compatible(ty, other))).cloned()
+    known.iter().find(|ty| known.iter().all(|other| is_value_compatible(&ty.freeze(), &other.freeze()))).cloned()
 }
 
-/// How well a value of type `from` fits a receiver of type `to`.
+/// How well a value of type `from` fits a receiver of type `to`. A frozen value fits what is not frozen; a value of many
+/// cells fits nothing frozen.
 pub(crate) fn assign_type(from: &CqlType, to: &CqlType) -> Assignment {
-    let same = if from.is_multi_cell() || !to.is_multi_cell() { from == to } else { *from == to.freeze() };
-    if same {
+    if from.is_multi_cell() { assign_hinted(from, to) } else { assign_hinted(from, &to.freeze()) }
+}
+
+/// How well a term with a hint of its type fits a receiver, which has to be frozen if it is.
+pub(crate) fn assign_hinted(from: &CqlType, to: &CqlType) -> Assignment {
+    if from == to {
         Assignment::Exact
     } else if is_value_compatible(to, from) {
         Assignment::Weak
@@ -83,10 +88,11 @@ pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
         (Bigint, Timestamp) | (Timestamp, Bigint) => true,
         (Date, Int) | (Time, Bigint) => true,
         (Uuid, Timeuuid) => true,
+        _ if ty.is_multi_cell() != other.is_multi_cell() => false,
         (List { element, .. }, List { element: other, .. }) => is_value_compatible(element, other),
-        (Set { element, .. }, Set { element: other, .. }) => is_value_compatible(element, other),
+        (Set { element, .. }, Set { element: other, .. }) => is_order_compatible(element, other),
         (Map { key, value, .. }, Map { key: other_key, value: other_value, .. }) => {
-            is_value_compatible(key, other_key) && is_value_compatible(value, other_value)
+            is_order_compatible(key, other_key) && is_value_compatible(value, other_value)
         }
         (Tuple(elements), Tuple(others)) => {
             elements.len() >= others.len() && elements.iter().zip(others.iter()).all(|(a, b)| is_value_compatible(a, b))
@@ -97,8 +103,24 @@ pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
                 && definition.fields.len() == other.fields.len()
                 && definition.fields.iter().zip(&other.fields).all(|((_, a), (_, b))| is_value_compatible(a, b))
         }
-        (Vector { element, dimension }, Vector { element: other, dimension: length }) => {
-            dimension == length && is_value_compatible(element, other)
+        _ => false,
+    }
+}
+
+/// Whether values of type `other` are valid as `ty`, and in the same order: what elements of sets and keys of maps have to be.
+fn is_order_compatible(ty: &CqlType, other: &CqlType) -> bool {
+    use CqlType::*;
+    match (ty, other) {
+        _ if ty == other => true,
+        (Blob, Ascii | Text) | (Text, Ascii) => true,
+        (List { element, .. }, List { element: other, .. }) | (Set { element, .. }, Set { element: other, .. }) => {
+            is_order_compatible(element, other)
+        }
+        (Map { key, value, .. }, Map { key: other_key, value: other_value, .. }) => {
+            is_order_compatible(key, other_key) && is_order_compatible(value, other_value)
+        }
+        (Tuple(elements), Tuple(others)) => {
+            elements.len() >= others.len() && elements.iter().zip(others.iter()).all(|(a, b)| is_order_compatible(a, b))
         }
         _ => false,
     }

@@ -15,10 +15,10 @@ use crate::execution::Execution;
 use crate::functions::FunctionCall;
 use crate::{ColumnSpec, QueryError, Value};
 
-pub(crate) use assignment::{Assignable, Assignment, assign_type, common_type, is_value_compatible};
+pub(crate) use assignment::{Assignable, Assignment, assign_hinted, assign_type, common_type, is_value_compatible};
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
-pub(crate) use type_name::resolve_type;
+pub(crate) use type_name::{qualified, resolve_type};
 
 /// A value ready to be given bytes.
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@ use cql::ast::{self, FunctionName, Identifier};
 use types::CqlType;
 
 use super::literal::{self, CollectionKind};
-use super::type_name::native_type;
+use super::type_name::{native_type, qualified};
 use super::{Assignable, Assignment, Term, common_type, constant, is_value_compatible, resolve_type};
+use crate::ddl::type_check;
 use crate::functions::{self, FunctionCall};
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
@@ -48,13 +49,16 @@ pub(crate) fn prepare(
             prepare_call(&name, &arguments, receiver, preparing)
         }
         ast::Term::TypeHint { type_name, term: inner } => {
+            type_check::check(type_name)?;
             let ty = resolve_type(type_name, &preparing.schema, keyspace_of(receiver, preparing))?;
+            let type_name = qualified(type_name, keyspace_of(receiver, preparing));
             let hinted = receiver.sibling(term.to_string(), ty);
             if !inner.assignment(preparing, &hinted)?.is_assignable() {
                 return Err(QueryError::invalid(format!("Cannot cast value {inner} to type {type_name}")));
             }
             if !term.assignment(preparing, receiver)?.is_assignable() {
-                let message = format!("Cannot assign value {term} to {} of type {}", receiver.name, receiver.ty);
+                let (name, ty) = (&receiver.name, &receiver.ty);
+                let message = format!("Cannot assign value ({type_name}){inner} to {name} of type {ty}");
                 return Err(QueryError::invalid(message));
             }
             // A marker goes by the receiver that the hint stands before.
@@ -138,7 +142,7 @@ impl Assignable for ast::Term {
             ast::Term::Tuple(elements) => literal::tuple_assignment(elements, receiver, preparing),
             ast::Term::TypeHint { type_name, .. } => {
                 let ty = resolve_type(type_name, &preparing.schema, keyspace_of(receiver, preparing))?;
-                Ok(super::assign_type(&ty, &receiver.ty))
+                Ok(super::assign_hinted(&ty, &receiver.ty))
             }
             _ => {
                 let (name, arguments) = as_call(self);

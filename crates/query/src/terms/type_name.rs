@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cql::ast::{NativeType, TypeName};
+use cql::ast::{Identifier, NativeType, TypeName, UserTypeName};
 use model::Schema;
 use types::CqlType;
 
@@ -40,6 +40,23 @@ pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> 
         TypeName::Custom(class) => CqlType::parse_marshal_class(class)
             .map_err(|error| QueryError::syntax(format!("Error setting type {class}: {}", error.message())))?,
     })
+}
+
+/// The type name with the keyspace of its user types written out.
+pub(crate) fn qualified(name: &TypeName, keyspace: &str) -> TypeName {
+    let inner = |name: &TypeName| Box::new(qualified(name, keyspace));
+    match name {
+        TypeName::UserType { name, frozen } if name.keyspace.is_none() => {
+            let name = UserTypeName { keyspace: Some(Identifier::quoted(keyspace)), name: name.name.clone() };
+            TypeName::UserType { name, frozen: *frozen }
+        }
+        TypeName::List { element, frozen } => TypeName::List { element: inner(element), frozen: *frozen },
+        TypeName::Set { element, frozen } => TypeName::Set { element: inner(element), frozen: *frozen },
+        TypeName::Map { key, value, frozen } => TypeName::Map { key: inner(key), value: inner(value), frozen: *frozen },
+        TypeName::Tuple(elements) => TypeName::Tuple(elements.iter().map(|name| qualified(name, keyspace)).collect()),
+        TypeName::Vector { element, dimension } => TypeName::Vector { element: inner(element), dimension: *dimension },
+        other => other.clone(),
+    }
 }
 
 /// A native type.
