@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::{
     Cell, ColumnData, DeletionTime, Liveness, Marker, PartitionHead, PartitionKey, ReadError, Row, RowBuilder, RowRef,
-    Table, Unfiltered, UnfilteredCursor,
+    StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 use sstable::SSTableReader;
 
@@ -215,6 +215,10 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
         self.source.table()
     }
 
+    fn expect_stored(&mut self) {
+        self.source.expect_stored();
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = Current::None;
         if !self.source.advance_partition()? {
@@ -245,6 +249,11 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
             if !self.source.advance()? {
                 return Ok(false);
             }
+            if self.source.stored().is_some() {
+                // Nothing of it is deleted or expires.
+                self.current = Current::Source;
+                return Ok(true);
+            }
             match self.source.unfiltered() {
                 Unfiltered::Row(RowRef { row, .. }) => {
                     if self.purger.leaves_alone(row, self.source.table()) {
@@ -265,6 +274,14 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
                 }
             }
         }
+    }
+
+    fn stored(&self) -> Option<StoredRow<'_>> {
+        matches!(self.current, Current::Source).then(|| self.source.stored()).flatten()
+    }
+
+    fn decode(&mut self) -> Result<(), ReadError> {
+        self.source.decode()
     }
 
     fn unfiltered(&self) -> Unfiltered<'_> {

@@ -107,6 +107,7 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
     let sources = sources(&input)?;
     let merged = MergeCursor::new(input.table, false, sources);
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
+    cursor.expect_stored();
     let mut output = Output::new(&mut input, options);
     for partitions in 0_u64.. {
         if !cursor.advance_partition()? {
@@ -125,7 +126,10 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
             if !std::mem::replace(&mut begun, true) {
                 output.writer()?.begin_partition(&cursor.partition())?;
             }
-            output.writer()?.add(&cursor.unfiltered())?;
+            match cursor.stored() {
+                Some(row) => output.writer()?.add_stored(&row)?,
+                None => output.writer()?.add(&cursor.unfiltered())?,
+            }
             output.written.unfiltereds += 1;
             output.report()?;
         }

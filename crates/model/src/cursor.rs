@@ -38,6 +38,18 @@ pub enum Unfiltered<'a> {
     Marker(Marker<'a>),
 }
 
+/// A row as an SSTable holds it: alive for ever, not deleted, and with a cell for each regular column that the table has now, each of them
+/// simple and no counter, alive for ever and as old as the row.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredRow<'a> {
+    /// The serialized clustering.
+    pub clustering: &'a [u8],
+    /// Of the row and of all its cells, microseconds.
+    pub timestamp: i64,
+    /// The cells as Data.db has them, column by column: flags, a length where the type has none, the value.
+    pub cells: &'a [u8],
+}
+
 /// A position in a sequence of partitions, and of rows and range tombstone markers in each.
 ///
 /// Partitions come in (token, key) order; within one, unfiltereds come in clustering order, or reversed where the
@@ -57,6 +69,10 @@ pub trait UnfilteredCursor {
     /// nothing of that. Not for sources that are merged with others.
     fn expect_columns(&mut self, _regulars: &Arc<[usize]>) {}
 
+    /// Says, before the first partition, that the caller takes rows as they are stored: whoever reads them may leave them so, and then
+    /// `unfiltered` tells no more of such a row than its clustering, until `decode`.
+    fn expect_stored(&mut self) {}
+
     /// Goes to the next partition, past whatever is left of the current one. False at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
 
@@ -68,6 +84,16 @@ pub trait UnfilteredCursor {
 
     /// The current row or marker. Only after `advance` returned true.
     fn unfiltered(&self) -> Unfiltered<'_>;
+
+    /// The current row, where it was left as it is stored. Only after `advance` returned true.
+    fn stored(&self) -> Option<StoredRow<'_>> {
+        None
+    }
+
+    /// Makes `unfiltered` tell all of the current row, which was left as it is stored perhaps.
+    fn decode(&mut self) -> Result<(), ReadError> {
+        Ok(())
+    }
 
     /// Nothing that this source holds was written or deleted later (microseconds).
     fn max_timestamp(&self) -> i64 {
@@ -98,6 +124,9 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
         (**self).expect_columns(regulars);
     }
+    fn expect_stored(&mut self) {
+        (**self).expect_stored();
+    }
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         (**self).advance_partition()
     }
@@ -109,6 +138,12 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     }
     fn unfiltered(&self) -> Unfiltered<'_> {
         (**self).unfiltered()
+    }
+    fn stored(&self) -> Option<StoredRow<'_>> {
+        (**self).stored()
+    }
+    fn decode(&mut self) -> Result<(), ReadError> {
+        (**self).decode()
     }
     fn max_timestamp(&self) -> i64 {
         (**self).max_timestamp()

@@ -19,7 +19,7 @@ mod row;
 mod schema;
 
 pub use clustering::{ClusteringBound, ClusteringComparator, Clusterings, Side, Slice, Slices, push_component};
-pub use cursor::{BoxCursor, Marker, PartitionHead, Unfiltered, UnfilteredCursor};
+pub use cursor::{BoxCursor, Marker, PartitionHead, StoredRow, Unfiltered, UnfilteredCursor};
 pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
 pub use key::PartitionKey;

@@ -8,9 +8,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use types::Token;
+
 use crate::{
-    BoxCursor, DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, Row, RowMerger, RowRef, Table, Unfiltered,
-    UnfilteredCursor,
+    BoxCursor, DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, Row, RowMerger, RowRef, StoredRow, Table,
+    Unfiltered, UnfilteredCursor,
 };
 
 /// A union of cursors that were opened for the same range in the same direction.
@@ -37,6 +39,8 @@ pub struct MergeCursor<'a> {
 struct Source<'a> {
     cursor: BoxCursor<'a>,
     partition: Stand,
+    /// Of the partition that it waits with.
+    token: Token,
     item: Stand,
     open: DeletionTime,
     /// Nothing in it is newer.
@@ -85,6 +89,7 @@ impl<'a> MergeCursor<'a> {
                 max_timestamp: cursor.max_timestamp(),
                 cursor,
                 partition: Stand::Used,
+                token: Token::MINIMUM,
                 item: Stand::End,
                 open: DeletionTime::LIVE,
             })
@@ -190,13 +195,38 @@ impl<'a> MergeCursor<'a> {
         !self.meeting.is_empty()
     }
 
+    /// The source whose row is later than all others at the current position, where all are as they are stored: nothing is left of
+    /// those beside it.
+    fn latest_stored(&self) -> Option<usize> {
+        let mut latest: Option<(i64, usize)> = None;
+        let mut is_alone = true;
+        for &index in &self.meeting {
+            let timestamp = self.sources[index].cursor.stored()?.timestamp;
+            match latest.map(|(other, _)| timestamp.cmp(&other)) {
+                None | Some(Ordering::Greater) => (latest, is_alone) = (Some((timestamp, index)), true),
+                Some(Ordering::Equal) => is_alone = false,
+                Some(Ordering::Less) => {}
+            }
+        }
+        latest.filter(|_| is_alone).map(|(_, index)| index)
+    }
+
     /// Makes the rows at the current position one; false if nothing of them is left.
-    fn merge_rows(&mut self) -> bool {
+    fn merge_rows(&mut self) -> Result<bool, ReadError> {
         let first = self.meeting[0];
         let active = self.deletion.max(self.open);
+        if active.is_live()
+            && let Some(latest) = self.latest_stored()
+        {
+            self.current = Current::OfSource(latest);
+            return Ok(true);
+        }
         if self.meeting.len() == 1 && active.is_live() && !has_deletion(&self.sources[first].cursor.unfiltered()) {
             self.current = Current::OfSource(first);
-            return true;
+            return Ok(true);
+        }
+        for &index in &self.meeting {
+            self.sources[index].cursor.decode()?;
         }
         let sources = &self.sources;
         let rows: Vec<Row<'_>> = self
@@ -209,7 +239,7 @@ impl<'a> MergeCursor<'a> {
             .collect();
         self.row_bytes.clear();
         self.current = Current::Merged(first);
-        self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes)
+        Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
     }
 
     /// Takes over the markers at the current position; false if they do not change the deletion in force.
@@ -241,6 +271,14 @@ fn table_of<'s>(sources: &'s [Source<'_>], kept: &'s Option<Arc<Table>>) -> &'s 
 }
 
 impl Source<'_> {
+    fn advance_partition(&mut self) -> Result<(), ReadError> {
+        self.partition = if self.cursor.advance_partition()? { Stand::Waiting } else { Stand::End };
+        if self.partition == Stand::Waiting {
+            self.token = self.cursor.partition().key.token();
+        }
+        Ok(())
+    }
+
     fn advance(&mut self) -> Result<(), ReadError> {
         self.item = if self.cursor.advance()? { Stand::Waiting } else { Stand::End };
         Ok(())
@@ -301,15 +339,22 @@ impl UnfilteredCursor for MergeCursor<'_> {
         }
     }
 
+    fn expect_stored(&mut self) {
+        self.sources.iter_mut().for_each(|source| source.cursor.expect_stored());
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = Current::None;
         self.open = DeletionTime::LIVE;
         self.static_row = StaticRow::None;
         for source in self.sources.iter_mut().filter(|source| source.partition == Stand::Used) {
-            source.partition = if source.cursor.advance_partition()? { Stand::Waiting } else { Stand::End };
+            source.advance_partition()?;
         }
-        let waiting = self.sources.iter().filter(|source| source.partition == Stand::Waiting);
-        self.key = waiting.map(|source| source.cursor.partition().key).min().cloned();
+        // Most tokens differ: the keys of few sources are looked at.
+        let waiting = || self.sources.iter().filter(|source| source.partition == Stand::Waiting);
+        let least = waiting().map(|source| source.token).min();
+        let of_least = waiting().filter(|source| Some(source.token) == least);
+        self.key = of_least.map(|source| source.cursor.partition().key).min().cloned();
         let Some(key) = &self.key else {
             return Ok(false);
         };
@@ -317,10 +362,13 @@ impl UnfilteredCursor for MergeCursor<'_> {
         for source in &mut self.sources {
             source.open = DeletionTime::LIVE;
             source.item = Stand::End;
-            if source.partition == Stand::Waiting && source.cursor.partition().key == key {
-                source.partition = Stand::Used;
-                source.item = Stand::Used;
-                self.deletion = self.deletion.max(source.cursor.partition().deletion);
+            if source.partition == Stand::Waiting && source.token == key.token() {
+                let partition = source.cursor.partition();
+                if partition.key == key {
+                    source.partition = Stand::Used;
+                    source.item = Stand::Used;
+                    self.deletion = self.deletion.max(partition.deletion);
+                }
             }
         }
         self.merge_static_rows();
@@ -358,13 +406,27 @@ impl UnfilteredCursor for MergeCursor<'_> {
                 return Ok(false);
             }
             let is_row = matches!(self.sources[self.meeting[0]].cursor.unfiltered(), Unfiltered::Row(_));
-            let is_something = if is_row { self.merge_rows() } else { self.merge_markers() };
+            let is_something = if is_row { self.merge_rows()? } else { self.merge_markers() };
             for &index in &self.meeting {
                 self.sources[index].item = Stand::Used;
             }
             if is_something {
                 return Ok(true);
             }
+        }
+    }
+
+    fn stored(&self) -> Option<StoredRow<'_>> {
+        match self.current {
+            Current::OfSource(index) => self.sources[index].cursor.stored(),
+            _ => None,
+        }
+    }
+
+    fn decode(&mut self) -> Result<(), ReadError> {
+        match self.current {
+            Current::OfSource(index) => self.sources[index].cursor.decode(),
+            _ => Ok(()),
         }
     }
 

@@ -5,3 +5,4 @@
 mod content;
 mod merging;
 mod seeking;
+mod stored;

@@ -1,6 +1,8 @@
 //! How the columns of a file relate to those of the table: by name.
 
-use model::{ColumnKind, Table};
+use std::sync::Arc;
+
+use model::{Column, ColumnKind, Table};
 use types::{CqlType, MarshalClass};
 
 use crate::error::{Corruption, SSTableError};
@@ -26,6 +28,9 @@ pub(crate) struct FileColumns {
     pub regulars: Vec<FileColumn>,
     /// How many of the first regular columns are simple, never dropped, and the table's first in the same order.
     pub copied_regulars: usize,
+    /// Whether those are all regular columns of file and table, of the same lengths, and no counters: cells of such files may be copied from one to the
+    /// other.
+    pub are_alike: bool,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
     /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
@@ -56,9 +61,17 @@ impl FileColumns {
         let is_copied = |(index, column): &(usize, &FileColumn)| {
             column.target == Some(*index) && !column.complex && column.dropped_until == i64::MIN
         };
+        let copied_regulars = regulars.iter().enumerate().take_while(is_copied).count();
+        let current = &table.regulars().columns;
+        let is_alike = |(column, file): (&Arc<Column>, &FileColumn)| {
+            column.ty.fixed_length() == file.fixed_length && !matches!(column.ty, CqlType::Counter)
+        };
         Ok(FileColumns {
             statics: Self::relate(file, &header.statics, table, ColumnKind::Static, &mut unknown)?,
-            copied_regulars: regulars.iter().enumerate().take_while(is_copied).count(),
+            are_alike: copied_regulars == regulars.len()
+                && current.len() == regulars.len()
+                && current.iter().zip(&regulars).all(is_alike),
+            copied_regulars,
             regulars,
             clustering,
             unknown,

@@ -220,6 +220,30 @@ impl Decoder<'_> {
         self.check_end(body)
     }
 
+    /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see [`model::StoredRow`]. What is not
+    /// as this writer would have it may not.
+    pub fn stored_row(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<Option<(i64, usize)>> {
+        if head.flags != flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS || !self.columns.are_alike {
+            return Ok(None);
+        }
+        body.uvint("previous size")?;
+        let timestamp = self.timestamp(body)?;
+        let cells = body.consumed();
+        for column in &self.columns.regulars {
+            const EMPTY: u8 = cell_flag::USE_ROW_TIMESTAMP | cell_flag::HAS_EMPTY_VALUE;
+            match body.u8("cell flags")? {
+                EMPTY => {}
+                cell_flag::USE_ROW_TIMESTAMP => {
+                    if read_value(column.fixed_length, body)?.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok((timestamp != i64::MIN && body.is_empty()).then_some((timestamp, cells)))
+    }
+
     /// Reads the cells of the first regular columns as long as they have the row's timestamp, and appends them as slots of a
     /// row blob. Returns how many they were.
     fn copy_cells(&self, body: &mut Input<'_>, slots: &mut Vec<u8>) -> Decoded<usize> {

@@ -1,6 +1,6 @@
 //! Writing the model's rows and markers as unfiltereds, cell by cell.
 
-use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, Table};
+use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, StoredRow, Table};
 use types::vint;
 
 use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, cell_flag, extended, flag};
@@ -201,6 +201,32 @@ impl Encoder {
         }
         stats.plain_row(row.timestamp, columns.len());
         Ok(true)
+    }
+
+    /// Appends a row as another file has it; all columns of the table are written.
+    pub fn stored_row(
+        &self,
+        row: &StoredRow<'_>,
+        previous_size: u64,
+        stats: &mut StatsCollector,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SSTableError> {
+        let WrittenColumns { columns, places } = &self.regulars;
+        if columns.len() != places.len() {
+            let what = format!("a row of {} columns as it is stored, in a file of {}", places.len(), columns.len());
+            return Err(SSTableError::Unwritable { what });
+        }
+        self.check_clustering(row.clustering)?;
+        let timestamp = row.timestamp.wrapping_sub(self.base.timestamp) as u64;
+        let size = vint::uvint_size(previous_size) + vint::uvint_size(timestamp) + row.cells.len();
+        out.push(flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS);
+        write_values(&self.clustering, row.clustering, out)?;
+        vint::write_uvint(size as u64, out);
+        vint::write_uvint(previous_size, out);
+        vint::write_uvint(timestamp, out);
+        out.extend_from_slice(row.cells);
+        stats.plain_row(row.timestamp, columns.len());
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)] // One straight function behind the two above.

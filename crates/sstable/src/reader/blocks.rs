@@ -1,5 +1,6 @@
 //! Data.db as a sequence of uncompressed blocks, each verified where it is read.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -470,6 +471,19 @@ impl DataWindow {
                 }
                 result => return Ok(result?),
             }
+        }
+    }
+
+    /// Bytes that were decoded last, or some of them.
+    pub fn held(&self, position: u64, length: usize) -> &[u8] {
+        let part = |bytes: &'_ [u8], start: u64| -> Option<Range<usize>> {
+            let offset = usize::try_from(position.checked_sub(start)?).ok()?;
+            (offset + length <= bytes.len()).then_some(offset..offset + length)
+        };
+        match (part(self.block(), self.block_start), part(&self.spill, self.spill_start)) {
+            (Some(range), _) => &self.block()[range],
+            (None, Some(range)) => &self.spill[range],
+            (None, None) => &[],
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use model::{
     ClusteringBound, DeletionTime, KeyBound, KeyRange, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row,
-    RowBuilder, RowRef, Side, Slices, Table, Unfiltered, UnfilteredCursor,
+    RowBuilder, RowRef, Side, Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
 use super::waypoints::Trail;
@@ -35,6 +35,8 @@ enum Plan {
 pub(super) enum Current {
     None,
     Row,
+    /// A row that is not decoded.
+    Stored(Stored),
     /// A marker of the file.
     Marker {
         side: Side,
@@ -48,6 +50,15 @@ pub(super) enum Current {
         before: DeletionTime,
         after: DeletionTime,
     },
+}
+
+/// A row as the file has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored {
+    head: UnfilteredHead,
+    timestamp: i64,
+    /// Data position and length of its cells.
+    cells: (u64, usize),
 }
 
 /// The partition that the cursor stands in.
@@ -93,6 +104,8 @@ pub struct SSTableCursor {
     pub(super) trail: Trail,
     /// The places in the file of the regular columns that are looked at, if the reader said so.
     wanted: Option<Vec<usize>>,
+    /// Whether rows are left as they are stored, where they may.
+    leaves_stored: bool,
     builder: RowBuilder,
     pub(super) clustering: Vec<u8>,
     row: Vec<u8>,
@@ -123,6 +136,7 @@ impl SSTableCursor {
             below: None,
             trail: Trail::default(),
             wanted: None,
+            leaves_stored: false,
             builder: RowBuilder::default(),
             clustering: Vec::new(),
             row: Vec::new(),
@@ -342,6 +356,18 @@ impl SSTableCursor {
         }
         builder.finish(row);
         Ok(true)
+    }
+
+    /// The row at a data position, if it may be passed on as it is stored.
+    fn stored_row(&mut self, position: u64, head: &UnfilteredHead) -> Result<Option<Stored>, SSTableError> {
+        let Self { window, reader, .. } = self;
+        let decoder = reader.decoder();
+        let start = position + head.head_length as u64;
+        let stored = window.decode_sized(start, head.body_length, |input| decoder.stored_row(head, input))?;
+        Ok(stored.map(|(timestamp, offset)| {
+            let cells = (start + offset as u64, head.body_length - offset);
+            Stored { head: *head, timestamp, cells }
+        }))
     }
 
     /// The deletions before and after the marker at a data position.
@@ -606,6 +632,10 @@ impl SSTableCursor {
             }
             self.open = after;
             self.current = Current::Marker { side: head.side(), before, after };
+        } else if self.leaves_stored
+            && let Some(stored) = self.stored_row(position, head)?
+        {
+            self.current = Current::Stored(stored);
         } else if self.decode_row(position, head, false)? {
             self.current = Current::Row;
         } else {
@@ -669,6 +699,24 @@ impl UnfilteredCursor for SSTableCursor {
         self.wanted = Some(self.reader.decoder().columns.places_of(regulars));
     }
 
+    fn expect_stored(&mut self) {
+        self.leaves_stored = self.wanted.is_none() && !self.reversed;
+    }
+
+    fn stored(&self) -> Option<StoredRow<'_>> {
+        let Current::Stored(Stored { timestamp, cells: (position, length), .. }) = self.current else { return None };
+        Some(StoredRow { clustering: &self.clustering, timestamp, cells: self.window.held(position, length) })
+    }
+
+    fn decode(&mut self) -> Result<(), ReadError> {
+        if let Current::Stored(stored) = self.current {
+            let decoded = self.decode_row(self.item, &stored.head, false);
+            decoded.map_err(|error| self.reader.met(error))?;
+            self.current = Current::Row;
+        }
+        Ok(())
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         Ok(self.try_advance_partition().map_err(|error| self.reader.met(error))?)
     }
@@ -690,6 +738,7 @@ impl UnfilteredCursor for SSTableCursor {
         match self.current {
             Current::None => panic!("unfiltered() follows advance() == true"),
             Current::Row => Unfiltered::Row(RowRef { clustering: &self.clustering, row: Row::new(&self.row) }),
+            Current::Stored(_) => Unfiltered::Row(RowRef { clustering: &self.clustering, row: Row::new(&[]) }),
             Current::Marker { side, before, after } => {
                 Unfiltered::Marker(Marker { prefix: &self.clustering, side, before, after })
             }

@@ -6,7 +6,7 @@ mod options;
 use std::sync::Arc;
 
 use blockio::{Disk, File};
-use model::{DeletionTime, PartitionHead, PartitionKey, Row, Table, Unfiltered, UnfilteredCursor};
+use model::{DeletionTime, PartitionHead, PartitionKey, Row, StoredRow, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
 pub use options::{COLUMN_INDEX_SIZE_DEFAULT, WriterOptions};
@@ -67,6 +67,15 @@ struct OpenPartition {
     /// The range deletion in force.
     open: DeletionTime,
     block: Option<Block>,
+}
+
+/// An unfiltered being written.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Offset, relative to the partition.
+    offset: u64,
+    /// Bytes from the unfiltered before it, or the partition's start.
+    previous_size: u64,
 }
 
 /// Positions of unfiltereds in the open partition. The buffers serve one partition after the other.
@@ -217,22 +226,13 @@ impl SSTableWriter {
 
     /// Adds a row or marker to the open partition, in clustering order.
     pub fn add(&mut self, unfiltered: &Unfiltered<'_>) -> Result<(), SSTableError> {
-        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
-        let offset = files.data.position() - partition.start;
-        let previous_size = offset - partition.previous_start;
         let (prefix, weight) = match unfiltered {
             Unfiltered::Row(row) => (row.clustering, 0),
             Unfiltered::Marker(marker) => (marker.prefix, if marker.side == model::Side::Before { -1 } else { 1 }),
         };
-        if partition.block.is_none() {
-            partition.block = Some(Block { offset, open: partition.open });
-            set(&mut self.positions.block_first, prefix, weight);
-        }
-        set(&mut self.positions.last, prefix, weight);
-        if !std::mem::replace(&mut partition.has_rows, true) {
-            set(&mut self.positions.first, prefix, weight);
-        }
-        let out = &mut files.data.pending;
+        let begun = self.begin_unfiltered(prefix, weight)?;
+        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let (previous_size, out) = (begun.previous_size, &mut files.data.pending);
         match unfiltered {
             Unfiltered::Row(row) => {
                 self.encoder.row(&self.table, row.clustering, row.row, previous_size, &mut self.stats, out)?;
@@ -246,7 +246,34 @@ impl SSTableWriter {
                 self.encoder.marker(marker, previous_size, &mut self.stats, out)?;
             }
         }
-        partition.previous_start = offset;
+        self.end_unfiltered(begun)
+    }
+
+    /// Adds a row as another SSTable holds it to the open partition, in clustering order.
+    pub fn add_stored(&mut self, row: &StoredRow<'_>) -> Result<(), SSTableError> {
+        let begun = self.begin_unfiltered(row.clustering, 0)?;
+        let Some(files) = &mut self.files else { return Err(finished()) };
+        self.encoder.stored_row(row, begun.previous_size, &mut self.stats, &mut files.data.pending)?;
+        self.end_unfiltered(begun)
+    }
+
+    fn begin_unfiltered(&mut self, prefix: &[u8], weight: i8) -> Result<Begun, SSTableError> {
+        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let offset = files.data.position() - partition.start;
+        if partition.block.is_none() {
+            partition.block = Some(Block { offset, open: partition.open });
+            set(&mut self.positions.block_first, prefix, weight);
+        }
+        set(&mut self.positions.last, prefix, weight);
+        if !std::mem::replace(&mut partition.has_rows, true) {
+            set(&mut self.positions.first, prefix, weight);
+        }
+        Ok(Begun { offset, previous_size: offset - partition.previous_start })
+    }
+
+    fn end_unfiltered(&mut self, begun: Begun) -> Result<(), SSTableError> {
+        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
         if let Some(block) = partition.block
             && end - block.offset >= self.options.column_index_size_bytes
