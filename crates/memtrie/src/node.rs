@@ -105,10 +105,8 @@ pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: b
 /// Brings near what a node leads to that is near already and of this size; none leads to very much.
 #[inline]
 pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
-    if ptr.is_leaf() {
-        return;
-    }
     match memory.layout {
+        Layout::Paper if ptr.is_leaf() => {}
         Layout::Paper => paper::node::prefetch_below(memory, ptr, of_large),
         Layout::Adaptive => adaptive::node::prefetch_below(memory, ptr, of_large),
     }
@@ -117,13 +115,10 @@ pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
 /// Brings a node or leaf near.
 #[inline]
 pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
-    if ptr.is_leaf() {
-        memory.prefetch_blob(ptr);
-    } else {
-        match memory.layout {
-            Layout::Paper => memory.prefetch_slot(ptr.slot(0)),
-            Layout::Adaptive => adaptive::node::prefetch(memory, ptr),
-        }
+    match memory.layout {
+        Layout::Paper if ptr.is_leaf() => memory.prefetch_blob(ptr),
+        Layout::Paper => memory.prefetch_slot(ptr.slot(0)),
+        Layout::Adaptive => adaptive::node::prefetch(memory, ptr),
     }
 }
 

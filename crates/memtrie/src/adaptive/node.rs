@@ -442,10 +442,13 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     }
 }
 
+/// Of a leaf or node.
 #[inline]
 pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
-    memory.prefetch_slot(ptr.node_slot(0));
-    prefetch_lines(memory, ptr);
+    memory.prefetch_piece(ptr);
+    if ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48) {
+        prefetch_lines(memory, ptr);
+    }
 }
 
 /// Of a node larger than a cache line, asks for the lines after the first, before that says which will be needed.
@@ -525,10 +528,9 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
 /// What a sparse node leads to, mostly leaves.
 #[inline]
 pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
-    let wanted = match ptr.node_kind() {
-        SPARSE_3 | SPARSE_6 => !of_large,
-        SPARSE_12 | SPARSE_24 | SPARSE_48 => of_large,
-        _ => false,
+    let wanted = match of_large {
+        false => ptr.is_node_of(SPARSE_3) | ptr.is_node_of(SPARSE_6),
+        true => ptr.is_node_of(SPARSE_12) | ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48),
     };
     if wanted {
         let shape = shape(ptr.node_kind());

@@ -1,5 +1,6 @@
 //! Pointers, and access to the words of blocks and the bytes of blobs.
 
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -263,6 +264,16 @@ impl<'a> Memory<'a> {
         prefetch(start);
         // A small blob may end on the next cache line.
         prefetch(start.wrapping_add(32));
+    }
+
+    /// As `prefetch_blob` of a leaf, and of a node of the adaptive layout its first line. No branch asks which it is: among a node's children
+    /// nobody can guess.
+    #[inline]
+    pub(crate) fn prefetch_piece(self, ptr: Ptr) {
+        let node = self.blocks.wrapping_add((ptr.0 >> 4) as usize * 16);
+        let start = select_unpredictable(ptr.is_leaf(), self.blob_start_or_any(ptr), node);
+        prefetch(start);
+        prefetch(start.wrapping_add(select_unpredictable(ptr.is_leaf(), 32, 0)));
     }
 
     /// Asks for the cache line of a word to be brought near.
