@@ -49,9 +49,12 @@ public class TrieBench
         long held = map.heldBytes() >= 0 ? map.heldBytes() : usedHeap(name) - before;
         say(name, "bytes per key without the value", held / (double) count);
         long gets = Math.min(count, GETS_MAX);
+        long[] probes = new long[(int) gets];
+        for (int index = 0; index < gets; index++)
+            probes[index] = Long.remainderUnsigned(mix(index), count);
         start = cpuNanos();
-        for (long index = 0; index < gets; index++)
-            expect(map.get(key(Long.remainderUnsigned(mix(index), count))), Long.remainderUnsigned(mix(index), count));
+        for (long probe : probes)
+            expect(map.get(key(probe)), probe);
         say(name, "get, hit", (cpuNanos() - start) / (double) gets);
         start = cpuNanos();
         for (long index = count; index < count + gets; index++)

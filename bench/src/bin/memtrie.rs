@@ -78,6 +78,11 @@ fn sessions(count: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     (0..count).step_by(SESSION as usize).map(move |first| first..count.min(first + SESSION))
 }
 
+/// Which entries are got, made before anything is measured.
+fn probes(gets: u64, count: u64) -> Vec<u64> {
+    (0..gets).map(|index| mix(index) % count).collect()
+}
+
 fn insert_all<M: OrderedMap>(map: &mut M, keys: &mut Keys, count: u64) {
     for session in sessions(count) {
         map.writing(&mut |insert| session.clone().for_each(|index| insert(keys.encoded(index), index)));
@@ -93,19 +98,18 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
     // The trie's content is a value of 8 bytes, as the peers' is.
     say(name, "bytes per key without the value", held as f64 / count as f64 - 8.0);
     let gets = count.min(GETS_MAX);
+    let probes = probes(gets, count);
     timed(name, "get, hit", gets, || {
-        for session in sessions(gets) {
+        for session in probes.chunks(SESSION as usize) {
             map.reading(&mut |get| {
-                for index in session.clone() {
-                    let probe = mix(index) % count;
+                for &probe in session {
                     assert_eq!(get(keys.encoded(probe)), Some(probe));
                 }
             });
         }
     });
     timed(name, "get, hit, each by itself", gets, || {
-        (0..gets).for_each(|index| {
-            let probe = mix(index) % count;
+        probes.iter().for_each(|&probe| {
             assert_eq!(map.get(keys.encoded(probe)), Some(probe));
         });
     });
@@ -116,7 +120,7 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
             });
         }
     });
-    get_together(&map, kind, count);
+    get_together(&map, kind, &probes);
     timed(name, "get, dependent", gets, || {
         let mut probe = 0;
         for session in sessions(gets) {
@@ -151,18 +155,15 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
 }
 
 /// Keys are translated in the measured time here too.
-fn get_together<M: OrderedMap>(map: &M, kind: KeyKind, count: u64) {
+fn get_together<M: OrderedMap>(map: &M, kind: KeyKind, probes: &[u64]) {
     if map.get_many(&[]).is_none() {
         return;
     }
     let mut keys: Vec<Keys> = (0..64).map(|_| Keys::of(kind)).collect();
-    let gets = count.min(GETS_MAX);
-    timed(map.name(), "get, 64 at a time", gets, || {
-        for start in (0..gets).step_by(64) {
-            let probes = start..gets.min(start + 64);
-            let encoded: Vec<&[u8]> =
-                probes.clone().zip(&mut keys).map(|(index, keys)| keys.encoded(mix(index) % count)).collect();
-            let expected: Vec<_> = probes.map(|index| Some(mix(index) % count)).collect();
+    timed(map.name(), "get, 64 at a time", probes.len() as u64, || {
+        for probes in probes.chunks(64) {
+            let encoded: Vec<&[u8]> = probes.iter().zip(&mut keys).map(|(&probe, keys)| keys.encoded(probe)).collect();
+            let expected: Vec<_> = probes.iter().map(|&probe| Some(probe)).collect();
             assert_eq!(map.get_many(&encoded), Some(expected));
         }
     });
@@ -189,6 +190,7 @@ fn beside_a_writer(count: u64) {
     insert_all(&mut own, &mut keys, count);
     insert_all(&mut other, &mut keys, count);
     let gets = count.min(GETS_MAX);
+    let probes = probes(gets, count);
     for _ in 0..ROUNDS {
         for (figure, written) in [("get beside a writer of another trie", &other), ("get beside its own writer", &own)]
         {
@@ -196,10 +198,9 @@ fn beside_a_writer(count: u64) {
             std::thread::scope(|scope| {
                 scope.spawn(|| overwrite(written.trie(), count, &done));
                 timed("memtrie", figure, gets, || {
-                    for session in sessions(gets) {
+                    for session in probes.chunks(SESSION as usize) {
                         own.reading(&mut |get| {
-                            for index in session.clone() {
-                                let probe = mix(index) % count;
+                            for &probe in session {
                                 assert_eq!(get(keys.encoded(probe)), Some(probe));
                             }
                         });

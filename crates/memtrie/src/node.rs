@@ -202,6 +202,15 @@ pub(crate) fn has(memory: Memory<'_>, root: Slot, key: &[u8]) -> bool {
     get(memory, Place::of(memory.load(root)), key).is_some()
 }
 
+/// The first steps of `key` from the root, through nodes that are near in any trie that is large: where they lead, by how many bytes.
+#[inline]
+pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize) {
+    match memory.layout {
+        Layout::Paper => (root, 0),
+        Layout::Adaptive => adaptive::node::pass_top(memory, root, key),
+    }
+}
+
 /// Brings near what the step from `ptr` with `key` will look at.
 #[inline]
 pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {

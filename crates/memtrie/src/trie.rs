@@ -12,7 +12,7 @@ use crate::raw::memory::{Bases, Memory, Slot};
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tail::Tail;
-use crate::together::get_together;
+use crate::together::{get_together, prefetch_together};
 use crate::{TrieFull, node};
 
 /// How nodes are laid out; `FORMAT.md` describes both.
@@ -281,7 +281,7 @@ impl Writer<'_> {
     /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right after.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         if let Some(memory) = self.trie.bases.memory() {
-            get_together(memory, keys, |_, _| {});
+            prefetch_together(memory, keys);
         }
     }
 

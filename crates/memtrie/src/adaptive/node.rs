@@ -429,16 +429,33 @@ fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
     (select_unpredictable(is_node, child, ptr), usize::from(is_node))
 }
 
+/// Flat nodes of a large trie that stay near: the first has 256 children, what the second has is 256 KiB.
+const TOP_LEVELS: usize = 2;
+
+/// The steps of `key` through the top of a large trie.
+#[inline]
+pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize) {
+    let (mut ptr, mut consumed) = (root, 0);
+    if ptr.is_node_of(CHAIN)
+        && let Some(steps) = short_chain_passed(memory, ptr, key)
+    {
+        (ptr, consumed) = (memory.load(ptr.node_slot(CHAIN_CHILD_WORD)), steps);
+    }
+    for &character in key[consumed..].iter().take(TOP_LEVELS) {
+        if !ptr.is_node_of(FLAT) {
+            break;
+        }
+        ptr = memory.load(ptr.node_slot(u32::from(character)));
+        consumed += 1;
+    }
+    (ptr, consumed)
+}
+
 #[inline]
 pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
-    if ptr.is_leaf() {
-        memory.prefetch_blob(ptr);
-    } else if ptr.node_kind() == FLAT
-        && let Some(&character) = key.first()
-    {
-        memory.prefetch_slot(ptr.node_slot(u32::from(character)));
-    } else {
-        prefetch(memory, ptr);
+    match key.first() {
+        Some(&character) if ptr.is_node_of(FLAT) => memory.prefetch_slot(ptr.node_slot(u32::from(character))),
+        _ => prefetch(memory, ptr),
     }
 }
 
