@@ -359,6 +359,7 @@ impl UnfilteredCursor for MergeCursor<'_> {
             return Ok(false);
         };
         self.deletion = DeletionTime::LIVE;
+        let mut has_static_row = false;
         for source in &mut self.sources {
             source.open = DeletionTime::LIVE;
             source.item = Stand::End;
@@ -368,10 +369,13 @@ impl UnfilteredCursor for MergeCursor<'_> {
                     source.partition = Stand::Used;
                     source.item = Stand::Used;
                     self.deletion = self.deletion.max(partition.deletion);
+                    has_static_row |= partition.static_row.is_some();
                 }
             }
         }
-        self.merge_static_rows();
+        if has_static_row {
+            self.merge_static_rows();
+        }
         Ok(true)
     }
 

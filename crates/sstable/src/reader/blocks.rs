@@ -476,15 +476,13 @@ impl DataWindow {
 
     /// Bytes that were decoded last, or some of them.
     pub fn held(&self, position: u64, length: usize) -> &[u8] {
-        let part = |bytes: &'_ [u8], start: u64| -> Option<Range<usize>> {
+        let part = |start: u64| -> Option<Range<usize>> {
             let offset = usize::try_from(position.checked_sub(start)?).ok()?;
-            (offset + length <= bytes.len()).then_some(offset..offset + length)
+            Some(offset..offset.checked_add(length)?)
         };
-        match (part(self.block(), self.block_start), part(&self.spill, self.spill_start)) {
-            (Some(range), _) => &self.block()[range],
-            (None, Some(range)) => &self.spill[range],
-            (None, None) => &[],
-        }
+        let of_block = part(self.block_start).and_then(|range| self.block().get(range));
+        let of_spill = || part(self.spill_start).and_then(|range| self.spill.get(range));
+        of_block.or_else(of_spill).unwrap_or_default()
     }
 
     /// Decodes something of known length at `position`.
