@@ -144,6 +144,11 @@ impl State {
                 self.inodes[inode].write(data, offset, Durability::AtNextSync);
                 return error(std::io::ErrorKind::Other);
             }
+            Some(Fault::ShortWrite) => {
+                let half = data.get(..data.len() / 2).unwrap_or_default();
+                self.inodes[inode].write(half, offset, Durability::AtNextSync);
+                return error(std::io::ErrorKind::Other);
+            }
             Some(Fault::Full) => return error(std::io::ErrorKind::StorageFull),
             Some(_) => return error(std::io::ErrorKind::Other),
             None => {}

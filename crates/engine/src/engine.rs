@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
-use model::{Keyspace, Mutation, Schema, Table, TableId};
+use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
 use uuid::Uuid;
 
 use crate::by_table_id::ByTableId;
@@ -462,11 +462,14 @@ impl Engine {
     }
 
     pub(crate) fn log_failed(&self, error: LogError) -> EngineError {
+        EngineError::ClosedForWrites(error.to_string())
+    }
+
+    /// What becomes of a write of these updates that the log does not take.
+    pub(crate) fn not_appended(&self, updates: &[PartitionUpdate], error: LogError) -> EngineError {
         match error {
-            LogError::TooLarge { size_bytes, max_bytes } => {
-                EngineError::MutationTooLarge { size_bytes, size_bytes_max: max_bytes }
-            }
-            error => EngineError::ClosedForWrites(error.to_string()),
+            LogError::TooLarge { size_bytes, max_bytes } => EngineError::too_large(updates, size_bytes, max_bytes),
+            error => self.log_failed(error),
         }
     }
 

@@ -1,9 +1,14 @@
 //! What the engine refuses, by what the caller does next.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-use model::ReadError;
+use model::{PartitionUpdate, ReadError};
+use types::CqlType;
+
+/// Keys that a message names, in characters; one at least.
+const KEYS_LENGTH_MAX: usize = 1024;
 
 /// An operation that the engine did not carry out.
 #[derive(Debug, Clone)]
@@ -11,12 +16,16 @@ use model::ReadError;
 pub enum EngineError {
     /// The table does not exist (any more): resolve the statement again.
     UnknownTable(String),
-    /// The write is larger than the log takes in one record: split it.
+    /// The write is larger than the log takes in one record: split it. Nothing was written.
     MutationTooLarge {
         /// Its size in the log, bytes.
         size_bytes: u64,
         /// The limit, bytes.
         size_bytes_max: u64,
+        /// Of its largest part.
+        keyspace: String,
+        /// Table and key of its parts, the largest first; of many only some.
+        keys: String,
     },
     /// The engine does not take writes any more, for the reason given: reads go on; restart after mending.
     ClosedForWrites(String),
@@ -47,9 +56,10 @@ impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EngineError::UnknownTable(table) => write!(f, "table {table} does not exist"),
-            EngineError::MutationTooLarge { size_bytes, size_bytes_max } => {
-                write!(f, "Mutation of {size_bytes} bytes is too large for the maximum size of {size_bytes_max}")
-            }
+            EngineError::MutationTooLarge { size_bytes, size_bytes_max, keyspace, keys } => write!(
+                f,
+                "Rejected an oversized mutation ({size_bytes}/{size_bytes_max}) for keyspace: {keyspace}. Top keys are: {keys}"
+            ),
             EngineError::ClosedForWrites(reason) => write!(f, "the node takes no writes: {reason}"),
             EngineError::Read(error) => write!(f, "{error}"),
             EngineError::SSTable(error) => write!(f, "{error}"),
@@ -68,6 +78,41 @@ impl fmt::Display for EngineError {
 }
 
 impl std::error::Error for EngineError {}
+
+impl EngineError {
+    /// That the log does not take a mutation of these updates.
+    pub(crate) fn too_large(updates: &[PartitionUpdate], size_bytes: u64, size_bytes_max: u64) -> EngineError {
+        let mut largest: Vec<_> = updates.iter().collect();
+        largest.sort_by_key(|update| Reverse(update.as_bytes().len()));
+        let keyspace = largest.first().map_or_else(String::new, |update| update.table().keyspace.to_string());
+        let mut keys = String::new();
+        for (told, update) in largest.iter().enumerate() {
+            let key = format!("{}.{}", update.table().name, key_text(update));
+            if told > 0 && keys.len() + key.len() + 2 > KEYS_LENGTH_MAX {
+                keys += &format!(" and {} more.", largest.len() - told);
+                break;
+            }
+            keys += if told > 0 { ", " } else { "" };
+            keys += &key;
+        }
+        EngineError::MutationTooLarge { size_bytes, size_bytes_max, keyspace, keys }
+    }
+}
+
+/// A partition's key as Cassandra's messages show it: the parts as plain text, with colons between, and others than these escaped.
+fn key_text(update: &PartitionUpdate) -> String {
+    let columns = update.table().partition_key();
+    let parts = columns.iter().zip(update.key().parts(columns.len()));
+    let parts = parts.map(|(column, value)| match &column.ty {
+        CqlType::Ascii | CqlType::Text => String::from_utf8_lossy(value).into_owned(),
+        CqlType::Blob => value.iter().map(|byte| format!("{byte:02x}")).collect(),
+        ty => ty.to_cql_literal(value).trim_matches('\'').to_owned(),
+    });
+    match columns.len() {
+        1 => parts.collect(),
+        _ => parts.map(|part| part.replace(':', "\\:")).collect::<Vec<_>>().join(":"),
+    }
+}
 
 impl From<ReadError> for EngineError {
     fn from(error: ReadError) -> Self {

@@ -1,6 +1,6 @@
 //! Batches that are larger than a record of the log may be.
 //!
-//! A batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
+//! A logged batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
 //! every logged batch, cut into elements of `mutations`. `version` is written last and says that all of it is there. Then its
 //! updates are written one by one, and the row is deleted. A start finishes the batches that it finds whole, and deletes the others, of which
 //! no update was written. What a batch has for a table that was truncated after the batch was begun is left out then.
@@ -42,15 +42,36 @@ impl Engine {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
             result => return result,
         }
-        self.stores_of(mutation)?;
-        for update in mutation.updates() {
-            self.log().check_size(1, update.as_bytes().len()).map_err(|error| self.log_failed(error))?;
-        }
+        self.check_parts(mutation)?;
         let rest = mutation.updates().iter().rev().cloned().collect();
         let id = self.files().new_timeuuid();
         let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, is_kept: false, is_last: false };
         batch.keep(mutation).await?;
         batch.finish().await
+    }
+
+    /// Writes a mutation as [`Engine::write`] does, and update by update one that is larger than a record of the log, for whoever was promised
+    /// nothing of them together. Each by itself has to fit a record, or nothing is written.
+    pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        match self.write(mutation).await {
+            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
+            result => return result,
+        }
+        self.check_parts(mutation)?;
+        for update in mutation.updates() {
+            self.write(&Mutation::new(vec![update.clone()])).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether each update has its table, and fits a record by itself.
+    fn check_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
+        self.stores_of(mutation)?;
+        for update in mutation.updates() {
+            let checked = self.log().check_size(1, update.as_bytes().len());
+            checked.map_err(|error| self.not_appended(std::slice::from_ref(update), error))?;
+        }
+        Ok(())
     }
 
     /// Finishes the batches that the node left behind, before anybody writes.

@@ -211,7 +211,7 @@ impl Engine {
         match self.append(mutation) {
             Ok(end) => Ok(Some((membership, Some(end)))),
             Err(LogError::NoFreeSegment) => Ok(None),
-            Err(error) => Err(self.log_failed(error)),
+            Err(error) => Err(self.not_appended(mutation.updates(), error)),
         }
     }
 

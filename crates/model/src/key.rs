@@ -32,6 +32,21 @@ impl PartitionKey {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// The values of `columns` columns: the key itself, or the parts of a composite one; of damaged bytes fewer.
+    pub fn parts(&self, columns: usize) -> Vec<&[u8]> {
+        if columns == 1 {
+            return vec![&self.bytes];
+        }
+        let mut rest = &*self.bytes;
+        let mut parts = Vec::with_capacity(columns);
+        while let Some((length, tail)) = rest.split_first_chunk::<2>() {
+            let Some((part, tail)) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length))) else { break };
+            parts.push(part);
+            rest = tail.get(1..).unwrap_or_default();
+        }
+        parts
+    }
 }
 
 impl PartialOrd for PartitionKey {

@@ -170,7 +170,7 @@ impl Dump<'_> {
     fn partition(&mut self, key: &PartitionKey, deletion: DeletionTime, position: u64) {
         self.out.push_str("{\"table kind\":\"REGULAR\",\"partition\":{\"key\":[");
         let columns = self.table.partition_key();
-        for (index, (column, value)) in columns.iter().zip(key_components(columns.len(), key.bytes())).enumerate() {
+        for (index, (column, value)) in columns.iter().zip(key.parts(columns.len())).enumerate() {
             if index > 0 {
                 self.out.push(',');
             }
@@ -397,19 +397,4 @@ fn element_types(ty: &CqlType, path: &[u8]) -> (Path, CqlType) {
         }
         _ => (Path::Value(CqlType::Blob), CqlType::Blob),
     }
-}
-
-/// The values of a partition key: the key itself, or the parts of a composite one.
-fn key_components(count: usize, key: &[u8]) -> Vec<&[u8]> {
-    if count == 1 {
-        return vec![key];
-    }
-    let mut rest = key;
-    let mut parts = Vec::with_capacity(count);
-    while let Some((length, tail)) = rest.split_first_chunk::<2>() {
-        let Some((part, tail)) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length))) else { break };
-        parts.push(part);
-        rest = tail.get(1..).unwrap_or_default();
-    }
-    parts
 }

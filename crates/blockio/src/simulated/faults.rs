@@ -11,6 +11,8 @@ pub enum Fault {
     Full,
     /// A sync of a file fails, and what it was to write is forgotten: reads still see it, the device never gets it.
     FailSync,
+    /// A write fails half-way: what it wrote until then is there, no more durable than before a sync.
+    ShortWrite,
     /// A read answers half of what there is.
     ShortRead,
     /// A read or write has one bit wrong and says nothing.
@@ -113,7 +115,7 @@ impl Fault {
             Fault::FailSync => verb == Verb::Sync,
             Fault::ShortRead => verb == Verb::Read,
             Fault::FlipBit => matches!(verb, Verb::Read | Verb::Write),
-            Fault::Misdirect => verb == Verb::Write,
+            Fault::Misdirect | Fault::ShortWrite => verb == Verb::Write,
             Fault::LoseQueue => false,
         }
     }

@@ -21,7 +21,6 @@ mod truncate;
 mod updates;
 
 use cql::ast::{BatchKind, Statement};
-use engine::EngineError;
 use model::{Mutation, Table};
 
 use crate::execution::Execution;
@@ -165,15 +164,7 @@ async fn write(mutation: &Mutation, batch: Option<BatchKind>, execution: &Execut
     let engine = execution.processor.engine();
     match batch {
         Some(BatchKind::Logged) => engine.write_batch(mutation).await?,
-        _ => match engine.write(mutation).await {
-            // Nothing was promised of them together.
-            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {
-                for update in mutation.updates() {
-                    engine.write(&Mutation::new(vec![update.clone()])).await?;
-                }
-            }
-            written => written?,
-        },
+        _ => engine.write_parts(mutation).await?,
     }
     for update in mutation.updates() {
         execution.options.note(|| format!("Adding to {} memtable", update.table().name));

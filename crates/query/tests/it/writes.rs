@@ -64,8 +64,8 @@ fn what_is_larger_than_the_log_takes_is_refused_whole() {
     run(&small).unwrap();
     let error = run(&huge).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
-    assert!(error.message.starts_with("Mutation of "), "{}", error.message);
-    assert!(error.message.contains(" bytes is too large for the maximum size of "), "{}", error.message);
+    let told = error.message.strip_prefix("Rejected an oversized mutation (").unwrap();
+    assert!(told.ends_with("/131072) for keyspace: ks. Top keys are: t.7"), "{told}");
     assert_eq!(node.rows("SELECT w FROM t WHERE k = 7"), ["'xxxxxxxxxx'"]);
 }
 
@@ -83,6 +83,30 @@ fn batches_larger_than_a_record_of_the_log_are_written() {
     }
     assert_eq!(node.rows("SELECT k, c FROM t").len(), 8);
     assert_eq!(node.rows("SELECT id FROM system.batches").len(), 0);
+}
+
+/// As in Cassandra, where a mutation is what a partition gets: nothing of the batch is written.
+#[test]
+fn a_batch_with_a_part_that_is_larger_than_a_record_is_refused_whole() {
+    let options = ProcessorOptions { batch_size_fail_threshold_bytes: 1 << 20, ..ProcessorOptions::default() };
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run("CREATE TABLE pairs (a text, b int, d blob, c int, v text, PRIMARY KEY ((a, b, d), c))");
+    let insert = |b: i32, c: i32, length: usize| {
+        let text = "x".repeat(length << 10);
+        format!("INSERT INTO pairs (a, b, d, c, v) VALUES ('k:a', {b}, 0x00ff, {c}, '{text}'); ")
+    };
+    for kind in ["", "UNLOGGED "] {
+        for parts in [
+            [insert(1, 1, 1), insert(2, 1, 150), insert(3, 1, 1)],
+            [insert(1, 1, 1), insert(2, 1, 80), insert(2, 2, 80)],
+        ] {
+            let refused = node.failure(&format!("BEGIN {kind}BATCH {}APPLY BATCH", parts.concat()));
+            let told = refused.strip_prefix("Rejected an oversized mutation (").unwrap();
+            assert!(told.ends_with("/131072) for keyspace: ks. Top keys are: pairs.k\\:a:2:00ff"), "{told}");
+            assert!(node.rows("SELECT * FROM pairs").is_empty());
+        }
+    }
 }
 
 #[test]

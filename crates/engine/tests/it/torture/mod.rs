@@ -103,7 +103,8 @@ fn inject(node: &mut Node) -> bool {
     let (kind, skip) = (node.choices.below(10), node.choices.below(300));
     match kind {
         0..=3 => node.disk.inject(Fault::PowerCut, skip),
-        4..=5 => node.disk.inject(Fault::Fail, skip),
+        4 => node.disk.inject(Fault::Fail, skip),
+        5 => node.disk.inject(Fault::ShortWrite, skip / 2),
         6 => node.disk.inject(Fault::FailSync, skip / 8),
         7 => node.disk.inject(Fault::Full, skip / 2),
         _ => return false,

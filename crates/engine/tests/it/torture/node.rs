@@ -76,8 +76,9 @@ fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
 impl Node {
     pub fn new(seed: u64, prepared: &SimulatedDisk) -> Node {
         let mut choices = Choices(seed);
-        let sync = match choices.below(3) {
-            0 => SyncMode::Periodic { period: Duration::from_secs(3600) },
+        let sync = match choices.below(6) {
+            0..=1 => SyncMode::Periodic { period: Duration::from_secs(3600) },
+            2 => SyncMode::Each,
             _ => SyncMode::Batch,
         };
         let disk = prepared.crash_image(0);
@@ -132,7 +133,7 @@ impl Node {
         self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
         let certainty = match (result, self.sync) {
             (Err(_), _) => Certainty::Refused,
-            (Ok(()), SyncMode::Batch) => Certainty::Durable,
+            (Ok(()), SyncMode::Batch | SyncMode::Each) => Certainty::Durable,
             (Ok(()), _) => Certainty::Acknowledged,
         };
         self.model.note(change, certainty);
