@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use uuid::Uuid;
@@ -49,47 +49,54 @@ impl Hasher for TableHasher {
     }
 }
 
-/// Offsets of the ends of a table's first and last record in the segment. It stays when the table needs them no more, so that whoever
-/// appends may keep it.
+/// Offsets of the ends of the first and the last record of a table in the segment that it needs. It stays when the table needs none of them,
+/// so that whoever appends may keep it.
+///
+/// Both lie in one word, and begin anew behind what is clean: nobody may ever say that what is between is, for the table may have been
+/// another one then, which was dropped, and created again under its id.
 #[derive(Debug)]
-pub(crate) struct DirtyRange {
-    /// What was before it is clean already if the table has had records twice.
-    first: AtomicI32,
-    /// Or [`CLEAN`].
-    last: AtomicI32,
-}
+pub(crate) struct DirtyRange(AtomicU64);
 
-/// In place of the end of the last record: the table needs none of them.
-const CLEAN: i32 = -1;
+/// The table needs no record. No record ends at 0.
+const CLEAN: u64 = 0;
 
 impl DirtyRange {
     fn new() -> DirtyRange {
-        DirtyRange { first: AtomicI32::new(i32::MAX), last: AtomicI32::new(CLEAN) }
+        DirtyRange(AtomicU64::new(CLEAN))
     }
 
     /// The ends, if the table needs the records.
     fn ends(&self) -> Option<(i32, i32)> {
-        let last = self.last.load(Ordering::Acquire);
-        (last != CLEAN).then(|| (self.first.load(Ordering::Relaxed), last))
+        let ends = self.0.load(Ordering::Acquire);
+        (ends != CLEAN).then(|| unpack(ends))
     }
 
-    /// The table does not need records up to the one that ends at `last`, unless there is a later one.
+    /// The table does not need its records if `covers` says so of the ends of the first and the last.
     /// All up to that one have been taken in: whoever flushes has waited for the appends that its interval covers, else one that comes
     /// between would be forgotten.
-    fn clean(&self, last: i32) {
-        let _ = self.last.compare_exchange(last, CLEAN, Ordering::Relaxed, Ordering::Relaxed);
+    fn clean_if(&self, covers: impl Fn(i32, i32) -> bool) {
+        let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
+            let (first, last) = unpack(ends);
+            (ends != CLEAN && covers(first, last)).then_some(CLEAN)
+        });
     }
 
-    /// Takes in a record. Mostly only its end moves; what need not be written is only read.
+    /// Takes in a record.
     pub fn extend(&self, offset: i32) {
-        if offset < self.first.load(Ordering::Relaxed) {
-            self.first.fetch_min(offset, Ordering::Relaxed);
-        }
-        if offset > self.last.load(Ordering::Relaxed) {
-            // Whoever sees this end sees the first one too.
-            self.last.fetch_max(offset, Ordering::Release);
-        }
+        let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
+            let (first, last) = if ends == CLEAN { (offset, offset) } else { unpack(ends) };
+            let extended = pack(first.min(offset), last.max(offset));
+            (extended != ends).then_some(extended)
+        });
     }
+}
+
+fn pack(first: i32, last: i32) -> u64 {
+    u64::from(first.cast_unsigned()) << 32 | u64::from(last.cast_unsigned())
+}
+
+fn unpack(ends: u64) -> (i32, i32) {
+    ((ends >> 32) as i32, ends as i32)
 }
 
 impl SegmentUse {
@@ -150,11 +157,8 @@ impl SegmentUse {
         let set = clean.entry(table).or_default();
         set.add(PositionInterval { start, end });
         let dirty = self.dirty.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(range) = dirty.get(&table)
-            && let Some((first, last)) = range.ends()
-            && set.covers(self.at(first), self.at(last))
-        {
-            range.clean(last);
+        if let Some(range) = dirty.get(&table) {
+            range.clean_if(|first, last| set.covers(self.at(first), self.at(last)));
         }
     }
 
@@ -233,9 +237,17 @@ mod tests {
         assert!(segment.is_clean());
         range.extend(200);
         assert_eq!(segment.dirty_tables(), [a]);
+        segment.mark_clean(a, interval(150, 199));
+        assert_eq!(segment.dirty_tables(), [a]);
+        // Nobody says so of what is between: the table was dropped, and there was none of its id until it was created again.
+        range.extend(250);
         segment.mark_clean(a, interval(199, 300));
-        assert!(!segment.is_clean(), "nobody said so of what is between");
-        segment.mark_clean(a, interval(150, 200));
+        assert!(segment.is_clean());
+        range.extend(400);
+        range.extend(350);
+        segment.mark_clean(a, interval(399, 500));
+        assert!(!segment.is_clean(), "the record that was taken in last is the first");
+        segment.mark_clean(a, interval(340, 399));
         assert!(segment.is_clean());
     }
 }
