@@ -169,6 +169,8 @@ class Generator:
             table.drop_times[column.name] = None
             return Step("cql", drop)
         at = max(self.clock.earlier(), table.drop_times.get(column.name, 0))
+        if column.type.multi_cell:
+            at = max(at, self.clock.newest)     # of newer cells Cassandra makes cells of other columns (docs/differences.md)
         table.drop_times[column.name] = at
         return Step("cql", f"{drop} USING TIMESTAMP {at}")
 
