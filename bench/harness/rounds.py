@@ -8,6 +8,10 @@ from bench.harness import load
 from bench.harness.outcome import Plot, Table, median, spread
 
 
+# The machine is quiet if all processes together use less of a core for so long.
+QUIET_CORES, QUIET_LOOK_SECONDS = 0.15, 0.2
+
+
 @dataclass
 class System:
     """One side of a comparison."""
@@ -40,8 +44,20 @@ def interleaved(systems: list[System], rounds: int, one_run, progress: Progress,
     for round_number in range(rounds):
         for system in systems if round_number % 2 == 0 else reversed(systems):
             progress.step(f"{what}, round {round_number + 1}, {system.name}")
+            until_quiet()
             results[system.name].append(one_run(system, round_number))
     return results
+
+
+def until_quiet(seconds: float = 2) -> None:
+    """Waits until servers have ended what they were loaded with, as compiling, merging and collecting, which else is at the expense of the
+    one that is measured next; at most so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        before = load.busy_seconds()
+        time.sleep(QUIET_LOOK_SECONDS)
+        if load.busy_seconds() - before <= QUIET_CORES * QUIET_LOOK_SECONDS:
+            return
 
 
 COLUMNS = ["load", "system", "operations/s", "CPU µs/op", "kernel µs/op", "client µs/op", "p50 µs", "p90 µs", "p99 µs", "p99.9 µs", "RSS MiB",
