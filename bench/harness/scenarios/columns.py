@@ -18,8 +18,9 @@ BARRED = [(10, 150, False), (100, 15, False), (100, 15, True)]
 # On average: partitions are written at random, and one in fifty gets fewer than the 20 that a read takes.
 ROWS_EACH = 30
 PARTITIONS = 10_000
-# Room for the tables that are read, and their log: they must not be flushed. Cassandra has a part of them on its heap.
-SPACE = {"memtable_mb": 8192, "commitlog_total_space": "24GiB"}
+# Room for the tables that are read, and their log: they must not be flushed, which by default the largest is when a third of the room is taken.
+# Cassandra has a part of them on its heap.
+SPACE = {"memtable_mb": 8192, "memtable_cleanup_threshold": "0.9", "commitlog_total_space": "24GiB"}
 HEAP_MB = 8192
 CASSANDRA_SHARE = 0.5
 READ_LIMITS = {"memory": 1.5, "tables": 2.0}
