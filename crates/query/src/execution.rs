@@ -18,6 +18,8 @@ pub(crate) struct Execution<'a> {
     pub options: &'a QueryOptions<'a>,
     /// The values of the bind markers by number; exactly as many as there are markers.
     pub values: &'a [Value<'a>],
+    /// These values as they were sent, if it is known.
+    value_bytes: &'a [u8],
     /// The keyspace the statement was prepared in.
     pub keyspace: Option<&'a str>,
     /// The time that TTLs are measured against, seconds since the epoch.
@@ -40,7 +42,19 @@ impl<'a> Execution<'a> {
         let clock_seconds = u32::try_from(now_micros / 1_000_000).unwrap_or(u32::MAX);
         let now_seconds = options.now_in_seconds.map_or(clock_seconds, |seconds| seconds as u32);
         let warnings = Mutex::new(Vec::new());
-        Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
+        let value_bytes = options.value_bytes;
+        Execution {
+            processor,
+            schema,
+            client,
+            options,
+            values,
+            value_bytes,
+            keyspace,
+            now_seconds,
+            now_micros,
+            warnings,
+        }
     }
 
     /// Tells the client something that is not an error.
@@ -58,6 +72,17 @@ impl<'a> Execution<'a> {
         self.values.get(marker).copied().ok_or_else(|| QueryError::invalid("Invalid amount of bind variables"))
     }
 
+    /// The values of `count` markers from `first` on as they were sent, an i32 length before each, if all bytes of that are ASCII. Then none of
+    /// them is null or unset, whose lengths are negative, and each is a valid text. `None` says nothing.
+    pub fn sent_texts(&self, first: usize, count: usize) -> Option<&'a [u8]> {
+        let markers = self.values.get(first..first.checked_add(count)?)?;
+        let (Value::Bytes(first), Value::Bytes(last)) = (markers.first()?, markers.last()?) else { return None };
+        let place = |value: &[u8]| value.as_ptr().addr().checked_sub(self.value_bytes.as_ptr().addr());
+        let start = place(first)?.checked_sub(size_of::<i32>())?;
+        let sent = self.value_bytes.get(start..place(last)?.checked_add(last.len())?)?;
+        sent.is_ascii().then_some(sent)
+    }
+
     /// The timestamp of writes that say none, microseconds.
     pub fn timestamp_micros(&self) -> i64 {
         self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_from(self.now_micros))
@@ -67,6 +92,18 @@ impl<'a> Execution<'a> {
     pub fn with_values(&self, values: &'a [Value<'a>]) -> Execution<'a> {
         let Execution { processor, schema, client, options, keyspace, now_seconds, now_micros, .. } = *self;
         let warnings = Mutex::new(Vec::new());
-        Execution { processor, schema, client, options, values, keyspace, now_seconds, now_micros, warnings }
+        let value_bytes = &[];
+        Execution {
+            processor,
+            schema,
+            client,
+            options,
+            values,
+            value_bytes,
+            keyspace,
+            now_seconds,
+            now_micros,
+            warnings,
+        }
     }
 }

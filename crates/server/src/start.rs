@@ -409,6 +409,7 @@ pub(crate) fn query_options<'a>(
         consistency: consistency(options.consistency),
         serial_consistency: consistency(options.serial_consistency),
         values: bound.values(),
+        value_bytes: options.values.positional_bytes(),
         page_size: options.page_size,
         paging_state: options.paging_state,
         timestamp: options.timestamp,

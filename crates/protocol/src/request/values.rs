@@ -55,6 +55,11 @@ impl<'a> Values<'a> {
         self.named
     }
 
+    /// The bytes of values without names as they were sent, one value behind the other; none if they have names.
+    pub fn positional_bytes(&self) -> &'a [u8] {
+        if self.named { &[] } else { self.bytes }
+    }
+
     /// Each value with its name, if they have names.
     pub fn iter(&self) -> NamedValues<'a> {
         let Values { bytes, count, named, version } = *self;

@@ -90,6 +90,16 @@ impl PlainMarker {
         Some(PlainMarker { number: u32::try_from(*index).ok()?, is_text })
     }
 
+    /// Whether this marker stands behind `other`, and both are for texts.
+    fn follows(self, other: PlainMarker) -> bool {
+        self.is_text && other.is_text && self.number.checked_sub(1) == Some(other.number)
+    }
+
+    /// The values of as many markers for texts, this one the first, as they were sent: see [`Execution::sent_texts`].
+    pub fn sent_texts<'v>(self, count: usize, execution: &Execution<'v>) -> Option<&'v [u8]> {
+        if self.is_text { execution.sent_texts(self.number as usize, count) } else { None }
+    }
+
     /// The value, if it is surely a valid one; `None` says nothing.
     #[inline]
     pub fn value<'v>(&self, execution: &Execution<'v>) -> Option<&'v [u8]> {
@@ -122,6 +132,15 @@ impl Changes {
             Err(place) => columns.insert(place, ColumnChanges::new(index, column, change)),
         }
         Ok(())
+    }
+
+    /// The regular columns from the table's first on whose values are markers', in runs: how many columns in each stand in the order of
+    /// their markers, one right behind the other.
+    pub fn leading_runs(&self) -> Vec<usize> {
+        let leading =
+            self.regulars.iter().zip(0..).map_while(|(column, place)| column.marker.filter(|_| column.index == place));
+        let markers: Vec<PlainMarker> = leading.collect();
+        markers.chunk_by(|one, next| next.follows(*one)).map(<[_]>::len).collect()
     }
 
     /// Whether there are none.

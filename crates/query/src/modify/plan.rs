@@ -28,6 +28,8 @@ pub(super) struct Modification {
     pub attributes: Attributes,
     pub target: Target,
     pub changes: Changes,
+    /// See [`Changes::leading_runs`].
+    pub leading_runs: Vec<usize>,
     pub condition: Condition,
     /// Whether the table is not stored.
     pub is_virtual: bool,
@@ -243,16 +245,37 @@ impl Writer<'_> {
     /// Writes the first columns of the table, as far as markers give them values that are what they have to be. Returns the others.
     fn write_values<'c>(&self, columns: &'c [ColumnChanges], builder: &mut RowBuilder) -> &'c [ColumnChanges] {
         let Ok(count) = builder.slots_of_row(|slots| {
-            let write = |(place, column): (usize, &ColumnChanges)| {
-                let marker = column.marker.filter(|_| column.index == place)?;
-                let value = marker.value(self.execution)?;
-                slots.extend_from_slice(&(value.len() as i32).to_be_bytes());
-                slots.extend_from_slice(value);
-                Some(())
-            };
-            Ok::<_, Infallible>(columns.iter().enumerate().map_while(write).count())
+            let mut written = 0;
+            for &count in &self.modification.leading_runs {
+                let run = columns.get(written..written + count).unwrap_or_default();
+                let done = self.write_run(run, slots);
+                written += done;
+                if done < count {
+                    break;
+                }
+            }
+            Ok::<_, Infallible>(written)
         });
         &columns[count..]
+    }
+
+    /// Writes columns whose markers stand one behind the other; of texts all at once, where they were sent as a row has them. Returns how
+    /// many.
+    fn write_run(&self, run: &[ColumnChanges], slots: &mut Vec<u8>) -> usize {
+        let first = run.first().and_then(|column| column.marker);
+        if run.len() > 1
+            && let Some(sent) = first.and_then(|marker| marker.sent_texts(run.len(), self.execution))
+        {
+            slots.extend_from_slice(sent);
+            return run.len();
+        }
+        let write = |column: &ColumnChanges| {
+            let value = column.marker?.value(self.execution)?;
+            slots.extend_from_slice(&(value.len() as i32).to_be_bytes());
+            slots.extend_from_slice(value);
+            Some(())
+        };
+        run.iter().map_while(write).count()
     }
 
     fn write_columns(

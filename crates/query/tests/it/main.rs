@@ -13,5 +13,6 @@ mod one_row;
 mod prepared;
 mod schema;
 mod select;
+mod sent_values;
 mod sstable_tasks;
 mod writes;
