@@ -30,6 +30,11 @@ def uniform(table: str, partitions: int, value_bytes: int = VALUE_BYTES, fields:
     return key_value(table, {"uniform": {"partitions": partitions}}, value_bytes, fields)
 
 
+def one_by_one(workload: dict, field: int) -> dict:
+    """The same load, in which fields are written by themselves: now this one, after those before it."""
+    return {"key_value": {**workload["key_value"], "apart": field}}
+
+
 def zipfian(table: str, partitions: int, value_bytes: int = VALUE_BYTES, fields: int = 1) -> dict:
     return key_value(table, {"zipfian": {"partitions": partitions}}, value_bytes, fields)
 

@@ -37,6 +37,8 @@ pub struct KeyValueWorker {
     with_row: bool,
     value_bytes: usize,
     fields: usize,
+    /// The field that is written, where each is by itself.
+    apart: Option<usize>,
     reads_percent: u8,
     own: Own,
     chooser: Chooser,
@@ -49,15 +51,15 @@ pub struct KeyValueWorker {
 impl KeyValueWorker {
     pub async fn new(client: &Client, spec: &Spec, place: u64) -> Result<Self, String> {
         let own = Own { place, workers: spec.in_flight as u64 };
-        let (table, value_bytes, fields, chooser) = match &spec.workload {
-            Workload::KeyValue { table, value_bytes, fields, choice } => {
-                (table, *value_bytes, *fields, chooser(choice, own))
+        let (table, value_bytes, fields, apart, chooser) = match &spec.workload {
+            Workload::KeyValue { table, value_bytes, fields, apart, choice } => {
+                (table, *value_bytes, *fields, *apart, chooser(choice, own))
             }
             Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows } => {
                 let own_rows = own.count(*hot_rows).max(1);
                 let chooser =
                     Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
-                (table, *value_bytes, 1, chooser)
+                (table, *value_bytes, 1, None, chooser)
             }
             Workload::Columns { .. } | Workload::Partition { .. } => return Err("not a key-value load".to_owned()),
         };
@@ -73,10 +75,11 @@ impl KeyValueWorker {
             } else {
                 (0..fields).map(|field| format!("field{field}")).collect::<Vec<_>>().join(", ")
             };
-            (
-                format!("INSERT INTO {table} (key, {names}) VALUES (?, {})", vec!["?"; fields].join(", ")),
-                format!("SELECT {names} FROM {table} WHERE key = ?"),
-            )
+            let write = match apart {
+                None => format!("INSERT INTO {table} (key, {names}) VALUES (?, {})", vec!["?"; fields].join(", ")),
+                Some(field) => format!("INSERT INTO {table} (key, field{field}) VALUES (?, ?)"),
+            };
+            (write, format!("SELECT {names} FROM {table} WHERE key = ?"))
         };
         Ok(Self {
             write: client.prepare(&write).await?,
@@ -84,6 +87,7 @@ impl KeyValueWorker {
             with_row,
             value_bytes,
             fields,
+            apart,
             reads_percent: spec.reads_percent,
             own,
             chooser,
@@ -142,12 +146,13 @@ impl KeyValueWorker {
 
     async fn write(&mut self, client: &Client, place: Place) -> Result<(), String> {
         self.number += 1;
+        let fields = if self.apart.is_some() { 1 } else { self.fields };
         let (key, value) =
-            (partition_key(place.partition), value(place.index(), self.number, self.value_bytes * self.fields));
+            (partition_key(place.partition), value(place.index(), self.number, self.value_bytes * fields));
         if self.with_row {
             let row = place.row.to_be_bytes();
             client.write(&self.write, (Raw(&key), Raw(&row), Raw(&value))).await?;
-        } else if self.fields == 1 {
+        } else if fields == 1 {
             client.write(&self.write, (Raw(&key), Raw(&value))).await?;
         } else {
             let values: Vec<_> =
@@ -162,10 +167,9 @@ impl KeyValueWorker {
         let key = partition_key(place.partition);
         let mut found = None;
         let mut take = |cells: &[Option<&[u8]>]| {
-            let cells = cells.iter().map(|cell| cell.ok_or("a row without a value")).collect::<Result<Vec<_>, _>>()?;
-            found = Some(match &cells[..] {
-                [one] => number_of(place.index(), one)?,
-                fields => number_of(place.index(), &fields.concat())?,
+            found = Some(match self.apart {
+                None => number_of_all(place, cells)?,
+                Some(field) => number_of_field(place, cells, field)?,
             });
             Ok(())
         };
@@ -192,6 +196,29 @@ impl KeyValueWorker {
         }
         Ok(places.len())
     }
+}
+
+/// The number of the write that all fields of a row are of.
+fn number_of_all(place: Place, cells: &[Option<&[u8]>]) -> Result<u64, String> {
+    let cells = cells.iter().map(|cell| cell.ok_or("a row without a value")).collect::<Result<Vec<_>, _>>()?;
+    match &cells[..] {
+        [one] => number_of(place.index(), one),
+        fields => number_of(place.index(), &fields.concat()),
+    }
+}
+
+/// The number of the write that this field is of. Those before it hold something too, and all that is there is right.
+fn number_of_field(place: Place, cells: &[Option<&[u8]>], field: usize) -> Result<u64, String> {
+    let mut number = None;
+    for (cell, other) in cells.iter().zip(0..) {
+        match cell {
+            Some(bytes) if other == field => number = Some(number_of(place.index(), bytes)?),
+            Some(bytes) => drop(number_of(place.index(), bytes)?),
+            None if other > field => {}
+            None => return Err(format!("a row without field{other}")),
+        }
+    }
+    number.ok_or_else(|| format!("a row without field{field}"))
 }
 
 fn chooser(choice: &Choice, own: Own) -> Chooser {

@@ -67,6 +67,9 @@ pub enum Workload {
         value_bytes: usize,
         #[serde(default = "default_fields")]
         fields: usize,
+        /// Fields are written one by one: this run writes the one of this number, and those before it have been written.
+        #[serde(default)]
+        apart: Option<usize>,
         choice: Choice,
     },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition.
