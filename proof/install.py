@@ -13,13 +13,14 @@ from pathlib import Path
 import places
 
 PROOF = places.ROOT / "proof"
+JAVA = sorted((PROOF / "oracle" / "java").glob("*.java"))
 
 
 def main() -> None:
     need("java", "a Java 17 development kit")
     need("mvn", "Maven")
     once("venv", [PROOF / "requirements.txt"], install_python_clients)
-    once("cassandra", [PROOF / "oracle" / "pom.xml", PROOF / "oracle" / "java" / "OracleNode.java"], install_cassandra)
+    once("cassandra", [PROOF / "oracle" / "pom.xml", *JAVA], install_cassandra)
 
 
 def need(program: str, what: str) -> None:
@@ -55,7 +56,7 @@ def install_cassandra() -> None:
     run("mvn", "--batch-mode", "--quiet", "-f", PROOF / "oracle" / "pom.xml", "dependency:copy-dependencies",
         "-DincludeScope=runtime", f"-DoutputDirectory={library}")
     classes.mkdir(parents=True)
-    run("javac", "-nowarn", "-d", classes, "-cp", f"{library}/*", PROOF / "oracle" / "java" / "OracleNode.java")
+    run("javac", "-nowarn", "-d", classes, "-cp", f"{library}/*", *JAVA)
 
 
 def run(*command) -> None:

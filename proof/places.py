@@ -1,4 +1,4 @@
-"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`."""
+"""Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`, but for what servers keep in memory."""
 
 import os
 import socket
@@ -11,6 +11,7 @@ VENV = CACHE / "venv"
 CASSANDRA_VERSION = "5.0.8"
 CASSANDRA = CACHE / "cassandra" / CASSANDRA_VERSION
 RUN = CACHE / "run"
+MEMORY = Path("/dev/shm")
 
 
 def espalier_binary() -> Path:
@@ -32,7 +33,9 @@ def free_ports(count: int) -> list[int]:
             held.close()
 
 
-def run_directory(name: str) -> Path:
-    """A fresh directory for one server's life."""
+def run_directory(name: str, in_memory: bool = False) -> Path:
+    """A fresh directory for one server's life; on a file system in memory, if that is asked for and there is one."""
+    if in_memory and os.access(MEMORY, os.W_OK):
+        return Path(tempfile.mkdtemp(prefix=name + "-", dir=MEMORY))
     RUN.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=name + "-", dir=RUN))

@@ -3,8 +3,7 @@
 Kept histories (regressions/*.json) run first. A difference is shrunk, printed and written to .cache/differences/, from where
 `--replay FILE` runs it again; a fixed one is kept by moving it to regressions/.
 
-Several histories run at a time, in lanes: each has an Espalier of its own, and all share one Cassandra, whose schema changes and idle
-threads are what a run costs.
+Several histories run at a time, in lanes (lanes.py): each has an Espalier of its own, and all share one Cassandra.
 
 usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--self] ...
 """
@@ -21,10 +20,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from proof import places
-from proof.differential import traces
-from proof.differential.compare import Difference, Outcome, Pair
-from proof.differential.generator import history
-from proof.differential.shrink import shrink
+from proof.differential.compare import Difference, Outcome
+from proof.differential.lanes import Lane, Numbered
 from proof.differential.steps import History
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
@@ -38,33 +35,38 @@ REPORTED_EVERY = 20_000
 
 def main() -> None:
     options = arguments()
-    with Cassandra.start(heap_mb=1024, long_run=options.ops >= LONG_RUN) as left, ExitStack() as others:
-        lanes = [Pair(left, others.enter_context(compared(options))) for _ in range(options.lanes)]
+    with Cassandra.start(passing=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
+        other = second_cassandra if options.self else espalier
+        lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
         totals = Totals(options)
         if not options.self and not options.replay:
-            totals.strange_traces = traces.check(lanes[0].nodes)
+            totals.strange_traces = lanes[0].check_traces()
         waiting = Waiting(histories(options))
         with ThreadPoolExecutor(len(lanes)) as threads:
-            for done in [threads.submit(run, pair, waiting, totals, options) for pair in lanes]:
+            for done in [threads.submit(run, lane, waiting, totals, options) for lane in lanes]:
                 done.result()
         totals.report()
     sys.exit(1 if totals.found or totals.strange_traces else 0)
 
 
-def run(pair: Pair, waiting: "Waiting", totals: "Totals", options: argparse.Namespace) -> None:
-    """A lane: one history after another until enough was sent, or enough differs."""
+def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Namespace) -> None:
+    """One history after another until enough was sent, or enough differs."""
     try:
         while not totals.is_enough and (chosen := waiting.next()) is not None:
             with waiting.keyspaces[chosen.keyspace]:
-                totals.add(pair, pair.run(chosen, options.stop_at))
+                totals.add(lane, lane.run(chosen, options.stop_at))
     except BaseException:
         waiting.end()
         raise
 
 
-def compared(options: argparse.Namespace):
-    """What Cassandra is compared with: Espalier, with a log that kill -9 takes nothing from."""
-    return Cassandra.start(heap_mb=1024) if options.self else Espalier.start(commitlog_sync="batch")
+def espalier() -> Espalier:
+    """With a log that kill -9 takes nothing from."""
+    return Espalier.start(in_memory=True, commitlog_sync="batch")
+
+
+def second_cassandra() -> Cassandra:
+    return Cassandra.start(passing=True)
 
 
 def arguments() -> argparse.Namespace:
@@ -92,7 +94,7 @@ def histories(options: argparse.Namespace):
     for kept in sorted(REGRESSIONS.glob("*.json")):
         yield History.from_json(json.loads(kept.read_text()))
     for number in itertools.count(options.first):
-        yield history(options.seed, number, STEPS_PER_HISTORY)
+        yield Numbered(options.seed, number, STEPS_PER_HISTORY)
 
 
 class Waiting:
@@ -103,7 +105,7 @@ class Waiting:
         self.lock = threading.Lock()
         self.keyspaces = defaultdict(threading.Lock)    # kept histories may have one name
 
-    def next(self) -> History | None:
+    def next(self) -> History | Numbered | None:
         with self.lock:
             return next(self.histories, None)
 
@@ -136,12 +138,12 @@ class Totals:
     def is_enough(self) -> bool:
         return self.statements >= self.options.ops or len(self.found) >= self.options.max_found
 
-    def add(self, pair: Pair, outcome: Outcome) -> None:
+    def add(self, lane: Lane, outcome: Outcome) -> None:
         with self.lock:
-            self.count(pair, outcome)
+            self.count(lane, outcome)
             self.report_progress()
 
-    def count(self, pair: Pair, outcome: Outcome) -> None:
+    def count(self, lane: Lane, outcome: Outcome) -> None:
         self.histories += 1
         self.equal += outcome.equal
         for rule, count in outcome.explained.items():
@@ -150,7 +152,7 @@ class Totals:
             signature = difference.signature
             self.again[signature] = self.again.get(signature, 0) + 1
             if signature not in self.found and len(self.found) < self.options.max_found:
-                self.found[signature] = self.keep(pair, difference)
+                self.found[signature] = self.keep(lane, difference)
 
     def report_progress(self) -> None:
         if self.statements >= self.reported + REPORTED_EVERY:
@@ -158,17 +160,17 @@ class Totals:
             print(f"{self.histories} histories, {self.statements} statements in {time.monotonic() - self.started:.0f} s, "
                   f"{sum(self.again.values())} differences", flush=True)
 
-    def keep(self, pair: Pair, difference: Difference) -> Difference:
+    def keep(self, lane: Lane, difference: Difference) -> Difference:
         """Shrinks, prints and writes a difference not seen before."""
         print(f"\nDIFFERENCE {len(self.found) + 1}: {difference}", flush=True)
         if not self.options.no_shrink:
-            difference = shrink(pair, difference, self.options.shrink_seconds)
+            difference = lane.shrink(difference, self.options.shrink_seconds)
             print(f"  shrunk to {len(difference.history.steps)} steps:")
             for step in difference.history.steps:
                 print("    " + str(step).replace("\n", "\n    "))
             print(f"  cassandra: {difference.left}\n  espalier:  {difference.right}", flush=True)
         FOUND.mkdir(parents=True, exist_ok=True)
-        file = FOUND / f"{self.options.seed}-{difference.history.keyspace}-{difference.index}.json"
+        file = FOUND / f"{difference.history.file_name}-{difference.index}.json"
         file.write_text(json.dumps(difference.history.to_json(), indent=1))
         print(f"  kept in {file.relative_to(places.ROOT)}", flush=True)
         return difference

@@ -27,14 +27,20 @@ LEVELS = (ANY, TWO, THREE, QUORUM, QUORUM, ALL, LOCAL_QUORUM, LOCAL_QUORUM, EACH
 
 FUTURE = 1_900_000_000      # in 2030, seconds
 UPKEEP = 0.94               # the rest of the steps are flushes, restarts and changes of the schema
+KEYSPACES = 64
 CALM_LENGTH = 8             # so many times as long are histories in which schemas and files rarely change
+
+
+def keyspace_of(number: int) -> str:
+    """Names come again: every DDL statement reads of Cassandra's schema what is left of all the names there ever were."""
+    return f"h{number % KEYSPACES}"
 
 
 def history(seed: int, number: int, steps: int) -> History:
     """The `number`-th history of a seed, of `steps` steps or, where little but reads and writes happens, several times as many."""
     rng = Random(f"{seed}/{number}")
     version, compression = CONNECTIONS[number % len(CONNECTIONS)] if rng.random() < 0.5 else CONNECTIONS[number % 2]
-    keyspace = f"h{number}"
+    keyspace = keyspace_of(number)
     replication = rng.choice(REPLICATIONS) if rng.random() < 0.2 else SIMPLE
     made = Generator(rng, keyspace, version).steps(steps)
     return History(f"seed {seed}, history {number}", keyspace, version, compression, made, replication)

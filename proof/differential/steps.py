@@ -1,5 +1,6 @@
 """One step of a history: pure data, so that histories can be kept in files, replayed and shrunk."""
 
+import re
 from dataclasses import asdict, dataclass, field
 
 from proof.wire import QueryOptions, UNSET
@@ -82,6 +83,10 @@ class History:
     compression: str | None
     steps: list[Step]
     replication: str = SIMPLE
+
+    @property
+    def file_name(self) -> str:
+        return re.sub(r"\W+", "-", self.name)
 
     def to_json(self) -> dict:
         return {**asdict(self), "steps": [step.to_json() for step in self.steps]}

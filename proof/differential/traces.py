@@ -12,7 +12,7 @@ KEYSPACE = "traced"
 SETUP = [
     f"DROP KEYSPACE IF EXISTS {KEYSPACE}",
     f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
-    f"CREATE TABLE {KEYSPACE}.t (p int, c text, v list<int>, PRIMARY KEY (p, c))",
+    f"CREATE TABLE {KEYSPACE}.t (p int, c text, v list<int>, PRIMARY KEY (p, c)) WITH memtable = 'trie'",        # that has a log
 ]
 QUERIES = [
     f"INSERT INTO {KEYSPACE}.t (p, c, v) VALUES (1, 'it''s', [1, 2])",

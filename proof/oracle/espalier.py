@@ -42,17 +42,17 @@ class Espalier:
         self.process = None
 
     @classmethod
-    def start(cls, keep: bool = False, **settings: str) -> "Espalier":
+    def start(cls, keep: bool = False, in_memory: bool = False, **settings: str) -> "Espalier":
         """Starts a node in a fresh directory; `settings` are keys of espalier.yaml (commitlog_sync="batch")."""
-        node = cls.prepare(keep, **settings)
+        node = cls.prepare(keep, in_memory, **settings)
         node.launch()
         return node
 
     @classmethod
-    def prepare(cls, keep: bool = False, **settings: str) -> "Espalier":
+    def prepare(cls, keep: bool = False, in_memory: bool = False, **settings: str) -> "Espalier":
         """As `start`, but the process is not launched yet."""
         environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
-        return cls(places.run_directory("espalier"), places.free_ports(1)[0], environment, keep)
+        return cls(places.run_directory("espalier", in_memory), places.free_ports(1)[0], environment, keep)
 
     def launch(self) -> None:
         """Starts the process on the node's directory and port, and returns once it takes connections."""

@@ -53,6 +53,16 @@ class Explaining(unittest.TestCase):
         self.assertEqual(explanation(step, [rows(b"1", b"2")], [rows(b"1", more=b"x"), rows(b"2")]), PAGES)
 
 
+    def test_only_the_last_bit_of_a_logarithm_is_explained(self):
+        step = Step("cql", "SELECT log10(v) FROM t")
+        pi = bytes.fromhex("3fdfd14db31ba3bb")
+        for other, name in (("3fdfd14db31ba3ba", "last bit of a logarithm"), ("3fdfd14db31ba3b9", None), ("3fdfd14d", None)):
+            self.assertEqual(explanation(step, [rows(pi)], [rows(bytes.fromhex(other))]), name)
+        next_to_it = [rows(bytes.fromhex("3fdfd14db31ba3ba"))]
+        self.assertIsNone(explanation(Step("cql", "SELECT v FROM t"), [rows(pi)], next_to_it))
+        self.assertIsNone(explanation(step, [rows(pi, warnings=["w"])], next_to_it))
+
+
 class PretendedPair:
     """Differs at the last step if steps 3 and 7 came before it."""
 
