@@ -1,6 +1,9 @@
-//! `bench-memtable COUNT`: so many partitions of one row with a value of 100 bytes, put into a memtable of each kind and read whole. One line
-//! of JSON per figure, in the thread's processor time; updates are made beforehand. Answers are checked. `MemtableBench.java` is the
+//! `bench-memtable COUNT [KIND]`: so many partitions of one row with a value of 100 bytes, put into a memtable of each kind and read whole. One
+//! line of JSON per figure, in the thread's processor time; updates are made beforehand. Answers are checked. `MemtableBench.java` is the
 //! same for Cassandra's. Then the next live row of a partition of so many rows, 99.7 % of them deleted.
+//!
+//! A row is read as a SELECT by the whole primary key does (`find_row`, and a cursor where that does not know), its bytes copied; and through
+//! a cursor, as all other reads. With KIND only that memtable is written and read, for `perf` and callgrind (`put_all`, `find_all`, `read_all`).
 
 #![forbid(unsafe_code)]
 
@@ -10,19 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::{mix, partition_key};
-use memtable::{Memtable, MemtableConfiguration, TrieMemtable};
+use memtable::{Lookup, Memtable, MemtableConfiguration, RowPlace, TrieMemtable};
 use model::{
     Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate,
-    PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, Unfiltered,
+    PartitionUpdateBuilder, ReadRange, Row, RowBuilder, Side, Slice, Slices, Table, TableBuilder, TableId, Unfiltered,
     UnfilteredCursor, push_component,
 };
 use rustix::time::{ClockId, clock_gettime};
-use types::CqlType;
+use types::{CqlType, murmur3};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const BATCH: u64 = 1000;
+/// So many updates at a time, where they come together as in a batch or from the log.
+const TOGETHER: usize = 32;
 const VALUE_BYTES: usize = 100;
 /// One row of so many stays.
 const LIVE_EVERY: u64 = 333;
@@ -30,17 +35,24 @@ const LIVE_READS: u64 = 50_000;
 
 fn main() -> ExitCode {
     let Some(Ok(count)) = std::env::args().nth(1).map(|count| count.parse::<u64>()) else {
-        eprintln!("usage: bench-memtable COUNT");
+        eprintln!("usage: bench-memtable COUNT [KIND]");
         return ExitCode::from(2);
     };
-    for (name, class) in [("TrieMemtable", "TrieMemtable"), ("SkipListMemtable", "SkipListMemtable")] {
+    let only = std::env::args().nth(2);
+    for class in ["TrieMemtable", "SkipListMemtable"]
+        .into_iter()
+        .filter(|class| only.as_deref().is_none_or(|only| only == *class))
+    {
         match MemtableConfiguration::parse(class, &BTreeMap::new()) {
-            Ok(configuration) => measure(name, configuration, count),
+            Ok(configuration) => measure(class, &configuration, count),
             Err(error) => {
                 eprintln!("{error}");
                 return ExitCode::FAILURE;
             }
         }
+    }
+    if only.is_some() {
+        return ExitCode::SUCCESS;
     }
     for (how, by_rows, by_ranges) in
         [("undeleted", false, false), ("by rows", true, false), ("by ranges", false, true), ("by both", true, true)]
@@ -96,7 +108,7 @@ fn next_live_row(how: &str, by_rows: bool, by_ranges: bool, count: u64) {
     for (expected, range) in &ranges {
         let mut cursor = memtable.clone().live_cursor(&table, range);
         assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
-        assert_eq!(number_of(cursor.unfiltered(), &table), Some(*expected));
+        assert_eq!(number_read(cursor.unfiltered(), &table), Some(*expected));
     }
     let nanos = (cpu_time() - start).as_nanos() as f64;
     say("TrieMemtable", &format!("next live row, {how}"), nanos / LIVE_READS as f64);
@@ -109,13 +121,17 @@ fn clustering(index: u64) -> Vec<u8> {
 }
 
 /// What `live_row` was given.
-fn number_of(unfiltered: Unfiltered<'_>, table: &Table) -> Option<u64> {
-    let Unfiltered::Row(row) = unfiltered else { return None };
-    let (_, ColumnData::Simple(cell)) = row.row.columns(table).next()? else { return None };
+fn number_of(row: Row<'_>, table: &Table) -> Option<u64> {
+    let (_, ColumnData::Simple(cell)) = row.columns(table).next()? else { return None };
     cell.value.first_chunk().copied().map(u64::from_be_bytes)
 }
 
-fn measure(name: &str, configuration: MemtableConfiguration, count: u64) {
+fn number_read(unfiltered: Unfiltered<'_>, table: &Table) -> Option<u64> {
+    let Unfiltered::Row(row) = unfiltered else { return None };
+    number_of(row.row, table)
+}
+
+fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     // `(p blob PRIMARY KEY, v blob)`
     let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(1)));
     let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("v", CqlType::Blob).build());
@@ -124,23 +140,77 @@ fn measure(name: &str, configuration: MemtableConfiguration, count: u64) {
     for first in (0..count).step_by(BATCH as usize) {
         let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(&table, index)).collect();
         let start = cpu_time();
-        for update in &updates {
-            memtable.apply(update, None).expect("room for the benchmark's rows");
-        }
+        put_all(&*memtable, &updates);
         putting += cpu_time() - start;
     }
-    say(name, "memtable: put", putting.as_nanos() as f64 / count as f64);
+    let per_row = |time: Duration| time.as_nanos() as f64 / count as f64;
+    say(name, "memtable: put", per_row(putting));
     let held = memtable.memory().committed_bytes;
     say(name, "memtable: rows per GiB", count as f64 * (1u64 << 30) as f64 / held as f64);
     let start = cpu_time();
+    find_all(&memtable, &table, count);
+    say(name, "memtable: whole-row read", per_row(cpu_time() - start));
+    let start = cpu_time();
+    read_all(&memtable, &table, count);
+    say(name, "memtable: whole-row read, cursor", per_row(cpu_time() - start));
+    drop(memtable);
+    let memtable = configuration.open(&table, 1);
+    let mut putting = Duration::ZERO;
+    for first in (0..count).step_by(BATCH as usize) {
+        let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(&table, index)).collect();
+        let start = cpu_time();
+        put_together(&*memtable, &updates);
+        putting += cpu_time() - start;
+    }
+    say(name, "memtable: put, 32 at a time", per_row(putting));
+}
+
+#[inline(never)]
+fn put_all(memtable: &dyn Memtable, updates: &[PartitionUpdate]) {
+    for update in updates {
+        memtable.apply(update, None).expect("room for the benchmark's rows");
+    }
+}
+
+/// As a batch and the replay of the log do.
+#[inline(never)]
+fn put_together(memtable: &dyn Memtable, updates: &[PartitionUpdate]) {
+    for updates in updates.chunks(TOGETHER) {
+        let keys: Vec<&PartitionKey> = updates.iter().map(PartitionUpdate::key).collect();
+        memtable.prefetch(&keys);
+        put_all(memtable, updates);
+    }
+}
+
+#[inline(never)]
+fn find_all(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, count: u64) {
+    let mut copied = Vec::new();
     for index in 0..count {
         let probe = mix(index) % count;
-        let range = ReadRange::all_rows(KeyRange::Single(PartitionKey::new(&partition_key(probe))));
-        let mut cursor = memtable.clone().cursor(&table, &range);
-        assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
-        assert_eq!(number_of(cursor.unfiltered(), &table), Some(probe));
+        let key = partition_key(probe);
+        let place = RowPlace { token: murmur3::token(&key), key: &key, clustering: &[] };
+        copied.clear();
+        let lookup = memtable.find_row(table, place, &mut |row| copied.extend_from_slice(row.as_bytes()));
+        match lookup {
+            Lookup::Found => assert_eq!(number_of(Row::new(&copied), table), Some(probe)),
+            Lookup::Unknown => read(memtable, table, probe),
+            Lookup::Absent => panic!("row {probe} was put"),
+        }
     }
-    say(name, "memtable: whole-row read", (cpu_time() - start).as_nanos() as f64 / count as f64);
+}
+
+#[inline(never)]
+fn read_all(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, count: u64) {
+    for index in 0..count {
+        read(memtable, table, mix(index) % count);
+    }
+}
+
+fn read(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, probe: u64) {
+    let range = ReadRange::all_rows(KeyRange::Single(PartitionKey::new(&partition_key(probe))));
+    let mut cursor = memtable.clone().cursor(table, &range);
+    assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
+    assert_eq!(number_read(cursor.unfiltered(), table), Some(probe));
 }
 
 fn update(table: &Arc<Table>, index: u64) -> PartitionUpdate {

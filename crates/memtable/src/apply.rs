@@ -110,9 +110,12 @@ impl Applier {
         update: &Update<'_>,
         watch: &mut Watch<'_, '_>,
     ) -> Result<bool, TrieFull> {
-        let new_deletion =
-            update.update.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
-        let new_row = update.update.rows().next().map(|row| row.row);
+        let changes = update.update;
+        let of_ranges = || changes.range_deletions().fold(update.deletion, |newest, range| newest.max(range.deletion));
+        let (new_row, new_deletion) = match only_row(changes) {
+            Some(row) => (Some(row), DeletionTime::LIVE),
+            None => (changes.rows().next().map(|row| row.row), of_ranges()),
+        };
         let Applier { merger, merged, .. } = self;
         let (mut is_new, mut large) = (false, None);
         writer.upsert(update.path, |existing, out| {
@@ -479,6 +482,16 @@ impl Update<'_> {
             }
         }
     }
+}
+
+/// The row, if one row is all that is written and nothing is deleted but by it. Most updates are so.
+#[inline]
+pub(crate) fn only_row(update: &PartitionUpdate) -> Option<Row<'_>> {
+    let has_others = update.static_row().is_some() || update.range_deletion_count() > 0;
+    if has_others || update.row_count() != 1 || !update.partition_deletion().is_live() {
+        return None;
+    }
+    update.rows().next().map(|row| row.row)
 }
 
 fn is_branch(suffix: &[u8]) -> bool {

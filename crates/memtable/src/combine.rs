@@ -7,7 +7,7 @@
 //! after it released the writer, and whoever queued tries for the writer after that, so that one of the two sees the other.
 
 use std::collections::VecDeque;
-use std::sync::{PoisonError, TryLockError};
+use std::sync::PoisonError;
 use std::time::Instant;
 
 use crate::puts::PutCounters;
@@ -15,9 +15,22 @@ use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, SERVED_MAX, SPINS, Thread, YIELDS, fence, thread,
 };
 
-/// A writer `W`, changes `C` to it and what comes of one, `O`.
-pub(crate) struct Combiner<W, C, O> {
-    writer: Mutex<W>,
+/// Lets one thread at a time write. A panic of a change leaves what it guards as it was before: whoever makes one sees to that.
+pub(crate) trait Gate {
+    /// Permission to write, until dropped.
+    type Held<'g>
+    where
+        Self: 'g;
+
+    /// Permission, if nobody has it.
+    fn try_hold(&self) -> Option<Self::Held<'_>>;
+
+    /// Waits for permission.
+    fn hold(&self) -> Self::Held<'_>;
+}
+
+/// Changes `C` and what comes of one, `O`, behind one gate, which nobody passes but through here.
+pub(crate) struct Combiner<C, O> {
     queue: Mutex<VecDeque<Arc<Request<C, O>>>>,
     /// How many are in the queue; changed under its lock.
     queued: AtomicUsize,
@@ -31,53 +44,59 @@ struct Request<C, O> {
     thread: Thread,
 }
 
-impl<W, C: Clone, O> Combiner<W, C, O> {
-    pub fn new(writer: W) -> Self {
-        Combiner {
-            writer: Mutex::new(writer),
-            queue: Mutex::new(VecDeque::new()),
-            queued: AtomicUsize::new(0),
-            puts: PutCounters::default(),
-        }
+impl<C: Clone, O> Combiner<C, O> {
+    pub fn new() -> Self {
+        Combiner { queue: Mutex::new(VecDeque::new()), queued: AtomicUsize::new(0), puts: PutCounters::default() }
     }
 
     /// Has `change` made: here, or by the thread that is writing. All callers' `make` do the same.
-    pub fn write(&self, change: &C, make: impl Fn(&mut W, &C) -> O) -> O {
-        if let Some(mut writer) = self.try_lock() {
-            let outcome = make(&mut writer, change);
+    #[inline]
+    pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> O {
+        if let Some(mut held) = gate.try_hold() {
+            let outcome = make(&mut held, change);
             self.puts.uncontended_alone();
-            self.leave(writer, &make);
+            self.leave(gate, held, &make);
             return outcome;
         }
         let started = Instant::now();
-        let outcome = self.have_made(change.clone(), make);
+        let outcome = self.have_made(gate, change.clone(), make);
         self.puts.contended(started.elapsed());
         outcome
     }
 
-    /// Makes a change that cannot be handed to another thread; waits for the writer.
-    pub fn write_here<T>(&self, change: impl FnOnce(&mut W) -> T, make: impl Fn(&mut W, &C) -> O) -> T {
-        let (mut writer, waited) = match self.try_lock() {
-            Some(writer) => (writer, None),
+    /// Makes a change that cannot be handed to another thread; waits for the gate.
+    pub fn write_here<'g, G: Gate, T>(
+        &'g self,
+        gate: &'g G,
+        change: impl FnOnce(&mut G::Held<'g>) -> T,
+        make: impl Fn(&mut G::Held<'g>, &C) -> O,
+    ) -> T {
+        let (mut held, waited) = match gate.try_hold() {
+            Some(held) => (held, None),
             None => {
                 let started = Instant::now();
-                (self.writer.lock().unwrap_or_else(PoisonError::into_inner), Some(started.elapsed()))
+                (gate.hold(), Some(started.elapsed()))
             }
         };
-        let outcome = change(&mut writer);
+        let outcome = change(&mut held);
         match waited {
             None => self.puts.uncontended_alone(),
             Some(waited) => self.puts.contended(waited),
         }
-        self.leave(writer, &make);
+        self.leave(gate, held, &make);
         outcome
     }
 
-    /// Looks at the writer, or changes it on the side; waits for it.
-    pub fn with<T>(&self, look: impl FnOnce(&mut W) -> T, make: impl Fn(&mut W, &C) -> O) -> T {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = look(&mut writer);
-        self.leave(writer, &make);
+    /// Looks at what is behind the gate, or changes it on the side; waits for it.
+    pub fn with<'g, G: Gate, T>(
+        &'g self,
+        gate: &'g G,
+        look: impl FnOnce(&mut G::Held<'g>) -> T,
+        make: impl Fn(&mut G::Held<'g>, &C) -> O,
+    ) -> T {
+        let mut held = gate.hold();
+        let outcome = look(&mut held);
+        self.leave(gate, held, &make);
         outcome
     }
 
@@ -85,7 +104,8 @@ impl<W, C: Clone, O> Combiner<W, C, O> {
         &self.puts
     }
 
-    fn have_made(&self, change: C, make: impl Fn(&mut W, &C) -> O) -> O {
+    #[cold]
+    fn have_made<'g, G: Gate>(&'g self, gate: &'g G, change: C, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> O {
         let request = Arc::new(Request {
             change,
             outcome: Mutex::new(None),
@@ -105,8 +125,8 @@ impl<W, C: Clone, O> Combiner<W, C, O> {
                 let outcome = lock(&request.outcome).take();
                 return outcome.expect("whoever takes a request out of the queue answers it, unless it panicked");
             }
-            if let Some(writer) = self.try_lock() {
-                self.leave(writer, &make);
+            if let Some(held) = gate.try_hold() {
+                self.leave(gate, held, &make);
             } else if looked < SPINS {
                 std::hint::spin_loop();
             } else if looked < SPINS + YIELDS {
@@ -118,9 +138,26 @@ impl<W, C: Clone, O> Combiner<W, C, O> {
         }
     }
 
-    /// Makes the queued changes and releases the writer.
-    fn leave(&self, writer: MutexGuard<'_, W>, make: impl Fn(&mut W, &C) -> O) {
-        let mut leaving = Leaving { combiner: self, writer: Some(writer), served: 0, is_over: false };
+    /// Makes the queued changes and leaves by the gate.
+    #[inline]
+    fn leave<'g, G: Gate>(&'g self, gate: &'g G, held: G::Held<'g>, make: impl Fn(&mut G::Held<'g>, &C) -> O) {
+        if self.queued.load(Ordering::Relaxed) == 0 {
+            drop(held);
+            // Pairs with the fence of `have_made`.
+            fence(Ordering::SeqCst);
+            if self.queued.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            // Whoever has the gate now looks at the queue when it leaves.
+            let Some(held) = gate.try_hold() else { return };
+            return self.serve(gate, held, make);
+        }
+        self.serve(gate, held, make);
+    }
+
+    #[cold]
+    fn serve<'g, G: Gate>(&'g self, gate: &'g G, held: G::Held<'g>, make: impl Fn(&mut G::Held<'g>, &C) -> O) {
+        let mut leaving = Leaving { combiner: self, gate, held: Some(held), served: 0, is_over: false };
         while leaving.serve(&make) {}
     }
 
@@ -133,15 +170,6 @@ impl<W, C: Clone, O> Combiner<W, C, O> {
         self.queued.store(queue.len(), Ordering::Relaxed);
         request
     }
-
-    /// A panic of a change leaves the writer as it was before it: whoever makes one sees to that.
-    fn try_lock(&self) -> Option<MutexGuard<'_, W>> {
-        match self.writer.try_lock() {
-            Ok(writer) => Some(writer),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
 }
 
 impl<C, O> Request<C, O> {
@@ -153,9 +181,10 @@ impl<C, O> Request<C, O> {
 }
 
 /// A thread on its way out. If it panics, those that wait go on without it.
-struct Leaving<'c, W, C, O> {
-    combiner: &'c Combiner<W, C, O>,
-    writer: Option<MutexGuard<'c, W>>,
+struct Leaving<'g, G: Gate, C, O> {
+    combiner: &'g Combiner<C, O>,
+    gate: &'g G,
+    held: Option<G::Held<'g>>,
     served: usize,
     /// Nobody is left to be told.
     is_over: bool,
@@ -170,36 +199,36 @@ impl<C, O> Drop for Answer<C, O> {
     }
 }
 
-impl<W, C: Clone, O> Leaving<'_, W, C, O> {
-    /// Makes what is queued and releases the writer. True if more came meanwhile and nobody else writes.
-    fn serve(&mut self, make: impl Fn(&mut W, &C) -> O) -> bool {
-        let Some(writer) = &mut self.writer else { return false };
+impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
+    /// Makes what is queued and leaves by the gate. True if more came meanwhile and nobody else writes.
+    fn serve(&mut self, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> bool {
+        let Some(held) = &mut self.held else { return false };
         while self.served < SERVED_MAX
             && let Some(request) = self.combiner.pop()
         {
             let mut answer = Answer(request, None);
-            answer.1 = Some(make(writer, &answer.0.change));
+            answer.1 = Some(make(held, &answer.0.change));
             self.served += 1;
         }
-        self.writer = None;
+        self.held = None;
         // Pairs with the fence of `have_made`.
         fence(Ordering::SeqCst);
         let is_more = self.combiner.queued.load(Ordering::Relaxed) > 0;
         if is_more && self.served < SERVED_MAX {
-            self.writer = self.combiner.try_lock();
+            self.held = self.gate.try_hold();
         }
-        // Whoever has the writer now looks at the queue when it leaves.
-        self.is_over = !is_more || (self.served < SERVED_MAX && self.writer.is_none());
-        self.writer.is_some()
+        // Whoever has the gate now looks at the queue when it leaves.
+        self.is_over = !is_more || (self.served < SERVED_MAX && self.held.is_none());
+        self.held.is_some()
     }
 }
 
-impl<W, C, O> Drop for Leaving<'_, W, C, O> {
+impl<G: Gate, C, O> Drop for Leaving<'_, G, C, O> {
     fn drop(&mut self) {
         if self.is_over {
             return;
         }
-        self.writer = None;
+        self.held = None;
         fence(Ordering::SeqCst);
         if self.combiner.queued.load(Ordering::Relaxed) > 0
             && let Some(first) = lock(&self.combiner.queue).front()

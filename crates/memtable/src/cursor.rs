@@ -13,11 +13,13 @@ use crate::plan::Plan;
 use crate::trie_memtable::TrieMemtable;
 
 pub(crate) struct TrieCursor {
+    plan: Plan,
     filler: Filler,
     /// Where the next batch starts.
     stop: Stop,
     /// First item of the batch that was not given out.
     next: usize,
+    /// Of the partition, unless it is the plan's only one.
     key: Option<PartitionKey>,
     deletion: DeletionTime,
     static_row: Option<Vec<u8>>,
@@ -26,14 +28,22 @@ pub(crate) struct TrieCursor {
 impl TrieCursor {
     /// `live_only`: without deletions of rows and ranges.
     pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange, live_only: bool) -> TrieCursor {
-        let filler = Filler::new(Plan::new(memtable, table, range, live_only));
-        let stop = filler.first();
-        TrieCursor { filler, stop, next: 0, key: None, deletion: DeletionTime::LIVE, static_row: None }
+        let plan = Plan::new(memtable, table, range, live_only);
+        let stop = plan.first();
+        TrieCursor {
+            plan,
+            filler: Filler::default(),
+            stop,
+            next: 0,
+            key: None,
+            deletion: DeletionTime::LIVE,
+            static_row: None,
+        }
     }
 
     fn refill(&mut self) -> Result<(), ReadError> {
         self.next = 0;
-        self.stop = self.filler.fill(std::mem::replace(&mut self.stop, Stop::End))?;
+        self.stop = self.filler.fill(&self.plan, std::mem::replace(&mut self.stop, Stop::End))?;
         Ok(())
     }
 
@@ -43,26 +53,24 @@ impl TrieCursor {
         let path = &batch.bytes[path.clone()];
         self.deletion = *deletion;
         self.static_row = static_row.clone().map(|row| batch.bytes[row].to_vec());
-        self.key = Some(match &self.filler.plan().single {
-            Some(key) => key.clone(),
-            None => {
-                let (token, key) = decode_decorated_key(path).map_err(|error| ReadError::Corruption {
-                    table: None,
-                    file: "memtable".into(),
-                    offset: 0,
-                    expected: "the path of a partition".into(),
-                    got: format!("{path:02x?}: {error}"),
-                })?;
-                PartitionKey::with_token(token, &key)
-            }
-        });
+        if self.plan.single.is_some() {
+            return Ok(());
+        }
+        let (token, key) = decode_decorated_key(path).map_err(|error| ReadError::Corruption {
+            table: None,
+            file: "memtable".into(),
+            offset: 0,
+            expected: "the path of a partition".into(),
+            got: format!("{path:02x?}: {error}"),
+        })?;
+        self.key = Some(PartitionKey::with_token(token, &key));
         Ok(())
     }
 }
 
 impl UnfilteredCursor for TrieCursor {
     fn table(&self) -> &Arc<Table> {
-        &self.filler.plan().table
+        &self.plan.table
     }
 
     fn expect_rows(&mut self, rows: usize) {
@@ -83,7 +91,7 @@ impl UnfilteredCursor for TrieCursor {
                 }
             }
             let stop = std::mem::replace(&mut self.stop, Stop::End);
-            self.stop = self.filler.skip_partition(stop);
+            self.stop = self.plan.skip_partition(stop);
             if matches!(self.stop, Stop::End) {
                 return Ok(false);
             }
@@ -93,7 +101,12 @@ impl UnfilteredCursor for TrieCursor {
 
     fn partition(&self) -> PartitionHead<'_> {
         PartitionHead {
-            key: self.key.as_ref().expect("partition() follows advance_partition() == true"),
+            key: self
+                .plan
+                .single
+                .as_ref()
+                .or(self.key.as_ref())
+                .expect("partition() follows advance_partition() == true"),
             deletion: self.deletion,
             static_row: self.static_row.as_deref().map(Row::new),
         }

@@ -23,6 +23,8 @@ use crate::translate::{deletion_only, translate};
 
 /// Where the next fill goes on.
 pub(crate) enum Stop {
+    /// At the one partition of the plan.
+    Only,
     /// At the first partition at or after this path.
     Partition {
         shard: usize,
@@ -62,9 +64,22 @@ impl Position {
 pub(crate) type Span = Range<usize>;
 
 pub(crate) enum Item {
-    Partition { path: Span, deletion: DeletionTime, static_row: Option<Span> },
-    Row { clustering: Span, row: Span },
-    Marker { prefix: Span, side: Side, before: DeletionTime, after: DeletionTime },
+    /// Without its path if it is the plan's only one.
+    Partition {
+        path: Span,
+        deletion: DeletionTime,
+        static_row: Option<Span>,
+    },
+    Row {
+        clustering: Span,
+        row: Span,
+    },
+    Marker {
+        prefix: Span,
+        side: Side,
+        before: DeletionTime,
+        after: DeletionTime,
+    },
 }
 
 /// Items copied out, with their bytes.
@@ -143,9 +158,9 @@ struct Joining {
     large: LargeRows,
 }
 
-/// Fills batches.
+/// Fills batches of what a plan says.
+#[derive(Default)]
 pub(crate) struct Filler {
-    plan: Arc<Plan>,
     pub batch: Batch,
     /// None before the first row that needs it: most reads are of one row, in one piece.
     joining: Option<Box<Joining>>,
@@ -157,64 +172,29 @@ pub(crate) struct Filler {
 }
 
 impl Filler {
-    pub fn new(plan: Plan) -> Filler {
-        Filler {
-            plan: Arc::new(plan),
-            batch: Batch::default(),
-            joining: None,
-            scratch: Vec::new(),
-            joined: Vec::new(),
-            columns_expected: None,
-        }
-    }
-
     fn joining(&mut self) -> &mut Joining {
         self.joining.get_or_insert_with(|| Box::new(Joining { merger: RowMerger::default(), large: LargeRows::new() }))
     }
 
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Where the first fill starts.
-    pub fn first(&self) -> Stop {
-        if self.plan.first_shard > self.plan.last_shard {
-            return Stop::End;
-        }
-        Stop::Partition { shard: self.plan.first_shard, path: self.plan.start.clone() }
-    }
-
-    /// After the partition that `stop` is in.
-    pub fn skip_partition(&self, stop: Stop) -> Stop {
-        match stop {
-            Stop::Rows { .. } if self.plan.single.is_some() => Stop::End,
-            Stop::Rows { shard, mut path, .. } => {
-                after_partition(&mut path);
-                Stop::Partition { shard, path }
-            }
-            stop => stop,
-        }
-    }
-
     /// Replaces the batch by the next one. An empty batch is the end.
-    pub fn fill(&mut self, mut stop: Stop) -> Result<Stop, ReadError> {
+    pub fn fill(&mut self, plan: &Plan, mut stop: Stop) -> Result<Stop, ReadError> {
         self.batch.start();
         while !self.batch.is_full() {
             stop = match stop {
                 Stop::End => return Ok(Stop::End),
-                Stop::Partition { shard, path } => self.partitions(shard, path)?,
-                Stop::Rows { shard, path, at } => self.go_on(shard, path, at)?,
+                Stop::Only => self.only_partition(plan)?,
+                Stop::Partition { shard, path } => self.partitions(plan, shard, path)?,
+                Stop::Rows { shard, path, at } => self.go_on(plan, shard, path, at)?,
             };
         }
         Ok(stop)
     }
 
-    fn go_on(&mut self, shard: usize, mut path: Vec<u8>, at: Position) -> Result<Stop, ReadError> {
-        let plan = self.plan.clone();
+    fn go_on(&mut self, plan: &Plan, shard: usize, mut path: Vec<u8>, at: Position) -> Result<Stop, ReadError> {
         let pin = plan.memtable.shards()[shard].trie.pin();
         let tail = pin.tail(&path);
         let header = tail.get(&[]).map_or(Header::EMPTY, Header::read);
-        match self.rows(&plan, tail, &header, at)? {
+        match self.rows(plan, tail, &header, at)? {
             Some(at) => Ok(Stop::Rows { shard, path, at }),
             None if plan.single.is_some() => Ok(Stop::End),
             None => {
@@ -224,16 +204,28 @@ impl Filler {
         }
     }
 
-    fn partitions(&mut self, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
-        let plan = self.plan.clone();
+    fn only_partition(&mut self, plan: &Plan) -> Result<Stop, ReadError> {
+        let (shard, path) = (plan.first_shard, plan.start.as_slice());
+        let pin = plan.memtable.shards()[shard].trie.pin();
+        if !plan.memtable.layout().has_clustering() {
+            // All of most of them is in the header.
+            let Some(content) = pin.get(path) else { return Ok(Stop::End) };
+            let header = Header::read(content);
+            if !header.row.is_some_and(|row| row.is_piece()) {
+                self.begin_partition(plan, &[], None, &header);
+                return Ok(Stop::End);
+            }
+        }
+        // Header, deletions and rows of one version.
+        let tail = pin.tail(path);
+        let Some(content) = tail.get(&[]) else { return Ok(Stop::End) };
+        let stop = self.partition(plan, tail, &[], content)?;
+        Ok(stop.map_or(Stop::End, |at| Stop::Rows { shard, path: path.to_vec(), at }))
+    }
+
+    fn partitions(&mut self, plan: &Plan, shard: usize, mut path: Vec<u8>) -> Result<Stop, ReadError> {
         let layout = plan.memtable.layout();
         let pin = plan.memtable.shards()[shard].trie.pin();
-        if plan.single.is_some() {
-            let tail = pin.tail(&path);
-            let Some(content) = tail.get(&[]) else { return Ok(Stop::End) };
-            let stop = self.partition(&plan, tail, &path, content)?;
-            return Ok(stop.map_or(Stop::End, |at| Stop::Rows { shard, path, at }));
-        }
         let start = path.clone();
         let end = if plan.end.is_empty() { Bound::Unbounded } else { Bound::Excluded(plan.end.as_slice()) };
         let mut cursor = pin.cursor(Bounds { start: Bound::Included(&start), end }, Direction::Forward);
@@ -247,16 +239,16 @@ impl Filler {
             let header = Header::read(cursor.content());
             let tail = cursor.tail();
             if plan.is_plain && !header.has_branches {
-                self.begin_partition(&path, tail, &header);
+                self.begin_partition(plan, &path, Some(tail), &header);
                 let deletion = header.deletion;
                 has_entry = match header.row {
                     Some(row) if row.is_piece() => cursor.skip_to(&[path.as_slice(), &[PIECE_BRANCH + 1]].concat()),
                     _ => cursor.advance(),
                 };
                 while has_entry && cursor.key().starts_with(&path) {
-                    let row = self.row(&plan, tail, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
+                    let row = self.row(plan, tail, &cursor.key()[path.len()..], Some(cursor.content()), None)?;
                     if self.batch.is_full() {
-                        let at = Position { place: Some(self.place_beside(row)), ..Position::start(deletion) };
+                        let at = Position { place: Some(self.place_beside(plan, row)), ..Position::start(deletion) };
                         return Ok(Stop::Rows { shard, path, at });
                     }
                     has_entry = match layout.is_piece(cursor.content()) {
@@ -265,7 +257,7 @@ impl Filler {
                     };
                 }
             } else {
-                if let Some(at) = self.partition(&plan, tail, &path, cursor.content())? {
+                if let Some(at) = self.partition(plan, tail, &path, cursor.content())? {
                     return Ok(Stop::Rows { shard, path, at });
                 }
                 after_partition(&mut path);
@@ -287,30 +279,31 @@ impl Filler {
         content: &[u8],
     ) -> Result<Option<Position>, ReadError> {
         let header = Header::read(content);
-        self.begin_partition(path, tail, &header);
+        self.begin_partition(plan, path, Some(tail), &header);
         if plan.slices.is_empty() || !plan.memtable.layout().has_clustering() {
             return Ok(None);
         }
         self.rows(plan, tail, &header, Position::start(header.deletion))
     }
 
-    fn begin_partition(&mut self, path: &[u8], tail: Tail<'_>, header: &Header<'_>) {
+    /// `tail`: what is below, where the header's row may be in pieces.
+    fn begin_partition(&mut self, plan: &Plan, path: &[u8], tail: Option<Tail<'_>>, header: &Header<'_>) {
         let path = self.batch.push(path);
-        let row = header.row.map(|row| {
-            if !row.is_piece() {
-                return self.push_row(row);
+        let row = header.row.map(|row| match tail {
+            Some(tail) if row.is_piece() => {
+                let joined = self.join(plan, StoredRow { head: row, pieces: tail.tail(&[PIECE_BRANCH]) });
+                let span = self.push_row(plan, Row::new(&joined));
+                self.joined = joined;
+                span
             }
-            let joined = self.join(StoredRow { head: row, pieces: tail.tail(&[PIECE_BRANCH]) });
-            let span = self.push_row(Row::new(&joined));
-            self.joined = joined;
-            span
+            _ => self.push_row(plan, row),
         });
         let is_static = header.row.is_some_and(|row| row.is_static());
         let static_row = row.clone().filter(|_| is_static);
         self.batch.items.push(Item::Partition { path, deletion: header.deletion, static_row });
         if let Some(row) = row
             && !is_static
-            && !self.plan.slices.is_empty()
+            && !plan.slices.is_empty()
         {
             self.batch.push_row(0..0, row);
         }
@@ -335,7 +328,7 @@ impl Filler {
             if now != at.open {
                 let before = std::mem::replace(&mut at.open, now);
                 let place = at.place(plan);
-                self.marker(&place.prefix, place.side, before, now);
+                self.marker(plan, &place.prefix, place.side, before, now);
             }
             match &slice.row {
                 _ if is_at_end => {}
@@ -343,7 +336,7 @@ impl Filler {
                     if let Some(row) = tail.get(position) {
                         let row = self.row(plan, tail, position, Some(row), None)?;
                         if self.batch.is_full() {
-                            at.place = Some(self.place_beside(row));
+                            at.place = Some(self.place_beside(plan, row));
                             return Ok(Some(at));
                         }
                     }
@@ -355,7 +348,7 @@ impl Filler {
                 }
             }
             if !at.open.is_live() {
-                self.marker(&slice.to.prefix, slice.to.side, at.open, DeletionTime::LIVE);
+                self.marker(plan, &slice.to.prefix, slice.to.side, at.open, DeletionTime::LIVE);
                 at.open = DeletionTime::LIVE;
             }
             at.slice += 1;
@@ -381,7 +374,7 @@ impl Filler {
         late: DeletionTime,
         at: &mut Position,
     ) -> Result<bool, ReadError> {
-        let reversed = self.plan.reversed;
+        let reversed = plan.reversed;
         let direction = if reversed { Direction::Reverse } else { Direction::Forward };
         let to = &plan.slices[at.slice].to.position;
         let range = |branch: &[u8]| BranchRange::new(branch, &at.place(plan).position, to, reversed);
@@ -392,7 +385,7 @@ impl Filler {
             while let Some(position) = live.position() {
                 let span = self.row(plan, tail, position, Some(live.cursor.content()), None)?;
                 if self.batch.is_full() {
-                    at.place = Some(self.place_beside(span));
+                    at.place = Some(self.place_beside(plan, span));
                     return Ok(true);
                 }
                 live.advance_row(layout, direction);
@@ -418,7 +411,7 @@ impl Filler {
                     return Ok(true);
                 }
                 if open != at.open {
-                    self.marker(&prefix, side, at.open, open);
+                    self.marker(plan, &prefix, side, at.open, open);
                     at.open = open;
                 }
                 borders.advance();
@@ -430,7 +423,7 @@ impl Filler {
             let deletion = has_deletion.then(|| deleted.cursor.content());
             let span = self.row(plan, tail, &position, row, deletion)?;
             if self.batch.is_full() {
-                at.place = Some(self.place_beside(span));
+                at.place = Some(self.place_beside(plan, span));
                 return Ok(true);
             }
             if has_row {
@@ -461,7 +454,7 @@ impl Filler {
         let clustering = start..self.batch.bytes.len();
         let live = row.map(|content| Row::new(layout.split_content(content).1));
         let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
-        self.row_at(clustering, live, deletion)
+        self.row_at(plan, clustering, live, deletion)
     }
 
     /// Copies a row that may be in pieces, which `pieces` shows one version of.
@@ -479,15 +472,15 @@ impl Filler {
         layout.push_clustering(position, kept, &mut self.batch.bytes)?;
         let clustering = start..self.batch.bytes.len();
         let deletion = deletion.map(|content| read_deletion(layout.split_content(content).1));
-        let joined = head.map(|(_, head)| self.join(StoredRow { head: Row::new(head), pieces }));
-        let result = self.row_at(clustering, joined.as_deref().map(Row::new), deletion);
+        let joined = head.map(|(_, head)| self.join(plan, StoredRow { head: Row::new(head), pieces }));
+        let result = self.row_at(plan, clustering, joined.as_deref().map(Row::new), deletion);
         self.joined = joined.unwrap_or_default();
         result
     }
 
     /// A stored row in one piece, in the buffer for that, without what the reader does not look at.
-    fn join(&mut self, stored: StoredRow<'_>) -> Vec<u8> {
-        let (plan, table) = (self.plan.clone(), self.newest());
+    fn join(&mut self, plan: &Plan, stored: StoredRow<'_>) -> Vec<u8> {
+        let table = newest(plan);
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
         joined.shrink_to(BATCH_BYTES_MAX);
@@ -508,22 +501,23 @@ impl Filler {
     /// Adds the item of a row and its deletion.
     fn row_at(
         &mut self,
+        plan: &Plan,
         clustering: Span,
         live: Option<Row<'_>>,
         deletion: Option<DeletionTime>,
     ) -> Result<Span, ReadError> {
         let row = match (live, deletion) {
-            (Some(row), None) => self.push_row(row),
+            (Some(row), None) => self.push_row(plan, row),
             (None, None) => return Ok(clustering),
             (live, Some(deletion)) => {
-                let table = self.newest();
+                let table = newest(plan);
                 let mut deleted = Vec::new();
                 deletion_only(&table, deletion, &mut deleted);
                 let versions: Vec<Row<'_>> = live.into_iter().chain([Row::new(&deleted)]).collect();
                 let mut merged = std::mem::take(&mut self.scratch);
                 merged.clear();
                 self.joining().merger.merge(&table, &versions, DeletionTime::LIVE, &mut merged);
-                let span = self.push_row(Row::new(&merged));
+                let span = self.push_row(plan, Row::new(&merged));
                 self.scratch = merged;
                 span
             }
@@ -533,36 +527,35 @@ impl Filler {
     }
 
     /// Copies a row, under the reader's schema if it was written under a newer one.
-    fn push_row(&mut self, row: Row<'_>) -> Span {
-        let versions = self.plan.table.column_sets(row.is_static()).all().len();
+    fn push_row(&mut self, plan: &Plan, row: Row<'_>) -> Span {
+        let versions = plan.table.column_sets(row.is_static()).all().len();
         if (row.column_set_version() as usize) < versions {
             return self.batch.push(row.as_bytes());
         }
-        let newest = self.newest();
+        let newest = newest(plan);
         let start = self.batch.bytes.len();
-        translate(row, &newest, &self.plan.table, &mut self.batch.bytes);
+        translate(row, &newest, &plan.table, &mut self.batch.bytes);
         start..self.batch.bytes.len()
     }
 
-    /// The newest schema that anything here was written under.
-    fn newest(&self) -> Arc<Table> {
-        let known = self.plan.memtable.shards().iter().map(|shard| shard.table());
-        let table = self.plan.table.clone();
-        known.fold(table, |newest, known| if is_newer(&known, &newest) { known } else { newest })
-    }
-
-    fn marker(&mut self, prefix: &[u8], side: Side, said: DeletionTime, now: DeletionTime) {
+    fn marker(&mut self, plan: &Plan, prefix: &[u8], side: Side, said: DeletionTime, now: DeletionTime) {
         let prefix = self.batch.push(prefix);
-        let (before, after) = if self.plan.reversed { (now, said) } else { (said, now) };
+        let (before, after) = if plan.reversed { (now, said) } else { (said, now) };
         self.batch.items.push(Item::Marker { prefix, side, before, after });
     }
 
     /// The place just behind a row that was copied, in reading direction.
-    fn place_beside(&self, clustering: Span) -> Place {
+    fn place_beside(&self, plan: &Plan, clustering: Span) -> Place {
         let prefix = self.batch.bytes[clustering].to_vec();
-        let side = if self.plan.reversed { Side::Before } else { Side::After };
+        let side = if plan.reversed { Side::Before } else { Side::After };
         let mut position = Vec::new();
-        self.plan.memtable.layout().push_bound(&prefix, side, &mut position);
+        plan.memtable.layout().push_bound(&prefix, side, &mut position);
         Place { position, prefix, side }
     }
+}
+
+/// The newest schema that anything in the memtable was written under.
+fn newest(plan: &Plan) -> Arc<Table> {
+    let known = plan.memtable.shards().iter().map(|shard| shard.table());
+    known.fold(plan.table.clone(), |newest, known| if is_newer(&known, &newest) { known } else { newest })
 }

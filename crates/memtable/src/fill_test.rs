@@ -36,11 +36,11 @@ fn batches(expected: Option<usize>, reversed: bool) -> Vec<usize> {
         memtable.apply(&update.build(), None).expect("room");
     }
     let range = ReadRange { keys: KeyRange::Single(key), slices: Slices::all(), reversed };
-    let mut filler = Filler::new(Plan::new(memtable, &table, &range, true));
+    let (plan, mut filler) = (Plan::new(memtable, &table, &range, true), Filler::default());
     expected.into_iter().for_each(|rows| filler.batch.expect_rows(rows));
-    let (mut stop, mut batches) = (filler.first(), Vec::new());
+    let (mut stop, mut batches) = (plan.first(), Vec::new());
     loop {
-        stop = filler.fill(stop).expect("memory");
+        stop = filler.fill(&plan, stop).expect("memory");
         let rows = filler.batch.items.iter().filter(|item| matches!(item, Item::Row { .. })).count();
         if rows == 0 {
             return batches;
@@ -101,10 +101,10 @@ fn copied_for_one_column(columns: usize) -> usize {
     let wanted = columns * 2 / 3;
     write(&|row| row.cell(wanted, &Cell::live(2, b"another")));
     let range = ReadRange { keys: KeyRange::Single(key.clone()), slices: Slices::all(), reversed: false };
-    let mut filler = Filler::new(Plan::new(memtable.clone(), &table, &range, true));
+    let (plan, mut filler) = (Plan::new(memtable.clone(), &table, &range, true), Filler::default());
     filler.columns_expected = Some(Arc::from([wanted]));
-    let first = filler.first();
-    filler.fill(first).expect("memory");
+    let first = plan.first();
+    filler.fill(&plan, first).expect("memory");
     let Some(Item::Row { row, .. }) = filler.batch.items.get(1) else { panic!("the row") };
     let row = model::Row::new(&filler.batch.bytes[row.clone()]);
     let found = row.columns(&table).find(|(index, _)| *index == wanted);

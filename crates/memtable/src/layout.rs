@@ -167,6 +167,7 @@ pub(crate) struct Header<'a> {
 impl<'a> Header<'a> {
     pub const EMPTY: Header<'static> = Header { deletion: DeletionTime::LIVE, row: None, has_branches: false };
 
+    #[inline]
     pub fn read(content: &'a [u8]) -> Header<'a> {
         let (flags, mut rest) = content.split_first().map_or((0, content), |(&flags, rest)| (flags, rest));
         let mut deletion = DeletionTime::LIVE;
@@ -178,7 +179,9 @@ impl<'a> Header<'a> {
         Header { deletion, row, has_branches: flags & HAS_BRANCHES != 0 }
     }
 
+    #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(1 + DELETION_SIZE + self.row.map_or(0, |row| row.as_bytes().len()));
         let row_flag = match self.row {
             Some(row) if row.is_static() => HAS_STATIC_ROW,
             Some(_) => HAS_ROW,

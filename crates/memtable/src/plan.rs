@@ -6,6 +6,8 @@ use bytecomp::{Side as KeySide, encode_key_bound, encode_token_bound};
 use model::{ClusteringBound, KeyBound, KeyRange, PartitionKey, ReadRange, Side, Table};
 use types::Token;
 
+use crate::branch::after_partition;
+use crate::fill::Stop;
 use crate::layout::{Layout, partition_path};
 use crate::trie_memtable::TrieMemtable;
 
@@ -56,6 +58,9 @@ impl Slice {
     }
 }
 
+/// What a partition's path has besides its key, if that has no zeros.
+const PATH_OVERHEAD_BYTES: usize = 12;
+
 pub(crate) struct Plan {
     pub memtable: Arc<TrieMemtable>,
     pub table: Arc<Table>,
@@ -100,6 +105,7 @@ impl Plan {
             KeyRange::Single(key) => {
                 plan.first_shard = memtable.shard_of(key.token());
                 plan.last_shard = plan.first_shard;
+                plan.start.reserve_exact(key.bytes().len() + PATH_OVERHEAD_BYTES);
                 partition_path(key, &mut plan.start);
                 plan.single = Some(key.clone());
             }
@@ -113,6 +119,29 @@ impl Plan {
             }
         }
         plan
+    }
+
+    /// Where the first fill starts.
+    pub fn first(&self) -> Stop {
+        if self.single.is_some() {
+            return Stop::Only;
+        }
+        if self.first_shard > self.last_shard {
+            return Stop::End;
+        }
+        Stop::Partition { shard: self.first_shard, path: self.start.clone() }
+    }
+
+    /// After the partition that `stop` is in.
+    pub fn skip_partition(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Rows { .. } if self.single.is_some() => Stop::End,
+            Stop::Rows { shard, mut path, .. } => {
+                after_partition(&mut path);
+                Stop::Partition { shard, path }
+            }
+            stop => stop,
+        }
     }
 }
 

@@ -1,37 +1,58 @@
 //! A shard: the trie of a range of tokens, and its one writer.
 
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use arc_swap::{ArcSwap, Cache};
-use memtrie::{MemoryUse, Trie, TrieOptions};
+use arc_swap::ArcSwap;
+use memtrie::{MemoryUse, Trie, TrieOptions, Writer};
 use model::{PartitionUpdate, RowObserver, Table};
 
 use crate::apply::Applier;
-use crate::combine::Combiner;
+use crate::combine::{Combiner, Gate};
 use crate::layout::Layout;
-use crate::statistics::Bounds;
+use crate::statistics::{Bounds, SharedBounds};
 use crate::{MemtableFull, PutCounts};
 
 pub(crate) struct Shard {
+    /// Its writer's lock is the shard's: nobody takes it but through `writers`.
     pub trie: Trie,
-    /// The newest schema seen: rows are merged under it.
-    table: Arc<ArcSwap<Table>>,
-    writer: Combiner<Writing, PartitionUpdate, Result<i64, MemtableFull>>,
+    /// The newest schema seen: rows are merged under it. Changed by who writes alone.
+    table: ArcSwap<Table>,
+    /// Where that is, for who writes: most updates are of just that table.
+    table_address: AtomicPtr<Table>,
+    /// Changed by who writes alone.
+    bounds: SharedBounds,
+    writers: Combiner<PartitionUpdate, Result<i64, MemtableFull>>,
 }
 
-/// What the writer of the shard has for itself.
-struct Writing {
-    applier: Applier,
-    bounds: Bounds,
-    /// The shard's table, without counting its owners for every update.
-    table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
+impl Gate for Trie {
+    type Held<'g> = Writer<'g>;
+
+    #[inline]
+    fn try_hold(&self) -> Option<Writer<'_>> {
+        self.try_writer()
+    }
+
+    fn hold(&self) -> Writer<'_> {
+        self.writer()
+    }
+}
+
+thread_local! {
+    /// Buffers of who writes.
+    static APPLIER: RefCell<Applier> = RefCell::new(Applier::new());
 }
 
 impl Shard {
     pub fn new(table: &Arc<Table>, options: TrieOptions) -> Shard {
-        let table = Arc::new(ArcSwap::new(table.clone()));
-        let writing = Writing { applier: Applier::new(), bounds: Bounds::NONE, table: Cache::new(table.clone()) };
-        Shard { trie: Trie::new(options), table, writer: Combiner::new(writing) }
+        Shard {
+            trie: Trie::new(options),
+            table: ArcSwap::new(table.clone()),
+            table_address: AtomicPtr::new(address(table)),
+            bounds: SharedBounds::new(Bounds::NONE),
+            writers: Combiner::new(),
+        }
     }
 
     /// Applies an update; returns by how many bytes the trie grew.
@@ -41,41 +62,62 @@ impl Shard {
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
     ) -> Result<i64, MemtableFull> {
-        let apply = |writing: &mut Writing, update: &PartitionUpdate| self.apply_now(writing, layout, update, None);
+        let apply = |writer: &mut Writer<'_>, update: &PartitionUpdate| self.apply_now(writer, layout, update, None);
         match observer {
-            None => self.writer.write(update, apply),
+            None => self.writers.write(&self.trie, update, apply),
             // An observer may not be called by other threads.
             Some(observer) => {
-                self.writer.write_here(|writing| self.apply_now(writing, layout, update, Some(observer)), apply)
+                let here = |writer: &mut Writer<'_>| self.apply_now(writer, layout, update, Some(observer));
+                self.writers.write_here(&self.trie, here, apply)
             }
         }
+    }
+
+    /// Looks at the shard, or changes it on the side, while nobody else writes.
+    pub fn with_writer<T>(&self, layout: &Layout, look: impl FnOnce(&mut Writer<'_>) -> T) -> T {
+        self.writers.with(&self.trie, look, |writer, update| self.apply_now(writer, layout, update, None))
     }
 
     /// A panic of an observer leaves the trie as it was before the update or after it, and the bounds of the rest.
     fn apply_now(
         &self,
-        writing: &mut Writing,
+        writer: &mut Writer<'_>,
         layout: &Layout,
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
     ) -> Result<i64, MemtableFull> {
-        let Writing { applier, bounds, table } = writing;
         let used = self.trie.memory().used;
-        let mut writer = self.trie.writer();
-        // Under the trie's lock: rows that are there may have been rewritten under a newer schema, but none is from here on.
-        if is_newer(update.table(), table.load()) {
-            self.table_altered(update.table());
+        let newer;
+        let mut table = update.table();
+        if address(table) != self.table_address.load(Ordering::Relaxed) {
+            // Rows that are there may have been rewritten under a newer schema, but none is while we write.
+            self.note_newest(table);
+            newer = self.table();
+            table = &newer;
         }
-        let is_new = applier.apply(&mut writer, table.load(), layout, update, observer).map_err(|_| MemtableFull)?;
-        drop(writer);
+        let apply = |applier: &mut Applier| applier.apply(writer, table, layout, update, observer);
+        let is_new = APPLIER.with(|applier| match applier.try_borrow_mut() {
+            Ok(mut applier) => apply(&mut applier),
+            // An observer writes.
+            Err(_) => apply(&mut Applier::new()),
+        });
+        let is_new = is_new.map_err(|_| MemtableFull)?;
+        let mut bounds = self.bounds.load();
         bounds.update_count += 1;
         bounds.partition_count += u64::from(is_new);
         bounds.cover_update(update);
+        self.bounds.store(bounds);
         Ok(self.trie.memory().used as i64 - used as i64)
     }
 
-    pub fn table_altered(&self, table: &Arc<Table>) {
-        note_newest(&self.table, table);
+    pub fn table_altered(&self, layout: &Layout, table: &Arc<Table>) {
+        self.with_writer(layout, |_| self.note_newest(table));
+    }
+
+    /// Called by who writes.
+    fn note_newest(&self, candidate: &Arc<Table>) {
+        note_newest(&self.table, candidate);
+        self.table_address.store(address(&self.table.load()), Ordering::Relaxed);
     }
 
     /// The newest schema that anything here may have been written under.
@@ -84,7 +126,7 @@ impl Shard {
     }
 
     pub fn bounds(&self, layout: &Layout) -> Bounds {
-        self.writer.with(|writing| writing.bounds, |writing, update| self.apply_now(writing, layout, update, None))
+        self.with_writer(layout, |_| self.bounds.load())
     }
 
     pub fn memory(&self) -> MemoryUse {
@@ -92,8 +134,13 @@ impl Shard {
     }
 
     pub fn puts(&self) -> PutCounts {
-        self.writer.puts().counts()
+        self.writers.puts().counts()
     }
+}
+
+/// What tells a table that is held apart from others, never looked at.
+fn address(table: &Arc<Table>) -> *mut Table {
+    Arc::as_ptr(table).cast_mut()
 }
 
 /// Keeps the newer of two versions of a table.

@@ -1,8 +1,11 @@
 //! The bounds of all that was applied.
 
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
 use model::{Cell, ColumnData, DeletionTime, Liveness, NO_DELETION_TIME, PartitionUpdate, Row, Table};
 
 use crate::MemtableStatistics;
+use crate::apply::only_row;
 
 /// Counts and bounds of one shard; see [`MemtableStatistics`].
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +30,15 @@ impl Bounds {
         column_set_min: [u32::MAX; 2],
     };
 
+    #[inline]
     pub fn cover_update(&mut self, update: &PartitionUpdate) {
+        match only_row(update) {
+            Some(row) => self.cover_row(row, update.table()),
+            None => self.cover_parts(update),
+        }
+    }
+
+    fn cover_parts(&mut self, update: &PartitionUpdate) {
         self.cover_deletion(update.partition_deletion());
         let table = update.table();
         update.static_row().into_iter().for_each(|row| self.cover_row(row, table));
@@ -102,6 +113,55 @@ impl Bounds {
             local_deletion_time_min: self.local_deletion_time_min,
             ttl_min: if self.ttl_min == i32::MAX { 0 } else { self.ttl_min },
             column_set_min: self.column_set_min,
+        }
+    }
+}
+
+/// Bounds that one thread at a time changes, which all agree on who that is by other means. Who does not see to that may see parts of
+/// several.
+#[derive(Debug)]
+pub(crate) struct SharedBounds {
+    partition_count: AtomicU64,
+    update_count: AtomicU64,
+    timestamp_min: AtomicI64,
+    local_deletion_time_min: AtomicU32,
+    ttl_min: AtomicI32,
+    column_set_min: [AtomicU32; 2],
+}
+
+impl SharedBounds {
+    pub fn new(bounds: Bounds) -> SharedBounds {
+        SharedBounds {
+            partition_count: AtomicU64::new(bounds.partition_count),
+            update_count: AtomicU64::new(bounds.update_count),
+            timestamp_min: AtomicI64::new(bounds.timestamp_min),
+            local_deletion_time_min: AtomicU32::new(bounds.local_deletion_time_min),
+            ttl_min: AtomicI32::new(bounds.ttl_min),
+            column_set_min: bounds.column_set_min.map(AtomicU32::new),
+        }
+    }
+
+    #[inline]
+    pub fn load(&self) -> Bounds {
+        Bounds {
+            partition_count: self.partition_count.load(Ordering::Relaxed),
+            update_count: self.update_count.load(Ordering::Relaxed),
+            timestamp_min: self.timestamp_min.load(Ordering::Relaxed),
+            local_deletion_time_min: self.local_deletion_time_min.load(Ordering::Relaxed),
+            ttl_min: self.ttl_min.load(Ordering::Relaxed),
+            column_set_min: [0, 1].map(|kind| self.column_set_min[kind].load(Ordering::Relaxed)),
+        }
+    }
+
+    #[inline]
+    pub fn store(&self, bounds: Bounds) {
+        self.partition_count.store(bounds.partition_count, Ordering::Relaxed);
+        self.update_count.store(bounds.update_count, Ordering::Relaxed);
+        self.timestamp_min.store(bounds.timestamp_min, Ordering::Relaxed);
+        self.local_deletion_time_min.store(bounds.local_deletion_time_min, Ordering::Relaxed);
+        self.ttl_min.store(bounds.ttl_min, Ordering::Relaxed);
+        for (shared, min) in self.column_set_min.iter().zip(bounds.column_set_min) {
+            shared.store(min, Ordering::Relaxed);
         }
     }
 }

@@ -49,7 +49,9 @@ impl TrieMemtable {
 
     /// Goes on with a walk of the one shard; true if there is more.
     pub(crate) fn purge(&self, walk: &mut Walk, purge: &mut dyn Purge) -> bool {
-        self.shards.iter().any(|shard| walk.stretch(&mut shard.trie.writer(), &self.layout, &shard.table(), purge))
+        self.shards.iter().any(|shard| {
+            shard.with_writer(&self.layout, |writer| walk.stretch(writer, &self.layout, &shard.table(), purge))
+        })
     }
 
     /// The tokens of the first and of the last partition.
@@ -106,7 +108,7 @@ impl Memtable for TrieMemtable {
     }
 
     fn table_altered(&self, table: &Arc<Table>) {
-        self.shards.iter().for_each(|shard| shard.table_altered(table));
+        self.shards.iter().for_each(|shard| shard.table_altered(&self.layout, table));
     }
 
     fn statistics(&self) -> MemtableStatistics {

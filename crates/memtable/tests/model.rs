@@ -83,8 +83,26 @@ mod sync {
 
 use std::sync::Arc;
 
-use combine::Combiner;
+use combine::{Combiner, Gate};
 use loom::model::Builder;
+
+impl Gate for sync::Mutex<Vec<u32>> {
+    type Held<'g> = sync::MutexGuard<'g, Vec<u32>>;
+
+    fn try_hold(&self) -> Option<Self::Held<'_>> {
+        self.try_lock().ok()
+    }
+
+    fn hold(&self) -> Self::Held<'_> {
+        self.lock().expect("no assertion failed")
+    }
+}
+
+/// A gate and who wants to pass it.
+struct Written {
+    gate: sync::Mutex<Vec<u32>>,
+    combiner: Combiner<u32, u32>,
+}
 
 /// As many threads with a change each, the model's first thread among them: all changes are made, each once, whoever makes it, and
 /// each thread is told of its own. With a visitor the first thread's change may not be handed over.
@@ -92,27 +110,29 @@ fn every_change_is_made_once(threads: u32, with_visitor: bool, switches: usize) 
     let mut model = Builder::new();
     model.preemption_bound = Some(switches);
     model.check(move || {
-        let combiner: Arc<Combiner<Vec<u32>, u32, u32>> = Arc::new(Combiner::new(Vec::new()));
-        let make = |made: &mut Vec<u32>, change: &u32| {
+        let written = Arc::new(Written { gate: sync::Mutex::new(Vec::new()), combiner: Combiner::new() });
+        let make = |made: &mut sync::MutexGuard<'_, Vec<u32>>, change: &u32| {
             made.push(*change);
             *change * 10
         };
         let others: Vec<_> = (2..=threads)
             .map(|change| {
-                let combiner = combiner.clone();
-                loom::thread::spawn(move || assert_eq!(combiner.write(&change, make), change * 10))
+                let written = written.clone();
+                loom::thread::spawn(move || {
+                    assert_eq!(written.combiner.write(&written.gate, &change, make), change * 10);
+                })
             })
             .collect();
         if with_visitor {
-            combiner.write_here(|made| made.push(1), make);
+            written.combiner.write_here(&written.gate, |made| made.push(1), make);
         } else {
-            assert_eq!(combiner.write(&1, make), 10);
+            assert_eq!(written.combiner.write(&written.gate, &1, make), 10);
         }
         others.into_iter().for_each(|thread| thread.join().expect("no assertion failed"));
-        let mut made = combiner.with(|made| made.clone(), make);
+        let mut made = written.combiner.with(&written.gate, |made| made.clone(), make);
         made.sort_unstable();
         assert_eq!(made, (1..=threads).collect::<Vec<_>>());
-        let counts = combiner.puts().counts();
+        let counts = written.combiner.puts().counts();
         assert_eq!(counts.uncontended + counts.contended, u64::from(threads));
     });
 }
