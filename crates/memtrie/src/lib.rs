@@ -10,6 +10,8 @@
 #![deny(missing_docs, unsafe_code)]
 
 mod adaptive;
+mod coming;
+mod contents;
 mod cursor;
 mod edit;
 #[cfg(test)]
@@ -33,7 +35,9 @@ mod together;
 mod trie;
 mod union;
 mod verify;
+mod walk;
 
+pub use contents::Contents;
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
 pub use ranges::Ranges;

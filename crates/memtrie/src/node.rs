@@ -102,13 +102,53 @@ pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: b
     }
 }
 
-/// Brings near what a node leads to that is near already and of this size; none leads to very much.
+/// Brings near what a large node leads to that is near already; none leads to very much.
 #[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
+pub(crate) fn prefetch_below_large(memory: Memory<'_>, ptr: Ptr) {
+    match memory.layout {
+        Layout::Paper => {}
+        Layout::Adaptive => adaptive::node::prefetch_below_large(memory, ptr),
+    }
+}
+
+/// Brings all of a flat node near; of others nothing.
+#[inline]
+pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
+    match memory.layout {
+        Layout::Paper => {}
+        Layout::Adaptive => adaptive::node::prefetch_flat(memory, ptr),
+    }
+}
+
+/// Brings a node near; of a leaf nothing.
+#[inline]
+pub(crate) fn prefetch_node(memory: Memory<'_>, ptr: Ptr) {
     match memory.layout {
         Layout::Paper if ptr.is_leaf() => {}
-        Layout::Paper => paper::node::prefetch_below(memory, ptr, of_large),
-        Layout::Adaptive => adaptive::node::prefetch_below(memory, ptr, of_large),
+        Layout::Paper => memory.prefetch_slot(ptr.slot(0)),
+        Layout::Adaptive => adaptive::node::prefetch_node(memory, ptr),
+    }
+}
+
+/// The children of a node of the smallest size, in order.
+pub(crate) struct SmallLeaves {
+    pub(crate) leaves: [(u8, Ptr); 3],
+    pub(crate) count: usize,
+}
+
+impl SmallLeaves {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[(u8, Ptr)] {
+        self.leaves.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// The children of a node if it is of the smallest size and all of them are leaves.
+#[inline]
+pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) -> Option<SmallLeaves> {
+    match memory.layout {
+        Layout::Paper => None,
+        Layout::Adaptive => adaptive::node::small_of_leaves(memory, ptr, descending),
     }
 }
 

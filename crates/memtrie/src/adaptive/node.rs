@@ -2,7 +2,7 @@
 
 use std::hint::select_unpredictable;
 
-use crate::node::{Place, Step, View};
+use crate::node::{Place, SmallLeaves, Step, View};
 use crate::raw::characters::{Characters, equal_places, same};
 use crate::raw::memory::{Memory, Ptr, Slot};
 
@@ -481,7 +481,8 @@ fn prefetch_lines(memory: Memory<'_>, ptr: Ptr) {
 /// Appends the children of a sparse or flat node in order.
 pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
     match ptr.node_kind() {
-        FLAT => list_flat(memory, ptr, descending, out),
+        FLAT if descending => list_flat::<true>(memory, ptr, out),
+        FLAT => list_flat::<false>(memory, ptr, out),
         SPARSE_3 => list_sparse::<SPARSE_3>(memory, ptr, descending, out),
         SPARSE_6 => list_sparse::<SPARSE_6>(memory, ptr, descending, out),
         SPARSE_12 => list_sparse::<SPARSE_12>(memory, ptr, descending, out),
@@ -490,19 +491,19 @@ pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec
     }
 }
 
-fn list_flat(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
-    let start = out.len();
-    out.resize(start + 256, (0, Ptr::NONE));
+fn list_flat<const DESCENDING: bool>(memory: Memory<'_>, ptr: Ptr, out: &mut Vec<(u8, Ptr)>) {
+    let mut children = [(0, Ptr::NONE); 256];
     let mut count = 0;
-    let children = &mut out[start..];
-    for step in 0..=0xFF_u8 {
-        let character = if descending { 0xFF - step } else { step };
-        let child = memory.load(ptr.node_slot(u32::from(character)));
-        // What is none is overwritten by the next.
-        children[count] = (character, child);
-        count += usize::from(!child.is_none());
+    for four in (0..256).step_by(4) {
+        for step in four..four + 4 {
+            let character = if DESCENDING { 0xFF - step } else { step };
+            let child = memory.load(ptr.node_slot(character));
+            // What is none is overwritten by the next.
+            children[count & 0xFF] = (character as u8, child);
+            count += usize::from(!child.is_none());
+        }
     }
-    out.truncate(start + count);
+    out.extend_from_slice(&children[..count]);
 }
 
 /// Puts each child where as many others come before it: no branch depends on the characters.
@@ -542,18 +543,61 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
     }
 }
 
-/// What a sparse node leads to, mostly leaves.
+/// The children of a node of the smallest size in order, if all of them are leaves. What comes first is decided without a branch: among
+/// two or three characters nobody can guess.
 #[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
-    let wanted = match of_large {
-        false => ptr.is_node_of(SPARSE_3) | ptr.is_node_of(SPARSE_6),
-        true => ptr.is_node_of(SPARSE_12) | ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48),
-    };
-    if wanted {
+pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) -> Option<SmallLeaves> {
+    const BEHIND: u32 = 0x100;
+    if !ptr.is_node_of(SPARSE_3) {
+        return None;
+    }
+    let shape = shape(SPARSE_3);
+    let word = memory.load(ptr.node_slot(shape.characters)).bits();
+    let (count, flip) = (word >> 24, if descending { 0xFF } else { 0 });
+    let mut are_leaves = true;
+    let mut children = [0, 1, 2].map(|place| {
+        let child = memory.load(shape.child_slot(ptr, place));
+        are_leaves &= child.is_leaf() | (place >= count);
+        let rank = (word >> (8 * place) & 0xFF) ^ flip;
+        (select_unpredictable(place < count, rank, BEHIND), child)
+    });
+    if !are_leaves {
+        return None;
+    }
+    for (a, b) in [(0, 1), (1, 2), (0, 1)] {
+        let (first, second) = (children[a], children[b]);
+        let swap = second.0 < first.0;
+        children[a] = (select_unpredictable(swap, second.0, first.0), select_unpredictable(swap, second.1, first.1));
+        children[b] = (select_unpredictable(swap, first.0, second.0), select_unpredictable(swap, first.1, second.1));
+    }
+    Some(SmallLeaves { leaves: children.map(|(rank, child)| ((rank ^ flip) as u8, child)), count: count as usize })
+}
+
+/// Of a node; of a leaf something that is near.
+#[inline]
+pub(crate) fn prefetch_node(memory: Memory<'_>, ptr: Ptr) {
+    memory.prefetch_node(ptr);
+    if ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48) {
+        prefetch_lines(memory, ptr);
+    }
+}
+
+/// All lines of a flat node.
+#[inline]
+pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
+    if ptr.is_node_of(FLAT) {
+        (0..256).step_by(16).for_each(|word| memory.prefetch_slot(ptr.node_slot(word)));
+    }
+}
+
+/// The nodes that a large sparse node leads to; mostly it leads to leaves.
+#[inline]
+pub(crate) fn prefetch_below_large(memory: Memory<'_>, ptr: Ptr) {
+    if ptr.is_node_of(SPARSE_12) | ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48) {
         let shape = shape(ptr.node_kind());
         (0..shape.count(memory, ptr))
             .map(|place| memory.load(shape.child_slot(ptr, place)))
-            .for_each(|child| crate::node::prefetch(memory, child));
+            .for_each(|child| memory.prefetch_node(child));
     }
 }
 

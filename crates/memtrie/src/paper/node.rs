@@ -322,20 +322,6 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
-/// What a chain leads to, mostly a leaf, and what a sparse node leads to.
-#[inline]
-pub(crate) fn prefetch_below(memory: Memory<'_>, ptr: Ptr, of_large: bool) {
-    if of_large {
-        return;
-    }
-    match kind(ptr) {
-        Kind::Chain => crate::node::prefetch(memory, memory.load(ptr.slot(CHILD_WORD))),
-        Kind::Sparse => (0..SparseWord::load(memory, ptr).count())
-            .for_each(|place| crate::node::prefetch(memory, memory.load(ptr.slot(place)))),
-        Kind::Split | Kind::Prefix => {}
-    }
-}
-
 /// All blocks of a split.
 #[cfg(test)]
 pub(crate) fn split_blocks(memory: Memory<'_>, split: Ptr) -> Vec<Ptr> {

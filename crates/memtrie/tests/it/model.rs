@@ -52,8 +52,25 @@ pub fn check_all(trie: &Trie, model: &Model) {
         assert_eq!(entries(trie, Bounds::ALL, direction), expected(model, Bounds::ALL, direction));
     }
     trie.writer().verify().expect("sound");
+    check_contents(trie, model);
     check_nodes(trie, model);
     check_many(trie, model);
+}
+
+/// Contents without keys are those of the cursor, of all of it and below a key.
+fn check_contents(trie: &Trie, model: &Model) {
+    let pin = trie.pin();
+    let middle = model.keys().nth(model.len() / 2).map_or(&[][..], |key| &key[..key.len() / 2]);
+    for prefix in [&[][..], middle] {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let all = expected(model, Bounds::ALL, direction);
+            let wanted: Vec<&[u8]> =
+                all.iter().filter(|(key, _)| key.starts_with(prefix)).map(|(_, content)| content.as_slice()).collect();
+            let mut contents = pin.tail(prefix).contents(direction);
+            assert_eq!(contents.by_ref().collect::<Vec<_>>(), wanted, "below {prefix:02x?} {direction:?}");
+            assert_eq!(contents.next(), None, "what ended stays ended");
+        }
+    }
 }
 
 /// Every key, and as many that are not there, asked for together.

@@ -1,0 +1,51 @@
+//! Contents in the order of their keys, without the keys.
+
+use crate::coming::Coming;
+use crate::node::{self, Place, View, view};
+use crate::raw::memory::Memory;
+use crate::trie::Direction;
+use crate::walk::Item;
+
+/// The contents of a trie or a branch, in the order of their keys; see [`crate::Tail::contents`].
+pub struct Contents<'a> {
+    memory: Option<Memory<'a>>,
+    /// Where it will start.
+    root: Option<Place>,
+    coming: Coming,
+}
+
+impl<'a> Contents<'a> {
+    /// Of what is below `root`.
+    pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, direction: Direction) -> Contents<'a> {
+        Contents { memory, root: Some(root), coming: Coming::new(direction, root.ptr.is_none()) }
+    }
+}
+
+impl<'a> Iterator for Contents<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let memory = self.memory?;
+        if let Some(root) = self.root.take() {
+            self.coming.start(memory, root);
+        }
+        loop {
+            match self.coming.next(memory)? {
+                Item::Leaf { ptr, .. } => return Some(node::leaf(memory, ptr).1),
+                Item::Entry { ptr, skip } => return Some(content_of(memory, Place { ptr, skip: u32::from(skip) })),
+                Item::Back { .. } | Item::Step { .. } | Item::Chain { .. } => {}
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Contents<'_> {}
+
+fn content_of(memory: Memory<'_>, place: Place) -> &[u8] {
+    match view(memory, place) {
+        View::Leaf { content, .. } | View::Prefix { content, .. } => content,
+        // The walk gives no place without content.
+        View::None | View::Chain { .. } | View::Few | View::Many => &[],
+    }
+}
