@@ -40,8 +40,26 @@ pub(super) struct RingQueue {
     sleeper: Arc<Sleeper>,
     counter: Box<[u8; 8]>,
     listening: bool,
-    /// Since when the kernel has had no room for what it was asked.
+    patience: Patience,
+}
+
+/// With a kernel that has no room for what it is asked: it may have some soon.
+#[derive(Debug, Default)]
+struct Patience {
+    /// When it was refused first, with no answer since.
     refused_since: Option<Instant>,
+}
+
+impl Patience {
+    /// The kernel refused it at `now`; true if that has gone on for too long.
+    fn is_over(&mut self, now: Instant) -> bool {
+        now.saturating_duration_since(*self.refused_since.get_or_insert(now)) > PATIENCE
+    }
+
+    /// The kernel answered something.
+    fn answered(&mut self) {
+        self.refused_since = None;
+    }
 }
 
 #[derive(Debug)]
@@ -71,7 +89,7 @@ impl RingQueue {
                 sleeper: Arc::new(Sleeper::new(event)),
                 counter: Box::new([0; 8]),
                 listening: false,
-                refused_since: None,
+                patience: Patience::default(),
             }),
             Err(error) => Err((file, format!("io_uring is refused here: {error}"))),
         }
@@ -82,7 +100,7 @@ impl RingQueue {
         loop {
             let entry = self.ring.completion().next();
             let Some(entry) = entry else { return };
-            self.refused_since = None;
+            self.patience.answered();
             if entry.user_data() == WAKE_UP {
                 self.listening = false;
                 continue;
@@ -141,12 +159,12 @@ impl RingQueue {
             }
         };
         let Err(error) = entered else {
-            self.refused_since = None;
+            self.patience.answered();
             return Ok(());
         };
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::TIME | Errno::INTR) => {
-                self.refused_since = None;
+                self.patience.answered();
                 Ok(())
             }
             Some(Errno::BUSY | Errno::AGAIN) => self.refused(error),
@@ -156,7 +174,7 @@ impl RingQueue {
 
     /// The kernel has no room for what it was asked: it may have some soon.
     fn refused(&mut self, error: std::io::Error) -> Result<(), std::io::Error> {
-        if self.refused_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if self.patience.is_over(Instant::now()) {
             return Err(error);
         }
         thread::sleep(Duration::from_millis(1));
@@ -289,6 +307,17 @@ mod tests {
     use super::*;
     use crate::system::SystemDisk;
     use crate::{BlockRing, Disk, OpenOptions};
+
+    #[test]
+    fn a_kernel_without_room_is_waited_for_until_it_has_answered_nothing_for_ten_seconds() {
+        let (start, mut patience) = (Instant::now(), Patience::default());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert!(!patience.is_over(at(0)) && !patience.is_over(at(5_000)) && !patience.is_over(at(10_000)));
+        assert!(patience.is_over(at(10_001)));
+        patience.answered();
+        assert!(!patience.is_over(at(20_000)), "an answer came meanwhile");
+        assert!(!patience.is_over(at(30_000)) && patience.is_over(at(30_001)));
+    }
 
     /// The kernel refuses the ring's descriptor: another file has taken its number.
     #[test]
