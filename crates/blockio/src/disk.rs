@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
-use crate::{AlignedSlice, BlockQueue, DiskError, DiskErrorKind};
+use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind};
 
 /// A place that holds files.
 ///
@@ -58,6 +58,13 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Writes all of `data` at `offset`, growing the file if need be. Durable after `sync_data`.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError>;
+
+    /// As [`read_at`](File::read_at) at a block's start into the first `length` bytes of a buffer, whole blocks: past the page cache, and in one
+    /// piece where the device allows, if the file was opened with [`OpenOptions::blocks`].
+    fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {
+        let length = length.min(buffer.len());
+        self.read_at(&mut buffer[..length], offset)
+    }
 
     /// Makes all bytes written to the file durable, and its length. A failure is final: what was written since the last
     /// success may be lost, and trying again proves nothing.

@@ -26,6 +26,8 @@ const LOCK_FILE: &str = "espalier.lock";
 
 /// Bytes read past the page cache at a time.
 const DIRECT_READ_BYTES: usize = 256 * 1024;
+/// The same where they land in the caller's own memory.
+const BLOCKS_READ_BYTES: usize = 4 << 20;
 
 thread_local! {
     /// Where direct reads land: the device wants aligned memory, callers want their own.
@@ -203,7 +205,7 @@ impl Blocks {
 
 fn open_direct(path: &Path, is_read_only: bool) -> Result<Blocks, DiskError> {
     let mut options = fs::OpenOptions::new();
-    let options = if is_read_only { options.read(true) } else { options.write(true) };
+    let options = options.read(true).write(!is_read_only);
     match options.custom_flags(OFlags::DIRECT.bits() as i32).open(path) {
         Ok(file) => Ok(Blocks { direct: Some(file), refused: Arc::default() }),
         Err(e) if is_refusal(&e) => Ok(Blocks::buffered(&format!("O_DIRECT is refused here: {e}"))),
@@ -313,6 +315,30 @@ impl File for SystemFile {
             }
         }
         Ok(got)
+    }
+
+    fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {
+        let length = length.min(buffer.len());
+        let is_whole = length.is_multiple_of(BLOCK_SIZE) && offset.is_multiple_of(BLOCK_SIZE as u64);
+        let mut got = 0;
+        if let Some(direct) = self.direct().filter(|_| is_whole) {
+            while got < length {
+                // A file may end within a block; what is read then is its end.
+                if !got.is_multiple_of(BLOCK_SIZE) {
+                    return Ok(got);
+                }
+                let piece = &mut buffer[got..length.min(got + BLOCKS_READ_BYTES)];
+                match direct.read_at(piece, offset + got as u64) {
+                    Ok(0) => return Ok(got),
+                    Ok(read) => got += read,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    // The rest below, through the page cache; blocks are written as before.
+                    Err(e) if is_refusal(&e) => break,
+                    Err(e) => return Err(self.error("read", Some(offset + got as u64), e)),
+                }
+            }
+        }
+        Ok(got + self.read_at(&mut buffer[got..length], offset + got as u64)?)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {

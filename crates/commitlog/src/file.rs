@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskErrorKind, Durability, File, OpenOptions};
+use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskError, DiskErrorKind, Durability, File, OpenOptions};
 use uuid::Uuid;
 
 use crate::format::{
@@ -18,7 +18,7 @@ use crate::{Corruption, LogError, LogOptions};
 pub const FILE_NAME: &str = "commitlog.log";
 /// Its name until it is whole.
 const NEW_FILE_NAME: &str = "commitlog.log.new";
-/// How much is prewritten, or read, at once.
+/// How much is prewritten at once.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 
 /// The open file.
@@ -151,7 +151,7 @@ impl LogFile {
         for first in (0..segments).step_by(per_chunk as usize) {
             let count = per_chunk.min(segments - first);
             for (index, block) in (first..first + count).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
-                BookkeepingEntry { index, state: SegmentState::Free, id: 0 }.encode(self.seed, block);
+                BookkeepingEntry { index, state: SegmentState::Free, id: 0, without: 0 }.encode(self.seed, block);
             }
             let blocks = buffer.blocks(0..count as usize * BLOCK_SIZE);
             self.file.write_blocks(blocks, self.geometry().bookkeeping_offset(first), Durability::AtNextSync)?;
@@ -207,26 +207,33 @@ impl LogFile {
         self.corrupt(offset, format!("the bookkeeping of segment {slot}"), got.to_string())
     }
 
+    /// The damage of an entry that promises what the segment does not keep: a record at byte offset `record` of it.
+    pub fn broken_promise(&self, slot: u32, record: u32) -> Corruption {
+        let at = self.geometry().segment_offset(slot) + u64::from(record);
+        self.unsound_entry(slot, &format!("a promise that it has no records like the one at offset {at}"))
+    }
+
     /// The damage of two segments in use with one id.
     pub fn twin_entries(&self, [a, b]: &[BookkeepingEntry; 2]) -> Corruption {
         let offset = self.geometry().bookkeeping_offset(b.index);
         self.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
     }
 
-    /// Reads what was ever written of a segment: whole blocks, fewer than a segment has if the file ends in it.
-    pub fn read_segment(&self, slot: u32) -> Result<Vec<u8>, LogError> {
-        let start = self.geometry().segment_offset(slot);
-        let written = self.file.len()?.saturating_sub(start).min(u64::from(self.geometry().segment_size_bytes));
-        let mut bytes = vec![0; written as usize / BLOCK_SIZE * BLOCK_SIZE];
-        for (index, chunk) in bytes.chunks_mut(CHUNK_SIZE).enumerate() {
-            self.file.read_exact_at(chunk, start + (index * CHUNK_SIZE) as u64)?;
+    /// Reads a segment and looks at its blocks, as those of use `id`. `memory` is of an image that is needed no more.
+    pub fn read_image(&self, slot: u32, id: i64, memory: Option<AlignedBuffer>) -> Result<SegmentImage, LogError> {
+        let (start, segment_size) = (self.geometry().segment_offset(slot), self.geometry().segment_size_bytes);
+        // Whole blocks, fewer than a segment has if the file ends in it.
+        let written = self.file.len()?.saturating_sub(start).min(u64::from(segment_size));
+        let length = written as usize / BLOCK_SIZE * BLOCK_SIZE;
+        let memory = memory.filter(|memory| memory.len() == segment_size as usize);
+        let mut bytes = memory.unwrap_or_else(|| AlignedBuffer::new(segment_size as usize));
+        let got = self.file.read_blocks(&mut bytes, length, start)?;
+        if got < length {
+            let text = format!("the file ends early: expected {length} bytes, got {got}");
+            let kind = DiskErrorKind::UnexpectedEnd;
+            return Err(DiskError::of_kind(kind, "read", self.path(), Some(start), text).into());
         }
-        Ok(bytes)
-    }
-
-    /// Reads a segment and looks at its blocks, as those of use `id`.
-    pub fn read_image(&self, slot: u32, id: i64) -> Result<SegmentImage, LogError> {
-        Ok(SegmentImage::new(self.superblock.log_id, id, self.read_segment(slot)?, self.geometry().segment_size_bytes))
+        Ok(SegmentImage::in_memory(self.superblock.log_id, id, bytes, length, segment_size))
     }
 
     pub fn corrupt(&self, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Corruption {

@@ -112,7 +112,10 @@ impl LogInspector {
                     damage.extend(self.file.read_entry(slot)?.err().map(|fault| self.file.unsound_entry(slot, &fault)))
                 }
                 // The segment may have been used anew: its entry says so then.
-                Ok(entry) if self.file.was_used_since(entry)? && self.file.read_entry(slot)?.as_ref() == Ok(entry) => {
+                Ok(entry)
+                    if self.file.was_used_since(entry)?
+                        && self.file.read_entry(slot)?.is_ok_and(|now| now.is_same_use(entry)) =>
+                {
                     damage.push(self.file.lost_entry(entry));
                 }
                 Ok(_) => {}
@@ -153,7 +156,7 @@ impl LogInspector {
         next: Option<&BookkeepingEntry>,
         ahead: &mut Option<SegmentImage>,
     ) -> Result<Option<Inspected>, LogError> {
-        let read = |entry: &BookkeepingEntry| self.file.read_image(entry.index, entry.id);
+        let read = |entry: &BookkeepingEntry| self.file.read_image(entry.index, entry.id, None);
         let mut image = ahead.take().map_or_else(|| read(&entry), Ok)?;
         let mut horizon_blocks = image.horizon_of(entry.id);
         if let Some(next) = next {
@@ -165,7 +168,7 @@ impl LogInspector {
             // A running node writes while we read: a block may have been read before it was there, and the claim that it is after. What
             // was claimed then is there now, unless the segment was used anew, and then its entry said so before.
             image = read(&entry)?;
-            if self.file.read_entry(entry.index)? != Ok(entry) {
+            if !self.file.read_entry(entry.index)?.is_ok_and(|now| now.is_same_use(&entry)) {
                 return Ok(None);
             }
             verdict = image.judge(horizon_blocks);

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -42,8 +42,8 @@ pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Resu
             Ok(last.segment_id)
         })?,
         tables => {
-            let recent = shared.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
-            let segment = recent.as_ref().ok_or_else(lost)?;
+            let segment = shared.recent_segment(number).ok_or_else(lost)?;
+            shared.withdraw_promise(&segment, tables)?;
             segment.mark_dirty(tables, end);
             segment.id
         }
@@ -53,8 +53,8 @@ pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Resu
 }
 
 fn look_up(shared: &Shared, number: u64, table: Uuid) -> Result<LastMark, LogError> {
-    let recent = shared.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
-    let segment = recent.as_ref().ok_or_else(lost)?;
+    let segment = shared.recent_segment(number).ok_or_else(lost)?;
+    shared.withdraw_promise(&segment, &[table])?;
     Ok(LastMark { log: shared.instance, number, segment_id: segment.id, table, range: segment.range_of(table) })
 }
 

@@ -73,6 +73,9 @@ pub struct LogOptions {
     pub append_timeout: Duration,
     /// Replay what is sound in a damaged log, keep a copy of the rest, report the gaps.
     pub salvage: bool,
+    /// Tables whose records a start has to see before it replays any ([`Replay::preview`](crate::Replay::preview)). A segment's bookkeeping
+    /// says if it has none of them.
+    pub preview_tables: Vec<Uuid>,
     /// Where segment ids come from; a clock that steps back does no harm.
     pub clock: Clock,
     /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins to have something to say. Must
@@ -97,6 +100,7 @@ impl LogOptions {
             segment_id_seen: 0,
             append_timeout: Duration::from_secs(2),
             salvage: false,
+            preview_tables: Vec::new(),
             clock: Arc::new(system_clock),
             on_pressure: None,
             on_failure: None,

@@ -1,7 +1,7 @@
 //! Opening: which log is there, what its bookkeeping says, and whether it may be used.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockio::{Disk, OpenOptions};
@@ -14,6 +14,17 @@ use crate::{Corruption, Gap, LogError, LogOptions};
 
 /// Where salvage puts a log that it cannot make anything of.
 const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
+
+/// The first of `name`, `name.2`, `name.3`, … under which there is nothing yet: what an earlier salvage kept stays.
+pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result<PathBuf, LogError> {
+    let mut path = directory.join(name);
+    let mut number = 2;
+    while disk.exists(&path)? {
+        path = directory.join(format!("{name}.{number}"));
+        number += 1;
+    }
+    Ok(path)
+}
 
 /// What is there.
 pub(crate) struct Opened {
@@ -72,7 +83,7 @@ fn create(
 /// kept under another name.
 fn set_aside(disk: &dyn Disk, options: &LogOptions, damage: Corruption) -> Result<Gap, LogError> {
     let length_bytes = disk.open(&damage.path, OpenOptions::read())?.len()?;
-    disk.rename(&damage.path, &options.directory.join(DAMAGED_FILE_NAME))?;
+    disk.rename(&damage.path, &free_path(disk, &options.directory, DAMAGED_FILE_NAME)?)?;
     disk.sync_dir(&options.directory)?;
     Ok(Gap::of(damage, length_bytes, None))
 }
@@ -126,7 +137,7 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     // If the blocks of several say that they are of one use, all of them are replayed.
     entries.retain(|entry| entry.state == SegmentState::Live);
     entries.sort_by_key(|entry| entry.id);
-    let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index))).collect();
+    let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index, entry.without))).collect();
     Ok(Opened { file, last_id, live, gaps })
 }
 
@@ -139,7 +150,7 @@ fn restore_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError
 
 /// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.
 fn guess_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
-    let id = file.read_image(slot, i64::MAX)?.greatest_stale_id();
+    let id = file.read_image(slot, i64::MAX, None)?.greatest_stale_id();
     let state = if id.is_some() { SegmentState::Live } else { SegmentState::Free };
-    Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0) })
+    Ok(BookkeepingEntry { index: slot, state, id: id.unwrap_or(0), without: 0 })
 }

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread;
 
-use blockio::{BLOCK_SIZE, Disk, OpenOptions};
+use blockio::{AlignedBuffer, BLOCK_SIZE, Disk, OpenOptions};
 use uuid::Uuid;
 
 use crate::format::TABLE_ID_SIZE;
+use crate::recovery::free_path;
 use crate::scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict};
-use crate::segment::SegmentUse;
+use crate::segment::{DirtyRange, SegmentUse};
 use crate::shared::Shared;
 use crate::{Corruption, LogError, LogOptions, LogPosition};
 
@@ -29,7 +30,7 @@ pub struct Replay {
     wanted: Option<Vec<Uuid>>,
     found: Vec<Arc<SegmentUse>>,
     /// The images of the segments, in order, once the first was asked for.
-    images: Option<Receiver<Result<SegmentImage, LogError>>>,
+    images: Option<Images>,
     /// The image of the first pending segment, if it was looked at already.
     ahead: Option<SegmentImage>,
     current: Option<Current>,
@@ -39,6 +40,14 @@ pub struct Replay {
     report: ReplayReport,
 }
 
+/// What a thread reads ahead.
+#[derive(Debug)]
+struct Images {
+    read: Receiver<Result<SegmentImage, LogError>>,
+    /// Memory to read into once more: its pages are there.
+    used: Sender<AlignedBuffer>,
+}
+
 /// The segment being replayed.
 #[derive(Debug)]
 struct Current {
@@ -46,6 +55,8 @@ struct Current {
     image: SegmentImage,
     runs: VecDeque<Run>,
     cursor: Option<RecordCursor>,
+    /// Where the last record of one table alone was taken in: mostly the next is of the same.
+    last: Option<(Uuid, Arc<DirtyRange>)>,
 }
 
 /// A record of the log. Its bytes are borrowed from the replay until the next one is asked for.
@@ -132,7 +143,7 @@ impl Replay {
     /// The next record, in the order of positions; `None` at the end. [`LogError::Corrupt`] is final, unless the log was opened with
     /// salvage.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
-        let (segment, found) = loop {
+        let found = loop {
             let Some(current) = &mut self.current else {
                 match self.pending.pop_front() {
                     Some(segment) => self.current = Some(self.load(segment)?),
@@ -146,12 +157,12 @@ impl Replay {
             let Some(cursor) = &mut current.cursor else {
                 match current.runs.pop_front() {
                     Some(run) => current.cursor = Some(RecordCursor::new(&current.image, run)),
-                    None => self.current = None,
+                    None => self.leave(),
                 }
                 continue;
             };
             match cursor.next_of(self.wanted.as_deref(), &current.image, &mut self.scratch) {
-                Step::Record(found) => break (Arc::clone(&current.segment), found),
+                Step::Record(found) => break found,
                 Step::End => current.cursor = None,
                 Step::Cut(_) => self.report.cut_records += 1,
                 Step::Fault(start, fault) => {
@@ -162,31 +173,47 @@ impl Replay {
                 }
             }
         };
-        Ok(Some(self.deliver(&segment, found)))
+        self.deliver(found).map(Some)
     }
 
-    fn deliver(&mut self, segment: &SegmentUse, found: Found) -> Record<'_> {
-        let at = |offset: u32| segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
+    fn deliver(&mut self, found: Found) -> Result<Record<'_>, LogError> {
+        let Some(current) = &mut self.current else { return Err(LogError::Closed("its replay is at its end".into())) };
+        let at = |offset: u32| current.segment.at(i32::try_from(offset).unwrap_or(i32::MAX));
+        let (start, position) = (at(found.start), at(found.end));
         let (ids, data) = self.scratch.split_at_checked(usize::from(found.tables) * TABLE_ID_SIZE).unwrap_or_default();
         self.tables.clear();
         self.tables.extend(ids.chunks_exact(TABLE_ID_SIZE).filter_map(|id| Uuid::from_slice(id).ok()));
-        let position = at(found.end);
-        segment.mark_dirty(&self.tables, position.offset);
+        match (&*self.tables, &current.last) {
+            ([table], Some((last, range))) if table == last => range.extend(position.offset),
+            (tables, _) => {
+                // It was to be on the device before such a record that there may be some, and is not. Nobody has seen it who should have.
+                let promised = !self.salvage && self.shared.is_promised(&current.segment);
+                if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
+                    let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
+                    return Err(LogError::Corrupt(Box::new(damage)));
+                }
+                current.segment.mark_dirty(tables, position.offset);
+                if let [table] = tables {
+                    current.last = Some((*table, current.segment.range_of(*table)));
+                }
+            }
+        }
         self.report.records += 1;
         self.report.data_bytes += data.len() as u64;
-        Record { start: at(found.start), position, tables: &self.tables, data }
+        Ok(Record { start, position, tables: &self.tables, data })
     }
 
-    /// Another replay, from the first record, of those that touch one of the tables, for whoever has to know something of them
-    /// beforehand. The data of others is not looked at. Only this one, not the other, makes the segments free to be used again.
-    pub fn preview(&self, tables: Vec<Uuid>) -> Replay {
+    /// Another replay, from the first record, of those that touch one of [`preview_tables`](LogOptions::preview_tables), for whoever has
+    /// to know something of them beforehand. The data of others is not looked at, and segments that have none are not read. Only this
+    /// one, not the other, makes the segments free to be used again.
+    pub fn preview(&self) -> Replay {
         Replay {
             shared: Arc::clone(&self.shared),
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
             salvage: self.salvage,
-            pending: self.found.clone().into(),
-            wanted: Some(tables),
+            pending: self.to_preview().into(),
+            wanted: Some(self.shared.preview_tables.clone()),
             found: Vec::new(),
             images: None,
             ahead: None,
@@ -195,6 +222,17 @@ impl Replay {
             tables: Vec::new(),
             report: ReplayReport::default(),
         }
+    }
+
+    /// The segments whose bookkeeping does not promise that they have none, and each one's next, which knows how far that goes. Whoever
+    /// salvages believes no promise.
+    fn to_preview(&self) -> Vec<Arc<SegmentUse>> {
+        let mut is_next = false;
+        let is_read = |segment: &&Arc<SegmentUse>| {
+            let may_have = self.salvage || !self.shared.is_promised(segment);
+            std::mem::replace(&mut is_next, may_have) || may_have
+        };
+        self.found.iter().filter(is_read).cloned().collect()
     }
 
     /// What was found, so far.
@@ -226,28 +264,37 @@ impl Replay {
         let verdict = image.judge(horizon);
         self.report_damage(&segment, &image, &verdict)?;
         self.report.segments += 1;
-        Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None })
+        Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }
 
     /// Has this segment and those to come read, and their blocks looked at, while the records of those before are applied: one is ready
     /// while the next is read.
-    fn read_ahead(&self, first: &Arc<SegmentUse>) -> Result<Receiver<Result<SegmentImage, LogError>>, LogError> {
-        let (send, images) = sync_channel(0);
+    fn read_ahead(&self, first: &Arc<SegmentUse>) -> Result<Images, LogError> {
+        let ((send, read), (used, memory)) = (sync_channel(0), channel());
         let shared = Arc::clone(&self.shared);
         let segments: Vec<_> = [first].into_iter().chain(&self.pending).map(|found| (found.slot, found.id)).collect();
-        let read = move || {
+        let read_all = move || {
             // Nobody takes them: the replay was given up.
-            let _ = segments.into_iter().try_for_each(|(slot, id)| send.send(shared.file.read_image(slot, id)));
+            let mut read = |(slot, id)| send.send(shared.file.read_image(slot, id, memory.try_recv().ok()));
+            let _ = segments.into_iter().try_for_each(&mut read);
         };
-        match thread::Builder::new().name("CommitLogReader".into()).spawn(read) {
-            Ok(_) => Ok(images),
+        match thread::Builder::new().name("CommitLogReader".into()).spawn(read_all) {
+            Ok(_) => Ok(Images { read, used }),
             Err(error) => Err(LogError::Closed(format!("no thread to read the commit log: {error}").into())),
         }
     }
 
     fn next_image(&self) -> Result<SegmentImage, LogError> {
-        let next = self.images.as_ref().and_then(|images| images.recv().ok());
+        let next = self.images.as_ref().and_then(|images| images.read.recv().ok());
         next.unwrap_or_else(|| Err(LogError::Closed("the reader of the commit log failed".into())))
+    }
+
+    /// The segment is at its end.
+    fn leave(&mut self) {
+        if let (Some(current), Some(images)) = (self.current.take(), &self.images) {
+            // The last was read.
+            let _ = images.used.send(current.image.into_memory());
+        }
     }
 
     fn report_damage(&mut self, segment: &SegmentUse, image: &SegmentImage, verdict: &Verdict) -> Result<(), LogError> {
@@ -273,13 +320,36 @@ impl Replay {
         Ok(())
     }
 
-    /// Keeps the bytes of a damaged segment, for whoever wants to look at them after the segment is reused.
+    /// Keeps the bytes of a damaged segment, for whoever wants to look at them after the segment is reused; once, however often it is
+    /// looked at before.
     fn keep_copy(&self, segment: &SegmentUse, image: &SegmentImage) -> Result<(), LogError> {
-        let path = self.directory.join(format!("commitlog.damaged-{}", segment.id));
+        let name = format!("commitlog.damaged-{}", segment.id);
+        if self.is_kept(&name, image)? {
+            return Ok(());
+        }
+        let path = free_path(&*self.disk, &self.directory, &name)?;
         let copy = self.disk.open(&path, OpenOptions::create())?;
         copy.write_at(image.bytes(), 0)?;
         copy.sync_data()?;
         Ok(self.disk.sync_dir(&self.directory)?)
+    }
+
+    /// Whether a copy has the same bytes.
+    fn is_kept(&self, name: &str, image: &SegmentImage) -> Result<bool, LogError> {
+        let file_names = self.disk.list(&self.directory)?.into_iter().map(|entry| entry.name);
+        let copies = file_names
+            .filter(|file| file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
+        for copy in copies {
+            let copy = self.disk.open(&self.directory.join(copy), OpenOptions::read())?;
+            let mut bytes = vec![0; image.bytes().len()];
+            if copy.len()? == bytes.len() as u64
+                && copy.read_at(&mut bytes, 0)? == bytes.len()
+                && bytes == image.bytes()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// All is known of the segments found: those that nobody needs are freed.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use blockio::BLOCK_SIZE;
+use blockio::{AlignedBuffer, BLOCK_SIZE};
 use uuid::Uuid;
 
 use crate::{BookkeepingEntry, Superblock};
@@ -22,7 +22,9 @@ const UNORDERED_MODE: u8 = 3;
 #[derive(Debug)]
 pub struct SegmentImage {
     id: i64,
-    bytes: Vec<u8>,
+    memory: AlignedBuffer,
+    /// So much of it is the segment's.
+    length: usize,
     states: Vec<BlockState>,
     blocks: u32,
 }
@@ -49,13 +51,31 @@ pub struct Run {
 
 impl SegmentImage {
     /// The segment's bytes, of the log `log_id`, in a use of id `id`. Bytes that are missing at the end are blank.
-    pub fn new(log_id: Uuid, id: i64, bytes: Vec<u8>, segment_size_bytes: u32) -> SegmentImage {
+    pub fn new(log_id: Uuid, id: i64, bytes: &[u8], segment_size_bytes: u32) -> SegmentImage {
+        let mut memory = AlignedBuffer::new(bytes.len());
+        memory[..bytes.len()].copy_from_slice(bytes);
+        SegmentImage::in_memory(log_id, id, memory, bytes.len(), segment_size_bytes)
+    }
+
+    /// As `new`, of the first `length` bytes of what was read.
+    pub(crate) fn in_memory(
+        log_id: Uuid,
+        id: i64,
+        memory: AlignedBuffer,
+        length: usize,
+        segment_size_bytes: u32,
+    ) -> SegmentImage {
         let seed = seed_of(log_id);
         let blocks = segment_size_bytes / BLOCK_SIZE as u32;
         let states = (0..blocks)
-            .zip(bytes.chunks_exact(BLOCK_SIZE))
+            .zip(memory[..length].chunks_exact(BLOCK_SIZE))
             .map(|(index, block)| classify_block(block, seed, id, index));
-        SegmentImage { id, states: states.collect(), bytes, blocks }
+        SegmentImage { id, states: states.collect(), memory, length, blocks }
+    }
+
+    /// Its memory, for another one.
+    pub(crate) fn into_memory(self) -> AlignedBuffer {
+        self.memory
     }
 
     /// The id of the use.
@@ -75,7 +95,7 @@ impl SegmentImage {
 
     /// Its bytes, as found.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.memory[..self.length]
     }
 
     /// The most blocks of segment `id` that a sound block of this one says are durable.
@@ -157,7 +177,7 @@ impl SegmentImage {
     fn payload(&self, block: u32) -> &[u8] {
         let used = self.header(block).map_or(0, |header| usize::from(header.used).min(BLOCK_PAYLOAD_SIZE));
         let start = block as usize * BLOCK_SIZE + BLOCK_HEADER_SIZE;
-        self.bytes.get(start..start + used).unwrap_or_default()
+        self.bytes().get(start..start + used).unwrap_or_default()
     }
 }
 
@@ -279,6 +299,10 @@ impl RecordCursor {
         scratch: &mut Vec<u8>,
     ) -> Result<Result<Option<u16>, RecordFault>, (Short, RecordFault)> {
         scratch.clear();
+        if let Some((head, record)) = self.in_one_block(image) {
+            self.offset += record.len();
+            return Ok(read_whole(wanted, head, record, scratch));
+        }
         self.take(image, RecordHead::SIZE, scratch)?;
         let mut bytes = [0; RecordHead::SIZE];
         bytes.copy_from_slice(scratch);
@@ -290,9 +314,7 @@ impl RecordCursor {
         let ids = usize::from(head.tables) * TABLE_ID_SIZE;
         let body = ids + head.data_size as usize;
         self.take(image, ids, scratch)?;
-        let is_wanted =
-            |wanted: &[Uuid]| scratch.chunks_exact(TABLE_ID_SIZE).any(|id| wanted.iter().any(|w| w.as_bytes() == id));
-        if !wanted.is_none_or(is_wanted) {
+        if !is_wanted(wanted, scratch) {
             self.go_on(image, head.data_size as usize + 4, |_| {})?;
             return Ok(Ok(None));
         }
@@ -302,6 +324,13 @@ impl RecordCursor {
         let got = scratch.iter().skip(body).fold(0, |crc, byte| crc << 8 | u32::from(*byte));
         scratch.truncate(body);
         Ok(if expected == got { Ok(Some(head.tables)) } else { Err(RecordFault::Body { expected, got }) })
+    }
+
+    /// The head and all bytes of a record that lies in one block, as most do, if its head is sound.
+    fn in_one_block<'i>(&self, image: &'i SegmentImage) -> Option<(RecordHead, &'i [u8])> {
+        let rest = image.payload(self.block).get(self.offset..)?;
+        let head = RecordHead::decode(rest.first_chunk()?).ok()?;
+        Some((head, rest.get(..usize::try_from(head.record_size()).ok()?)?))
     }
 
     /// Appends the next `count` bytes of the stream to `out`.
@@ -355,6 +384,27 @@ impl RecordCursor {
     }
 }
 
+/// As [`RecordCursor::read`], of a record whose bytes are at hand.
+fn read_whole(
+    wanted: Option<&[Uuid]>,
+    head: RecordHead,
+    record: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<Option<u16>, RecordFault> {
+    let (body, crc) = record.get(RecordHead::SIZE..).and_then(|rest| rest.split_last_chunk()).unwrap_or((&[], &[0; 4]));
+    if !is_wanted(wanted, body.get(..usize::from(head.tables) * TABLE_ID_SIZE).unwrap_or_default()) {
+        return Ok(None);
+    }
+    let (expected, got) = (crc32fast::hash(body), u32::from_be_bytes(*crc));
+    scratch.extend_from_slice(body);
+    if expected == got { Ok(Some(head.tables)) } else { Err(RecordFault::Body { expected, got }) }
+}
+
+/// Whether one of the tables' ids is among those wanted, if not all are.
+fn is_wanted(wanted: Option<&[Uuid]>, ids: &[u8]) -> bool {
+    wanted.is_none_or(|wanted| ids.chunks_exact(TABLE_ID_SIZE).any(|id| wanted.iter().any(|w| w.as_bytes() == id)))
+}
+
 /// Decodes a log file held in memory, damaged or not, as salvage would, and answers how many sound records it has. For tools and
 /// fuzzers: whatever the bytes are, it ends, and does not panic.
 pub fn count_records(file: &[u8]) -> u64 {
@@ -370,7 +420,7 @@ pub fn count_records(file: &[u8]) -> u64 {
         let Ok(entry) = BookkeepingEntry::decode(entry, seed, slot) else { continue };
         let bytes = block(geometry.segment_offset(slot));
         let bytes = bytes.get(..geometry.segment_size_bytes as usize).unwrap_or(bytes);
-        let image = SegmentImage::new(superblock.log_id, entry.id, bytes.to_vec(), geometry.segment_size_bytes);
+        let image = SegmentImage::new(superblock.log_id, entry.id, bytes, geometry.segment_size_bytes);
         let horizon = image.horizon_of(entry.id);
         records += image.judge(horizon).runs.into_iter().map(|run| count_in_run(&image, run)).sum::<u64>();
     }

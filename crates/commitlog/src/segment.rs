@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use uuid::Uuid;
 
-use crate::{IntervalSet, LogPosition, PositionInterval};
+use crate::{IntervalSet, LogError, LogPosition, PositionInterval};
 
 /// A segment from its activation until it is free again.
 #[derive(Debug)]
@@ -22,6 +22,9 @@ pub(crate) struct SegmentUse {
     closed_at: AtomicU64,
     /// Found at open and not replayed yet: not all that is in it is known.
     replaying: AtomicBool,
+    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. Changed with `promising` held, and to 0 only.
+    without: AtomicU32,
+    promising: Mutex<()>,
     /// Of each table that has had records here.
     dirty: RwLock<HashMap<Uuid, Arc<DirtyRange>, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
@@ -101,21 +104,23 @@ fn unpack(ends: u64) -> (i32, i32) {
 
 impl SegmentUse {
     /// A segment to be filled.
-    pub fn new(id: i64, slot: u32, number: u64) -> SegmentUse {
+    pub fn new(id: i64, slot: u32, number: u64, without: u32) -> SegmentUse {
         SegmentUse {
             id,
             slot,
             number: Some(number),
             closed_at: AtomicU64::new(u64::MAX),
             replaying: AtomicBool::new(false),
+            without: AtomicU32::new(without),
+            promising: Mutex::default(),
             dirty: RwLock::default(),
             clean: Mutex::default(),
         }
     }
 
     /// A segment found at open, to be replayed.
-    pub fn found(id: i64, slot: u32) -> SegmentUse {
-        let found = SegmentUse { number: None, ..SegmentUse::new(id, slot, 0) };
+    pub fn found(id: i64, slot: u32, without: u32) -> SegmentUse {
+        let found = SegmentUse { number: None, ..SegmentUse::new(id, slot, 0, without) };
         found.closed_at.store(0, Ordering::Relaxed);
         found.replaying.store(true, Ordering::Relaxed);
         found
@@ -133,6 +138,21 @@ impl SegmentUse {
 
     pub fn replayed(&self) {
         self.replaying.store(false, Ordering::Release);
+    }
+
+    /// What its bookkeeping promises.
+    pub fn without(&self) -> u32 {
+        self.without.load(Ordering::Acquire)
+    }
+
+    /// Has `write` take the promise out of its bookkeeping, unless that was done.
+    pub fn withdraw(&self, write: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let _one_at_a_time = self.promising.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.without() != 0 {
+            write()?;
+            self.without.store(0, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// A record that ends at `offset` touches the tables.
@@ -201,7 +221,7 @@ mod tests {
     #[test]
     fn flushes_in_any_order_make_a_segment_unused() {
         let [a, b] = [Uuid::from_u128(1), Uuid::from_u128(2)];
-        let segment = SegmentUse::new(5, 0, 0);
+        let segment = SegmentUse::new(5, 0, 0, 0);
         segment.mark_dirty(&[a, b], 100);
         segment.mark_dirty(&[a], 200);
         segment.mark_clean(a, interval(150, 300));
@@ -219,7 +239,7 @@ mod tests {
     #[test]
     fn a_record_behind_the_flush_keeps_it() {
         let a = Uuid::from_u128(1);
-        let segment = SegmentUse::new(5, 0, 0);
+        let segment = SegmentUse::new(5, 0, 0, 0);
         segment.mark_dirty(&[a], 100);
         segment.mark_dirty(&[a], 200);
         segment.mark_clean(a, interval(0, 199));
@@ -229,7 +249,7 @@ mod tests {
     #[test]
     fn a_table_may_need_the_segment_again() {
         let a = Uuid::from_u128(1);
-        let segment = SegmentUse::new(5, 0, 0);
+        let segment = SegmentUse::new(5, 0, 0, 0);
         let range = segment.range_of(a);
         assert!(segment.is_clean(), "no record yet");
         range.extend(100);

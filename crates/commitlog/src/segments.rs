@@ -110,13 +110,19 @@ impl Segments {
     }
 
     /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.
-    pub fn prepared(&mut self, claim: Claim, made: Result<(), LogError>, number: u64) -> Result<(), LogError> {
+    pub fn prepared(
+        &mut self,
+        claim: Claim,
+        made: Result<(), LogError>,
+        number: u64,
+        without: u32,
+    ) -> Result<(), LogError> {
         if let Err(error) = made {
             self.set_free(claim.slot, true);
             self.next = if matches!(error, LogError::DiskFull(_)) { Next::Refused } else { Next::Unknown };
             return Err(error);
         }
-        let segment = Arc::new(SegmentUse::new(claim.id, claim.slot, number));
+        let segment = Arc::new(SegmentUse::new(claim.id, claim.slot, number, without));
         self.live.push_back(Arc::clone(&segment));
         self.next = Next::Prepared(segment);
         Ok(())
@@ -203,10 +209,10 @@ impl Segments {
 }
 
 impl Claim {
-    /// Writes its bookkeeping; on the device when it returns.
-    pub fn make(&self, file: &LogFile) -> Result<(), LogError> {
+    /// Writes its bookkeeping, with a promise; on the device when it returns.
+    pub fn make(&self, file: &LogFile, without: u32) -> Result<(), LogError> {
         reserve_space(file, self.slot)?;
-        file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id })
+        file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id, without })
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
+use uuid::Uuid;
 
 use crate::durable::Room;
 use crate::file::LogFile;
-use crate::format::{BookkeepingEntry, SegmentState, advance, record_start};
+use crate::format::{BookkeepingEntry, SegmentState, advance, record_start, tables_checksum};
 use crate::metrics::Counters;
 use crate::record_starts::RecordStarts;
 use crate::segment::SegmentUse;
@@ -30,6 +31,10 @@ pub(crate) struct Shared {
     pub instance: u64,
     pub file: LogFile,
     pub sync: SyncMode,
+    /// Tables whose records a start has to see before it replays any.
+    pub preview_tables: Vec<Uuid>,
+    /// Their checksum: what a segment's bookkeeping promises until it has a record of theirs.
+    pub without: u32,
     pub tail: Tail,
     pub record_starts: RecordStarts,
     pub waiters: Waiters,
@@ -71,6 +76,8 @@ impl Shared {
             tail: Tail::new(ring, u64::from(segment_size)),
             file,
             sync: options.sync,
+            preview_tables: options.preview_tables.clone(),
+            without: tables_checksum(&options.preview_tables),
             waiters: Waiters::default(),
             room: Room::default(),
             counters: Counters::default(),
@@ -187,14 +194,30 @@ impl Shared {
     /// it, or no segment is free.
     pub fn prepare_segment(&self) -> Result<bool, LogError> {
         let Some(claim) = self.segments().prepare() else { return Ok(false) };
-        let made = claim.make(&self.file);
+        let made = claim.make(&self.file, self.without);
         let mut segments = self.segments();
         // Nobody goes on in a segment while one is being prepared.
-        let prepared = segments.prepared(claim, made, self.activated());
+        let prepared = segments.prepared(claim, made, self.activated(), self.without);
         drop(segments);
         self.failing(prepared)?;
         self.room.announce();
         Ok(true)
+    }
+
+    /// Whether the segment's bookkeeping says that it has no record of the tables that a start has to see first.
+    pub fn is_promised(&self, segment: &SegmentUse) -> bool {
+        self.without != 0 && segment.without() == self.without
+    }
+
+    /// Before a record of the tables can be acknowledged, the bookkeeping of its segment promises no more that there is none of them: if
+    /// they are such as a start has to see first.
+    pub fn withdraw_promise(&self, segment: &SegmentUse, tables: &[Uuid]) -> Result<(), LogError> {
+        if segment.without() == 0 || !tables.iter().any(|table| self.preview_tables.contains(table)) {
+            return Ok(());
+        }
+        let (index, state) = (segment.slot, SegmentState::Live);
+        let entry = BookkeepingEntry { index, state, id: segment.id, without: 0 };
+        segment.withdraw(|| self.failing(self.file.write_entry(entry)))
     }
 
     /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer alone.
@@ -271,7 +294,8 @@ impl Shared {
     pub fn free_if(&self, unused: impl Fn(&SegmentUse) -> bool) -> Result<(), LogError> {
         let taken = self.segments().take_unused(unused);
         for segment in &taken {
-            let entry = BookkeepingEntry { index: segment.slot, state: SegmentState::Free, id: segment.id };
+            let (index, state) = (segment.slot, SegmentState::Free);
+            let entry = BookkeepingEntry { index, state, id: segment.id, without: 0 };
             self.failing(self.file.write_entry(entry))?;
             self.segments().freed(segment);
         }

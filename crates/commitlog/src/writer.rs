@@ -224,7 +224,12 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
         while let Some(batch) = shared.tail.ring.take_sealed() {
-            self.issue_batch(wait_filled(batch))?;
+            let batch = wait_filled(batch);
+            // A record may lie in it that was not copied, because what has to be on the device before it is not.
+            if let Some(closed) = shared.closed() {
+                return Err(closed);
+            }
+            self.issue_batch(batch)?;
         }
         Ok(())
     }

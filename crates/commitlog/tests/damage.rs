@@ -235,6 +235,31 @@ fn bookkeeping_that_is_cut_off_is_named_and_salvage_keeps_what_is_left_and_goes_
     }
 }
 
+#[test]
+fn what_an_earlier_salvage_kept_is_not_lost_to_a_later_one() {
+    let (disk, _) = log_of(5, 600);
+    let open = |name: &str| disk.open(&Path::new(DIR).join(name), OpenOptions::write());
+    for length in [2 * BLOCK, 3 * BLOCK, FIRST - 1] {
+        open("commitlog.log").unwrap().set_len(length).unwrap();
+        assert_eq!(replay(&disk, true).unwrap().1.gaps.len(), 1);
+    }
+    let kept = ["commitlog.damaged", "commitlog.damaged.2", "commitlog.damaged.3"]
+        .map(|name| open(name).unwrap().len().unwrap());
+    assert_eq!(kept, [2 * BLOCK, 3 * BLOCK, FIRST - 1]);
+
+    // A segment is copied once, however often the start is tried; again when there is more damage in it.
+    let (disk, _) = log_of(5, 600);
+    let copies =
+        || disk.list(Path::new(DIR)).unwrap().into_iter().filter(|file| file.name.starts_with("commitlog.damaged-100"));
+    for (block, expected) in [(0, 1), (2, 2)] {
+        disk.flip_bit(&path(), FIRST + block * BLOCK + 100, 1).unwrap();
+        for _ in 0..2 {
+            replay(&disk, true).unwrap();
+            assert_eq!(copies().count(), expected);
+        }
+    }
+}
+
 /// An entry as it was before the last use of its segment: sound, and older than the blocks. Tools see it, as a start does.
 #[test]
 fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {

@@ -18,6 +18,7 @@ fn example() -> Vec<u8> {
         log_id: Some(Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_eeff)),
         host_id: Some(Uuid::from_u128(0x1111_1111_1111_4111_8111_1111_1111_1111)),
         clock: Arc::new(|| 1000),
+        preview_tables: vec![Uuid::from_u128(0x3333_3333_3333_4333_8333_3333_3333_3333)],
         ..LogOptions::new("/log")
     };
     let (log, _replay) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();

@@ -22,7 +22,7 @@ use crate::groups::WriteGroups;
 use crate::in_memory::{Purger, Resident, memory_only};
 use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
-use crate::recovery::{Covered, Recovery, ReplaySummary};
+use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 use crate::schema_change::Keyspaces;
 use crate::schema_rows;
 use crate::store::{Generation, TableStore, lock};
@@ -100,12 +100,13 @@ impl Engine {
         let data = options.directory.join("data");
         disk.create_dir_all(&data)?;
         let directory = disk.lock_dir(&options.directory)?;
+        let keyspaces = system_keyspaces();
         let mut log_options = options.commitlog.clone();
+        log_options.preview_tables = tables_to_preview(&keyspaces);
         log_options.on_pressure = Some(flusher.pressure_hook());
         let (log, replay) =
             CommitLog::open(disk.clone(), log_options).map_err(|error| EngineError::Startup(error.to_string()))?;
         let files = TableFiles::new(&options, log.host_id());
-        let keyspaces = system_keyspaces();
         let mut engine = Engine {
             catalog: ArcSwap::from_pointee(Catalog {
                 schema: Arc::new(Schema::new(Uuid::nil(), keyspaces)),
@@ -148,10 +149,10 @@ impl Engine {
         let mut recovery = Recovery::default();
         self.open_stores(&self.schema())?;
         self.cover(&mut recovery.covered)?;
-        let deciding = self.stores().into_iter().map(|store| store.table.load().id);
-        let mut preview = replay.preview(deciding.filter(|id| self.decides_replay(*id)).map(|id| id.0).collect());
+        let mut preview = replay.preview();
+        let mut bunch = Bunch::default();
         while let Some(record) = preview.next_record().map_err(startup)? {
-            self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered)?;
+            self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered, &mut bunch)?;
         }
         let stored = self.load_keyspaces()?;
         self.open_schema(&stored)?;
@@ -210,16 +211,6 @@ impl Engine {
         }
         let schema = Arc::new(Schema::new(self.stored_schema_version()?, keyspaces));
         self.open_stores(&schema).map(|_| ())
-    }
-
-    /// Whether the table says how records are replayed: those of the schema, and the one that knows the truncations.
-    fn decides_replay(&self, id: TableId) -> bool {
-        let schema = self.schema();
-        schema.table_by_id(id).is_some_and(|table| match &*table.keyspace {
-            "system_schema" => true,
-            "system" => [schema_rows::LAYOUTS, "local"].contains(&&*table.name),
-            _ => false,
-        })
     }
 
     /// Notes what of the log the SSTables have, and the truncations.
@@ -555,6 +546,17 @@ impl Engine {
         })
         .map(|_| ())
     }
+}
+
+/// The tables that say how records are replayed: those of the schema, and those that know of truncations and drops.
+fn tables_to_preview(system: &Keyspaces) -> Vec<Uuid> {
+    let decides = |table: &Table| match &*table.keyspace {
+        "system_schema" => true,
+        "system" => [schema_rows::LAYOUTS, "local"].contains(&&*table.name),
+        _ => false,
+    };
+    let tables = system.values().flat_map(|keyspace| keyspace.tables.values());
+    tables.filter(|table| decides(table)).map(|table| table.id.0).collect()
 }
 
 /// Keeps a failure, or forgets that of the table.

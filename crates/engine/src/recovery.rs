@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use commitlog::{IntervalSet, LogPosition};
 use memtable::MemtableFull;
-use model::{Keyspace, Mutation, PartitionUpdate, Schema, TableId};
+use model::{Keyspace, PartitionUpdate, ReadUpdates, Schema, Table, TableId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -25,8 +25,10 @@ use crate::system::{SystemRow, read_rows};
 
 /// What was replayed is little if it is less than this part of what memtables may hold.
 const REPLAYED_SHARE: u64 = 64;
-/// So many updates are looked up in memtables together before they are applied.
-const UPDATES_TOGETHER: usize = 64;
+/// So many records are looked up in memtables together before they are applied,
+const RECORDS_TOGETHER: usize = 64;
+/// or as many as reach so many bytes.
+const BUNCH_SIZE: usize = 64 << 10;
 
 /// What replaying the log came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,32 +77,32 @@ impl Covered {
         let interval = commitlog::PositionInterval { start: LogPosition::NONE, end: position };
         self.by_table.entry(table).or_default().add(interval);
     }
-
-    fn contains(&self, table: TableId, position: LogPosition) -> bool {
-        self.by_table.get(&table).is_some_and(|set| set.contains(position))
-    }
 }
 
 impl Engine {
     /// Applies records, each with its position, to the memtables, as far as no table covers them.
     pub(crate) fn replay_records<'r>(
         &self,
-        records: impl Iterator<Item = (&'r [u8], LogPosition)>,
+        mut records: impl Iterator<Item = (&'r [u8], LogPosition)>,
         covered: &Covered,
+        bunch: &mut Bunch,
     ) -> Result<ReplaySummary, EngineError> {
-        let (schema, mut summary, mut updates) = (self.schema(), ReplaySummary::default(), Vec::new());
-        let membership = self.groups().enter().that_waits();
-        for (record, end) in records {
-            read_record(&schema, record, end, covered, &mut summary, &mut updates)?;
-            if updates.len() >= UPDATES_TOGETHER {
-                self.replay_updates(&updates)?;
-                updates.clear();
+        let (schema, mut summary) = (self.schema(), ReplaySummary::default());
+        let mut is_more = true;
+        while is_more {
+            let membership = self.groups().enter().that_waits();
+            loop {
+                is_more = bunch.gather(&mut records);
+                summary = summary + bunch.read(&schema, covered)?;
+                self.replay_updates(bunch.updates.updates())?;
+                if !is_more || self.pool().wants_flush() {
+                    break;
+                }
             }
+            // A flush waits for the group.
+            drop(membership);
+            self.flush_largest()?;
         }
-        self.replay_updates(&updates)?;
-        // A flush waits for the group.
-        drop(membership);
-        self.flush_largest()?;
         Ok(summary)
     }
 
@@ -188,33 +190,68 @@ impl Engine {
     }
 }
 
-/// Adds the updates of a record, as far as no table covers them.
-fn read_record(
-    schema: &Schema,
-    record: &[u8],
-    end: LogPosition,
-    in_tables: &Covered,
-    summary: &mut ReplaySummary,
-    updates: &mut Vec<PartitionUpdate>,
-) -> Result<(), EngineError> {
-    let (unknown, covered) = (Cell::new(0), Cell::new(0));
-    // What is covered is not looked into: a table of that id may have had other columns then.
-    let to_replay = |id| match schema.table_by_id(id) {
-        None => {
-            unknown.set(unknown.get() + 1);
-            None
+/// What there is to know of a table when its records are read.
+#[derive(Clone, Copy)]
+struct Known<'s> {
+    id: TableId,
+    table: Option<&'s Arc<Table>>,
+    in_tables: Option<&'s IntervalSet>,
+}
+
+impl<'s> Known<'s> {
+    fn new(id: TableId, schema: &'s Schema, in_tables: &'s Covered) -> Known<'s> {
+        Known { id, table: schema.table_by_id(id), in_tables: in_tables.by_table.get(&id) }
+    }
+}
+
+/// Records that are applied together.
+#[derive(Default)]
+pub(crate) struct Bunch {
+    /// Side by side: where they come from they are not, and each alone would be waited for.
+    bytes: Vec<u8>,
+    /// Where each ends in `bytes`, and its position in the log.
+    ends: Vec<(usize, LogPosition)>,
+    updates: ReadUpdates,
+}
+
+impl Bunch {
+    /// Takes the next records; false if there are no more.
+    fn gather<'r>(&mut self, records: &mut impl Iterator<Item = (&'r [u8], LogPosition)>) -> bool {
+        self.bytes.clear();
+        self.ends.clear();
+        while self.ends.len() < RECORDS_TOGETHER && self.bytes.len() < BUNCH_SIZE {
+            let Some((record, position)) = records.next() else { return false };
+            self.bytes.extend_from_slice(record);
+            self.ends.push((self.bytes.len(), position));
         }
-        Some(_) if in_tables.contains(id, end) => {
-            covered.set(covered.get() + 1);
-            None
+        true
+    }
+
+    /// Reads their updates, as far as no table covers them.
+    fn read(&mut self, schema: &Schema, in_tables: &Covered) -> Result<ReplaySummary, EngineError> {
+        let (unknown, covered) = (Cell::new(0), Cell::new(0));
+        // Mostly the next is of the same table.
+        let last = Cell::new(None);
+        self.updates.clear();
+        let mut start = 0;
+        for (end, position) in &self.ends {
+            // What is covered is not looked into: a table of that id may have had other columns then.
+            let to_replay = |id| {
+                let known = last.get().filter(|known: &Known<'_>| known.id == id);
+                let known = known.unwrap_or_else(|| Known::new(id, schema, in_tables));
+                last.set(Some(known));
+                let is_covered = known.in_tables.is_some_and(|set| set.contains(*position));
+                unknown.update(|count| count + u64::from(known.table.is_none()));
+                covered.update(|count| count + u64::from(known.table.is_some() && is_covered));
+                known.table.filter(|_| !is_covered)
+            };
+            let record = self.bytes.get(start..*end).unwrap_or_default();
+            start = *end;
+            self.updates
+                .read_record(record, to_replay)
+                .map_err(|error| EngineError::Startup(format!("commit log record ending at {position}: {error}")))?;
         }
-        known => known.cloned(),
-    };
-    let (mutation, _) = Mutation::read_record_of(record, to_replay)
-        .map_err(|error| EngineError::Startup(format!("commit log record ending at {end}: {error}")))?;
-    summary.of_dropped_tables += unknown.get();
-    summary.covered += covered.get();
-    summary.replayed += mutation.updates().len() as u64;
-    updates.extend(mutation.into_updates());
-    Ok(())
+        let replayed = self.updates.updates().len() as u64;
+        Ok(ReplaySummary { replayed, covered: covered.get(), of_dropped_tables: unknown.get() })
+    }
 }

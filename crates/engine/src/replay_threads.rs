@@ -1,73 +1,94 @@
-//! Replaying the log on all cores: one thread reads and checks records, the others apply them.
+//! Replaying the log on all cores: one thread reads and checks records, the others apply them, each those of its part of the tokens, in
+//! the order of tokens: so the shards of a memtable have one writer each, and what one update brought near serves the next.
 //!
 //! Records are applied in any order: what a table holds does not depend on the order of writes, and what does (the schema, truncations)
 //! was replayed before. An update is applied inside a write group, as any write, so that a flush between finds it whole or not at all.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use commitlog::{LogPosition, Replay};
+use model::{Mutation, TableId};
+use types::Token;
+use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::recovery::{Covered, Recovery, ReplaySummary};
+use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 
 /// Bytes of records handed over at once.
-const CHUNK_SIZE: usize = 64 << 10;
-/// Chunks that wait for each thread, at most.
-const CHUNKS_WAITING: usize = 4;
+const CHUNK_SIZE: usize = 4 << 20;
 
 /// Records on their way to whoever applies them.
+#[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
     /// Where each ends in `bytes`, and its position in the log.
     records: Vec<(usize, LogPosition)>,
+    /// Their places by table and token, and which they are; sorted before they are applied.
+    order: Vec<(u64, u32)>,
 }
 
 impl Chunk {
-    fn new() -> Chunk {
-        // A record more than a chunk may have begun within it.
-        Chunk { bytes: Vec::with_capacity(CHUNK_SIZE + CHUNK_SIZE / 8), records: Vec::with_capacity(CHUNK_SIZE / 128) }
+    fn push(&mut self, place: u64, record: &[u8], position: LogPosition) {
+        self.order.push((place, self.records.len() as u32));
+        self.bytes.extend_from_slice(record);
+        self.records.push((self.bytes.len(), position));
     }
 
-    fn records(&self) -> impl Iterator<Item = (&[u8], LogPosition)> {
-        let mut from = 0;
-        self.records.iter().map(move |(end, position)| {
-            let record = self.bytes.get(from..*end).unwrap_or_default();
-            from = *end;
-            (record, *position)
+    /// The records, by table and token.
+    fn sorted(&mut self) -> impl Iterator<Item = (&[u8], LogPosition)> {
+        self.order.sort_unstable();
+        self.order.iter().filter_map(|(_, index)| {
+            let index = *index as usize;
+            let start = index.checked_sub(1).map_or(Some(0), |before| self.records.get(before).map(|(end, _)| *end));
+            let (end, position) = self.records.get(index)?;
+            Some((self.bytes.get(start?..*end)?, *position))
         })
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.records.clear();
+        self.order.clear();
     }
 }
 
-/// What the applying threads have in common.
-struct Hand<'a> {
-    engine: &'a Engine,
-    covered: &'a Covered,
-    failed: AtomicBool,
+/// The way to one of the applying threads, and what is to go there next.
+struct Lane {
+    next: Chunk,
+    full: SyncSender<Chunk>,
+    /// Chunks that were applied.
+    applied: Receiver<Chunk>,
+}
+
+impl Lane {
+    /// False if nobody takes it: the thread has failed, and says why.
+    fn send(&mut self) -> bool {
+        let empty = self.applied.try_recv().unwrap_or_default();
+        self.full.send(std::mem::replace(&mut self.next, empty)).is_ok()
+    }
 }
 
 impl Engine {
     /// Applies all records of the log to the memtables, as far as no table covers them.
     pub(crate) fn replay_all(&self, replay: &mut Replay, recovery: &mut Recovery) -> Result<(), EngineError> {
-        let threads = thread::available_parallelism().map_or(1, |cores| cores.get()).min(8);
-        let hand = Hand { engine: self, covered: &recovery.covered, failed: AtomicBool::new(false) };
+        let count = thread::available_parallelism().map_or(1, |cores| cores.get()).min(8);
+        let covered = &recovery.covered;
         let summary = thread::scope(|scope| {
-            let (send, receive) = mpsc::sync_channel(CHUNKS_WAITING * threads);
-            let receive = Arc::new(Mutex::new(receive));
-            let started: Vec<_> = (0..threads)
-                .map(|_| {
-                    let (hand, receive) = (&hand, Arc::clone(&receive));
-                    let thread = thread::Builder::new().name("CommitLogReplayer".into());
-                    thread.spawn_scoped(scope, move || hand.apply_chunks(&receive))
-                })
-                .collect();
-            drop(receive);
-            let read = hand.read_chunks(replay, &send);
-            drop(send);
+            let (mut lanes, mut threads) = (Vec::with_capacity(count), Vec::with_capacity(count));
+            for _ in 0..count {
+                // One waits while another is applied and the next is filled.
+                let (full, to_apply) = sync_channel(1);
+                let (done, applied) = channel();
+                lanes.push(Lane { next: Chunk::default(), full, applied });
+                let thread = thread::Builder::new().name("CommitLogReplayer".into());
+                threads.push(thread.spawn_scoped(scope, move || self.apply_chunks(covered, &to_apply, &done)));
+            }
+            let read = read_chunks(replay, &mut lanes);
+            drop(lanes);
             let mut summary = Ok(ReplaySummary::default());
-            for thread in started {
+            for thread in threads {
                 let thread =
                     thread.map_err(|error| EngineError::Startup(format!("no thread to replay the log: {error}")));
                 let applied =
@@ -79,34 +100,39 @@ impl Engine {
         recovery.summary = recovery.summary + summary;
         Ok(())
     }
+
+    fn apply_chunks(
+        &self,
+        covered: &Covered,
+        to_apply: &Receiver<Chunk>,
+        done: &Sender<Chunk>,
+    ) -> Result<ReplaySummary, EngineError> {
+        let (mut summary, mut bunch) = (ReplaySummary::default(), Bunch::default());
+        for mut chunk in to_apply {
+            summary = summary + self.replay_records(chunk.sorted(), covered, &mut bunch)?;
+            chunk.clear();
+            // Nobody fills it again: the log is read.
+            let _ = done.send(chunk);
+        }
+        Ok(summary)
+    }
 }
 
-impl Hand<'_> {
-    /// Reads to the end of the log, or until a record could not be applied.
-    fn read_chunks(&self, replay: &mut Replay, send: &mpsc::SyncSender<Chunk>) -> Result<(), EngineError> {
-        let mut chunk = Chunk::new();
-        while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
-            chunk.bytes.extend_from_slice(record.data);
-            chunk.records.push((chunk.bytes.len(), record.position));
-            if chunk.bytes.len() >= CHUNK_SIZE {
-                let full = std::mem::replace(&mut chunk, Chunk::new());
-                // Nobody takes it: all have failed, and say why.
-                if self.failed.load(Ordering::Relaxed) || send.send(full).is_err() {
-                    return Ok(());
-                }
-            }
-        }
-        let _ = send.send(chunk);
-        Ok(())
-    }
-
-    fn apply_chunks(&self, receive: &Mutex<mpsc::Receiver<Chunk>>) -> Result<ReplaySummary, EngineError> {
-        let mut recovered = ReplaySummary::default();
-        loop {
-            let chunk = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(chunk) = chunk else { return Ok(recovered) };
-            let applied = self.engine.replay_records(chunk.records(), self.covered);
-            recovered = recovered + applied.inspect_err(|_| self.failed.store(true, Ordering::Relaxed))?;
+/// Reads to the end of the log, or until a record could not be applied.
+fn read_chunks(replay: &mut Replay, lanes: &mut [Lane]) -> Result<(), EngineError> {
+    while let Some(record) = replay.next_record().map_err(|error| EngineError::Startup(error.to_string()))? {
+        // Records of several partitions go with the first: what matters is that most have one.
+        let (table, token) = Mutation::first_partition(record.data).unwrap_or((TableId(Uuid::nil()), Token(0)));
+        let token = token.0 as u64 ^ 1 << 63;
+        let share = ((u128::from(token) * lanes.len() as u128) >> 64) as usize;
+        let lane = &mut lanes[share];
+        let (a, b) = table.0.as_u64_pair();
+        lane.next.push((a ^ b) << 48 | token >> 16, record.data, record.position);
+        if lane.next.bytes.len() >= CHUNK_SIZE && !lane.send() {
+            return Ok(());
         }
     }
+    // Whoever takes none has failed, and says why.
+    lanes.iter_mut().for_each(|lane| _ = lane.send());
+    Ok(())
 }

@@ -37,7 +37,7 @@ pub fn records(bytes: &[u8]) {
         let start = if index == 0 { u16::from(*first) } else { u16::MAX };
         image.extend(block(log_id, index as u32, chunks.len() as u16, start, chunk));
     }
-    let image = SegmentImage::new(log_id, SEGMENT_ID, image, SEGMENT_BYTES);
+    let image = SegmentImage::new(log_id, SEGMENT_ID, &image, SEGMENT_BYTES);
     let mut scratch = Vec::new();
     for horizon in [0, image.horizon_of(SEGMENT_ID)] {
         for run in image.judge(horizon).runs {

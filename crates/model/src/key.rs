@@ -23,6 +23,17 @@ impl PartitionKey {
         PartitionKey { token, bytes: bytes.into() }
     }
 
+    /// Makes it the key of these bytes, in the memory that it has where nobody shares that and they are as many.
+    pub(crate) fn replace(&mut self, bytes: &[u8]) {
+        match Arc::get_mut(&mut self.bytes).filter(|own| own.len() == bytes.len()) {
+            Some(own) => {
+                own.copy_from_slice(bytes);
+                self.token = murmur3::token(bytes);
+            }
+            None => *self = PartitionKey::new(bytes),
+        }
+    }
+
     /// The Murmur3 token.
     pub fn token(&self) -> Token {
         self.token

@@ -24,7 +24,7 @@ pub use deletion::{DeletionTime, NO_DELETION_TIME};
 pub use error::{CorruptMutation, ReadError};
 pub use key::PartitionKey;
 pub use merge::MergeCursor;
-pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDeletion};
+pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDeletion, ReadUpdates};
 pub use observer::RowObserver;
 pub use range::{KeyBound, KeyRange, ReadRange};
 pub use row::{

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::slice;
 use std::sync::Arc;
 
-use types::vint;
+use types::{Token, murmur3, vint};
 use uuid::Uuid;
 
 use crate::row::Reader;
@@ -382,31 +382,86 @@ impl Mutation {
 
     /// Reads a log record under `schema`. Updates of tables that are not there any more are left out and counted.
     pub fn read_record(record: &[u8], schema: &Schema) -> Result<(Mutation, usize), CorruptMutation> {
-        Mutation::read_record_of(record, |id| schema.table_by_id(id).cloned())
+        let mut read = ReadUpdates::default();
+        let unknown = read.read_record(record, |id| schema.table_by_id(id))?;
+        Ok((Mutation::new(read.updates), unknown))
     }
 
-    /// Reads a log record. Updates of tables for which `table` answers `None` are left out and counted, and nothing is assumed of
-    /// what columns they are of.
-    pub fn read_record_of(
+    /// The table and the token of the first update of a log record, for whoever divides records among threads; nothing is checked, and of
+    /// damaged bytes it may be `None`.
+    pub fn first_partition(record: &[u8]) -> Option<(TableId, Token)> {
+        let (table, rest) = record.split_first_chunk::<16>()?;
+        let (key_length, rest) = rest.split_first_chunk::<2>()?;
+        let key = rest.get(..usize::from(u16::from_be_bytes(*key_length)))?;
+        Some((TableId(Uuid::from_bytes(*table)), murmur3::token(key)))
+    }
+}
+
+/// Updates read from log records, in memory that is used again: a replay reads millions.
+#[derive(Debug, Default)]
+pub struct ReadUpdates {
+    updates: Vec<PartitionUpdate>,
+    /// So many of them are read; the others are memory.
+    count: usize,
+}
+
+impl ReadUpdates {
+    /// Those that were read since it was cleared.
+    pub fn updates(&self) -> &[PartitionUpdate] {
+        self.updates.get(..self.count).unwrap_or_default()
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Reads a log record behind those that were read. Updates of tables for which `table` answers `None` are left out and counted, and
+    /// nothing is assumed of what columns they are of.
+    pub fn read_record<'t>(
+        &mut self,
         record: &[u8],
-        table: impl Fn(TableId) -> Option<Arc<Table>>,
-    ) -> Result<(Mutation, usize), CorruptMutation> {
-        let mut updates = Vec::new();
+        table: impl Fn(TableId) -> Option<&'t Arc<Table>>,
+    ) -> Result<usize, CorruptMutation> {
         let mut unknown = 0;
         let mut rest = record;
         while !rest.is_empty() {
             let offset = record.len() - rest.len();
             let (update, length) = parse_update(rest, &table)
                 .map_err(|error| CorruptMutation { offset: error.offset + offset, ..error })?;
+            let (bytes, behind) = rest.split_at(length);
             match update {
-                Some(update) => updates.push(update),
+                Some(update) => self.push(&update, bytes),
                 None => unknown += 1,
             }
-            rest = &rest[length..];
+            rest = behind;
         }
-        Ok((Mutation::new(updates), unknown))
+        Ok(unknown)
+    }
+
+    fn push(&mut self, &(table, key, parts): &ParsedUpdate<'_, '_>, bytes: &[u8]) {
+        match self.updates.get_mut(self.count) {
+            Some(update) => {
+                // Other threads count themselves among the table's owners.
+                if !Arc::ptr_eq(&update.table, table) {
+                    update.table = table.clone();
+                }
+                update.key.replace(key);
+                update.bytes.clear();
+                update.bytes.extend_from_slice(bytes);
+                update.parts = parts;
+            }
+            None => {
+                let (table, key) = (table.clone(), PartitionKey::new(key));
+                self.updates.push(PartitionUpdate { table, key, bytes: bytes.to_vec(), parts });
+            }
+        }
+        self.count += 1;
     }
 }
+
+/// An update's table, key and parts.
+type ParsedUpdate<'t, 'b> = (&'t Arc<Table>, &'b [u8], Parts);
 
 struct Parser<'a> {
     bytes: &'a [u8],
@@ -450,12 +505,13 @@ impl<'a> Parser<'a> {
 }
 
 /// Parses and checks one update; `None` for one of an unknown table. Also returns its length.
-fn parse_update(
-    bytes: &[u8],
-    table: &impl Fn(TableId) -> Option<Arc<Table>>,
-) -> Result<(Option<PartitionUpdate>, usize), CorruptMutation> {
+fn parse_update<'t, 'b>(
+    bytes: &'b [u8],
+    table: &impl Fn(TableId) -> Option<&'t Arc<Table>>,
+) -> Result<(Option<ParsedUpdate<'t, 'b>>, usize), CorruptMutation> {
     let mut at = Parser { bytes, at: 0 };
-    let table = table(TableId(Uuid::from_bytes(at.array("table id")?)));
+    let known = table(TableId(Uuid::from_bytes(at.array("table id")?)));
+    let table = known.map(|table| &**table);
     let key_length = u16::from_be_bytes(at.array("key length")?);
     let key = at.take(key_length as usize, "partition key")?;
     let [flags] = at.array("update flags")?;
@@ -468,15 +524,15 @@ fn parse_update(
     }
     if flags & STATIC_ROW != 0 {
         let blob = at.sized("static row")?;
-        check_row(blob, table.as_deref())?;
+        check_row(blob, table)?;
         parts.static_row = Some((at.at - blob.len(), at.at));
     }
     if flags & ROWS != 0 {
         let count = at.uvint("row count")?;
         parts.rows = (at.at, count);
         for _ in 0..count {
-            check_clustering(at.sized("clustering")?, table.as_deref(), true)?;
-            check_row(at.sized("row")?, table.as_deref())?;
+            check_clustering(at.sized("clustering")?, table, true)?;
+            check_row(at.sized("row")?, table)?;
         }
     }
     if flags & RANGE_DELETIONS != 0 {
@@ -485,17 +541,12 @@ fn parse_update(
         for _ in 0..count {
             for _ in 0..2 {
                 at.array::<1>("bound side")?;
-                check_clustering(at.sized("bound prefix")?, table.as_deref(), false)?;
+                check_clustering(at.sized("bound prefix")?, table, false)?;
             }
             at.deletion()?;
         }
     }
-    let length = at.at;
-    let update = table.map(|table| {
-        let key = PartitionKey::new(key);
-        PartitionUpdate { table, key, bytes: bytes[..length].to_vec(), parts }
-    });
-    Ok((update, length))
+    Ok((known.map(|table| (table, key, parts)), at.at))
 }
 
 fn check_row(blob: &[u8], table: Option<&Table>) -> Result<(), CorruptMutation> {

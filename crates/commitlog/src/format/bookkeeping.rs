@@ -1,5 +1,7 @@
 //! A segment's bookkeeping block: who uses it now. All of it lies in one 512-byte sector and is written without reading.
 
+use uuid::Uuid;
+
 use super::{array, put};
 
 const MAGIC: [u8; 4] = *b"SEGM";
@@ -23,6 +25,17 @@ pub struct BookkeepingEntry {
     pub state: SegmentState,
     /// The id of this use, or of the last one if free; 0 if it was never used.
     pub id: i64,
+    /// The [`checksum`](tables_checksum) of tables none of which has a record in this use; 0 promises nothing.
+    pub without: u32,
+}
+
+/// What a promise names tables by; in any order. 0 if there are none.
+pub fn tables_checksum(tables: &[Uuid]) -> u32 {
+    let mut tables = tables.to_vec();
+    tables.sort_unstable();
+    let mut hasher = crc32fast::Hasher::new();
+    tables.iter().for_each(|table| hasher.update(table.as_bytes()));
+    hasher.finalize()
 }
 
 /// What is wrong with an entry.
@@ -37,12 +50,18 @@ pub enum EntryFault {
 }
 
 impl BookkeepingEntry {
+    /// Whether both tell of the same use, whatever they promise.
+    pub fn is_same_use(&self, other: &BookkeepingEntry) -> bool {
+        (self.index, self.state, self.id) == (other.index, other.state, other.id)
+    }
+
     /// The entry as a block. `seed` is the checksum of the log's id.
     pub fn encode(&self, seed: u32, block: &mut [u8]) {
         block.fill(0);
         put(block, 0, &MAGIC);
         put(block, 4, &self.index.to_be_bytes());
         put(block, 8, &[self.state as u8]);
+        put(block, 12, &self.without.to_be_bytes());
         put(block, 16, &self.id.to_be_bytes());
         let crc = crc(seed, block);
         put(block, SIZE - 4, &crc.to_be_bytes());
@@ -67,6 +86,7 @@ impl BookkeepingEntry {
             index: u32::from_be_bytes(array(block, 4)),
             state,
             id: i64::from_be_bytes(array(block, 16)),
+            without: u32::from_be_bytes(array(block, 12)),
         };
         if entry.index == index { Ok(entry) } else { Err(EntryFault::Misplaced(entry.index)) }
     }

@@ -46,7 +46,7 @@ fn block_of(kind: BlockKind, index: u32, mode: u8) -> Vec<u8> {
 }
 
 fn image(bytes: Vec<Vec<u8>>) -> SegmentImage {
-    SegmentImage::new(log_id(), ID, bytes.concat(), BLOCKS * BLOCK_SIZE as u32)
+    SegmentImage::new(log_id(), ID, &bytes.concat(), BLOCKS * BLOCK_SIZE as u32)
 }
 
 /// Every row of the table, at every block, with and without sound blocks behind.

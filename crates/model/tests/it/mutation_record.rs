@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{
     Cell, ClusteringBound, DeletionTime, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder,
-    RowBuilder, Schema, Side, Slice, Table, TableBuilder, TableId, push_component,
+    ReadUpdates, RowBuilder, Schema, Side, Slice, Table, TableBuilder, TableId, push_component,
 };
 use types::CqlType;
 use uuid::Uuid;
@@ -126,6 +126,52 @@ fn updates_of_dropped_tables_are_left_out_and_counted() {
     let (read, unknown) = Mutation::read_record(&record, &schema(&[&kept])).unwrap();
     assert_eq!((read.updates().len(), unknown), (1, 1));
     assert_eq!(read.updates()[0].table().name, kept.name);
+}
+
+/// Whatever was read into the memory before, of other tables, shorter or longer.
+#[test]
+fn records_read_into_used_memory_are_as_if_it_were_new() {
+    let tables = [table("a", 1), table("b", 2)];
+    let schema = schema(&[&tables[0], &tables[1]]);
+    let mut read = ReadUpdates::default();
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut records = Vec::new();
+        read.clear();
+        for _ in 0..1 + random.below(4) {
+            let updates = (0..1 + random.below(3)).map(|_| {
+                let table = &tables[random.below(2) as usize];
+                let key = PartitionKey::new(&vec![random.next() as u8; 1 + random.below(9) as usize]);
+                let mut update = PartitionUpdateBuilder::new(table.clone(), key);
+                match random.below(3) {
+                    0 => update.delete_partition(DeletionTime::new(random.next() as i64, 7)),
+                    _ => update.row(
+                        &clustering(random.below(5) as i32),
+                        &row(table, false, &"x".repeat(random.below(60) as usize)),
+                    ),
+                }
+                update.build()
+            });
+            let mutation = Mutation::new(updates.collect());
+            let mut record = Vec::new();
+            mutation.write_record(&mut record);
+            let first = &mutation.updates()[0];
+            assert_eq!(Mutation::first_partition(&record), Some((first.table().id, first.key().token())));
+            assert_eq!(read.read_record(&record, |id| schema.table_by_id(id)), Ok(0));
+            records.extend(mutation.into_updates());
+        }
+        assert_eq!(read.updates().len(), records.len());
+        for (read, written) in read.updates().iter().zip(&records) {
+            assert_eq!(
+                (read.as_bytes(), read.key(), read.table().id),
+                (written.as_bytes(), written.key(), written.table().id)
+            );
+            assert_eq!(read.key().token(), written.key().token());
+            assert_eq!(read.partition_deletion(), written.partition_deletion());
+            assert!(read.rows().eq(written.rows()));
+        }
+    }
+    assert_eq!(Mutation::first_partition(&[0; 17]), None);
 }
 
 #[test]
