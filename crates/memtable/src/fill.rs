@@ -114,7 +114,7 @@ impl Batch {
         self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
         self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
         if self.items.capacity() == 0 {
-            self.items.reserve(8);
+            self.items = Vec::with_capacity(8);
         }
         if self.bytes.capacity() < self.bytes_max {
             // Growing step by step, or from what it was, would copy what is there. The last row goes beyond the size.

@@ -105,7 +105,7 @@ impl Plan {
             KeyRange::Single(key) => {
                 plan.first_shard = memtable.shard_of(key.token());
                 plan.last_shard = plan.first_shard;
-                plan.start.reserve_exact(key.bytes().len() + PATH_OVERHEAD_BYTES);
+                plan.start = Vec::with_capacity(key.bytes().len() + PATH_OVERHEAD_BYTES);
                 partition_path(key, &mut plan.start);
                 plan.single = Some(key.clone());
             }
