@@ -11,6 +11,7 @@ usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--self] ..
 import argparse
 import itertools
 import json
+import signal
 import sys
 import threading
 import time
@@ -35,6 +36,7 @@ REPORTED_EVERY = 20_000
 
 def main() -> None:
     options = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the lanes' too: nothing they started stays
     with Cassandra.start(passing=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
         other = second_cassandra if options.self else espalier
         lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
@@ -43,8 +45,11 @@ def main() -> None:
             totals.strange_traces = lanes[0].check_traces()
         waiting = Waiting(histories(options))
         with ThreadPoolExecutor(len(lanes)) as threads:
-            for done in [threads.submit(run, lane, waiting, totals, options) for lane in lanes]:
-                done.result()
+            try:
+                for done in [threads.submit(run, lane, waiting, totals, options) for lane in lanes]:
+                    done.result()
+            finally:
+                waiting.end()
         totals.report()
     sys.exit(1 if totals.found or totals.strange_traces else 0)
 
@@ -56,7 +61,7 @@ def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Name
             with waiting.keyspaces[chosen.keyspace]:
                 totals.add(lane, lane.run(chosen, options.stop_at))
     except BaseException:
-        waiting.end()
+        waiting.end()           # for the other lanes too
         raise
 
 

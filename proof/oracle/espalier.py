@@ -139,7 +139,7 @@ class Espalier:
         return self
 
     def __exit__(self, failure, *_) -> None:
-        if failure is not None:
+        if failure not in (None, SystemExit, KeyboardInterrupt):
             self.keep = True
             print(f"Espalier's directory is kept: {self.directory}\n{self.log_tail()}", flush=True)
         self.stop()

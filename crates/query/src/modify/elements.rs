@@ -106,7 +106,9 @@ impl<'v> Elements<'v, '_> {
                 Ok(())
             }
             Change::SetKey { .. } | Change::DeleteKey(_) => self.set_key(element, value),
-            Change::SetIndex { .. } | Change::DeleteIndex(_) => self.set_index(element, value),
+            Change::SetIndex { .. } => self.set_index(element, value, "set an element on"),
+            Change::DeleteIndex(_) if *element == Bound::Unset => Ok(()),
+            Change::DeleteIndex(_) => self.set_index(element, value, "delete an element from"),
             _ if *value == Bound::Unset => Ok(()),
             Change::Set(_) => {
                 self.deletion = times.overwrite();
@@ -200,18 +202,16 @@ impl<'v> Elements<'v, '_> {
         Ok(())
     }
 
-    fn set_index(&mut self, index: &Bound<'_>, value: &'v Bound<'_>) -> Result<(), QueryError> {
-        let is_deletion = *value == Bound::Null;
+    /// `what` names the change where there is no list.
+    fn set_index(&mut self, index: &Bound<'_>, value: &'v Bound<'_>, what: &str) -> Result<(), QueryError> {
         let index = match index {
             Bound::Null => return Err(QueryError::invalid("Invalid null value for list index")),
-            Bound::Unset if is_deletion => return Ok(()),
             Bound::Unset => return Err(QueryError::invalid("Invalid unset value for list index")),
             Bound::Bytes(bytes) => <[u8; 4]>::try_from(&**bytes).map(i32::from_be_bytes),
         };
         let index = index.map_err(|_| QueryError::invalid("Invalid null value for list index"))?;
         let list = self.list();
         if list.is_empty() {
-            let what = if is_deletion { "delete an element from" } else { "set an element on" };
             return Err(QueryError::invalid(format!("Attempted to {what} a list which is null")));
         }
         let Some((place, _)) = usize::try_from(index).ok().and_then(|index| list.get(index)) else {

@@ -26,6 +26,16 @@ impl ExistingLists {
         self.0.iter().find(|(known, _)| *known == index).map(|(_, list)| list.as_slice()).unwrap_or_default()
     }
 
+    /// Refuses a level that a statement with such changes may not have, whether or not there is a row to read.
+    pub fn check_level(level: Consistency) -> Result<(), QueryError> {
+        match level {
+            Consistency::Any => {
+                Err(QueryError::invalid("Write operation require a read but consistency ANY is not supported on reads"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the lists that the changes ask for: of the row of this clustering, or of the static row (`None`).
     pub fn read(
         table: &Arc<Table>,
@@ -39,13 +49,8 @@ impl ExistingLists {
         if indexes.is_empty() {
             return Ok(ExistingLists::default());
         }
-        let level = execution.options.consistency;
-        if level == Consistency::Any {
-            let message = "Write operation require a read but consistency ANY is not supported on reads";
-            return Err(QueryError::invalid(message));
-        }
         let data_center = &execution.processor.options().node.data_center;
-        consistency::check_read(level, execution.schema, &table.keyspace, data_center)?;
+        consistency::check_read(execution.options.consistency, execution.schema, &table.keyspace, data_center)?;
         let slices = match clustering {
             Some(clustering) => Slices::new(vec![Slice::prefix(clustering)], table.comparator()),
             None => Slices::none(),

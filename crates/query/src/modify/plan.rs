@@ -128,14 +128,23 @@ impl Modification {
     ) -> Result<(), QueryError> {
         if let Target::Row(row) = &self.target {
             let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
+            self.check_read_level(execution)?;
             let times = self.attributes.times(timestamp, &self.table, execution)?;
             let writer = Writer { modification: self, times, execution };
             return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, builder);
         }
         let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
+        if rows.is_none() {
+            return Ok(());
+        }
+        self.check_read_level(execution)?;
         let times = self.attributes.times(timestamp, &self.table, execution)?;
         let writer = Writer { modification: self, times, execution };
         keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, builder))
+    }
+
+    fn check_read_level(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
+        if self.reads { ExistingLists::check_level(execution.options.consistency) } else { Ok(()) }
     }
 }
 

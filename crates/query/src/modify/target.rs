@@ -31,6 +31,17 @@ pub(super) enum Rows {
     Slices(Slices),
 }
 
+impl Rows {
+    /// Whether no row can be meant: of an IN without values, or of a slice that ends before it begins.
+    pub fn is_none(&self) -> bool {
+        match self {
+            Rows::Partition => false,
+            Rows::Clusterings(clusterings) => clusterings.is_empty(),
+            Rows::Slices(slices) => slices.as_slice().is_empty(),
+        }
+    }
+}
+
 impl Target {
     /// Checks and prepares a WHERE clause.
     pub fn prepare(

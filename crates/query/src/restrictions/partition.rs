@@ -154,6 +154,9 @@ impl PartitionRestrictions {
                 values.iter().map(move |value| known.iter().chain([value]).cloned().collect()).collect::<Vec<_>>()
             };
             products = products.iter().flat_map(longer).collect();
+            if products.is_empty() {
+                break; // what stands behind an `IN ()` is not looked at
+            }
         }
         if self.has_in() {
             let guardrail = execution.processor.options().in_select_cartesian_product;

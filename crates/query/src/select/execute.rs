@@ -9,7 +9,7 @@ use super::paging::PagingState;
 use super::read::{Limits, Page};
 use crate::consistency;
 use crate::execution::Execution;
-use crate::restrictions::{Partitions, RowFilter};
+use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
 use crate::{QueryError, ResponseBody, Rows};
 
@@ -32,6 +32,8 @@ impl SelectPlan {
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         self.selection.check_constants(execution)?;
+        // First, as in Cassandra: what is wrong with it is told even where nothing is read (`IN ()`).
+        let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
         if let Partitions::Keys(keys) = &partitions
             && self.restrictions.has_partition_in()
@@ -47,12 +49,10 @@ impl SelectPlan {
         self.warn_of_aggregation(execution);
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
-        let names_nothing = self.names_nothing(&partitions, &slices);
-        if !names_nothing {
+        if !self.names_nothing(&partitions, &slices) {
             let data_center = &processor.options().node.data_center;
             consistency::check_read(options.consistency, execution.schema, &self.table.keyspace, data_center)?;
         }
-        let filter = if names_nothing { RowFilter::default() } else { self.restrictions.filter(execution)? };
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
         let mut page = Page::new(self, execution, filter, limits);
