@@ -116,6 +116,17 @@ def neighbours(one: bytes | None, other: bytes | None) -> bool:
     return abs(int.from_bytes(one, "big") - int.from_bytes(other, "big")) == 1
 
 
+UNDEFINED_COLUMN = re.compile(r"Undefined column name (\S+) in table \S+")
+
+
+def fields_taken_for_columns(step: Step, left: Response, right: Response) -> bool:
+    """Cassandra looks for columns of the names of a user type's fields, where one is a mask's replacement."""
+    if not isinstance(left, Error) or isinstance(right, Error | Lost) or "mask_replace(" not in step.cql.lower():
+        return False
+    named = UNDEFINED_COLUMN.fullmatch(left.message)
+    return named is not None and f"{{{named[1]}: " in step.cql
+
+
 CARRIED_OUT = "is carried out as UnifiedCompactionStrategy"
 
 
@@ -135,6 +146,7 @@ RULES: list[Rule] = [
     Rule("Cassandra refuses its own paging state", refuses_its_own_paging_state),
     Rule("slices of one column", slices_of_one_column),
     Rule("last bit of a logarithm", last_bit_of_a_logarithm),
+    Rule("fields taken for columns", fields_taken_for_columns),
     Rule("compaction strategies", says_how_a_strategy_is_carried_out),
     Rule("prepared statements live on", prepared_statements_live_on),
     Rule("Cassandra fails inside", cassandra_fails_inside),

@@ -63,6 +63,14 @@ class Explaining(unittest.TestCase):
         self.assertIsNone(explanation(step, [rows(pi, warnings=["w"])], next_to_it))
 
 
+    def test_fields_are_taken_for_columns_only_where_they_are_fields(self):
+        step = Step("cql", "SELECT mask_replace(u, {street: 1}) FROM t")
+        refused = [Error(0x2200, "Undefined column name street in table ks.t", b"")]
+        self.assertEqual(explanation(step, refused, [rows(b"1")]), "fields taken for columns")
+        self.assertIsNone(explanation(step, refused, [Error(0x2200, "no", b"")]))
+        self.assertIsNone(explanation(step, [Error(0x2200, "Undefined column name zip in table ks.t", b"")], [rows(b"1")]))
+
+
 class PretendedPair:
     """Differs at the last step if steps 3 and 7 came before it."""
 
