@@ -45,6 +45,11 @@ pub trait OrderedMap {
     /// Visits all entries in order, keys included; how many there were. None: this map has no such scan.
     fn scan(&self, reverse: bool, visit: &mut dyn FnMut(&[u8], u64)) -> Option<u64>;
 
+    /// Visits all values in the order of their keys, without the keys. None: this map gives keys in any case.
+    fn scan_values(&self, _reverse: bool, _visit: &mut dyn FnMut(u64)) -> Option<u64> {
+        None
+    }
+
     /// Empties the map but keeps its memory, so that inserting again touches none for the first time. False: it cannot.
     fn empty(&mut self, _keys: &mut dyn FnMut(u64) -> Option<Vec<u8>>) -> bool {
         false
@@ -109,11 +114,10 @@ impl OrderedMap for TriePeer {
     }
 
     fn insert_many(&mut self, entries: &[(&[u8], u64)]) -> bool {
-        let mut writer = self.0.writer();
-        writer.prefetch(&entries.iter().map(|(key, _)| *key).collect::<Vec<_>>());
-        for (key, value) in entries {
-            writer.put(key, &value.to_le_bytes()).expect("room for the benchmark's keys");
-        }
+        let values: Vec<[u8; 8]> = entries.iter().map(|(_, value)| value.to_le_bytes()).collect();
+        let entries: Vec<(&[u8], &[u8])> =
+            entries.iter().zip(&values).map(|((key, _), value)| (*key, value.as_slice())).collect();
+        self.0.writer().put_many(&entries).expect("room for the benchmark's keys");
         true
     }
 
@@ -125,6 +129,17 @@ impl OrderedMap for TriePeer {
         while cursor.advance() {
             let value = cursor.content().try_into().map(u64::from_le_bytes).ok()?;
             visit(cursor.key(), value);
+            count += 1;
+        }
+        Some(count)
+    }
+
+    fn scan_values(&self, reverse: bool, visit: &mut dyn FnMut(u64)) -> Option<u64> {
+        let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+        let pin = self.0.pin();
+        let mut count = 0;
+        for content in pin.tail(&[]).contents(direction) {
+            visit(content.try_into().map(u64::from_le_bytes).ok()?);
             count += 1;
         }
         Some(count)

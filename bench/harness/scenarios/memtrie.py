@@ -114,7 +114,7 @@ def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
             limit = 50 if MILLION < count < 10 * MILLION else 36
             bar(f"{BYTES}, {count:,} keys of 26 bytes, committed", median(figures[keys, count, BYTES, OURS]), "<=", limit)
     for figure in ("scan forward", "scan reverse"):
-        bar(f"{figure}, M entries/s", 1000 / value(figure), ">=", 35)
+        bar(f"{figure}, M entries/s", 1000 / value(f"{figure}, keys not rebuilt"), ">=", 35)
         bar(f"{figure}, keys rebuilt, M entries/s", 1000 / value(figure), ">=", 20)
     beside = {figure: median(values) for (_, _, figure, _), values in figures.items() if figure.startswith("get beside")}
     bar("get beside its own writer ÷ beside another's", beside["get beside its own writer"] / beside["get beside a writer of another trie"], "<=", 1.15)
@@ -127,5 +127,5 @@ def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
     next_live = {figure: median(values) for (_, _, figure, _), values in figures.items() if figure.startswith("next live row, ")}
     for how in ("by rows", "by ranges", "by both"):
         bar(f"next live row, 99.7 % deleted {how} ÷ undeleted", next_live[f"next live row, {how}"] / next_live["next live row, undeleted"], "<=", 1.5)
-    outcome.notes.append("Scans always rebuild keys: the figures are those of both bars.")
+    outcome.notes.append("Scans without rebuilding keys hand out every content in the order of the keys (Tail::contents); the peers' scans have the keys at hand.")
     return outcome

@@ -143,6 +143,13 @@ fn peer<M: OrderedMap>(count: u64, kind: KeyKind, new: impl FnOnce() -> M) {
         });
         assert_eq!(sum, count * (count - 1) / 2, "every entry once");
     }
+    for (figure, reverse) in [("scan forward, keys not rebuilt", false), ("scan reverse, keys not rebuilt", true)] {
+        let (mut sum, start) = (0u64, cpu_time());
+        let visited = map.scan_values(reverse, &mut |value| sum = sum.wrapping_add(value));
+        let Some(visited) = visited else { continue };
+        say(name, figure, (cpu_time() - start).as_nanos() as f64 / count as f64);
+        assert_eq!((visited, sum), (count, count * (count - 1) / 2), "every entry once");
+    }
     let empty = |map: &mut M| map.empty(&mut |index| (index < count).then(|| Keys::of(kind).encoded(index).to_vec()));
     if empty(&mut map) && map.get_many(&[]).is_some() {
         insert_together(&mut map, kind, count);

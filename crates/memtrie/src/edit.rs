@@ -20,6 +20,18 @@ pub(crate) struct Joint {
     pub chain: Option<Slot>,
 }
 
+/// A place on a key's way from which it is followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    pub slot: Slot,
+    /// Bytes of the key used up on the way to `slot`.
+    pub consumed: usize,
+}
+
+impl Start {
+    pub(crate) const ROOT: Start = Start { slot: Slot::ROOT, consumed: 0 };
+}
+
 /// Where a key leaves the trie, or ends in it.
 pub(crate) struct Locus<'a> {
     pub slot: Slot,
@@ -57,7 +69,12 @@ pub(crate) trait Structure<'o> {
     fn store(&mut self) -> &mut Store;
 
     /// Follows `key` down from `root` as far as it goes. A copying operation makes every node on the way its own.
-    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull>;
+    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
+        self.locate_from(Start { slot: root, consumed: 0 }, key)
+    }
+
+    /// As `locate`, from somewhere on the way. The locus has no joint above that.
+    fn locate_from(&mut self, start: Start, key: &[u8]) -> Result<Locus<'o>, TrieFull>;
 
     /// Puts `content` at `key`, whose locus this is.
     fn put(&mut self, locus: &Locus<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull>;
@@ -75,20 +92,38 @@ pub(crate) trait Structure<'o> {
     fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull>;
 }
 
-/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it,
+/// Changes the content of one key, which leads through `start`, in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it,
 /// `Some(Some(content))` replaces it.
 #[inline]
 pub(crate) fn upsert<'o, 'c>(
     structure: &mut impl Structure<'o>,
+    start: Start,
     key: &[u8],
     decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
 ) -> Result<(), TrieFull> {
-    let locus = structure.locate(Slot::ROOT, key)?;
+    let locus = structure.locate_from(start, key)?;
     match decide(locus.content) {
         None => Ok(()),
         Some(Some(content)) => structure.put(&locus, key, content),
-        Some(None) => remove(structure, &locus, key),
+        Some(None) if locus.content.is_none() => Ok(()),
+        // The joint may be above the start.
+        Some(None) => {
+            let locus = structure.locate(Slot::ROOT, key)?;
+            remove(structure, &locus, key)
+        }
     }
+}
+
+/// Puts the content of one key, which leads through `start`.
+#[inline]
+pub(crate) fn put_from<'o>(
+    structure: &mut impl Structure<'o>,
+    start: Start,
+    key: &[u8],
+    content: &[u8],
+) -> Result<(), TrieFull> {
+    let locus = structure.locate_from(start, key)?;
+    structure.put(&locus, key, content)
 }
 
 /// Makes all edits below `prefix` visible by one store: they are made to copies, below a root that no reader sees.

@@ -2,7 +2,7 @@
 //! to byte strings, with one writer and any number of readers that take no lock.
 //!
 //! Many keys at once wait for memory together: [`Pin::get_many`] for reads (`IN`, batches, what a flush or compaction looks up),
-//! [`Writer::prefetch`] before some 32 puts.
+//! [`Writer::put_many`] for puts, [`Writer::prefetch`] before some 32 changes of other kinds.
 //!
 //! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `edit.rs`, `adaptive`
 //! and `paper`; memory is in `raw`.

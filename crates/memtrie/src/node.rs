@@ -1,5 +1,6 @@
 //! The interface of nodes: what readers, cursors and tools see of them, and what the writer is asked to change, whatever the layout.
 
+use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::{Edit, Layout};
@@ -251,6 +252,39 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     }
 }
 
+/// How far `key`'s way from the root can be told from what is near in any trie that is large, and stays as it is while keys are put.
+#[inline]
+pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
+    match memory.layout {
+        Layout::Paper => Start::ROOT,
+        Layout::Adaptive => adaptive::node::start(memory, root, key),
+    }
+}
+
+/// True of what leads to so little that a put looks at no more than it.
+#[inline]
+pub(crate) fn is_small(memory: Memory<'_>, ptr: Ptr) -> bool {
+    match memory.layout {
+        Layout::Paper => ptr.is_leaf() | ptr.is_none(),
+        Layout::Adaptive => adaptive::node::is_small(ptr),
+    }
+}
+
+/// Puts the content of one key, which leads through `start`.
+#[inline]
+pub(crate) fn put_from(
+    memory: Memory<'_>,
+    store: &mut Store,
+    start: Start,
+    key: &[u8],
+    content: &[u8],
+) -> Result<(), TrieFull> {
+    match memory.layout {
+        Layout::Paper => edit::put_from(&mut paper::edit::Operation { memory, store }, start, key, content),
+        Layout::Adaptive => edit::put_from(&mut adaptive::edit::Operation { memory, store }, start, key, content),
+    }
+}
+
 /// Brings near what the step from `ptr` with `key` will look at.
 #[inline]
 pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
@@ -269,9 +303,10 @@ pub(crate) fn upsert<'c>(
     key: &[u8],
     decide: impl FnOnce(Option<&[u8]>) -> Option<Option<&'c [u8]>>,
 ) -> Result<(), TrieFull> {
+    let start = start(memory, memory.load(Slot::ROOT), key);
     match memory.layout {
-        Layout::Paper => edit::upsert(&mut paper::edit::Operation { memory, store }, key, decide),
-        Layout::Adaptive => edit::upsert(&mut adaptive::edit::Operation { memory, store }, key, decide),
+        Layout::Paper => edit::upsert(&mut paper::edit::Operation { memory, store }, start, key, decide),
+        Layout::Adaptive => edit::upsert(&mut adaptive::edit::Operation { memory, store }, start, key, decide),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::raw::arena::Arena;
 use crate::raw::blocks::{BLOCK_BYTES, Blocks};
 use crate::raw::epoch::{Epochs, Limbo};
-use crate::raw::leaf::leaf_units;
+use crate::raw::leaf::{Header, leaf_units};
 use crate::raw::memory::{Memory, Ptr};
 use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 
@@ -171,8 +171,9 @@ impl Store {
     pub(crate) fn allocate_leaf(&mut self, memory: Memory<'_>, tail: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
         self.may_allocate()?;
         content_length(content)?;
-        let unit = self.blobs.allocate(leaf_units(tail.len(), content.len()))?;
-        memory.write_leaf(unit, tail, content);
+        let header = Header::new(tail.len(), content.len());
+        let unit = self.blobs.allocate(header.units(tail.len(), content.len()))?;
+        memory.write_leaf(unit, header, tail, content);
         let leaf = Ptr::leaf(unit);
         self.fresh.push(leaf);
         Ok(leaf)
@@ -262,8 +263,7 @@ impl Store {
         let oldest = epochs.oldest_pin();
         let mut limbo = std::mem::take(&mut self.limbo);
         limbo.drain(oldest, |piece| {
-            self.passing_bytes -= piece_bytes(memory, piece);
-            self.free_piece(memory, piece);
+            self.passing_bytes -= self.free_piece(memory, piece);
         });
         self.limbo = limbo;
         oldest
@@ -306,14 +306,24 @@ impl Store {
         self.blobs.is_sparse_at(content.as_ptr())
     }
 
-    fn free_piece(&mut self, memory: Memory<'_>, piece: Ptr) {
+    /// How many bytes it took.
+    #[inline]
+    fn free_piece(&mut self, memory: Memory<'_>, piece: Ptr) -> usize {
         if piece.is_leaf() {
-            self.blobs.free(piece.unit(), blob_units(memory, piece));
-            return;
+            let units = blob_units(memory, piece);
+            self.blobs.free(piece.unit(), units);
+            return Arena::bytes_of(units);
         }
         match &mut self.structure {
-            Structure::Paper(blocks) => blocks.free(memory, piece),
-            Structure::Adaptive(arena) => arena.free(piece.node_unit() * 2, adaptive::units(memory, piece)),
+            Structure::Paper(blocks) => {
+                blocks.free(memory, piece);
+                BLOCK_BYTES
+            }
+            Structure::Adaptive(arena) => {
+                let units = adaptive::units(memory, piece);
+                arena.free(piece.node_unit() * 2, units);
+                Arena::bytes_of(units)
+            }
         }
     }
 

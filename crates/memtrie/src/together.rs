@@ -1,10 +1,11 @@
 //! Going down many ways at once: while one key's next node is on its way from memory, the others take their steps.
 
-use crate::node::{Place, Step, pass_top, prefetch_step, step};
+use crate::edit::Start;
+use crate::node::{self, Place, Step, pass_top, prefetch_step, step};
 use crate::raw::memory::{Memory, Ptr};
 
 /// So many keys go together: more than the memory has requests under way, few enough for their state to stay near.
-const TOGETHER: usize = 64;
+pub(crate) const TOGETHER: usize = 64;
 
 /// A key that has not arrived: its index, the node it is at, and how many of its bytes are used up.
 #[derive(Clone, Copy)]
@@ -15,40 +16,85 @@ struct Way {
 }
 
 /// Finds the contents of `keys` and hands each over with its key's index, in the order in which they are found.
-pub(crate) fn get_together<'a>(memory: Memory<'a>, keys: &[&[u8]], found: impl FnMut(usize, Option<&'a [u8]>)) {
-    go_together::<true>(memory, keys, found);
+pub(crate) fn get_together<'a>(memory: Memory<'a>, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'a [u8]>)) {
+    for (chunk, keys) in keys.chunks(TOGETHER).enumerate() {
+        let mut ways = Ways::from_top(memory, keys.iter().copied());
+        ways.go::<true>(memory, |index| keys[index], |index, content| found(chunk * TOGETHER + index, content));
+    }
 }
 
 /// Brings near what the ways of `keys` look at.
 pub(crate) fn prefetch_together(memory: Memory<'_>, keys: &[&[u8]]) {
-    go_together::<false>(memory, keys, |_, _| {});
+    for keys in keys.chunks(TOGETHER) {
+        Ways::from_top(memory, keys.iter().copied()).go::<false>(memory, |index| keys[index], |_, _| {});
+    }
 }
 
-/// Goes to the contents, or (without `TO_CONTENTS`) only until all leaves have been asked for.
-fn go_together<'a, const TO_CONTENTS: bool>(
-    memory: Memory<'a>,
-    keys: &[&[u8]],
-    mut found: impl FnMut(usize, Option<&'a [u8]>),
-) {
+/// As `prefetch_together`, of the keys of at most `TOGETHER` entries. For each, how far its way was followed and stays as it is while the others
+/// are put.
+#[inline]
+pub(crate) fn start_together(memory: Memory<'_>, entries: &[(&[u8], &[u8])]) -> [Start; TOGETHER] {
     let root = Place::root(memory).ptr;
-    let mut ways = [Way { index: 0, ptr: Ptr::NONE, consumed: 0 }; TOGETHER];
-    for first in (0..keys.len()).step_by(TOGETHER) {
-        let mut count = (keys.len() - first).min(TOGETHER);
-        for (offset, way) in ways[..count].iter_mut().enumerate() {
-            let index = first + offset;
-            let (ptr, consumed) = pass_top(memory, root, keys[index]);
-            prefetch_step(memory, ptr, &keys[index][consumed..]);
-            *way = Way { index, ptr, consumed };
+    let mut starts = [Start::ROOT; TOGETHER];
+    for (start, (key, _)) in starts.iter_mut().zip(entries) {
+        *start = node::start(memory, root, key);
+        memory.prefetch_slot(start.slot);
+    }
+    let mut ways = Ways::NONE;
+    for (index, start) in starts[..entries.len()].iter().enumerate() {
+        let ptr = memory.load(start.slot);
+        node::prefetch(memory, ptr);
+        if !node::is_small(memory, ptr) {
+            ways.push(Way { index, ptr, consumed: start.consumed });
         }
-        while count > 0 {
+    }
+    ways.go::<false>(memory, |index| entries[index].0, |_, _| {});
+    starts
+}
+
+struct Ways {
+    ways: [Way; TOGETHER],
+    count: usize,
+}
+
+impl Ways {
+    const NONE: Ways = Ways { ways: [Way { index: 0, ptr: Ptr::NONE, consumed: 0 }; TOGETHER], count: 0 };
+
+    #[inline]
+    fn push(&mut self, way: Way) {
+        self.ways[self.count] = way;
+        self.count += 1;
+    }
+
+    #[inline]
+    fn from_top<'k>(memory: Memory<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Ways {
+        let root = Place::root(memory).ptr;
+        let mut ways = Ways::NONE;
+        for (index, key) in keys.enumerate() {
+            let (ptr, consumed) = pass_top(memory, root, key);
+            prefetch_step(memory, ptr, &key[consumed..]);
+            ways.push(Way { index, ptr, consumed });
+        }
+        ways
+    }
+
+    /// Goes to the contents, or (without `TO_CONTENTS`) only until all leaves have been asked for.
+    #[inline]
+    fn go<'a, 'k, const TO_CONTENTS: bool>(
+        &mut self,
+        memory: Memory<'a>,
+        key: impl Fn(usize) -> &'k [u8],
+        mut found: impl FnMut(usize, Option<&'a [u8]>),
+    ) {
+        while self.count > 0 {
             let mut kept = 0;
-            for at in 0..count {
-                let way = ways[at];
-                let content = match step(memory, way.ptr, &keys[way.index][way.consumed..]) {
+            for at in 0..self.count {
+                let way = self.ways[at];
+                let content = match step(memory, way.ptr, &key(way.index)[way.consumed..]) {
                     Step::To(ptr, bytes) => {
                         let consumed = way.consumed + bytes;
-                        prefetch_step(memory, ptr, &keys[way.index][consumed..]);
-                        ways[kept] = Way { ptr, consumed, ..way };
+                        prefetch_step(memory, ptr, &key(way.index)[consumed..]);
+                        self.ways[kept] = Way { ptr, consumed, ..way };
                         kept += usize::from(TO_CONTENTS | !ptr.is_leaf());
                         continue;
                     }
@@ -57,7 +103,7 @@ fn go_together<'a, const TO_CONTENTS: bool>(
                 };
                 found(way.index, content);
             }
-            count = kept;
+            self.count = kept;
         }
     }
 }

@@ -17,11 +17,11 @@
 use super::node::{
     CHAIN, CHAIN_BYTES_MAX, CHAIN_CHILD_WORD, CHAIN_HEAD_BYTES, CHAIN_STEPS_MAX, CHAIN_STEPS_WORD, CHILDREN_MAX,
     CONTENT_CHAIN, CONTENT_CHAIN_HEAD_BYTES, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, ContentChain, FLAT,
-    INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, chain_steps, chain_units, child_slot, content_chain, flat_units,
-    prefix_units, shape, shape_for,
+    INNER_CONTENT_MAX, PREFIX, PREFIX_CHILD_WORD, SPARSE_3, chain_steps, chain_units, child_slot, content_chain,
+    flat_units, prefix_units, shape, shape_for,
 };
 use crate::TrieFull;
-use crate::edit::{Joint, Locus, Structure};
+use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
@@ -62,12 +62,11 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
     }
 
     #[inline]
-    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
+    fn locate_from(&mut self, start: Start, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
         let memory = self.memory;
-        let mut joint = Joint::root(root);
-        let mut slot = root;
+        let Start { mut slot, mut consumed } = start;
+        let mut joint = Joint::root(slot);
         let mut chain = None;
-        let mut consumed = 0;
         loop {
             let mut ptr = memory.load(slot);
             let rest = &key[consumed..];
@@ -294,7 +293,7 @@ impl Operation<'_, '_> {
         self.store.replace(ptr);
         let old = self.rest_of(ptr, matched + 1)?;
         let new = self.branch(new_path, new)?;
-        let node = self.sparse(&[(old_character, old), (new_character, new)])?;
+        let node = self.pair([(old_character, old), (new_character, new)])?;
         self.chain(shared, node)
     }
 
@@ -448,6 +447,14 @@ impl Operation<'_, '_> {
         let node = self.store.allocate_node(PREFIX, prefix_units())?;
         self.memory.publish(node.node_slot(CONTENT_WORD), content);
         self.memory.publish(node.node_slot(PREFIX_CHILD_WORD), child);
+        Ok(node)
+    }
+
+    /// As `sparse`, of two.
+    fn pair(&mut self, children: [(u8, Ptr); 2]) -> Result<Ptr, TrieFull> {
+        let shape = shape(SPARSE_3);
+        let node = self.store.allocate_node(SPARSE_3, shape.units)?;
+        shape.fill_pair(self.memory, node, children);
         Ok(node)
     }
 

@@ -2,6 +2,7 @@
 
 use std::hint::select_unpredictable;
 
+use crate::edit::Start;
 use crate::node::{Place, SmallLeaves, Step, View};
 use crate::raw::characters::{Characters, equal_places, same};
 use crate::raw::memory::{Memory, Ptr, Slot};
@@ -168,6 +169,15 @@ impl Shape {
             let counted = if index == self.count.0 { count << self.count.1 } else { 0 };
             memory.set_wide_word(self.wide_slot(node, index), wide(8 * index as usize, 8) | counted);
         }
+    }
+
+    /// Writes both children of a node of the smallest size that nobody sees yet.
+    #[inline]
+    pub(crate) fn fill_pair(&self, memory: Memory<'_>, node: Ptr, [first, second]: [(u8, Ptr); 2]) {
+        debug_assert_eq!(self.kind, SPARSE_3);
+        memory.publish(self.child_slot(node, 0), first.1);
+        memory.publish(self.child_slot(node, 1), second.1);
+        memory.set_word(node.node_slot(self.characters), u32::from(first.0) | u32::from(second.0) << 8 | 2 << 24);
     }
 
     /// Adds a child to a node that has room for it and that readers may see: pointer, character, and then the store of the count.
@@ -449,6 +459,32 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
         consumed += 1;
     }
     (ptr, consumed)
+}
+
+/// As far as `pass_top`, and to the slot in a flat node behind that, which is not looked at. Puts move no flat node and take none away.
+#[inline]
+pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
+    let (mut ptr, mut consumed) = (root, 0);
+    if ptr.is_node_of(CHAIN)
+        && let Some(steps) = short_chain_passed(memory, ptr, key)
+    {
+        (ptr, consumed) = (memory.load(ptr.node_slot(CHAIN_CHILD_WORD)), steps);
+    }
+    let mut start = Start::ROOT;
+    for level in 0..=TOP_LEVELS {
+        let Some(&character) = key.get(consumed).filter(|_| ptr.is_node_of(FLAT)) else { break };
+        consumed += 1;
+        start = Start { slot: ptr.node_slot(u32::from(character)), consumed };
+        if level < TOP_LEVELS {
+            ptr = memory.load(start.slot);
+        }
+    }
+    start
+}
+
+#[inline]
+pub(crate) fn is_small(ptr: Ptr) -> bool {
+    ptr.is_leaf() | ptr.is_none() | ptr.is_node_of(SPARSE_3) | ptr.is_node_of(SPARSE_6)
 }
 
 #[inline]

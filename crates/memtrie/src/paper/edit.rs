@@ -18,7 +18,7 @@ use super::node::{
     split_next, split_slot, split_tail_slot,
 };
 use crate::TrieFull;
-use crate::edit::{Joint, Locus, Structure};
+use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 
@@ -61,11 +61,10 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
     }
 
     #[inline]
-    fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
+    fn locate_from(&mut self, start: Start, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
         let memory = self.memory;
-        let mut joint = Joint::root(root);
-        let mut slot = root;
-        let mut consumed = 0;
+        let Start { mut slot, mut consumed } = start;
+        let mut joint = Joint::root(slot);
         loop {
             let mut ptr = memory.load(slot);
             let rest = &key[consumed..];

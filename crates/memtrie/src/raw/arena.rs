@@ -51,8 +51,9 @@ struct Page {
     /// Objects in use, and objects ever used, of a run.
     live: u16,
     carved: u16,
-    /// Units of a run's objects.
+    /// Units of a run's objects, and how many of them the run has room for.
     size: u16,
+    capacity: u16,
     kind: PageKind,
     /// The page was given back to the system and not used since.
     released: bool,
@@ -66,6 +67,7 @@ impl Page {
         live: 0,
         carved: 0,
         size: 0,
+        capacity: 0,
         kind: PageKind::Inside,
         released: false,
     };
@@ -145,10 +147,10 @@ impl Arena {
         let mut run = self.open_runs[class];
         if run == NO_PAGE {
             run = self.take_span(run_pages(size))?;
-            self.pages[run as usize] = Page { kind: PageKind::Run, size: size as u16, ..Page::NEW };
+            let capacity = (run_pages(size) * PAGE_UNITS / size) as u16;
+            self.pages[run as usize] = Page { kind: PageKind::Run, size: size as u16, capacity, ..Page::NEW };
             link(&mut self.pages, &mut self.open_runs[class], run);
         }
-        let capacity = run_pages(size) * PAGE_UNITS / size;
         let page = &mut self.pages[run as usize];
         let first = run * PAGE_UNITS;
         let object = if page.free_object != 0 {
@@ -160,7 +162,7 @@ impl Arena {
             u32::from(page.carved) - 1
         };
         page.live += 1;
-        if u32::from(page.live) == capacity {
+        if page.live == page.capacity {
             unlink(&mut self.pages, &mut self.open_runs[class], run);
         }
         self.used_units += u64::from(size);
@@ -184,7 +186,7 @@ impl Arena {
         let page = &mut self.pages[run as usize];
         debug_assert_eq!(page.kind, PageKind::Run);
         debug_assert!(page.live > 0);
-        let was_full = u32::from(page.live) == span * PAGE_UNITS / size;
+        let was_full = page.live == page.capacity;
         self.space.set_free_link(unit, u32::from(page.free_object));
         page.free_object = object as u16 + 1;
         page.live -= 1;
@@ -452,6 +454,50 @@ mod tests {
             }
             assert_eq!((arena.used_bytes(), arena.gap_bytes()), (0, 0));
             assert_eq!(arena.free_pages as usize, arena.pages.len());
+        }
+    }
+
+    /// Memory that came in small pages, at first or after it was given back, is asked for in huge ones when the arena grows. Whether the kernel
+    /// grants that or not, nothing in it changes, and nobody asks twice.
+    #[test]
+    fn a_growing_arena_asks_again_for_huge_pages_and_keeps_what_is_there() {
+        const UNITS: u32 = PAGE_UNITS;
+        let mut arena = Arena::reserve(64 << 20).expect("address space");
+        let mut pieces: Vec<u32> = Vec::new();
+        let add = |arena: &mut Arena, pieces: &mut Vec<u32>| {
+            let piece = arena.allocate(UNITS).expect("room");
+            arena.space.set_free_link(piece, piece);
+            arena.space.set_free_link(piece + UNITS - 1, !piece);
+            pieces.push(piece);
+        };
+        let is_open = |arena: &Arena, index: usize| {
+            arena
+                .pages
+                .chunks_exact(PAGES_OF_HUGE)
+                .nth(index)
+                .is_some_and(|pages| pages.iter().all(|page| !page.released))
+        };
+        for round in 0..3 {
+            let before = arena.pages.len();
+            while arena.pages.len() < before + 3 * PAGES_OF_HUGE {
+                add(&mut arena, &mut pieces);
+            }
+            assert!(arena.space.wants_huge_pages());
+            let asked = (0..arena.mixed.len()).filter(|&index| is_open(&arena, index)).collect::<Vec<_>>();
+            assert!(asked.len() > round, "whole ranges are in use: {asked:?}");
+            assert!(asked.iter().all(|&index| !arena.mixed[index]), "{:?}", arena.mixed);
+            for &piece in &pieces {
+                let found = (arena.space.free_link(piece), arena.space.free_link(piece + UNITS - 1));
+                assert_eq!(found, (piece, !piece), "round {round}");
+            }
+            // Much goes, to the system too, and comes again.
+            let gone = pieces.split_off(pieces.len() / 3);
+            gone.into_iter().for_each(|piece| arena.free(piece, UNITS));
+            assert!(arena.released_pages as usize > PAGES_OF_HUGE);
+            while arena.released_pages > 0 {
+                add(&mut arena, &mut pieces);
+            }
+            assert!(arena.mixed.iter().any(|&mixed| mixed), "what came again may be on small pages");
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct Leaf<'a> {
 
 /// The first bytes of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
+pub(crate) struct Header {
     bytes: [u8; HEADER_MAX],
     length: usize,
 }
@@ -43,7 +43,7 @@ struct Header {
 impl Header {
     /// `content_bytes` is less than 4 GiB.
     #[inline]
-    fn new(tail_bytes: usize, content_bytes: usize) -> Header {
+    pub(crate) fn new(tail_bytes: usize, content_bytes: usize) -> Header {
         debug_assert!(tail_bytes <= TAIL_MAX);
         let mut bytes = [0; HEADER_MAX];
         if tail_bytes <= SHORT_TAIL_MAX
@@ -61,12 +61,18 @@ impl Header {
         bytes[2..].copy_from_slice(&(content_bytes as u32).to_le_bytes());
         Header { bytes, length: HEADER_MAX }
     }
+
+    /// Units of the blob.
+    #[inline]
+    pub(crate) fn units(&self, tail_bytes: usize, content_bytes: usize) -> u32 {
+        (self.length + tail_bytes + content_bytes).div_ceil(8) as u32
+    }
 }
 
 /// Units of a leaf's blob.
 #[inline]
 pub(crate) fn leaf_units(tail_bytes: usize, content_bytes: usize) -> u32 {
-    (Header::new(tail_bytes, content_bytes).length + tail_bytes + content_bytes).div_ceil(8) as u32
+    Header::new(tail_bytes, content_bytes).units(tail_bytes, content_bytes)
 }
 
 impl<'a> Memory<'a> {
@@ -135,17 +141,42 @@ impl<'a> Memory<'a> {
         same(leaf.tail, rest).then_some(leaf.content)
     }
 
-    /// Writes a leaf at a unit that was just allocated for it.
+    /// Writes a leaf, whose header this is, at a unit that was just allocated for it.
     #[inline]
-    pub(crate) fn write_leaf(self, unit: u32, tail: &[u8], content: &[u8]) {
-        let header = Header::new(tail.len(), content.len());
+    pub(crate) fn write_leaf(self, unit: u32, header: Header, tail: &[u8], content: &[u8]) {
+        debug_assert_eq!(header, Header::new(tail.len(), content.len()));
         let start = self.blob_start_mut(unit);
-        // SAFETY: R1, R6, R7: the allocator handed out `leaf_units` units, which these bytes fit, and nothing else refers to them.
+        // SAFETY: R1, R6, R7: the allocator handed out `Header::units` units, which these bytes fit, and nothing else refers to them.
         unsafe {
-            start.copy_from_nonoverlapping(header.bytes.as_ptr(), header.length);
+            if header.length == 1 {
+                start.write(header.bytes[0]);
+            } else {
+                start.copy_from_nonoverlapping(header.bytes.as_ptr(), header.length);
+            }
             let start = start.add(header.length);
-            start.copy_from_nonoverlapping(tail.as_ptr(), tail.len());
-            start.add(tail.len()).copy_from_nonoverlapping(content.as_ptr(), content.len());
+            copy(tail, start);
+            copy(content, start.add(tail.len()));
+        }
+    }
+}
+
+/// Copies bytes. A copy of unknown length takes a call; what is mostly copied is two copies of a known one, which may overlap.
+///
+/// # Safety
+/// There is room for them at `to`, apart from where they are.
+#[inline]
+unsafe fn copy(from: &[u8], to: *mut u8) {
+    let length = from.len();
+    // SAFETY: what is written is within `length` bytes from `to`; any address will do for the arrays.
+    unsafe {
+        if let (Some(first), Some(last), 16..=32) = (from.first_chunk::<16>(), from.last_chunk::<16>(), length) {
+            to.cast::<[u8; 16]>().write(*first);
+            to.add(length - 16).cast::<[u8; 16]>().write(*last);
+        } else if let (Some(first), Some(last), 8..=16) = (from.first_chunk::<8>(), from.last_chunk::<8>(), length) {
+            to.cast::<[u8; 8]>().write(*first);
+            to.add(length - 8).cast::<[u8; 8]>().write(*last);
+        } else {
+            to.copy_from_nonoverlapping(from.as_ptr(), length);
         }
     }
 }
