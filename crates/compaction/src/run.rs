@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::Disk;
-use model::{BoxCursor, MergeCursor, Table, UnfilteredCursor};
+use model::{MergeCursor, Table, UnfilteredCursor};
 use sstable::{
-    Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId, SSTableReader,
-    SSTableWriter, WriterOptions,
+    Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableCursor, SSTableError, SSTableId,
+    SSTableReader, SSTableWriter, WriterOptions,
 };
 use types::Token;
 use uuid::Uuid;
@@ -143,11 +143,11 @@ pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionEr
     Ok(Compacted { tables: output.done, written: output.written })
 }
 
-fn sources(input: &CompactionInput<'_>) -> Result<Vec<BoxCursor<'static>>, CompactionError> {
-    let open = |reader: &Arc<SSTableReader>| -> Result<BoxCursor<'static>, CompactionError> {
+fn sources(input: &CompactionInput<'_>) -> Result<Vec<SSTableCursor>, CompactionError> {
+    let open = |reader: &Arc<SSTableReader>| -> Result<SSTableCursor, CompactionError> {
         Ok(match Arc::ptr_eq(reader.table(), input.table) {
-            true => Box::new(reader.scan()?),
-            false => Box::new(reader.with_table(input.table)?.scan()?),
+            true => reader.scan()?,
+            false => reader.with_table(input.table)?.scan()?,
         })
     };
     input.tables.iter().map(open).collect()

@@ -1,26 +1,54 @@
 //! Partition keys and their order.
 
 use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use types::{Token, murmur3};
 
-/// A serialized partition key with its token: Cassandra's decorated key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Keys of up to so many bytes stand in [`PartitionKey`] itself: UUIDs, numbers, most names.
+const INLINE_MAX: usize = 30;
+
+/// A serialized partition key with its token: Cassandra's decorated key. Cheap to make and to clone: a short one owns no memory, a long
+/// one shares it.
+#[derive(Clone)]
 pub struct PartitionKey {
     token: Token,
-    bytes: Arc<[u8]>,
+    bytes: KeyBytes,
+}
+
+#[derive(Clone)]
+enum KeyBytes {
+    Inline { length: u8, bytes: [u8; INLINE_MAX] },
+    Shared(Arc<[u8]>),
+}
+
+impl KeyBytes {
+    #[inline]
+    fn new(key: &[u8]) -> KeyBytes {
+        let mut bytes = [0; INLINE_MAX];
+        match bytes.get_mut(..key.len()) {
+            Some(own) => {
+                own.copy_from_slice(key);
+                KeyBytes::Inline { length: key.len() as u8, bytes }
+            }
+            None => KeyBytes::Shared(key.into()),
+        }
+    }
 }
 
 impl PartitionKey {
     /// Decorates serialized key bytes: one column's value, or for several per column `u16 length, value, 0x00`.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Self {
-        PartitionKey { token: murmur3::token(bytes), bytes: bytes.into() }
+        PartitionKey::with_token(murmur3::token(bytes), bytes)
     }
 
     /// A key whose token is known already (read from an index that stores it).
+    #[inline]
     pub fn with_token(token: Token, bytes: &[u8]) -> Self {
-        PartitionKey { token, bytes: bytes.into() }
+        PartitionKey { token, bytes: KeyBytes::new(bytes) }
     }
 
     /// Makes it the key of these bytes, in the memory that it has where nobody shares that and they are as many.
@@ -35,21 +63,26 @@ impl PartitionKey {
     }
 
     /// The Murmur3 token.
+    #[inline]
     pub fn token(&self) -> Token {
         self.token
     }
 
     /// The serialized key.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        match &self.bytes {
+            KeyBytes::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            KeyBytes::Shared(bytes) => bytes,
+        }
     }
 
     /// The values of `columns` columns: the key itself, or the parts of a composite one; of damaged bytes fewer.
     pub fn parts(&self, columns: usize) -> Vec<&[u8]> {
         if columns == 1 {
-            return vec![&self.bytes];
+            return vec![self.bytes()];
         }
-        let mut rest = &*self.bytes;
+        let mut rest = self.bytes();
         let mut parts = Vec::with_capacity(columns);
         while let Some((length, tail)) = rest.split_first_chunk::<2>() {
             let Some((part, tail)) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length))) else { break };
@@ -57,6 +90,27 @@ impl PartitionKey {
             rest = tail.get(1..).unwrap_or_default();
         }
         parts
+    }
+}
+
+impl fmt::Debug for PartitionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionKey").field("token", &self.token).field("bytes", &self.bytes()).finish()
+    }
+}
+
+impl PartialEq for PartitionKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.token == other.token && self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for PartitionKey {}
+
+impl Hash for PartitionKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.token.hash(state);
+        self.bytes().hash(state);
     }
 }
 
@@ -68,6 +122,6 @@ impl PartialOrd for PartitionKey {
 
 impl Ord for PartitionKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.token.cmp(&other.token).then_with(|| self.bytes.cmp(&other.bytes))
+        self.token.cmp(&other.token).then_with(|| self.bytes().cmp(other.bytes()))
     }
 }

@@ -11,17 +11,20 @@ use std::sync::Arc;
 use types::Token;
 
 use crate::{
-    BoxCursor, DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, Row, RowMerger, RowRef, StoredRow, Table,
-    Unfiltered, UnfilteredCursor,
+    DeletionTime, Marker, PartitionHead, ReadError, Row, RowMerger, RowRef, StoredRow, Table, Unfiltered,
+    UnfilteredCursor,
 };
 
-/// A union of cursors that were opened for the same range in the same direction.
-pub struct MergeCursor<'a> {
+/// A union of cursors that were opened for the same range in the same direction: of one kind, or boxed ones of any.
+pub struct MergeCursor<C> {
     /// Kept where no source has it.
     table: Option<Arc<Table>>,
     reversed: bool,
-    sources: Vec<Source<'a>>,
-    key: Option<PartitionKey>,
+    sources: Vec<Source<C>>,
+    /// A source that has the current partition.
+    first: Option<usize>,
+    /// Whether no other one has it.
+    is_alone: bool,
     deletion: DeletionTime,
     static_row: StaticRow,
     static_bytes: Vec<u8>,
@@ -36,8 +39,8 @@ pub struct MergeCursor<'a> {
     target: Vec<u8>,
 }
 
-struct Source<'a> {
-    cursor: BoxCursor<'a>,
+struct Source<C> {
+    cursor: C,
     partition: Stand,
     /// Of the partition that it waits with.
     token: Token,
@@ -78,9 +81,9 @@ enum Current {
     },
 }
 
-impl<'a> MergeCursor<'a> {
+impl<C: UnfilteredCursor> MergeCursor<C> {
     /// Merges `sources`; all were opened with the same `reversed` and yield rows under `table`.
-    pub fn new(table: &Arc<Table>, reversed: bool, sources: Vec<BoxCursor<'a>>) -> Self {
+    pub fn new(table: &Arc<Table>, reversed: bool, sources: Vec<C>) -> Self {
         // Many readers at once: each count of the table's owners is a write to a line that all of them share.
         let table = sources.is_empty().then(|| table.clone());
         let sources = sources
@@ -98,7 +101,8 @@ impl<'a> MergeCursor<'a> {
             table,
             reversed,
             sources,
-            key: None,
+            first: None,
+            is_alone: false,
             deletion: DeletionTime::LIVE,
             static_row: StaticRow::None,
             static_bytes: Vec::new(),
@@ -109,6 +113,42 @@ impl<'a> MergeCursor<'a> {
             row_bytes: Vec::new(),
             target: Vec::new(),
         }
+    }
+
+    /// Takes the sources to their next partitions, and of those the first: one that stands there now. None at the end.
+    fn meet_partition(&mut self) -> Result<Option<usize>, ReadError> {
+        (self.first, self.is_alone) = (None, true);
+        let mut least = Token::MINIMUM;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if source.partition == Stand::Used {
+                source.advance_partition()?;
+            }
+            (source.item, source.open) = (Stand::End, DeletionTime::LIVE);
+            if source.partition == Stand::Waiting && (self.first.is_none() || source.token <= least) {
+                self.is_alone = self.first.is_none() || source.token < least;
+                (self.first, least) = (Some(index), source.token);
+            }
+        }
+        if self.is_alone
+            && let Some(first) = self.first
+        {
+            self.sources[first].meet_partition();
+            return Ok(self.first);
+        }
+        // Most tokens differ: few keys are looked at.
+        let has_least = |source: &Source<C>| source.partition == Stand::Waiting && source.token == least;
+        let keys = self.sources.iter().filter(|source| has_least(source)).map(|source| source.cursor.partition().key);
+        let Some(key) = keys.min().cloned() else { return Ok(None) };
+        let mut meeting = 0;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if has_least(source) && *source.cursor.partition().key == key {
+                source.meet_partition();
+                self.first = Some(index);
+                meeting += 1;
+            }
+        }
+        self.is_alone = meeting == 1;
+        Ok(self.first)
     }
 
     fn merge_static_rows(&mut self) {
@@ -143,7 +183,7 @@ impl<'a> MergeCursor<'a> {
         }
         // A source that holds the deletion in force is not older than it.
         let is_shadowed =
-            |source: &Source<'_>| source.item == Stand::Waiting && source.max_timestamp < active.marked_for_delete_at;
+            |source: &Source<C>| source.item == Stand::Waiting && source.max_timestamp < active.marked_for_delete_at;
         if !self.sources.iter().any(is_shadowed) {
             return Ok(());
         }
@@ -221,7 +261,7 @@ impl<'a> MergeCursor<'a> {
             self.current = Current::OfSource(latest);
             return Ok(true);
         }
-        if self.meeting.len() == 1 && active.is_live() && !has_deletion(&self.sources[first].cursor.unfiltered()) {
+        if self.meeting.len() == 1 && active.is_live() && is_row_without_deletion(&self.sources[first].cursor.unfiltered()) {
             self.current = Current::OfSource(first);
             return Ok(true);
         }
@@ -263,20 +303,25 @@ impl<'a> MergeCursor<'a> {
 }
 
 /// The table that all sources read; the one kept if there is none.
-fn table_of<'s>(sources: &'s [Source<'_>], kept: &'s Option<Arc<Table>>) -> &'s Arc<Table> {
+fn table_of<'s, C: UnfilteredCursor>(sources: &'s [Source<C>], kept: &'s Option<Arc<Table>>) -> &'s Arc<Table> {
     match (sources.first(), kept) {
         (Some(source), _) => source.cursor.table(),
         (None, kept) => kept.as_ref().expect("a merge of nothing keeps the table"),
     }
 }
 
-impl Source<'_> {
+impl<C: UnfilteredCursor> Source<C> {
     fn advance_partition(&mut self) -> Result<(), ReadError> {
         self.partition = if self.cursor.advance_partition()? { Stand::Waiting } else { Stand::End };
         if self.partition == Stand::Waiting {
             self.token = self.cursor.partition().key.token();
         }
         Ok(())
+    }
+
+    /// Its partition is the current one.
+    fn meet_partition(&mut self) {
+        (self.partition, self.item) = (Stand::Used, Stand::Used);
     }
 
     fn advance(&mut self) -> Result<(), ReadError> {
@@ -312,8 +357,8 @@ fn weight(item: &Unfiltered<'_>) -> i8 {
 }
 
 /// A source may hold a row together with what the row's own deletion deletes.
-fn has_deletion(item: &Unfiltered<'_>) -> bool {
-    matches!(item, Unfiltered::Row(row) if row.row.has_deletion())
+fn is_row_without_deletion(item: &Unfiltered<'_>) -> bool {
+    matches!(item, Unfiltered::Row(row) if !row.row.has_deletion())
 }
 
 fn prefix<'u>(item: &Unfiltered<'u>) -> &'u [u8] {
@@ -323,7 +368,7 @@ fn prefix<'u>(item: &Unfiltered<'u>) -> &'u [u8] {
     }
 }
 
-impl UnfilteredCursor for MergeCursor<'_> {
+impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     fn table(&self) -> &Arc<Table> {
         table_of(&self.sources, &self.table)
     }
@@ -347,32 +392,17 @@ impl UnfilteredCursor for MergeCursor<'_> {
         self.current = Current::None;
         self.open = DeletionTime::LIVE;
         self.static_row = StaticRow::None;
-        for source in self.sources.iter_mut().filter(|source| source.partition == Stand::Used) {
-            source.advance_partition()?;
-        }
-        // Most tokens differ: the keys of few sources are looked at.
-        let waiting = || self.sources.iter().filter(|source| source.partition == Stand::Waiting);
-        let least = waiting().map(|source| source.token).min();
-        let of_least = waiting().filter(|source| Some(source.token) == least);
-        self.key = of_least.map(|source| source.cursor.partition().key).min().cloned();
-        let Some(key) = &self.key else {
-            return Ok(false);
-        };
-        self.deletion = DeletionTime::LIVE;
-        let mut has_static_row = false;
-        for source in &mut self.sources {
-            source.open = DeletionTime::LIVE;
-            source.item = Stand::End;
-            if source.partition == Stand::Waiting && source.token == key.token() {
-                let partition = source.cursor.partition();
-                if partition.key == key {
-                    source.partition = Stand::Used;
-                    source.item = Stand::Used;
-                    self.deletion = self.deletion.max(partition.deletion);
-                    has_static_row |= partition.static_row.is_some();
-                }
+        let Some(first) = self.meet_partition()? else { return Ok(false) };
+        let head = self.sources[first].cursor.partition();
+        let (mut deletion, mut has_static_row) = (head.deletion, head.static_row.is_some());
+        if !self.is_alone {
+            for source in self.sources.iter().filter(|source| source.partition == Stand::Used) {
+                let head = source.cursor.partition();
+                deletion = deletion.max(head.deletion);
+                has_static_row |= head.static_row.is_some();
             }
         }
+        self.deletion = deletion;
         if has_static_row {
             self.merge_static_rows();
         }
@@ -381,7 +411,7 @@ impl UnfilteredCursor for MergeCursor<'_> {
 
     fn partition(&self) -> PartitionHead<'_> {
         PartitionHead {
-            key: self.key.as_ref().expect("partition() follows advance_partition() == true"),
+            key: self.sources[self.first.expect("partition() follows advance_partition() == true")].cursor.partition().key,
             deletion: self.deletion,
             static_row: match self.static_row {
                 StaticRow::None => None,
@@ -402,6 +432,25 @@ impl UnfilteredCursor for MergeCursor<'_> {
         }
         loop {
             self.current = Current::None;
+            if self.is_alone
+                && let Some(first) = self.first
+                && self.deletion.is_live()
+                && self.open.is_live()
+            {
+                // Most rows: nothing beside them, nothing that deletes them.
+                let source = &mut self.sources[first];
+                if source.item == Stand::Used {
+                    source.advance()?;
+                }
+                if source.item == Stand::End {
+                    return Ok(false);
+                }
+                if source.cursor.stored().is_some() || is_row_without_deletion(&source.cursor.unfiltered()) {
+                    source.item = Stand::Used;
+                    self.current = Current::OfSource(first);
+                    return Ok(true);
+                }
+            }
             for source in self.sources.iter_mut().filter(|source| source.item == Stand::Used) {
                 source.advance()?;
             }

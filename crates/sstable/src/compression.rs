@@ -109,6 +109,52 @@ impl CompressionParams {
     }
 }
 
+/// Stored bytes on their way to a file. The room behind them is kept, so that it is not cleared for each chunk.
+#[derive(Default)]
+pub(crate) struct Stored {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl Stored {
+    /// The bytes so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Room for `length` bytes more, with anything in it.
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        let end = self.length + length;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        &mut self.bytes[self.length..end]
+    }
+
+    /// Adds bytes.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// Adds zeroes up to a length, where that is longer.
+    pub fn pad(&mut self, length: usize) {
+        let missing = length.saturating_sub(self.length);
+        self.room(missing).fill(0);
+        self.length += missing;
+    }
+
+    /// Goes back to the first bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+}
+
 /// Compresses chunk after chunk with one reused context.
 pub(crate) struct ChunkCompressor {
     compressor: Compressor,
@@ -127,34 +173,29 @@ impl ChunkCompressor {
     }
 
     /// Appends the compressed form of `chunk` to `out`.
-    pub fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), SSTableError> {
-        let start = out.len();
+    pub fn compress(&mut self, chunk: &[u8], out: &mut Stored) -> Result<(), SSTableError> {
         match self.compressor {
             Compressor::Lz4 => {
-                out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-                out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-                let target = &mut out[start + 4..];
-                let length = lz4_flex::block::compress_into_with_table(chunk, target, &mut self.lz4)
-                    .map_err(|e| failed(e.to_string()))?;
-                out.truncate(start + 4 + length);
+                out.extend(&(chunk.len() as u32).to_le_bytes());
+                let room = out.room(lz4_flex::block::get_maximum_output_size(chunk.len()));
+                let length = lz4_flex::block::compress_into_with_table(chunk, room, &mut self.lz4);
+                out.length += length.map_err(|e| failed(e.to_string()))?;
             }
             Compressor::Snappy => {
-                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
-                let length = self.snappy.compress(chunk, &mut out[start..]).map_err(|e| failed(e.to_string()))?;
-                out.truncate(start + length);
+                let room = out.room(snap::raw::max_compress_len(chunk.len()));
+                out.length += self.snappy.compress(chunk, room).map_err(|e| failed(e.to_string()))?;
             }
             Compressor::Deflate => {
-                let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
                 std::io::Write::write_all(&mut encoder, chunk).map_err(|e| failed(e.to_string()))?;
-                encoder.finish().map_err(|e| failed(e.to_string()))?;
+                out.extend(&encoder.finish().map_err(|e| failed(e.to_string()))?);
             }
             Compressor::Zstd { .. } => {
-                out.resize(start + zstd::zstd_safe::compress_bound(chunk.len()), 0);
+                let room = out.room(zstd::zstd_safe::compress_bound(chunk.len()));
                 let zstd = self.zstd.as_mut().expect("a Zstd context is made with a Zstd compressor");
-                let length = zstd.compress_to_buffer(chunk, &mut out[start..]).map_err(|e| failed(e.to_string()))?;
-                out.truncate(start + length);
+                out.length += zstd.compress_to_buffer(chunk, room).map_err(|e| failed(e.to_string()))?;
             }
-            Compressor::Noop => out.extend_from_slice(chunk),
+            Compressor::Noop => out.extend(chunk),
         }
         Ok(())
     }
@@ -400,11 +441,11 @@ mod tests {
     }
 
     fn stored(compressor: Compressor, chunk: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Stored::default();
         ChunkCompressor::new(compressor).unwrap().compress(chunk, &mut out).unwrap();
-        let crc = crc32fast::hash(&out);
-        out.extend_from_slice(&crc.to_be_bytes());
-        out
+        let crc = crc32fast::hash(out.as_slice());
+        out.extend(&crc.to_be_bytes());
+        out.as_slice().to_vec()
     }
 
     #[test]

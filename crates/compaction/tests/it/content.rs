@@ -204,7 +204,7 @@ pub fn open(disk: &Arc<dyn Disk>, descriptor: &Descriptor, table: &Arc<Table>) -
 /// What a client sees at a time: by partition key and clustering, the live cells.
 pub type Visible = BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<(usize, Vec<u8>), Vec<u8>>>;
 
-pub fn merged(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> MergeCursor<'static> {
+pub fn merged(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> MergeCursor<BoxCursor<'static>> {
     let sources = tables.iter().map(|reader| Box::new(reader.scan().unwrap()) as BoxCursor<'static>).collect();
     MergeCursor::new(table, false, sources)
 }

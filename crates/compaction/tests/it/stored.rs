@@ -241,7 +241,7 @@ fn purged<'a>(
     inputs: &[Arc<SSTableReader>],
     gc_before: u32,
     overlaps: &'a dyn compaction::Overlaps,
-) -> PurgeCursor<'a, MergeCursor<'static>> {
+) -> PurgeCursor<'a, MergeCursor<BoxCursor<'static>>> {
     let source = |reader: &Arc<SSTableReader>| -> BoxCursor<'static> {
         Box::new(reader.with_table(table).unwrap().scan().unwrap())
     };

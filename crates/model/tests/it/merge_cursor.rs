@@ -235,7 +235,7 @@ fn row_content(table: &Table, row: Row<'_>) -> (Option<i64>, Option<(i64, u8)>) 
     (if liveness.is_empty() { None } else { Some(liveness.timestamp) }, cell)
 }
 
-fn collect(table: &Table, mut cursor: MergeCursor<'_>, reversed: bool) -> Live {
+fn collect(table: &Table, mut cursor: MergeCursor<BoxCursor<'_>>, reversed: bool) -> Live {
     let mut live = Vec::new();
     while cursor.advance_partition().unwrap() {
         let key = cursor.partition().key.clone();

@@ -4,7 +4,7 @@ use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TT
 
 use crate::descriptor::Version;
 
-use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, cell_flag, extended, flag};
+use super::{BITMAP_COLUMNS_MAX, FileColumn, FileColumns, LIVE_DELETION, STORED_ROW, cell_flag, extended, flag};
 use crate::clustering::{kind, read_value, read_values};
 use crate::error::Decoded;
 use crate::input::Input;
@@ -223,7 +223,7 @@ impl Decoder<'_> {
     /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see [`model::StoredRow`]. What is not
     /// as this writer would have it may not.
     pub fn stored_row(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<Option<(i64, usize)>> {
-        if head.flags != flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS || !self.columns.are_alike {
+        if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(None);
         }
         body.uvint("previous size")?;

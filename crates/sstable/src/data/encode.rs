@@ -3,7 +3,7 @@
 use model::{Cell, ColumnData, ComplexCells, DeletionTime, Liveness, Marker, PlainRow, Row, Side, StoredRow, Table};
 use types::vint;
 
-use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, cell_flag, extended, flag};
+use super::{BITMAP_COLUMNS_MAX, LIVE_DELETION, STORED_ROW, cell_flag, extended, flag};
 use crate::clustering::{component_count, kind, write_value, write_values};
 use crate::error::SSTableError;
 use crate::stats::{EncodingBase, StatsCollector, push_vbytes};
@@ -219,7 +219,7 @@ impl Encoder {
         self.check_clustering(row.clustering)?;
         let timestamp = row.timestamp.wrapping_sub(self.base.timestamp) as u64;
         let size = vint::uvint_size(previous_size) + vint::uvint_size(timestamp) + row.cells.len();
-        out.push(flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS);
+        out.push(STORED_ROW);
         write_values(&self.clustering, row.clustering, out)?;
         vint::write_uvint(size as u64, out);
         vint::write_uvint(previous_size, out);

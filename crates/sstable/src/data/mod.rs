@@ -20,6 +20,9 @@ pub(crate) mod flag {
     pub const EXTENSION: u8 = 0x80;
 }
 
+/// The flags of a row that may be passed on as it is stored.
+pub(crate) const STORED_ROW: u8 = flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS;
+
 /// Flags of the extension byte.
 pub(crate) mod extended {
     pub const IS_STATIC: u8 = 0x01;

@@ -474,6 +474,13 @@ impl DataWindow {
         }
     }
 
+    /// What is at hand from a data position on, perhaps nothing.
+    #[inline]
+    pub fn at_hand(&self, position: u64) -> &[u8] {
+        let offset = position.checked_sub(self.block_start).and_then(|offset| usize::try_from(offset).ok());
+        offset.and_then(|offset| self.block().get(offset..)).unwrap_or_default()
+    }
+
     /// Bytes that were decoded last, or some of them.
     pub fn held(&self, position: u64, length: usize) -> &[u8] {
         let part = |start: u64| -> Option<Range<usize>> {

@@ -11,8 +11,9 @@ use model::{
 
 use super::waypoints::Trail;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
-use crate::data::{UnfilteredHead, Wanted, read_partition_deletion};
+use crate::data::{STORED_ROW, UnfilteredHead, Wanted, flag, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
+use crate::input::Input;
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
 /// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the default size.
@@ -74,6 +75,27 @@ pub(super) struct Partition {
     pub index_sought: bool,
     static_row: Vec<u8>,
     has_static_row: bool,
+}
+
+impl Partition {
+    fn new(key: PartitionKey, deletion: DeletionTime, start: u64, rows_start: u64) -> Partition {
+        Partition {
+            key,
+            deletion,
+            start,
+            rows_start: Some(rows_start),
+            index: None,
+            index_sought: false,
+            static_row: Vec::new(),
+            has_static_row: false,
+        }
+    }
+
+    /// As [`Partition::new`], where another one was.
+    fn become_next(&mut self, key: PartitionKey, deletion: DeletionTime, start: u64, rows_start: u64) {
+        (self.key, self.deletion, self.start, self.rows_start) = (key, deletion, start, Some(rows_start));
+        (self.index, self.index_sought, self.has_static_row) = (None, false, false);
+    }
 }
 
 /// A cursor over a table's partitions and rows. Owns what it needs; may outlive the reader it came from.
@@ -187,21 +209,21 @@ impl SSTableCursor {
 
     fn try_advance_partition(&mut self) -> Result<bool, SSTableError> {
         self.current = Current::None;
-        match std::mem::replace(&mut self.plan, Plan::Done) {
-            Plan::Done => {
-                self.partition = None;
-                Ok(false)
+        if let Plan::From { position, .. } = self.plan {
+            let entered = self.enter_next(position);
+            if !matches!(entered, Ok(true)) {
+                self.plan = Plan::Done;
             }
+            return entered;
+        }
+        match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Single(key) => match self.reader.clone().locate(&key, &mut self.window)? {
                 None => Ok(false),
                 Some(located) => self.enter_located(key, located).map(|()| true),
             },
-            Plan::From { position, end } => {
-                let position = match self.partition.is_some() {
-                    true => self.partition_end()?,
-                    false => position,
-                };
-                self.enter_next(position, end)
+            Plan::From { .. } | Plan::Done => {
+                self.partition = None;
+                Ok(false)
             }
         }
     }
@@ -216,96 +238,109 @@ impl SSTableCursor {
         {
             // The record holds all that the head of the partition would tell.
             let deletion = entry.deletion;
-            self.begin(Partition {
-                key,
-                deletion,
-                start: data_position,
-                rows_start: None,
+            self.partition = Some(Partition {
                 index,
                 index_sought: true,
-                static_row: Vec::new(),
-                has_static_row: false,
+                rows_start: None,
+                ..Partition::new(key, deletion, data_position, data_position)
             });
+            self.begin();
             return Ok(());
         }
-        let partition = self.read_partition_head(data_position, Some(&key))?;
-        if partition.key != key {
+        let (found, deletion, rows_start) = self.read_key(data_position, Some(&key))?;
+        if found != key {
             let name = &self.window.data().name;
             return Err(
                 Corruption::new(name, data_position, "the partition that the index names", "another key").into()
             );
         }
-        self.begin(Partition { index, index_sought: true, ..partition });
+        self.enter(key, deletion, data_position, rows_start)?;
+        if let Some(partition) = &mut self.partition {
+            (partition.index, partition.index_sought) = (index, true);
+        }
+        self.begin();
         Ok(())
     }
 
-    /// Enters the next partition in file order, if it lies before the end bound.
-    fn enter_next(&mut self, position: u64, end: KeyBound) -> Result<bool, SSTableError> {
+    /// Enters the next partition in file order, if it lies before the end bound; the one at `position` if that is the first.
+    fn enter_next(&mut self, position: u64) -> Result<bool, SSTableError> {
+        let position = if self.partition.is_some() { self.partition_end()? } else { position };
         if position >= self.reader.files().data.length {
             self.partition = None;
             return Ok(false);
         }
-        let mut partition = self.read_partition_head(position, None)?;
-        if !is_before(&end, &partition.key) {
+        let (key, deletion, rows_start) = self.read_key(position, None)?;
+        if matches!(&self.plan, Plan::From { end, .. } if !is_before(end, &key)) {
             self.partition = None;
             return Ok(false);
         }
         if let Some(previous) = &self.partition
-            && previous.key >= partition.key
+            && previous.key >= key
         {
             let name = &self.window.data().name;
             return Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into());
         }
-        if !self.unbounded || self.reversed {
+        self.enter(key, deletion, position, rows_start)?;
+        if (!self.unbounded || self.reversed)
+            && let Some(partition) = &mut self.partition
+        {
             let located = self.reader.clone().locate(&partition.key, &mut self.window)?;
             partition.index = located.and_then(|located| located.index);
             partition.index_sought = true;
         }
-        self.plan = Plan::From { position, end };
-        self.begin(partition);
+        self.begin();
         Ok(true)
     }
 
-    /// Reads key, deletion and static row at a data position. `expected` is taken for the key if it is that one.
-    fn read_partition_head(
+    /// Reads key and deletion of the partition at a data position, and where that goes on. `expected` is taken for the key if it is that
+    /// one.
+    fn read_key(
         &mut self,
         position: u64,
         expected: Option<&PartitionKey>,
-    ) -> Result<Partition, SSTableError> {
+    ) -> Result<(PartitionKey, DeletionTime, u64), SSTableError> {
         let version = self.reader.files().descriptor.version;
-        let (key, deletion, length) = self.window.decode(position, |input| {
+        self.window.decode(position, |input| {
             let stored = input.short_bytes("partition key")?;
             let deletion = read_partition_deletion(version, input)?;
             let expected = expected.filter(|key| key.bytes() == stored);
-            Ok((expected.cloned().unwrap_or_else(|| PartitionKey::new(stored)), deletion, input.consumed()))
-        })?;
-        let mut partition = Partition {
-            key,
-            deletion,
-            start: position,
-            rows_start: None,
-            index: None,
-            index_sought: false,
-            static_row: Vec::new(),
-            has_static_row: false,
-        };
-        let mut rows_start = position + length as u64;
-        if !self.reader.files().statistics.header.statics.is_empty() {
-            let head = self.read_head(rows_start)?;
-            if head.extended & crate::data::extended::IS_STATIC == 0 {
-                return Err(Corruption::new(&self.window.data().name, rows_start, "a static row", "another row").into());
-            }
-            partition.has_static_row = self.decode_row(rows_start, &head, true)?;
-            std::mem::swap(&mut partition.static_row, &mut self.row);
-            rows_start += head.length() as u64;
-        }
-        partition.rows_start = Some(rows_start);
-        Ok(partition)
+            let key = expected.cloned().unwrap_or_else(|| PartitionKey::new(stored));
+            Ok((key, deletion, input.offset()))
+        })
     }
 
-    fn begin(&mut self, partition: Partition) {
+    /// Stands in a partition, behind its static row.
+    fn enter(
+        &mut self,
+        key: PartitionKey,
+        deletion: DeletionTime,
+        start: u64,
+        rows_start: u64,
+    ) -> Result<(), SSTableError> {
+        match &mut self.partition {
+            Some(partition) => partition.become_next(key, deletion, start, rows_start),
+            none => *none = Some(Partition::new(key, deletion, start, rows_start)),
+        }
+        if self.reader.files().statistics.header.statics.is_empty() {
+            return Ok(());
+        }
+        let head = self.read_head(rows_start)?;
+        if head.extended & crate::data::extended::IS_STATIC == 0 {
+            return Err(Corruption::new(&self.window.data().name, rows_start, "a static row", "another row").into());
+        }
+        let has_static_row = self.decode_row(rows_start, &head, true)?;
+        if let Some(partition) = &mut self.partition {
+            partition.has_static_row = has_static_row;
+            std::mem::swap(&mut partition.static_row, &mut self.row);
+            partition.rows_start = Some(rows_start + head.length() as u64);
+        }
+        Ok(())
+    }
+
+    /// Goes to the first row or marker of the partition that was entered.
+    fn begin(&mut self) {
+        let Some(partition) = &self.partition else { return };
         self.position = partition.rows_start.unwrap_or(partition.start);
-        self.partition = Some(partition);
         self.peeked = None;
         self.at_end = false;
         self.slice = 0;
@@ -356,6 +391,37 @@ impl SSTableCursor {
         }
         builder.finish(row);
         Ok(true)
+    }
+
+    /// Makes the next unfiltered the current one, in one look, if it is a row that may be passed on as it is stored and the window has all of
+    /// it. Anything else, damage too, is left to whoever looks closer; the end of the partition is noted.
+    fn leave_stored(&mut self) -> bool {
+        if self.peeked.is_some() || self.at_end {
+            return false;
+        }
+        let Self { window, reader, clustering, position, .. } = self;
+        let bytes = window.at_hand(*position);
+        match bytes.first() {
+            Some(&STORED_ROW) => {}
+            Some(&flag::END_OF_PARTITION) => {
+                self.at_end = true;
+                return false;
+            }
+            _ => return false,
+        }
+        let (decoder, name) = (reader.decoder(), &window.data().name);
+        let Ok(head) = decoder.head(&mut Input::new(name, *position, bytes), clustering) else { return false };
+        let Some(body) = bytes.get(head.head_length..head.length()) else { return false };
+        let start = *position + head.head_length as u64;
+        let Ok(Some((timestamp, offset))) = decoder.stored_row(&head, &mut Input::new(name, start, body)) else {
+            self.peeked = Some(head);
+            return false;
+        };
+        let cells = (start + offset as u64, body.len() - offset);
+        self.current = Current::Stored(Stored { head, timestamp, cells });
+        self.item = *position;
+        *position += head.length() as u64;
+        true
     }
 
     /// The row at a data position, if it may be passed on as it is stored.
@@ -548,6 +614,9 @@ impl SSTableCursor {
             if !self.slice_begun && !self.unbounded {
                 self.begin_slice()?;
             }
+            if self.leaves_stored && self.unbounded && self.leave_stored() {
+                return Ok(true);
+            }
             self.peek()?;
             let Some(head) = self.peeked else {
                 if self.leave_slice() {
@@ -700,9 +769,11 @@ impl UnfilteredCursor for SSTableCursor {
     }
 
     fn expect_stored(&mut self) {
-        self.leaves_stored = self.wanted.is_none() && !self.reversed;
+        let are_alike = self.reader.decoder().columns.are_alike;
+        self.leaves_stored = self.wanted.is_none() && !self.reversed && are_alike;
     }
 
+    #[inline]
     fn stored(&self) -> Option<StoredRow<'_>> {
         let Current::Stored(Stored { timestamp, cells: (position, length), .. }) = self.current else { return None };
         Some(StoredRow { clustering: &self.clustering, timestamp, cells: self.window.held(position, length) })
@@ -721,6 +792,7 @@ impl UnfilteredCursor for SSTableCursor {
         Ok(self.try_advance_partition().map_err(|error| self.reader.met(error))?)
     }
 
+    #[inline]
     fn partition(&self) -> PartitionHead<'_> {
         let partition = self.partition.as_ref().expect("partition() follows advance_partition() == true");
         PartitionHead {

@@ -26,6 +26,8 @@ pub(crate) struct StatsCollector {
     total_columns_set: i64,
     total_rows: i64,
     cells_in_partition: i64,
+    /// Whether there was a row that is alive for ever.
+    has_plain_rows: bool,
     covered: Option<(Position, Position)>,
     first_key: Option<Vec<u8>>,
     last_key: Vec<u8>,
@@ -45,6 +47,7 @@ impl StatsCollector {
             total_columns_set: 0,
             total_rows: 0,
             cells_in_partition: 0,
+            has_plain_rows: false,
             covered: None,
             first_key: None,
             last_key: Vec::new(),
@@ -106,7 +109,9 @@ impl StatsCollector {
 
     /// A row with so many cells, alive for ever, that all have its timestamp.
     pub fn plain_row(&mut self, timestamp: i64, cells: usize) {
-        self.liveness(&Liveness { timestamp, ttl: TTL_NONE, expiration: NO_DELETION_TIME });
+        self.timestamp(timestamp);
+        // All say the same of TTL and deletion: that is noted once, at the end.
+        self.has_plain_rows = true;
         self.cells_in_partition += cells as i64;
         self.row(cells);
     }
@@ -140,7 +145,11 @@ impl StatsCollector {
     }
 
     /// The finished statistics; what the data does not tell stays at "none" for the caller to fill in.
-    pub fn finish(self, clustering_classes: Vec<String>) -> (StatsMetadata, Cardinality) {
+    pub fn finish(mut self, clustering_classes: Vec<String>) -> (StatsMetadata, Cardinality) {
+        if self.has_plain_rows {
+            self.ttl(TTL_NONE);
+            self.deletion_time(NO_DELETION_TIME);
+        }
         let (min_timestamp, max_timestamp) = self.timestamps.unwrap_or((i64::MIN, i64::MAX));
         let (min_local_deletion_time, max_local_deletion_time) =
             self.deletion_times.unwrap_or((NO_DELETION_TIME, NO_DELETION_TIME));

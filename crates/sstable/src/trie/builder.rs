@@ -117,6 +117,10 @@ impl Pages {
             }
         }
         let position = self.position();
+        if open.children.is_empty() {
+            node::write(&mut self.bytes, node::LEAF, &[], open.payload.as_ref());
+            return position;
+        }
         let (number, _) = open.choose(position);
         self.pointers.clear();
         self.pointers.extend(
@@ -144,6 +148,10 @@ impl Pages {
     }
 
     fn complete(&mut self, open: &mut Open) {
+        if open.children.is_empty() {
+            open.node_size = 1 + open.payload.as_ref().map_or(0, |payload| payload.bytes().len());
+            return;
+        }
         open.branch_size = open.children.iter().map(Open::total_size).sum();
         let node_size = open.size_at(self.position());
         if node_size + open.branch_size < PAGE_SIZE {
@@ -280,6 +288,10 @@ impl TrieBuilder {
 
     /// Gives up the bytes collected so far.
     pub fn drain(&mut self, out: &mut Vec<u8>) {
+        // Most entries complete no page.
+        if self.pages.bytes.is_empty() {
+            return;
+        }
         self.pages.base += self.pages.bytes.len() as u64;
         out.append(&mut self.pages.bytes);
     }

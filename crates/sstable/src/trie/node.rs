@@ -25,6 +25,9 @@ struct Kind {
     pointer_bits: u8,
 }
 
+/// Type number of a node without children.
+pub(super) const LEAF: u8 = 0;
+
 const fn kind(family: Family, pointer_bits: u8) -> Kind {
     Kind { family, pointer_bits }
 }
@@ -76,7 +79,7 @@ fn size_of(number: u8, child_count: usize, span: usize) -> usize {
 /// `distance` is (a bound of) the largest distance to a child; `first` and `last` the outer transition bytes.
 pub(super) fn choose(child_count: usize, first: u8, last: u8, distance: u64, has_payload: bool) -> (u8, usize) {
     if child_count == 0 {
-        return (0, 1);
+        return (LEAF, 1);
     }
     let mut class = CLASS_LIMIT.iter().position(|limit| distance <= *limit).unwrap_or(7);
     if child_count == 1 {

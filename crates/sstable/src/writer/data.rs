@@ -2,7 +2,7 @@
 
 use blockio::File;
 
-use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams};
+use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams, Stored};
 use crate::error::SSTableError;
 
 /// Stored bytes are handed to the disk in pieces of about this size, a multiple of the unit of CRC.db.
@@ -21,8 +21,9 @@ pub(super) struct DataOut {
     compression: Option<(CompressionParams, ChunkCompressor)>,
     offsets: Vec<u64>,
     crcs: Vec<u32>,
-    stored: Vec<u8>,
-    /// File offset of `stored[0]`.
+    /// Compressed chunks with their checksums.
+    stored: Stored,
+    /// File offset of the first of them.
     stored_position: u64,
     digest: Digest,
     /// Stored bytes without checksums.
@@ -50,10 +51,7 @@ impl DataOut {
             }
             None => None,
         };
-        let (pending, stored) = match &compression {
-            Some(_) => (2 * chunk_length, WRITE_BYTES + 2 * chunk_length),
-            None => (WRITE_BYTES + 4 * chunk_length, 0),
-        };
+        let pending = if compression.is_some() { 2 * chunk_length } else { WRITE_BYTES + 4 * chunk_length };
         Ok(DataOut {
             file,
             pending: Vec::with_capacity(pending),
@@ -62,7 +60,7 @@ impl DataOut {
             compression,
             offsets: Vec::new(),
             crcs: Vec::new(),
-            stored: Vec::with_capacity(stored),
+            stored: Stored::default(),
             stored_position: 0,
             digest: Digest::new(),
             compressed_length: 0,
@@ -116,17 +114,17 @@ impl DataOut {
         let start = self.stored.len();
         self.offsets.push(self.stored_position + start as u64);
         compressor.compress(chunk, &mut self.stored)?;
-        if self.stored.len() - start >= params.max_compressed_length as usize {
+        let max_compressed_length = params.max_compressed_length as usize;
+        if self.stored.len() - start >= max_compressed_length {
             self.stored.truncate(start);
-            self.stored.extend_from_slice(chunk);
-            let padded = (params.max_compressed_length as usize).max(chunk.len());
-            self.stored.resize(start + padded, 0);
+            self.stored.extend(chunk);
+            self.stored.pad(start + max_compressed_length);
         }
-        let body = &self.stored[start..];
+        let body = &self.stored.as_slice()[start..];
         self.compressed_length += body.len() as u64;
         let crc = crc32fast::hash(body);
-        self.stored.extend_from_slice(&crc.to_be_bytes());
-        self.digest.update(&self.stored[start..]);
+        self.stored.extend(&crc.to_be_bytes());
+        self.digest.update(&self.stored.as_slice()[start..]);
         if self.stored.len() >= WRITE_BYTES {
             self.write_stored()?;
         }
@@ -134,9 +132,9 @@ impl DataOut {
     }
 
     fn write_stored(&mut self) -> Result<(), SSTableError> {
-        self.file.write_at(&self.stored, self.stored_position)?;
+        self.file.write_at(self.stored.as_slice(), self.stored_position)?;
         self.stored_position += self.stored.len() as u64;
-        self.stored.clear();
+        self.stored.truncate(0);
         Ok(())
     }
 
@@ -148,7 +146,7 @@ impl DataOut {
         if !last.is_empty() {
             self.store(&last)?;
         }
-        if !self.stored.is_empty() {
+        if self.stored.len() > 0 {
             self.write_stored()?;
         }
         self.file.sync_data()?;

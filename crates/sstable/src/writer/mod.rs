@@ -175,13 +175,14 @@ impl SSTableWriter {
                 self.begin_partition(&head)?;
             }
             while cursor.advance()? {
-                if matches!(cursor.unfiltered(), Unfiltered::Row(row) if !is_left(row.row)) {
+                let unfiltered = cursor.unfiltered();
+                if matches!(&unfiltered, Unfiltered::Row(row) if !is_left(row.row)) {
                     continue;
                 }
                 if !std::mem::replace(&mut begun, true) {
                     self.begin_partition(&cursor.partition())?;
                 }
-                self.add(&cursor.unfiltered())?;
+                self.add(&unfiltered)?;
             }
             if begun {
                 self.end_partition()?;
