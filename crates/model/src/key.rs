@@ -51,15 +51,16 @@ impl PartitionKey {
         PartitionKey { token, bytes: KeyBytes::new(bytes) }
     }
 
-    /// Makes it the key of these bytes, in the memory that it has where nobody shares that and they are as many.
+    /// Makes it the key of these bytes, in the memory that it has where it has some, nobody shares that and they are as many.
     pub(crate) fn replace(&mut self, bytes: &[u8]) {
-        match Arc::get_mut(&mut self.bytes).filter(|own| own.len() == bytes.len()) {
-            Some(own) => {
-                own.copy_from_slice(bytes);
-                self.token = murmur3::token(bytes);
-            }
-            None => *self = PartitionKey::new(bytes),
+        if let KeyBytes::Shared(own) = &mut self.bytes
+            && let Some(own) = Arc::get_mut(own).filter(|own| own.len() == bytes.len())
+        {
+            own.copy_from_slice(bytes);
+            self.token = murmur3::token(bytes);
+            return;
         }
+        *self = PartitionKey::new(bytes);
     }
 
     /// The Murmur3 token.
