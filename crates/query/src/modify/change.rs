@@ -58,6 +58,8 @@ pub(super) struct ColumnChanges {
     /// Index in the table's column set.
     pub index: usize,
     pub column: Arc<Column>,
+    /// Rises with the order of the columns in the statement.
+    pub place: usize,
     /// In the order written.
     pub changes: Vec<Change>,
     /// The marker that gives the column its value, if one does and most values need no more than a look.
@@ -65,9 +67,9 @@ pub(super) struct ColumnChanges {
 }
 
 impl ColumnChanges {
-    fn new(index: usize, column: &Arc<Column>, change: Change) -> ColumnChanges {
+    fn new(index: usize, place: usize, column: &Arc<Column>, change: Change) -> ColumnChanges {
         let marker = if column.is_complex() { None } else { PlainMarker::of(&change) };
-        ColumnChanges { index, column: column.clone(), changes: vec![change], marker }
+        ColumnChanges { index, column: column.clone(), place, changes: vec![change], marker }
     }
 }
 
@@ -125,11 +127,12 @@ impl Changes {
         let is_static = column.kind == ColumnKind::Static;
         let index = table.columns(is_static).index_of(&column.name);
         let index = index.ok_or_else(|| QueryError::server("a column that is not in its table's set"))?;
+        let place = self.regulars.len() + self.statics.len();
         let columns = if is_static { &mut self.statics } else { &mut self.regulars };
         match columns.binary_search_by_key(&index, |known| known.index) {
-            Ok(place) if column.is_complex() => columns[place].changes.push(change),
-            Ok(place) => columns[place] = ColumnChanges::new(index, column, change),
-            Err(place) => columns.insert(place, ColumnChanges::new(index, column, change)),
+            Ok(known) if column.is_complex() => columns[known].changes.push(change),
+            Ok(known) => columns[known] = ColumnChanges::new(index, place, column, change),
+            Err(next) => columns.insert(next, ColumnChanges::new(index, place, column, change)),
         }
         Ok(())
     }

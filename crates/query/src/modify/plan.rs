@@ -298,17 +298,36 @@ impl Writer<'_> {
             true => ExistingLists::read(&self.modification.table, key, clustering, columns, self.execution)?,
             false => ExistingLists::default(),
         };
-        for column in columns {
-            if let Some(value) = column.marker.and_then(|marker| marker.value(self.execution)) {
-                builder.cell(column.index, &self.times.cell(value));
-            } else if column.column.is_complex() {
-                let list = existing.list(column.index);
-                elements::write(column, list, &self.times, self.execution, builder)?;
-            } else if let Some(change) = column.changes.last() {
-                self.write_simple(column.index, change, builder)?;
-            }
+        let written = columns.iter().try_for_each(|column| self.write_column(column, &existing, builder));
+        written.map_err(|error| self.first_error(columns, clustering.is_none(), &existing).unwrap_or(error))
+    }
+
+    fn write_column(
+        &self,
+        column: &ColumnChanges,
+        existing: &ExistingLists,
+        builder: &mut RowBuilder,
+    ) -> Result<(), QueryError> {
+        if let Some(value) = column.marker.and_then(|marker| marker.value(self.execution)) {
+            builder.cell(column.index, &self.times.cell(value));
+        } else if column.column.is_complex() {
+            let list = existing.list(column.index);
+            elements::write(column, list, &self.times, self.execution, builder)?;
+        } else if let Some(change) = column.changes.last() {
+            self.write_simple(column.index, change, builder)?;
         }
         Ok(())
+    }
+
+    /// What is wrong with the first wrong column of the statement: rows are built in the order of columns in the table.
+    fn first_error(&self, columns: &[ColumnChanges], is_static: bool, existing: &ExistingLists) -> Option<QueryError> {
+        let mut columns: Vec<&ColumnChanges> = columns.iter().collect();
+        columns.sort_unstable_by_key(|column| column.place);
+        let mut builder = RowBuilder::default();
+        columns.into_iter().find_map(|column| {
+            builder.start(self.modification.table.columns(is_static), is_static);
+            self.write_column(column, existing, &mut builder).err()
+        })
     }
 
     fn write_simple(&self, index: usize, change: &Change, builder: &mut RowBuilder) -> Result<(), QueryError> {
