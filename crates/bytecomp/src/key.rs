@@ -63,15 +63,6 @@ pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<To
     if reader.peek().is_some() { Err(reader.error("the end of a key")) } else { Ok(token) }
 }
 
-/// As [`decode_decorated_key`], where the key has no zeros and stands in `encoded` as it is; none of all others, damaged ones too.
-pub fn borrow_decorated_key(encoded: &[u8]) -> Option<(Token, &[u8])> {
-    let ([separator, token @ .., before_key], rest) = encoded.split_first_chunk::<10>()?;
-    let (key, end) = rest.split_last_chunk::<2>()?;
-    let has_separators = *separator == NEXT_COMPONENT && *before_key == NEXT_COMPONENT;
-    let is_plain = has_separators && *end == [escape::END, TERMINATOR] && !escape::has_zero(key);
-    is_plain.then(|| (Token((u64::from_be_bytes(*token) ^ SIGN) as i64), key))
-}
-
 #[inline]
 fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
     // Every read and write makes one. Words are put together in registers: bytes put together in memory are there for a wider load only

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytecomp::{borrow_decorated_key, decode_decorated_key};
+use bytecomp::decode_decorated_key;
 use model::{
     DeletionTime, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row, RowRef, Table, Unfiltered,
     UnfilteredCursor,
@@ -56,23 +56,16 @@ impl TrieCursor {
         if self.plan.single.is_some() {
             return Ok(());
         }
-        self.key = Some(key_of(path)?);
+        let (token, key) = decode_decorated_key(path).map_err(|error| ReadError::Corruption {
+            table: None,
+            file: "memtable".into(),
+            offset: 0,
+            expected: "the path of a partition".into(),
+            got: format!("{path:02x?}: {error}"),
+        })?;
+        self.key = Some(PartitionKey::with_token(token, &key));
         Ok(())
     }
-}
-
-fn key_of(path: &[u8]) -> Result<PartitionKey, ReadError> {
-    if let Some((token, key)) = borrow_decorated_key(path) {
-        return Ok(PartitionKey::with_token(token, key));
-    }
-    let (token, key) = decode_decorated_key(path).map_err(|error| ReadError::Corruption {
-        table: None,
-        file: "memtable".into(),
-        offset: 0,
-        expected: "the path of a partition".into(),
-        got: format!("{path:02x?}: {error}"),
-    })?;
-    Ok(PartitionKey::with_token(token, &key))
 }
 
 impl UnfilteredCursor for TrieCursor {

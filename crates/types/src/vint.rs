@@ -7,7 +7,6 @@
 pub const VINT_SIZE_MAX: usize = 9;
 
 /// Number of bytes [`write_uvint`] writes for `value` (1 to 9).
-#[inline]
 pub fn uvint_size(value: u64) -> usize {
     // 7 bits per byte up to 8 bytes; the ninth adds the last 8 bits.
     let bits = 64 - (value | 1).leading_zeros() as usize;
@@ -20,7 +19,6 @@ pub fn svint_size(value: i64) -> usize {
 }
 
 /// Appends `value` in its shortest form.
-#[inline]
 pub fn write_uvint(value: u64, out: &mut Vec<u8>) {
     let size = uvint_size(value);
     if size == 1 {
@@ -35,10 +33,7 @@ pub fn write_uvint(value: u64, out: &mut Vec<u8>) {
     // `size - 1` leading ones, then a zero; the value's top bits share this byte (none of them when size = 8).
     let marks = !(0xffu64 >> (size - 1)) & 0xff;
     let marked = value | (marks << (8 * (size - 1)));
-    // Eight bytes are sooner copied than some of them.
-    let end = out.len() + size;
-    out.extend_from_slice(&(marked << (64 - 8 * size)).to_be_bytes());
-    out.truncate(end);
+    out.extend_from_slice(&marked.to_be_bytes()[8 - size..]);
 }
 
 /// Appends `value` zig-zagged, in its shortest form.

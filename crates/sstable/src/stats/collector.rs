@@ -16,8 +16,6 @@ pub(crate) type Position = (Vec<u8>, i8);
 #[derive(Debug)]
 pub(crate) struct StatsCollector {
     partition_size: EstimatedHistogram,
-    /// The bucket of the partition before.
-    size_bucket: usize,
     cell_count: EstimatedHistogram,
     timestamps: Option<(i64, i64)>,
     deletion_times: Option<(u32, u32)>,
@@ -39,7 +37,6 @@ impl StatsCollector {
     pub fn new() -> Self {
         StatsCollector {
             partition_size: EstimatedHistogram::new(PARTITION_SIZE_BUCKETS),
-            size_bucket: 0,
             cell_count: EstimatedHistogram::new(CELL_COUNT_BUCKETS),
             timestamps: None,
             deletion_times: None,
@@ -132,18 +129,17 @@ impl StatsCollector {
         ends: Option<(&Position, &Position)>,
         comparator: &ClusteringComparator,
     ) {
-        self.partition_size.add_near(i64::try_from(size).unwrap_or(i64::MAX), &mut self.size_bucket);
+        self.partition_size.add(i64::try_from(size).unwrap_or(i64::MAX));
         self.cell_count.add(self.cells_in_partition);
         let Some((first, last)) = ends else { return };
         let Some((start, end)) = &mut self.covered else {
             self.covered = Some((first.clone(), last.clone()));
             return;
         };
-        // Where partitions are one row each, or begin alike, the ends are those of the partition before.
-        if first != start && compare(comparator, first, start) == Ordering::Less {
+        if compare(comparator, first, start) == Ordering::Less {
             start.clone_from(first);
         }
-        if last != end && compare(comparator, last, end) == Ordering::Greater {
+        if compare(comparator, last, end) == Ordering::Greater {
             end.clone_from(last);
         }
     }

@@ -37,15 +37,6 @@ impl EstimatedHistogram {
         self.counts[bucket] += 1;
     }
 
-    /// Counts one value, which is likely to fall into the bucket `near`; that becomes its bucket.
-    pub(super) fn add_near(&mut self, value: i64, near: &mut usize) {
-        let lower = near.checked_sub(1).and_then(|below| self.offsets.get(below)).copied().unwrap_or(i64::MIN);
-        if value <= lower || self.offsets.get(*near).is_some_and(|upper| value > *upper) {
-            *near = self.offsets.partition_point(|offset| *offset < value);
-        }
-        self.counts[*near] += 1;
-    }
-
     /// Values counted.
     pub fn count(&self) -> i64 {
         self.counts.iter().fold(0, |sum: i64, count| sum.saturating_add(*count))
@@ -113,12 +104,9 @@ mod tests {
     #[test]
     fn values_land_at_or_below_their_bucket_end() {
         let mut histogram = EstimatedHistogram::new(20);
-        let (mut likewise, mut near) = (histogram.clone(), 0);
         for value in [0, 1, 2, 9, 10, 11, 1_000_000] {
             histogram.add(value);
-            likewise.add_near(value, &mut near);
         }
-        assert_eq!(likewise, histogram);
         assert_eq!(histogram.counts[0], 2);
         assert_eq!(histogram.counts[8], 2);
         assert_eq!(histogram.counts[9], 1);

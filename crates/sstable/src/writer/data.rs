@@ -170,9 +170,9 @@ impl DataOut {
 /// The checksum of the whole file.
 struct Digest {
     hasher: crc32fast::Hasher,
-    /// What each byte of a checksum, by its place, becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of both parts is
-    /// that of the first, so moved, and that of the second together.
-    moved: Box<[[u32; 256]; 4]>,
+    /// What each bit of a checksum becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of both parts is that of
+    /// the first, so moved, and that of the second together.
+    moved: [u32; 32],
 }
 
 impl Digest {
@@ -182,13 +182,7 @@ impl Digest {
             first.combine(&crc32fast::Hasher::new_with_initial_len(0, u64::from(CHECKSUM_CHUNK_LENGTH)));
             first.finalize()
         };
-        let bits: [u32; 32] = std::array::from_fn(move_bit);
-        let move_byte = |place: usize, byte: usize| {
-            let set = (0..8).filter(|bit| byte >> bit & 1 == 1);
-            set.fold(0, |moved, bit| moved ^ bits[8 * place + bit])
-        };
-        let moved = std::array::from_fn(|place| std::array::from_fn(|byte| move_byte(place, byte)));
-        Digest { hasher: crc32fast::Hasher::new(), moved: Box::new(moved) }
+        Digest { hasher: crc32fast::Hasher::new(), moved: std::array::from_fn(move_bit) }
     }
 
     fn update(&mut self, bytes: &[u8]) {
@@ -201,9 +195,9 @@ impl Digest {
             self.hasher.combine(&crc32fast::Hasher::new_with_initial_len(crc, length as u64));
             return;
         }
-        let before = self.hasher.clone().finalize().to_le_bytes();
-        let moved = self.moved.iter().zip(before).map(|(of_place, byte)| of_place[usize::from(byte)]);
-        self.hasher = crc32fast::Hasher::new_with_initial(moved.fold(crc, |all, of_byte| all ^ of_byte));
+        let before = self.hasher.clone().finalize();
+        let moved = self.moved.iter().enumerate().filter(|(bit, _)| before >> bit & 1 == 1);
+        self.hasher = crc32fast::Hasher::new_with_initial(moved.fold(crc, |moved, (_, of_bit)| moved ^ of_bit));
     }
 
     fn finalize(self) -> u32 {
