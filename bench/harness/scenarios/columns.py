@@ -1,4 +1,4 @@
-"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*. A quarter of an hour, most of it for filling.
+"""Rows of 10, 50 and 100 columns, plain and as a frozen UDT, after *Impacts of many columns in a Cassandra table*. A quarter of an hour, a third of it for filling.
 
 What is read lies in memory first, and in tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
 a write makes a new row. Half and half at a fixed rate says what waiting costs."""
@@ -52,7 +52,7 @@ class Loads:
 
 
 def run(quick: bool) -> Outcome:
-    partitions, rounds, seconds, warmup = (100, 1, 0.4, 1) if quick else (PARTITIONS, 3, 0.8, 2)
+    partitions, rounds, seconds, warmup = (100, 1, 0.4, 1) if quick else (PARTITIONS, 5, 0.8, 2)
     kinds = BARRED if quick else KINDS
     with Cassandra.start(heap_mb=HEAP_MB, **SPACE) as cassandra, Espalier.start(**SPACE) as espalier:
         systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]

@@ -261,7 +261,10 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             self.current = Current::OfSource(latest);
             return Ok(true);
         }
-        if self.meeting.len() == 1 && active.is_live() && is_row_without_deletion(&self.sources[first].cursor.unfiltered()) {
+        if self.meeting.len() == 1
+            && active.is_live()
+            && is_row_without_deletion(&self.sources[first].cursor.unfiltered())
+        {
             self.current = Current::OfSource(first);
             return Ok(true);
         }
@@ -411,7 +414,10 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
 
     fn partition(&self) -> PartitionHead<'_> {
         PartitionHead {
-            key: self.sources[self.first.expect("partition() follows advance_partition() == true")].cursor.partition().key,
+            key: self.sources[self.first.expect("partition() follows advance_partition() == true")]
+                .cursor
+                .partition()
+                .key,
             deletion: self.deletion,
             static_row: match self.static_row {
                 StaticRow::None => None,

@@ -1,6 +1,7 @@
 //! The commit log as an operator meets it.
 
 use crate::node::{Node, TempDir, espalier, failure, run};
+use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -31,6 +32,50 @@ fn the_log_of_a_running_and_of_a_stopped_node_is_shown() {
     assert!(sound && by_file == text);
     let line = failure(&run(&["log", "describe", "--data", directory.join("elsewhere").to_str().unwrap()]));
     assert!(line.contains("elsewhere/commitlog/commitlog.log"), "{line}");
+}
+
+/// What `status` says of the commit log, by name.
+fn log_metrics(data: &Path) -> HashMap<String, String> {
+    let status = String::from_utf8(run(&["status", "--data", data.to_str().unwrap()]).stdout).unwrap();
+    let metrics = status.lines().filter_map(|line| line.trim().strip_prefix("CommitLog.")?.split_once(": "));
+    metrics.map(|(name, value)| (name.trim_end().to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn the_log_is_measured_under_cassandras_names_and_a_start_says_what_it_replayed() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let config = directory.join("espalier.yaml");
+    std::fs::write(&config, "commitlog_sync: batch\n").unwrap();
+    let serve = || {
+        let arguments =
+            ["serve", "--data", data.to_str().unwrap(), "--port", "0", "--config", config.to_str().unwrap()];
+        Node::launch(espalier(&arguments))
+    };
+    let node = serve();
+    assert!(!node.started.contains("the commit log was replayed"), "{}", node.started);
+    let metrics = log_metrics(&data);
+    let count = |name: &str| metrics[name].split(' ').next().unwrap().parse::<u64>().unwrap();
+    // The start writes its own tables, and waits for the device.
+    let appended = count("CompletedTasks");
+    assert!(appended > 0 && count("WaitingOnCommit") > 0 && count("WaitingOnFlush") > 0, "{metrics:?}");
+    assert!(metrics["WaitingOnCommit"].ends_with(" µs)"), "{metrics:?}");
+    assert_eq!([count("PendingTasks"), count("WaitingOnSegmentAllocation"), count("OverSizedMutations")], [0; 3]);
+    assert_eq!((count("TotalCommitLogSize"), &*metrics["Closed"]), (32 << 20, "no"));
+    node.signal("KILL");
+    node.end();
+
+    let node = serve();
+    let line = node.started.lines().find(|line| line.contains("the commit log was replayed"));
+    let field = |name: &str| -> u64 {
+        let value = line.unwrap().split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap().parse().unwrap()
+    };
+    assert_eq!((field("records"), field("segments"), field("cut_records")), (appended, 1, 0), "{}", node.started);
+    assert!(field("mutations") > 0 && field("bytes") > 0, "{}", node.started);
+    assert_eq!(field("of_dropped_tables"), 0);
+    // How long it took; nothing is said of how long that may be.
+    field("millis");
 }
 
 #[test]

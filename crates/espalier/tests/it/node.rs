@@ -33,6 +33,8 @@ impl Drop for TempDir {
 pub struct Node {
     pub process: Child,
     pub address: SocketAddr,
+    /// What it logged until it listened.
+    pub started: String,
     log: BufReader<std::process::ChildStderr>,
 }
 
@@ -78,7 +80,7 @@ impl Node {
                 break address.parse().unwrap();
             }
         };
-        Node { process, address, log }
+        Node { process, address, started: seen, log }
     }
 
     pub fn signal(&self, name: &str) {
