@@ -71,7 +71,9 @@ def run(quick: bool) -> Outcome:
             loads.run("reads at LOCAL_QUORUM, memory", kind, 100, systems=systems[1:], consistency="LOCAL_QUORUM")
         # Writes find segments in the log to use again, as they do from day to day, and not a log that grows, whose every segment is written twice.
         for system in systems:
-            system.node.flush(KEYSPACE)
+            for kind in kinds:
+                for what in ("reads", "writes"):
+                    system.node.flush(KEYSPACE, table_of(what, kind))
         for kind in kinds:
             loads.run("writes", kind, 0)
         for kind in BARRED:
