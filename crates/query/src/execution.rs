@@ -90,20 +90,6 @@ impl<'a> Execution<'a> {
 
     /// The execution of another statement of the same request, with values of its own.
     pub fn with_values(&self, values: &'a [Value<'a>]) -> Execution<'a> {
-        let Execution { processor, schema, client, options, keyspace, now_seconds, now_micros, .. } = *self;
-        let warnings = Mutex::new(Vec::new());
-        let value_bytes = &[];
-        Execution {
-            processor,
-            schema,
-            client,
-            options,
-            values,
-            value_bytes,
-            keyspace,
-            now_seconds,
-            now_micros,
-            warnings,
-        }
+        Execution { values, value_bytes: &[], warnings: Mutex::new(Vec::new()), ..*self }
     }
 }
