@@ -1,6 +1,7 @@
 """Where the proof machinery keeps things. Nothing is written outside `.cache/` and `target/`, but for what servers keep in memory."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -12,6 +13,8 @@ CASSANDRA_VERSION = "5.0.8"
 CASSANDRA = CACHE / "cassandra" / CASSANDRA_VERSION
 RUN = CACHE / "run"
 MEMORY = Path("/dev/shm")
+# What the servers of a long run may come to; containers often have much less.
+MEMORY_BYTES = 4 << 30
 
 
 def espalier_binary() -> Path:
@@ -34,8 +37,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def run_directory(name: str, in_memory: bool = False) -> Path:
-    """A fresh directory for one server's life; on a file system in memory, if that is asked for and there is one."""
-    if in_memory and os.access(MEMORY, os.W_OK):
+    """A fresh directory for one server's life; on a file system in memory, if that is asked for and there is one with room."""
+    if in_memory and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
         return Path(tempfile.mkdtemp(prefix=name + "-", dir=MEMORY))
     RUN.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=name + "-", dir=RUN))

@@ -37,7 +37,7 @@ REPORTED_EVERY = 20_000
 def main() -> None:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))     # the lanes' too: nothing they started stays
-    with Cassandra.start(passing=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
+    with Cassandra.start(ephemeral=True, long_run=options.ops >= LONG_RUN) as left, ExitStack() as begun:
         other = second_cassandra if options.self else espalier
         lanes = [begun.enter_context(Lane(left, other)) for _ in range(options.lanes)]
         totals = Totals(options)
@@ -71,7 +71,7 @@ def espalier() -> Espalier:
 
 
 def second_cassandra() -> Cassandra:
-    return Cassandra.start(passing=True)
+    return Cassandra.start(ephemeral=True)
 
 
 def arguments() -> argparse.Namespace:

@@ -76,19 +76,19 @@ class Cassandra:
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
-              long_run: bool = False, passing: bool = False) -> "Cassandra":
+              long_run: bool = False, ephemeral: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
         `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
-        `passing`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
+        `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
         """
-        directory = places.run_directory("cassandra", in_memory=passing)
+        directory = places.run_directory("cassandra", in_memory=ephemeral)
         if data is not None:
             shutil.copytree(data, directory / "data")
         native, storage, ssl = places.free_ports(3)
-        write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, passing)
+        write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
@@ -101,7 +101,7 @@ class Cassandra:
             "cassandra.superuser_setup_delay_ms": "0",
             "cassandra.unsafesystem": str(not durable).lower(),     # true: DDL does not wait for system tables
             "cassandra.disable_tcactive_openssl": "true",
-            "org.apache.cassandra.disable_mbean_registration": str(passing).lower(),
+            "org.apache.cassandra.disable_mbean_registration": str(ephemeral).lower(),
         }
         node = cls(directory, native, heap_mb, keep, properties, long_run)
         node.launch()
@@ -197,9 +197,9 @@ class Cassandra:
 
 
 def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
-                        durable: bool = False, sstable_format: str = "da", passing: bool = False) -> None:
+                        durable: bool = False, sstable_format: str = "da", ephemeral: bool = False) -> None:
     text = (HERE / "cassandra.yaml").read_text()
-    if passing:
+    if ephemeral:
         text = text.replace("inherits: trie", "class_name: espalier.oracle.UnloggedMemtable")
     if sstable_format != "da":
         text = text.replace("selected_format: bti", "selected_format: big")
