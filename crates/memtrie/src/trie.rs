@@ -302,14 +302,8 @@ impl Writer<'_> {
     /// # Errors
     /// [`TrieFull`]: the entries before the one that has no room are put, the others are not.
     pub fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<(), TrieFull> {
-        if self.state.store.is_none() {
-            self.open()?;
-        }
         let trie = self.trie;
-        let WriterState { store, gathering, .. } = &mut *self.state;
-        let (Some(memory), Some(store)) = (trie.bases.memory(), store) else {
-            return Err(TrieFull);
-        };
+        let (memory, store, gathering) = self.opened()?;
         let result = entries.chunks(TOGETHER).try_for_each(|entries| {
             let starts = start_together(memory, entries);
             for (&(key, content), start) in entries.iter().zip(starts) {
@@ -390,18 +384,25 @@ impl Writer<'_> {
         &mut self,
         operation: impl FnOnce(Memory<'_>, &mut Store) -> Result<T, TrieFull>,
     ) -> Result<T, TrieFull> {
-        if self.state.store.is_none() {
-            self.open()?;
-        }
         let trie = self.trie;
-        let WriterState { store, gathering, .. } = &mut *self.state;
-        let (Some(memory), Some(store)) = (trie.bases.memory(), store) else {
-            return Err(TrieFull);
-        };
+        let (memory, store, gathering) = self.opened()?;
         let result = operation(memory, store);
         complete(&result, memory, store, gathering, &trie.epochs);
         self.count_memory();
         result
+    }
+
+    /// What a change needs; the arenas are made before the first.
+    #[inline]
+    fn opened(&mut self) -> Result<(Memory<'_>, &mut Store, &mut Gathering), TrieFull> {
+        if self.state.store.is_none() {
+            self.open()?;
+        }
+        let WriterState { store, gathering, .. } = &mut *self.state;
+        match (self.trie.bases.memory(), store) {
+            (Some(memory), Some(store)) => Ok((memory, store, gathering)),
+            _ => Err(TrieFull),
+        }
     }
 
     #[cold]
