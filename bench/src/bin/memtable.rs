@@ -131,18 +131,24 @@ fn number_read(unfiltered: Unfiltered<'_>, table: &Table) -> Option<u64> {
     number_of(row.row, table)
 }
 
+/// Processor time of putting so many rows, whose updates are made beforehand.
+fn putting_time(table: &Arc<Table>, count: u64, put: impl Fn(&[PartitionUpdate])) -> Duration {
+    let mut putting = Duration::ZERO;
+    for first in (0..count).step_by(BATCH as usize) {
+        let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(table, index)).collect();
+        let start = cpu_time();
+        put(&updates);
+        putting += cpu_time() - start;
+    }
+    putting
+}
+
 fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     // `(p blob PRIMARY KEY, v blob)`
     let builder = TableBuilder::new("bench", "rows", TableId(uuid::Uuid::from_u128(1)));
     let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("v", CqlType::Blob).build());
     let memtable = configuration.open(&table, 1);
-    let mut putting = Duration::ZERO;
-    for first in (0..count).step_by(BATCH as usize) {
-        let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(&table, index)).collect();
-        let start = cpu_time();
-        put_all(&*memtable, &updates);
-        putting += cpu_time() - start;
-    }
+    let putting = putting_time(&table, count, |updates| put_all(&*memtable, updates));
     let per_row = |time: Duration| time.as_nanos() as f64 / count as f64;
     say(name, "memtable: put", per_row(putting));
     let held = memtable.memory().committed_bytes;
@@ -155,13 +161,7 @@ fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     say(name, "memtable: whole-row read, cursor", per_row(cpu_time() - start));
     drop(memtable);
     let memtable = configuration.open(&table, 1);
-    let mut putting = Duration::ZERO;
-    for first in (0..count).step_by(BATCH as usize) {
-        let updates: Vec<_> = (first..count.min(first + BATCH)).map(|index| update(&table, index)).collect();
-        let start = cpu_time();
-        put_together(&*memtable, &updates);
-        putting += cpu_time() - start;
-    }
+    let putting = putting_time(&table, count, |updates| put_together(&*memtable, updates));
     say(name, "memtable: put, 32 at a time", per_row(putting));
 }
 
