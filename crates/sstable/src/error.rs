@@ -118,6 +118,36 @@ impl From<model::ReadError> for SSTableError {
     }
 }
 
+impl From<SSTableError> for model::ReadError {
+    fn from(error: SSTableError) -> Self {
+        match error {
+            SSTableError::Corruption(corruption) => {
+                let Corruption { table, file, offset, expected, got, .. } = *corruption;
+                model::ReadError::Corruption {
+                    table,
+                    file,
+                    offset,
+                    expected: expected.into_owned(),
+                    got: got.into_owned(),
+                }
+            }
+            SSTableError::Disk(error) => model::ReadError::Io {
+                file: error.path().display().to_string(),
+                source: std::io::Error::new(error.io_error().kind(), error.to_string()),
+            },
+            SSTableError::Source(error) => error,
+            SSTableError::Unsupported { ref file, .. } => model::ReadError::Io {
+                file: file.clone(),
+                source: std::io::Error::new(std::io::ErrorKind::Unsupported, error.to_string()),
+            },
+            SSTableError::Unwritable { .. } => model::ReadError::Io {
+                file: String::new(),
+                source: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
+            },
+        }
+    }
+}
+
 impl From<Box<Corruption>> for SSTableError {
     fn from(corruption: Box<Corruption>) -> Self {
         SSTableError::Corruption(corruption)

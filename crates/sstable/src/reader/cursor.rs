@@ -9,11 +9,11 @@ use model::{
     RowBuilder, RowRef, Side, Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
+use super::stored::Stored;
 use super::waypoints::Trail;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
-use crate::data::{STORED_ROW, UnfilteredHead, Wanted, flag, read_partition_deletion};
+use crate::data::{UnfilteredHead, Wanted, read_partition_deletion};
 use crate::error::{Corruption, SSTableError};
-use crate::input::Input;
 use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
 
 /// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the default size.
@@ -51,15 +51,6 @@ pub(super) enum Current {
         before: DeletionTime,
         after: DeletionTime,
     },
-}
-
-/// A row as the file has it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    head: UnfilteredHead,
-    timestamp: i64,
-    /// Data position and length of its cells.
-    cells: (u64, usize),
 }
 
 /// The partition that the cursor stands in.
@@ -110,11 +101,11 @@ pub struct SSTableCursor {
     /// Data position of the next unfiltered.
     pub(super) position: u64,
     /// Data position of the unfiltered yielded last.
-    item: u64,
+    pub(super) item: u64,
     /// The unfiltered at `position`, if its head was read into `clustering` already.
     pub(super) peeked: Option<UnfilteredHead>,
     /// Whether `position` is the end of the partition.
-    at_end: bool,
+    pub(super) at_end: bool,
     pub(super) slice: usize,
     pub(super) slice_begun: bool,
     /// Whether something of the current slice was yielded.
@@ -391,49 +382,6 @@ impl SSTableCursor {
         }
         builder.finish(row);
         Ok(true)
-    }
-
-    /// Makes the next unfiltered the current one, in one look, if it is a row that may be passed on as it is stored and the window has all of
-    /// it. Anything else, damage too, is left to whoever looks closer; the end of the partition is noted.
-    fn leave_stored(&mut self) -> bool {
-        if self.peeked.is_some() || self.at_end {
-            return false;
-        }
-        let Self { window, reader, clustering, position, .. } = self;
-        let bytes = window.at_hand(*position);
-        match bytes.first() {
-            Some(&STORED_ROW) => {}
-            Some(&flag::END_OF_PARTITION) => {
-                self.at_end = true;
-                return false;
-            }
-            _ => return false,
-        }
-        let (decoder, name) = (reader.decoder(), &window.data().name);
-        let Ok(head) = decoder.head(&mut Input::new(name, *position, bytes), clustering) else { return false };
-        let Some(body) = bytes.get(head.head_length..head.length()) else { return false };
-        let start = *position + head.head_length as u64;
-        let Ok(Some((timestamp, offset))) = decoder.stored_row(&head, &mut Input::new(name, start, body)) else {
-            self.peeked = Some(head);
-            return false;
-        };
-        let cells = (start + offset as u64, body.len() - offset);
-        self.current = Current::Stored(Stored { head, timestamp, cells });
-        self.item = *position;
-        *position += head.length() as u64;
-        true
-    }
-
-    /// The row at a data position, if it may be passed on as it is stored.
-    fn stored_row(&mut self, position: u64, head: &UnfilteredHead) -> Result<Option<Stored>, SSTableError> {
-        let Self { window, reader, .. } = self;
-        let decoder = reader.decoder();
-        let start = position + head.head_length as u64;
-        let stored = window.decode_sized(start, head.body_length, |input| decoder.stored_row(head, input))?;
-        Ok(stored.map(|(timestamp, offset)| {
-            let cells = (start + offset as u64, head.body_length - offset);
-            Stored { head: *head, timestamp, cells }
-        }))
     }
 
     /// The deletions before and after the marker at a data position.
@@ -775,8 +723,7 @@ impl UnfilteredCursor for SSTableCursor {
 
     #[inline]
     fn stored(&self) -> Option<StoredRow<'_>> {
-        let Current::Stored(Stored { timestamp, cells: (position, length), .. }) = self.current else { return None };
-        Some(StoredRow { clustering: &self.clustering, timestamp, cells: self.window.held(position, length) })
+        self.current_stored()
     }
 
     fn decode(&mut self) -> Result<(), ReadError> {
@@ -828,29 +775,5 @@ impl UnfilteredCursor for SSTableCursor {
 
     fn pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, ReadError> {
         Ok(self.try_pass_to(prefix, weight).map_err(|error| self.reader.met(error))?)
-    }
-}
-
-impl From<SSTableError> for ReadError {
-    fn from(error: SSTableError) -> Self {
-        match error {
-            SSTableError::Corruption(corruption) => {
-                let Corruption { table, file, offset, expected, got, .. } = *corruption;
-                ReadError::Corruption { table, file, offset, expected: expected.into_owned(), got: got.into_owned() }
-            }
-            SSTableError::Disk(error) => ReadError::Io {
-                file: error.path().display().to_string(),
-                source: std::io::Error::new(error.io_error().kind(), error.to_string()),
-            },
-            SSTableError::Source(error) => error,
-            SSTableError::Unsupported { ref file, .. } => ReadError::Io {
-                file: file.clone(),
-                source: std::io::Error::new(std::io::ErrorKind::Unsupported, error.to_string()),
-            },
-            SSTableError::Unwritable { .. } => ReadError::Io {
-                file: String::new(),
-                source: std::io::Error::new(std::io::ErrorKind::InvalidInput, error.to_string()),
-            },
-        }
     }
 }

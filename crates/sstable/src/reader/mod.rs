@@ -3,6 +3,7 @@
 mod blocks;
 mod cursor;
 mod reversed;
+mod stored;
 mod waypoints;
 
 use std::path::Path;
