@@ -43,11 +43,12 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(spec: spec::Spec) -> Result<String, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(spec.threads)
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(spec.threads).enable_all();
+    if spec.rate.is_some() {
+        runtime.on_thread_start(blockio::start_promptly);
+    }
+    let runtime = runtime.build().map_err(|error| error.to_string())?;
     let report = runtime.block_on(run::run(spec))?;
     serde_json::to_string(&report).map_err(|error| error.to_string())
 }

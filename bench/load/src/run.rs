@@ -151,9 +151,11 @@ impl Shared {
     }
 }
 
-/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds.
+/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds. It and the runtime's threads ask
+/// for short slices of the processor: what an operation waits for is to be the server, not another thread of the client.
 fn dispatch(shared: &Shared) {
     let Some(pace) = &shared.pace else { return };
+    blockio::start_promptly();
     let end = shared.warmup + shared.measured;
     let mut released = 0;
     loop {
