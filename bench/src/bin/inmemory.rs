@@ -175,8 +175,7 @@ fn start(directory: &Path) -> Outcome<()> {
     Ok(engine.shutdown()?)
 }
 
-/// Latencies of one kind of operation.
-#[derive(Default)]
+/// Latencies of one kind of operation in one part of a run.
 struct Latencies {
     nanos: Vec<u64>,
     cpu_nanos: u64,
@@ -184,6 +183,13 @@ struct Latencies {
 }
 
 impl Latencies {
+    /// With room for so many operations, whose memory is touched: what the process takes later is not ours.
+    fn of(operations: u64) -> Latencies {
+        let mut nanos = vec![u64::MAX; (operations / SAMPLED + 1) as usize];
+        nanos.clear();
+        Latencies { nanos, cpu_nanos: 0, count: 0 }
+    }
+
     fn measure<T>(&mut self, operation: impl FnOnce() -> T) -> T {
         let is_sampled = self.count.is_multiple_of(SAMPLED);
         self.count += 1;
@@ -197,13 +203,18 @@ impl Latencies {
         outcome
     }
 
-    fn figures(&mut self) -> Figures {
+    /// Those of the part that ends; the next one begins.
+    fn take_figures(&mut self) -> Figures {
         self.nanos.sort_unstable();
         let at = |part: f64| {
             let place = (self.nanos.len() as f64 * part) as usize;
             self.nanos.get(place).copied().unwrap_or(0)
         };
-        Figures { cpu_ns: self.cpu_nanos / self.nanos.len().max(1) as u64, p50_ns: at(0.5), p99_ns: at(0.99) }
+        let cpu_ns = self.cpu_nanos / self.nanos.len().max(1) as u64;
+        let figures = Figures { cpu_ns, p50_ns: at(0.5), p99_ns: at(0.99) };
+        self.nanos.clear();
+        (self.cpu_nanos, self.count) = (0, 0);
+        figures
     }
 }
 
@@ -235,8 +246,9 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
     let values: Vec<_> = (0..64).map(|number| value(number, SMALL_VALUE_BYTES)).collect();
     let (mut partition, mut done) = (0, 0);
     let mut parts = Vec::new();
+    let part_operations = count.div_ceil(TOLD);
+    let (mut writes, mut reads) = (Latencies::of(part_operations), Latencies::of(part_operations));
     for part in 0..TOLD {
-        let (mut writes, mut reads) = (Latencies::default(), Latencies::default());
         while done < count * (part + 1) / TOLD {
             let value = &values[done as usize % values.len()];
             let mutation = insertion(&table, partition, value, done as i64 + 1);
@@ -248,7 +260,7 @@ fn overwrites(engine: &Engine, count: u64) -> Outcome<()> {
             done += 1;
         }
         let InMemoryStats { used_bytes, committed_bytes, .. } = stats(engine, &table)?;
-        let (write, read) = (writes.figures(), reads.figures());
+        let (write, read) = (writes.take_figures(), reads.take_figures());
         let (sstables, process_mib) = (engine.table_stats(&table)?.sstable_count, process_mib()?);
         println!(
             "{{\"overwrites\": {done}, \"write\": {write}, \"read\": {read}, \"used_bytes\": {used_bytes}, \
