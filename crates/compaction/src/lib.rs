@@ -5,8 +5,10 @@
 //! clock here and no thread: callers pass *now* and run the merge where they like.
 #![forbid(unsafe_code)]
 
+mod definition;
 mod expired;
 mod memory_only;
+mod numbers;
 mod options;
 mod purge;
 mod run;
@@ -16,6 +18,7 @@ mod time_window;
 mod tombstones;
 mod unified;
 
+pub use definition::Definition;
 pub use expired::fully_expired;
 pub use memory_only::{MemoryOnlyOptions, is_merge_overdue};
 pub use options::{OptionError, TimeWindowOptions, TombstoneOptions, UnifiedOptions};

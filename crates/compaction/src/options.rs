@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::numbers::{bytes, double, percent};
+
 /// An option that is not valid. The text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError(pub String);
@@ -58,16 +60,16 @@ impl UnifiedOptions {
         let default = UnifiedOptions::default();
         let read = UnifiedOptions {
             scaling_parameters: match options.get("scaling_parameters") {
-                Some(text) => text.split(',').map(|part| scaling_parameter(part.trim())).collect::<Result<_, _>>()?,
+                Some(text) => scaling_parameters(text).map(scaling_parameter).collect::<Result<_, _>>()?,
                 None => default.scaling_parameters,
             },
             target_sstable_size: size(options, "target_sstable_size", default.target_sstable_size)?,
             min_sstable_size: size(options, "min_sstable_size", default.min_sstable_size)?,
             base_shard_count: number(options, "base_shard_count", default.base_shard_count)?.max(1),
             sstable_growth: growth(options, default.sstable_growth)?,
-            max_sstables_to_compact: match number(options, "max_sstables_to_compact", 0)? {
-                0 => default.max_sstables_to_compact,
-                most => most,
+            max_sstables_to_compact: match number::<i32>(options, "max_sstables_to_compact", 32)? {
+                ..=0 => usize::MAX,
+                most => most as usize,
             },
             unsafe_aggressive_sstable_expiration: flag(options, "unsafe_aggressive_sstable_expiration"),
         };
@@ -120,12 +122,24 @@ impl UnifiedOptions {
     }
 }
 
+/// The parts of `scaling_parameters`, without the empty ones at the end.
+pub(crate) fn scaling_parameters(text: &str) -> impl Iterator<Item = &str> {
+    let end = text.trim_end_matches(',').len();
+    text[..if text.is_empty() { 0 } else { end.max(1) }].split(',').map(str::trim)
+}
+
+/// Whether a text has one of the forms of scaling parameters.
+pub(crate) fn is_scaling_parameter(text: &str) -> bool {
+    let digits = text.strip_prefix(['L', 'T', '+', '-']).unwrap_or(text);
+    text == "N" || (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// `T4`, `L10`, `N`, or a number.
 fn scaling_parameter(text: &str) -> Result<i32, OptionError> {
     let wrong = || OptionError(format!("Scaling parameter {text} must match N, L[2+], T[2+], or [-]number"));
     let of_fanout = |digits: &str| digits.parse::<i32>().ok().filter(|fanout| (2..1 << 20).contains(fanout));
-    match text.split_at_checked(1) {
-        Some(("N", "")) => Ok(0),
+    match text.split_at_checked(1).filter(|_| is_scaling_parameter(text)) {
+        Some(("N", _)) => Ok(0),
         Some(("L", digits)) => of_fanout(digits).map(|fanout| 2 - fanout).ok_or_else(wrong),
         Some(("T", digits)) => of_fanout(digits).map(|fanout| fanout - 2).ok_or_else(wrong),
         _ => text.parse::<i32>().ok().filter(|number| number.abs() < 1 << 20).ok_or_else(wrong),
@@ -135,28 +149,14 @@ fn scaling_parameter(text: &str) -> Result<i32, OptionError> {
 fn growth(options: &Options, default: f64) -> Result<f64, OptionError> {
     let Some(text) = options.get("sstable_growth") else { return Ok(default) };
     let wrong = || OptionError(format!("sstable_growth {text} must be between 0 and 1"));
-    let value = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
-    };
-    value.ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(wrong)
+    percent(text).ok().filter(|value| (0.0..=1.0).contains(value)).ok_or_else(wrong)
 }
 
-/// A size in bytes: a number with B, KiB, MiB, GiB or TiB.
+/// A size in bytes, with its unit.
 fn size(options: &Options, name: &str, default: u64) -> Result<u64, OptionError> {
     let Some(text) = options.get(name) else { return Ok(default) };
     let wrong = || OptionError(format!("{name} {text} is not a valid size"));
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
-    let unit = match text[digits.len()..].trim() {
-        "" | "B" => 1_u64,
-        "KiB" | "KB" => 1 << 10,
-        "MiB" | "MB" => 1 << 20,
-        "GiB" | "GB" => 1 << 30,
-        "TiB" | "TB" => 1 << 40,
-        _ => return Err(wrong()),
-    };
-    let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e15).contains(number)).ok_or_else(wrong)?;
-    Ok((number * unit as f64) as u64)
+    bytes(text).ok().filter(|size| (0.0..i64::MAX as f64).contains(size)).map(|size| size as u64).ok_or_else(wrong)
 }
 
 fn number<N: std::str::FromStr>(options: &Options, name: &str, default: N) -> Result<N, OptionError> {
@@ -185,11 +185,16 @@ impl TombstoneOptions {
     /// Reads the options of a table.
     pub fn from_options(options: &Options) -> Result<Self, OptionError> {
         Ok(TombstoneOptions {
-            threshold: number(options, "tombstone_threshold", 0.2)?,
+            threshold: threshold(options)?,
             interval_seconds: number(options, "tombstone_compaction_interval", 86_400)?,
             unchecked: flag(options, "unchecked_tombstone_compaction"),
         })
     }
+}
+
+fn threshold(options: &Options) -> Result<f64, OptionError> {
+    let Some(text) = options.get("tombstone_threshold") else { return Ok(0.2) };
+    double(text).ok_or_else(|| OptionError(format!("tombstone_threshold {text} is not a parsable number")))
 }
 
 /// Options of TimeWindowCompactionStrategy.
@@ -217,8 +222,8 @@ impl TimeWindowOptions {
             "DAYS" => 86_400,
             other => return Err(OptionError(format!("{other} is not valid for compaction_window_unit"))),
         };
-        let size: i64 = number(options, "compaction_window_size", 1)?;
-        if !(1..=1 << 20).contains(&size) {
+        let size: i32 = number(options, "compaction_window_size", 1)?;
+        if size < 1 {
             return Err(OptionError(format!("{size} must be greater than 1 for compaction_window_size")));
         }
         let resolution = options.get("timestamp_resolution").map(String::as_str).unwrap_or("MICROSECONDS");
@@ -230,7 +235,7 @@ impl TimeWindowOptions {
             other => return Err(OptionError(format!("timestamp_resolution {other} is not valid"))),
         };
         Ok(TimeWindowOptions {
-            window_micros: size * seconds * 1_000_000,
+            window_micros: i64::from(size).saturating_mul(seconds * 1_000_000),
             timestamp_resolution_micros,
             min_threshold: number(options, "min_threshold", 4_usize)?.max(2),
             max_threshold: number(options, "max_threshold", 32_usize)?.max(2),

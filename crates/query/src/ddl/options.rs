@@ -267,104 +267,26 @@ const COMPACTION_PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 /// The strategy of tables in memory, which Cassandra does not have.
 const MEMORY_ONLY: &str = "MemoryOnlyStrategy";
 
-/// Sub-options that every strategy has.
-const COMPACTION_COMMON: &[&str] = &[
-    "enabled",
-    "log_all",
-    "only_purge_repaired_tombstones",
-    "provide_overlapping_tombstones",
-    "tombstone_compaction_interval",
-    "tombstone_threshold",
-    "unchecked_tombstone_compaction",
-];
-
-/// The sub-options of a strategy beyond the common ones, and whether it has thresholds.
-fn compaction_sub_options(strategy: &str) -> Option<(&'static [&'static str], bool)> {
-    Some(match strategy {
-        "SizeTieredCompactionStrategy" => (&["bucket_high", "bucket_low", "min_sstable_size"], true),
-        "LeveledCompactionStrategy" => (&["fanout_size", "single_sstable_uplevel", "sstable_size_in_mb"], true),
-        "TimeWindowCompactionStrategy" => (
-            &[
-                "bucket_high",
-                "bucket_low",
-                "compaction_window_size",
-                "compaction_window_unit",
-                "expired_sstable_check_frequency_seconds",
-                "min_sstable_size",
-                "timestamp_resolution",
-                "unsafe_aggressive_sstable_expiration",
-            ],
-            true,
-        ),
-        MEMORY_ONLY => (&["size_limit_in_mb"], false),
-        "UnifiedCompactionStrategy" => (
-            &[
-                "base_shard_count",
-                "expired_sstable_check_frequency_seconds",
-                "flush_size_override",
-                "max_sstables_to_compact",
-                "min_sstable_size",
-                "overlap_inclusion_method",
-                "scaling_parameters",
-                "sstable_growth",
-                "target_sstable_size",
-                "unsafe_aggressive_sstable_expiration",
-            ],
-            false,
-        ),
-        _ => return None,
-    })
-}
-
 fn compaction(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {
     let fail = |message: String| Err(QueryError::configuration(message));
     let Some(class) = options.remove("class") else {
         return fail("Missing sub-option 'class' for the 'compaction' option".into());
     };
     let full = if class.contains('.') { class } else { format!("{COMPACTION_PACKAGE}{class}") };
-    let strategy = full.strip_prefix(COMPACTION_PACKAGE).unwrap_or_default();
-    let Some((known, has_thresholds)) = compaction_sub_options(strategy) else {
+    let Some(definition) = full.strip_prefix(COMPACTION_PACKAGE).and_then(compaction::Definition::named) else {
         return fail(format!("Unable to find compaction strategy class '{full}'"));
     };
-    if has_thresholds {
+    if definition.has_thresholds {
         options.entry("min_threshold".into()).or_insert_with(|| "4".into());
         options.entry("max_threshold".into()).or_insert_with(|| "32".into());
-        check_thresholds(&options)?;
     }
-    let is_known = |name: &str| {
-        known.contains(&name)
-            || COMPACTION_COMMON.contains(&name)
-            || (has_thresholds && ["min_threshold", "max_threshold"].contains(&name))
-    };
-    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
-    if !unknown.is_empty() {
-        return fail(format!("Properties specified [{}] are not understood by {strategy}", unknown.join(", ")));
-    }
+    let invalid = |error: compaction::OptionError| QueryError::configuration(error.to_string());
+    definition.check(&options).map_err(invalid)?;
     options.insert("class".into(), full);
-    compaction::MemoryOnlyOptions::of_table(&options).map_err(|error| QueryError::configuration(error.to_string()))?;
+    // What Cassandra takes and we cannot carry out is not to be found out by compactions.
+    compaction::Strategy::from_options(&options).map_err(invalid)?;
+    compaction::TombstoneOptions::from_options(&options).map_err(invalid)?;
     Ok(options)
-}
-
-fn check_thresholds(options: &BTreeMap<String, String>) -> Result<(), QueryError> {
-    let threshold = |name: &str| -> Result<i32, QueryError> {
-        let text = options.get(name).map_or("", String::as_str);
-        text.parse().map_err(|_| {
-            QueryError::configuration(format!(
-                "Invalid value {text} for '{name}' compaction sub-option - must be an integer"
-            ))
-        })
-    };
-    let (least, most) = (threshold("min_threshold")?, threshold("max_threshold")?);
-    if least < 2 {
-        let message = format!("Min compaction threshold cannot be less than 2 (got {least})");
-        return Err(QueryError::configuration(message));
-    }
-    if least > most {
-        return Err(QueryError::configuration(format!(
-            "Min compaction threshold (got {least}) cannot be greater than max compaction threshold (got {most})"
-        )));
-    }
-    Ok(())
 }
 
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";

@@ -48,6 +48,32 @@ fn a_strategy_that_another_carries_out_is_told() {
 }
 
 #[test]
+fn compaction_options_that_make_no_sense_are_refused() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY)"]);
+    let refused = |options: &str, message: &str| {
+        let refusal = node.try_run(&format!("ALTER TABLE t WITH compaction = {options}"), &QueryOptions::default());
+        let refusal = refusal.unwrap_err();
+        assert_eq!((crate::errors::code(&refusal), refusal.message.as_str()), ("0x2300", message), "{options}");
+    };
+    refused(
+        "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'X3'}",
+        "Scaling parameter X3 must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+",
+    );
+    for class in ["UnifiedCompactionStrategy", "TimeWindowCompactionStrategy", "LeveledCompactionStrategy"] {
+        refused(
+            &format!("{{'class': '{class}', 'tombstone_threshold': 'abc'}}"),
+            "abc is not a parsable int (base10) for tombstone_threshold",
+        );
+    }
+    // What Cassandra takes, and cannot carry out either.
+    refused(
+        "{'class': 'UnifiedCompactionStrategy', 'sstable_growth': 'NaN'}",
+        "sstable_growth NaN must be between 0 and 1",
+    );
+    node.run("ALTER TABLE t WITH compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L4, N'}");
+}
+
+#[test]
 fn a_dropped_column_comes_back_as_what_it_was_only() {
     let node = TestNode::with(&[
         "CREATE TYPE u (a int)",
