@@ -16,6 +16,8 @@ pub struct Definition {
     /// Whether `min_threshold` and `max_threshold` are options of it, with defaults that are stored.
     pub has_thresholds: bool,
     sub_options: &'static [&'static str],
+    /// Of them, those that do nothing here, with the value that does nothing in Cassandra either (`""`: there is none).
+    without_effect: &'static [(&'static str, &'static str)],
     check: fn(&Options) -> Checked,
 }
 
@@ -30,6 +32,8 @@ const COMMON: &[&str] = &[
     "unchecked_tombstone_compaction",
 ];
 const THRESHOLDS: &[&str] = &["min_threshold", "max_threshold"];
+/// Of every strategy, as `Definition::without_effect`.
+const COMMON_WITHOUT_EFFECT: &[(&str, &str)] = &[("log_all", "false"), ("provide_overlapping_tombstones", "none")];
 
 const DEFINITIONS: &[Definition] = &[
     Definition {
@@ -47,6 +51,11 @@ const DEFINITIONS: &[Definition] = &[
             "target_sstable_size",
             "unsafe_aggressive_sstable_expiration",
         ],
+        without_effect: &[
+            ("expired_sstable_check_frequency_seconds", "600"),
+            ("flush_size_override", ""),
+            ("overlap_inclusion_method", "transitive"),
+        ],
         check: unified,
     },
     Definition {
@@ -62,12 +71,24 @@ const DEFINITIONS: &[Definition] = &[
             "timestamp_resolution",
             "unsafe_aggressive_sstable_expiration",
         ],
+        without_effect: &[
+            ("bucket_high", "1.5"),
+            ("bucket_low", "0.5"),
+            ("expired_sstable_check_frequency_seconds", "600"),
+            ("min_sstable_size", "52428800"),
+        ],
         check: time_window,
     },
     Definition {
         name: "SizeTieredCompactionStrategy",
         has_thresholds: true,
         sub_options: &["bucket_high", "bucket_low", "min_sstable_size"],
+        without_effect: &[
+            ("bucket_high", "1.5"),
+            ("bucket_low", "0.5"),
+            ("max_threshold", "32"),
+            ("min_sstable_size", "52428800"),
+        ],
         check: size_tiered,
     },
     Definition {
@@ -81,12 +102,21 @@ const DEFINITIONS: &[Definition] = &[
             "single_sstable_uplevel",
             "sstable_size_in_mb",
         ],
+        without_effect: &[
+            ("bucket_high", "1.5"),
+            ("bucket_low", "0.5"),
+            ("max_threshold", "32"),
+            ("min_sstable_size", "52428800"),
+            ("min_threshold", "4"),
+            ("single_sstable_uplevel", ""),
+        ],
         check: leveled,
     },
     Definition {
         name: "MemoryOnlyStrategy",
         has_thresholds: false,
         sub_options: &["size_limit_in_mb"],
+        without_effect: &[],
         check: |options| MemoryOnlyOptions::from_options(options).map(|_| ()),
     },
 ];
@@ -107,6 +137,15 @@ impl Definition {
             return fail(format!("Properties specified [{}] are not understood by {}", unknown.join(", "), self.name));
         }
         if self.has_thresholds { thresholds(options) } else { Ok(()) }
+    }
+
+    /// The options that are set to something that Cassandra would act on, and this engine does not.
+    pub fn without_effect(&self, options: &Options) -> Vec<&'static str> {
+        let known = COMMON_WITHOUT_EFFECT.iter().chain(self.without_effect);
+        let acts = |(name, inert): &&(&str, &str)| {
+            given(options, name).is_some_and(|text| inert.is_empty() || !text.eq_ignore_ascii_case(inert))
+        };
+        known.filter(acts).map(|(name, _)| *name).collect()
     }
 
     fn has(&self, name: &str) -> bool {

@@ -26,4 +26,4 @@ pub use purge::{Overlaps, PurgeCursor, RowPurge, oldest_overlapping_timestamp};
 pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};
 pub use shards::{shard_boundaries, shard_count};
 pub use strategy::{Pick, Strategy, TableMetadata};
-pub use tombstones::{TombstoneCandidate, worth_compacting_alone};
+pub use tombstones::{TombstoneCandidate, gc_before, worth_compacting_alone};

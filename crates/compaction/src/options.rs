@@ -166,7 +166,7 @@ fn number<N: std::str::FromStr>(options: &Options, name: &str, default: N) -> Re
     }
 }
 
-fn flag(options: &Options, name: &str) -> bool {
+pub(crate) fn flag(options: &Options, name: &str) -> bool {
     options.get(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 

@@ -15,6 +15,7 @@ use types::Token;
 use uuid::Uuid;
 
 use crate::purge::{Overlaps, PurgeCursor};
+use crate::tombstones::gc_before;
 
 /// How often, in bytes of data written, the caller is told; also once per finished table.
 const REPORT_BYTES: u64 = 1 << 20;
@@ -102,8 +103,7 @@ impl From<model::ReadError> for CompactionError {
 /// Merges tables into new ones, without what is deleted for good.
 pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionError> {
     let options = writer_options(&input)?;
-    let gc_grace_seconds = input.table.options.gc_grace_seconds.max(0) as u32;
-    let gc_before = input.now_seconds.saturating_sub(gc_grace_seconds);
+    let gc_before = gc_before(&input.table.options, input.now_seconds);
     let sources = sources(&input)?;
     let merged = MergeCursor::new(input.table, false, sources);
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);

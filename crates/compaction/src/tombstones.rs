@@ -2,10 +2,19 @@
 
 use std::collections::HashSet;
 
+use model::TableOptions;
 use sstable::{SSTableId, SSTableReader};
 
-use crate::options::TombstoneOptions;
+use crate::options::{TombstoneOptions, flag};
 use crate::strategy::TableMetadata;
+
+/// Deletions made before this time (seconds) may go. With `only_purge_repaired_tombstones` none may: nothing here is ever repaired.
+pub fn gc_before(options: &TableOptions, now_seconds: u32) -> u32 {
+    if flag(&options.compaction, "only_purge_repaired_tombstones") {
+        return 0;
+    }
+    now_seconds.saturating_sub(options.gc_grace_seconds.max(0) as u32)
+}
 
 /// What is known of the tombstones of a table.
 #[derive(Clone, Debug, PartialEq)]

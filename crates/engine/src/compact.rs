@@ -272,8 +272,13 @@ impl Engine {
         let (overlapping, candidates): (Vec<_>, Vec<_>) =
             metadata.iter().cloned().partition(|table| compacting.contains(&table.id));
         let oldest = view.oldest_in_memory();
-        let expired =
-            fully_expired(&candidates, &overlapping, oldest, gc_before(table, self.now_seconds()), ignore_overlaps);
+        let expired = fully_expired(
+            &candidates,
+            &overlapping,
+            oldest,
+            compaction::gc_before(&table.options, self.now_seconds()),
+            ignore_overlaps,
+        );
         let mut expired = named(view, &expired);
         expired.retain(|sstable| !self.may_replay(std::slice::from_ref(sstable)));
         expired
@@ -296,7 +301,7 @@ impl Engine {
         options: TombstoneOptions,
     ) -> Option<SSTableId> {
         let now = self.now_seconds();
-        let gc_before = gc_before(table, now);
+        let gc_before = compaction::gc_before(&table.options, now);
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
         worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
@@ -396,15 +401,10 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineEr
     })
 }
 
-/// Deletions made before this time (seconds) may go.
-pub(crate) fn gc_before(table: &Table, now_seconds: u32) -> u32 {
-    now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32)
-}
-
 /// Whether a table is compacted without being asked.
 fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
-        && table.options.compaction.get("enabled").is_none_or(|enabled| enabled != "false")
+        && table.options.compaction.get("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false"))
 }
 
 /// The SSTable that an error is about, if it is one of damage.

@@ -6,7 +6,6 @@ use memtable::{Lookup, RowPlace};
 use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, Table};
 use sstable::SSTableReader;
 
-use crate::compact::gc_before;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
@@ -32,7 +31,8 @@ impl Engine {
         range: &ReadRange,
         now_seconds: u32,
     ) -> Result<BoxCursor<'static>, EngineError> {
-        self.read_purgeable(table, range, gc_before(table, now_seconds))
+        let gc_before = now_seconds.saturating_sub(table.options.gc_grace_seconds.max(0) as u32);
+        self.read_purgeable(table, range, gc_before)
     }
 
     fn read_purgeable(

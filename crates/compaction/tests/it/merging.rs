@@ -114,6 +114,19 @@ fn deletions_stay_within_gc_grace() {
 }
 
 #[test]
+fn old_deletions_stay_where_only_repaired_ones_may_go() {
+    let mut generator = Generator::new(5, 0);
+    let inputs = [generator.write(), generator.write()];
+    let mut table = generator.table.clone();
+    let before = deletions(&table, &inputs);
+    let only_repaired = ("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
+    Arc::make_mut(&mut table).options.compaction.extend([only_repaired]);
+    generator.table = table.clone();
+    let merged = merge(&mut generator, &inputs, &[], 2000, Vec::new());
+    assert_eq!(deletions(&table, &merged), before);
+}
+
+#[test]
 fn merging_in_any_grouping_gives_the_same_rows() {
     for seed in 200..215 {
         let mut generator = Generator::new(seed, 1_000_000);

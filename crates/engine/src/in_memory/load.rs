@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use compaction::PurgeCursor;
+use compaction::{PurgeCursor, gc_before};
 use memtable::for_each_update;
 use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Table};
 use sstable::SSTableReader;
 use types::Token;
 
 use super::Resident;
-use crate::compact::gc_before;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
@@ -64,7 +63,7 @@ impl Engine {
                 move || -> Result<(), EngineError> {
                     let merged = MergeCursor::new(table, false, sources(&ReadRange::all_rows(keys))?);
                     let now = self.now_seconds();
-                    let gc_before = gc_before(table, now);
+                    let gc_before = gc_before(&table.options, now);
                     let oldest_elsewhere = |_: &PartitionKey| match rest {
                         Rest::Nothing => i64::MAX,
                         Rest::Resident => i64::MIN,

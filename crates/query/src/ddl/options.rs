@@ -109,22 +109,37 @@ pub(super) fn parse(
     }
     validate(&options)?;
     if super::properties::map(properties, "compaction")?.is_some() {
-        warn_of_equivalent(&options, execution);
+        warn_of_compaction(&options, execution);
     }
     Ok(options)
 }
 
-/// Says so where a strategy is carried out by way of another.
-fn warn_of_equivalent(options: &TableOptions, execution: &Execution<'_>) {
-    let class = options.compaction.get("class").map_or("", String::as_str).rsplit('.').next().unwrap_or_default();
-    let (kind, option, default) = match class {
-        "SizeTieredCompactionStrategy" => ('T', "min_threshold", "4"),
-        "LeveledCompactionStrategy" => ('L', "fanout_size", "10"),
-        _ => return,
+/// Says so where a strategy is carried out by way of another, and what of its options does nothing.
+fn warn_of_compaction(options: &TableOptions, execution: &Execution<'_>) {
+    let class = options.compaction.get("class").map_or("", String::as_str).trim_start_matches(COMPACTION_PACKAGE);
+    let set = |name: &str, default: &'static str| options.compaction.get(name).map_or(default, String::as_str);
+    let equivalent = match class {
+        "SizeTieredCompactionStrategy" => {
+            Some(format!("scaling_parameters T{}, base_shard_count 1", set("min_threshold", "4")))
+        }
+        "LeveledCompactionStrategy" => Some(format!(
+            "scaling_parameters L{}, target_sstable_size {}MiB, sstable_growth 0",
+            if set("fanout_size", "10") == "1" { "2" } else { set("fanout_size", "10") },
+            set("sstable_size_in_mb", "160")
+        )),
+        _ => None,
     };
-    let factor = options.compaction.get(option).map_or(default, String::as_str);
-    execution
-        .warn(format!("{class} is carried out as UnifiedCompactionStrategy with scaling_parameters {kind}{factor}"));
+    if let Some(equivalent) = equivalent {
+        execution.warn(format!("{class} is carried out as UnifiedCompactionStrategy with {equivalent}"));
+    }
+    let without_effect =
+        compaction::Definition::named(class).map(|strategy| strategy.without_effect(&options.compaction));
+    if let Some(names) = without_effect.filter(|names| !names.is_empty()) {
+        execution.warn(format!(
+            "compaction sub-options that are stored but have no effect on this node: {}",
+            names.join(", ")
+        ));
+    }
 }
 
 fn validate(options: &TableOptions) -> Result<(), QueryError> {

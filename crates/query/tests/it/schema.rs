@@ -34,15 +34,45 @@ fn a_strategy_that_another_carries_out_is_told() {
     };
     assert_eq!(
         warnings("a", "{'class': 'SizeTieredCompactionStrategy', 'min_threshold': 6}"),
-        ["SizeTieredCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters T6"]
+        [
+            "SizeTieredCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters T6, base_shard_count 1"
+        ]
     );
     assert_eq!(
         warnings("b", "{'class': 'LeveledCompactionStrategy'}"),
-        ["LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L10"]
+        [
+            "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L10, target_sstable_size 160MiB, sstable_growth 0"
+        ]
     );
     for own in ["UnifiedCompactionStrategy", "TimeWindowCompactionStrategy"] {
         assert_eq!(warnings(&own.to_lowercase(), &format!("{{'class': '{own}'}}")), Vec::<String>::new());
     }
+    let without_effect = |name: &str, options: &str| {
+        let warnings = warnings(name, &format!("{{'class': '{options}}}"));
+        let last = warnings.last().map_or("", String::as_str);
+        last.strip_prefix("compaction sub-options that are stored but have no effect on this node: ")
+            .unwrap_or("")
+            .to_owned()
+    };
+    assert_eq!(
+        without_effect(
+            "u",
+            "UnifiedCompactionStrategy', 'log_all': true, 'provide_overlapping_tombstones': 'row', 'flush_size_override': '10MiB', \
+             'overlap_inclusion_method': 'single', 'expired_sstable_check_frequency_seconds': 60"
+        ),
+        "log_all, provide_overlapping_tombstones, expired_sstable_check_frequency_seconds, flush_size_override, overlap_inclusion_method"
+    );
+    assert_eq!(
+        without_effect(
+            "w",
+            "TimeWindowCompactionStrategy', 'bucket_low': 0.3, 'bucket_high': 2, 'min_sstable_size': 1"
+        ),
+        "bucket_high, bucket_low, min_sstable_size"
+    );
+    assert_eq!(without_effect("s", "SizeTieredCompactionStrategy', 'max_threshold': 16"), "max_threshold");
+    assert_eq!(without_effect("l", "LeveledCompactionStrategy', 'min_threshold': 8"), "min_threshold");
+    let inert = "UnifiedCompactionStrategy', 'log_all': false, 'overlap_inclusion_method': 'TRANSITIVE', 'only_purge_repaired_tombstones': true";
+    assert_eq!(without_effect("i", inert), "", "what changes nothing, and what is carried out");
     assert_eq!(node.run("ALTER TABLE a WITH compaction = {'class': 'LeveledCompactionStrategy'}").warnings.len(), 1);
     assert_eq!(node.run("ALTER TABLE a WITH comment = 'x'").warnings, Vec::<String>::new());
 }
