@@ -58,14 +58,21 @@ class Run:
     def written_bytes_per_operation(self) -> float:
         return self.report["server_written_bytes"] / max(self.report["operations"], 1)
 
-    def latency(self, which: str) -> float:
-        """`which`: p50, p90, p99, p999; of the operations there are more of."""
-        kinds = [kind for kind in (self.report["read_latency"], self.report["write_latency"]) if kind]
-        return max(kinds, key=lambda kind: kind["count"])[which] if kinds else float("nan")
+    @property
+    def server_cores(self) -> float:
+        """How many of the cores the server used."""
+        return self.report["server_cpu_seconds"] / max(self.report["seconds"], 1e-9)
+
+    @property
+    def client_cores(self) -> float:
+        return self.report["client_cpu_seconds"] / max(self.report["seconds"], 1e-9)
+
+    def latency(self, which: str, kind: str = "latency") -> float:
+        """`which`: p50, p90, p99, p999; of all operations, or of one kind: `read_latency`, `write_latency`."""
+        return self.report[kind][which] if self.report[kind] else float("nan")
 
     def curve(self) -> list:
-        kinds = [kind for kind in (self.report["read_latency"], self.report["write_latency"]) if kind]
-        return max(kinds, key=lambda kind: kind["count"])["curve"] if kinds else []
+        return self.report["latency"]["curve"] if self.report["latency"] else []
 
 
 class WrongAnswers(Exception):
@@ -108,6 +115,11 @@ def stolen_seconds() -> float:
     """Time in which the machine wanted a processor and its host gave it to somebody else."""
     with open("/proc/stat") as stat:
         return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def process_seconds(pid: int) -> float:

@@ -22,6 +22,8 @@ pub struct Report {
     pub client_cpu_seconds: f64,
     pub server_resident_bytes: u64,
     pub server_written_bytes: u64,
+    /// Of all operations, and of each kind.
+    pub latency: Option<Latencies>,
     pub read_latency: Option<Latencies>,
     pub write_latency: Option<Latencies>,
     pub samples: Vec<Sample>,

@@ -36,6 +36,7 @@ struct Shared {
 struct Pace {
     interval_seconds: f64,
     due: Semaphore,
+    workers: usize,
 }
 
 /// What one worker has to tell.
@@ -66,7 +67,11 @@ pub async fn run(spec: Spec) -> Result<Report, String> {
         done: AtomicU64::new(0),
         failures: AtomicU64::new(0),
         taken: AtomicU64::new(0),
-        pace: spec.rate.map(|rate| Pace { interval_seconds: 1.0 / rate, due: Semaphore::new(0) }),
+        pace: spec.rate.map(|rate| Pace {
+            interval_seconds: 1.0 / rate,
+            due: Semaphore::new(0),
+            workers: spec.in_flight,
+        }),
     });
     let dispatcher = spec.rate.map(|_| on_a_thread(&shared, dispatch));
     let (server_pid, ours) = (spec.server_pid, std::process::id());
@@ -103,25 +108,23 @@ fn share(spec: &Spec, place: u64) -> u64 {
     spec.operations.map_or(u64::MAX, |operations| Own { place, workers: spec.in_flight as u64 }.count(operations))
 }
 
+/// An operation belongs to what is measured if it was meant to start then, however late it ends: those that a stall at the end holds up
+/// count with their whole wait.
 async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Told) {
     let mut told = Told::default();
-    let (from, until) = (shared.started + shared.warmup, shared.started + shared.warmup + shared.measured);
+    let from = shared.started + shared.warmup;
     for _ in 0..share {
         let Some(intended) = shared.next_start().await else { break };
         let outcome = worker.operate(&shared.client).await;
-        let now = Instant::now();
         match outcome {
-            Ok(read) if now >= from && now < until => {
-                let tenths = u32::try_from((now - intended).as_nanos() / 100).unwrap_or(u32::MAX);
+            Ok(read) if intended >= from => {
+                let tenths = u32::try_from(intended.elapsed().as_nanos() / 100).unwrap_or(u32::MAX);
                 if read { told.reads.push(tenths) } else { told.writes.push(tenths) }
             }
             Ok(_) => {}
             Err(text) => shared.failed(&mut told, text),
         }
         shared.done.fetch_add(1, Ordering::Relaxed);
-        if now >= until {
-            break;
-        }
     }
     (worker, told)
 }
@@ -129,16 +132,16 @@ async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, T
 impl Shared {
     /// Waits until the next operation may start; when it was meant to. None: no more.
     async fn next_start(&self) -> Option<Instant> {
-        if let Some(pace) = &self.pace {
-            pace.due.acquire().await.ok()?.forget();
-        }
-        let place = self.taken.fetch_add(1, Ordering::Relaxed);
-        if self.stop.load(Ordering::Acquire) {
-            return None;
-        }
-        let intended =
-            self.pace.as_ref().map(|pace| self.started + Duration::from_secs_f64(place as f64 * pace.interval_seconds));
-        Some(intended.unwrap_or_else(Instant::now))
+        let intended = match &self.pace {
+            Some(pace) => {
+                pace.due.acquire().await.ok()?.forget();
+                let place = self.taken.fetch_add(1, Ordering::Relaxed);
+                self.started + Duration::from_secs_f64(place as f64 * pace.interval_seconds)
+            }
+            None => Instant::now(),
+        };
+        let until = self.started + self.warmup + self.measured;
+        (intended < until && !self.stop.load(Ordering::Acquire)).then_some(intended)
     }
 
     fn failed(&self, told: &mut Told, text: String) {
@@ -160,13 +163,15 @@ fn dispatch(shared: &Shared) {
     let mut released = 0;
     loop {
         let elapsed = shared.started.elapsed();
-        if elapsed >= end || shared.stop.load(Ordering::Acquire) {
-            pace.due.close();
-            return;
-        }
-        let due = (elapsed.as_secs_f64() / pace.interval_seconds) as u64 + 1;
+        let ends = elapsed >= end || shared.stop.load(Ordering::Acquire);
+        let due = (elapsed.min(end).as_secs_f64() / pace.interval_seconds) as u64 + 1;
         pace.due.add_permits((due - released) as usize);
         released = due;
+        if ends {
+            // What is due is still done; one more permit tells each worker that nothing else is.
+            pace.due.add_permits(pace.workers);
+            return;
+        }
         let next = Duration::from_secs_f64(due as f64 * pace.interval_seconds).saturating_sub(shared.started.elapsed());
         thread::sleep(next.max(Duration::from_micros(30)));
     }
@@ -254,6 +259,7 @@ fn report(shared: &Shared, told: &[Told], sampled: Sampled, checked: usize) -> R
         client_cpu_seconds: last.client.cpu_seconds() - first.client.cpu_seconds(),
         server_resident_bytes: last.server.resident_bytes,
         server_written_bytes: last.server.written_bytes.saturating_sub(first.server.written_bytes),
+        latency: latencies(&[reads.as_slice(), writes.as_slice()].concat()),
         read_latency: latencies(&reads),
         write_latency: latencies(&writes),
         samples: sampled.samples,
