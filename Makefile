@@ -25,7 +25,7 @@ help:
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make overwrites COUNT=100000000  memory of the trie under so many overwrites beside a scan'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
-	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); QUICK=1 is short, CHECK=1 fails on a missed bar'
+	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); 30 minutes for all, QUICK=1 is 5; CHECK=1 fails on a missed bar'
 
 run:
 	cargo build --release --bin espalier

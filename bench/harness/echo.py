@@ -4,7 +4,6 @@ import subprocess
 
 from bench.harness import load
 
-ECHO = load.TARGET / "release" / "echo"
 # Of an EXECUTE with a 16-byte key (and a 100-byte value), and of its answer, protocol v4: (request, answer).
 WRITE_BYTES = (164, 13)
 READ_BYTES = (60, 133)
@@ -14,11 +13,12 @@ def cpu_micros(reads_percent: int, connections: int, in_flight: int, seconds: in
     """The echoing server's processor time per request, microseconds."""
     share = reads_percent / 100
     sizes = [str(round(write * (1 - share) + read * share)) for write, read in zip(WRITE_BYTES, READ_BYTES)]
-    server = subprocess.Popen([str(ECHO), "serve", *sizes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    echo = str(load.TARGET / "release" / "echo")
+    server = subprocess.Popen([echo, "serve", *sizes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         port = server.stdout.readline().strip()
         before = load.process_seconds(server.pid)
-        done = subprocess.run([str(ECHO), "drive", port, str(connections), str(in_flight), *sizes, str(seconds)],
+        done = subprocess.run([echo, "drive", port, str(connections), str(in_flight), *sizes, str(seconds)],
                               capture_output=True, text=True, check=True, timeout=load.TIMEOUT_SECONDS)
         return (load.process_seconds(server.pid) - before) * 1e6 / max(int(done.stdout), 1)
     finally:

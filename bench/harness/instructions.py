@@ -1,9 +1,10 @@
 """What an operation costs in instructions of the server's own, from the bytes that the socket gave to those that it takes: a figure that is the same
 on every machine, however busy. Counted by valgrind's callgrind, where there is one; it runs the server some fifty times slower.
 
-    python -m bench.harness.instructions [FUNCTIONS]      prints it for each load and, if asked, where it goes
+    python -m bench.harness.instructions [FUNCTIONS]      prints it for each load and, if asked, where it goes (over two connections)
 """
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -31,11 +32,12 @@ class Counted(Espalier):
     def control(self, *options: str) -> None:
         subprocess.run(["callgrind_control", *options, str(self.pid)], check=True, capture_output=True, timeout=60)
 
-    def count(self, reads_percent: int, operations: int) -> int:
+    def count(self, reads_percent: int, operations: int, connections: int) -> int:
         """Instructions during a load."""
         known = set(self.directory.glob("callgrind.out.*"))
         self.control("--instr=on")
-        load.run(self, KEYSPACE, tables.uniform("kv", PARTITIONS), seed=5, reads_percent=reads_percent, operations=operations, check=1)
+        load.run(self, KEYSPACE, tables.uniform("kv", PARTITIONS), seed=5, reads_percent=reads_percent, operations=operations,
+                 connections=connections, check=1)
         self.control("--dump=load")
         self.control("--instr=off")
         (self.dump,) = set(self.directory.glob("callgrind.out.*")) - known
@@ -46,15 +48,16 @@ def is_possible() -> bool:
     return bool(shutil.which("valgrind") and shutil.which("callgrind_control"))
 
 
-def per_operation(functions: int = 0) -> dict[str, float]:
-    """Instructions per operation of each load, over two connections; prints the `functions` that most of them are in."""
+def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0) -> dict[str, float]:
+    """Instructions per operation of each load, over so many connections; prints the `functions` that most of them are in."""
     counted = {}
     with Counted.start(memtable_mb=256) as node:
         tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
         tables.fill(node, KEYSPACE, "kv", PARTITIONS)
-        for name, reads_percent in READS_PERCENT.items():
-            short = node.count(reads_percent, OPERATIONS)
-            counted[name] = (node.count(reads_percent, 2 * OPERATIONS) - short) / OPERATIONS
+        for many, (load_name, reads_percent) in itertools.product(connections, READS_PERCENT.items()):
+            name = f"{load_name}, {many} connections"
+            short = node.count(reads_percent, OPERATIONS, many)
+            counted[name] = (node.count(reads_percent, 2 * OPERATIONS, many) - short) / OPERATIONS
             if functions:
                 print(name, *annotated(node.dump, 2 * OPERATIONS)[:functions], sep="\n", flush=True)
     return counted
@@ -69,5 +72,5 @@ def annotated(dump, operations: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    for load_name, count in per_operation(*map(int, sys.argv[1:])).items():
-        print(f"{load_name:16}{count:10,.0f} instructions per operation")
+    for load_name, count in per_operation((2,), *map(int, sys.argv[1:])).items():
+        print(f"{load_name:32}{count:10,.0f} instructions per operation")

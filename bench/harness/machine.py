@@ -65,7 +65,9 @@ def disk() -> str:
 
 def commit() -> str:
     revision = first_line("git", "rev-parse", "--short=12", "HEAD")
-    changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=places.ROOT, capture_output=True, text=True)
+    # Records are what a run writes: those of an earlier one say nothing of the programs.
+    changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/record"],
+                             cwd=places.ROOT, capture_output=True, text=True)
     return revision + (" with changes that are not committed" if changed.stdout.strip() else "")
 
 

@@ -50,6 +50,7 @@ class Outcome:
     bars: list[Bar] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    elapsed_seconds: float = 0.0
 
 
 def median(values) -> float:

@@ -1,11 +1,21 @@
 """The text of a record, and the terminal's table."""
 
+from itertools import count
+from pathlib import Path
+
 from bench.harness.outcome import Outcome, Table, number
+
+
+def free_stem(directory: Path, name: str) -> str:
+    """The name, or with the least number that no record has yet."""
+    stems = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(stem for stem in stems if not (directory / f"{stem}.txt").exists())
 
 
 def text(outcome: Outcome, facts: dict[str, str], date: str) -> str:
     lines = [f"{outcome.scenario}, {date}", ""]
     lines += [f"{name:14}{value}" for name, value in facts.items()]
+    lines.append(f"{'elapsed':14}{outcome.elapsed_seconds:,.0f} s")
     lines += [""] + [f"{name}: {value}" for name, value in outcome.settings.items()]
     for note in outcome.notes:
         lines += ["", note]

@@ -49,7 +49,7 @@ def interleaved(systems: list[System], rounds: int, one_run, progress: Progress,
     return results
 
 
-def until_quiet(seconds: float = 2) -> None:
+def until_quiet(seconds: float = 0.5) -> None:
     """Waits until servers have ended what they were loaded with, as compiling, merging and collecting, which else is at the expense of the
     one that is measured next; at most so long."""
     deadline = time.monotonic() + seconds
@@ -84,6 +84,11 @@ def cpu(runs: list[load.Run]) -> float:
 
 def throughput(runs: list[load.Run]) -> float:
     return median([run.throughput for run in runs])
+
+
+def best(by_system: dict[str, list[load.Run]], prefix: str = "cassandra") -> str:
+    """Of the systems whose names begin so, the one of the greatest throughput: what others are compared with."""
+    return max((system for system in by_system if system.startswith(prefix)), key=lambda system: throughput(by_system[system]))
 
 
 def percentile(runs: list[load.Run], which: str) -> float:

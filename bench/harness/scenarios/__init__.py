@@ -1,21 +1,26 @@
-"""The scenarios by name: each takes whether it is to be quick and returns an Outcome."""
+"""The scenarios by name: each takes a Session and returns an Outcome."""
 
 from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, inmemory_exhausted, latency, memory, memtrie, skew, sstables,
                                      start, sustained, throughput, ycsb)
 
+# Those that share servers in a smoke run come first.
 SCENARIOS = {
     "throughput": throughput.run,
+    "latency": latency.run,
+    "skew": skew.run,
+    "columns": columns.run,
+    "ycsb": ycsb.run,
     "sustained": sustained.run,
     "start": start.run,
-    "commitlog": commitlog.run,
-    "commitlog-paper": commitlog_paper.run,
-    "columns": columns.run,
-    "skew": skew.run,
-    "latency": latency.run,
     "memory": memory.run,
+    "commitlog": commitlog.run,
     "memtrie": memtrie.run,
     "tables": sstables.run,
-    "ycsb": ycsb.run,
+    "commitlog-paper": commitlog_paper.run,
     "inmemory": inmemory.run,
     "inmemory-exhausted": inmemory_exhausted.run,
 }
+# What runs when no name is given.
+BY_DEFAULT = [name for name in SCENARIOS if name not in ("commitlog-paper", "inmemory", "inmemory-exhausted")]
+# Those of `bench/src/bin` that a scenario runs.
+PROGRAMS = {"skew": ["skew"], "commitlog": ["commitlog"], "memtrie": ["memtrie", "memtable"], "inmemory": ["inmemory"]}

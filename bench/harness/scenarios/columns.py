@@ -3,13 +3,16 @@
 What is read lies in memory first, and in tables after a flush. A read takes the newest 20 rows of a partition, every column listed or `*`;
 a write makes a new row. Half and half at a fixed rate says what waiting costs."""
 
+from dataclasses import dataclass
+
 from bench.harness import load, servers
-from bench.harness.outcome import Bar, Outcome, Plot, Table
+from bench.harness.length import Length
+from bench.harness.outcome import Bar, Outcome, Plot, Table, median
 from bench.harness.rounds import Progress, System, cpu, interleaved, latency_plot, percentile, table, throughput
 from bench.harness.scenarios import tables
-from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 
-KEYSPACE = "bench"
+KEYSPACE = "columns"
 # Columns and the characters of each: about the same bytes in a row.
 SHAPES = ((10, 150), (50, 30), (100, 15))
 KINDS = [(columns, size, udt) for columns, size in SHAPES for udt in (False, True)]
@@ -24,6 +27,22 @@ SPACE = {"memtable_mb": 8192, "memtable_cleanup_threshold": "0.9", "commitlog_to
 HEAP_MB = 8192
 CASSANDRA_SHARE = 0.5
 READ_LIMITS = {"memory": 1.5, "tables": 2.0}
+
+
+@dataclass(frozen=True)
+class Plan:
+    partitions: int
+    rounds: int
+    seconds: float
+    warmup: float
+    kinds: list[tuple]
+
+
+PLANS = {
+    Length.FULL: Plan(PARTITIONS, 5, 0.8, 2, KINDS),
+    Length.SHORT: Plan(100, 5, 0.4, 1, BARRED),
+    Length.SMOKE: Plan(100, 1, 0.3, 0.4, BARRED),
+}
 
 
 class Loads:
@@ -51,11 +70,10 @@ class Loads:
             self.run(f"reads of *, {where}", kind, 100, listed=False, systems=self.systems[1:])
 
 
-def run(quick: bool) -> Outcome:
-    partitions, rounds, seconds, warmup = (100, 1, 0.4, 1) if quick else (PARTITIONS, 5, 0.8, 2)
-    kinds = BARRED if quick else KINDS
-    with Cassandra.start(heap_mb=HEAP_MB, **SPACE) as cassandra, Espalier.start(**SPACE) as espalier:
-        systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    partitions, rounds, kinds = plan.partitions, plan.rounds, plan.kinds
+    with session.pair(KEYSPACE, {"heap_mb": HEAP_MB, **SPACE}, SPACE) as systems:
         progress = Progress("columns", 2 * len(kinds) + rounds * (4 * 2 * len(kinds) + 4 * len(BARRED)))
         held = []
         for system in systems:
@@ -64,8 +82,8 @@ def run(quick: bool) -> Outcome:
                 progress.step(f"{system.name}: filling and warming up {name_of(kind)}")
                 rows = fill(system.node, partitions, kind)
                 held.append([system.name, name_of(kind), rows, sum(system.node.memtable_bytes(KEYSPACE, table_of("reads", kind))[:2]) / rows])
-                warm_up(system.node, partitions, kind, warmup)
-        loads = Loads(systems, partitions, rounds, seconds, progress)
+                warm_up(system.node, partitions, kind, plan.warmup)
+        loads = Loads(systems, partitions, rounds, plan.seconds, progress)
         loads.reads("memory", kinds)
         for kind in BARRED:
             loads.run("reads at LOCAL_QUORUM, memory", kind, 100, systems=systems[1:], consistency="LOCAL_QUORUM")
@@ -91,8 +109,8 @@ def run(quick: bool) -> Outcome:
             "load": f"{partitions:,} partitions, {ROWS_EACH} rows each on average; reads take the newest 20 rows, writes a new row; "
                     "64 in flight over 2 connections, closed loop, consistency ONE where nothing else is said",
             "fixed rate": f"{rate:,}/s, open loop: {CASSANDRA_SHARE:.0%} of what Cassandra has processor time for at 100 columns",
-            "rounds": f"{rounds} of {seconds} s, interleaved, after {warmup} s of warming up each table",
-            "cassandra": cassandra.settings, "espalier": espalier.settings})
+            "rounds": f"{rounds} of {plan.seconds} s, interleaved, after {plan.warmup} s of warming up each table",
+            **{system.name: system.node.settings for system in systems}})
     return judge(outcome, loads.results, held, rate)
 
 
@@ -141,8 +159,9 @@ def disk_bytes(node, name: str) -> int:
 
 def steady_rate(results: dict) -> int:
     """Operations per second, half of them reads, that Cassandra has processor time for beside the client."""
-    runs = [results[f"{what}, 100 columns"]["cassandra"][0] for what in ("reads, memory", "writes")]
-    micros = sum(run.cpu_micros + run.client_cpu_micros for run in runs) / len(runs)
+    costs = [median([run.cpu_micros + run.client_cpu_micros for run in results[f"{what}, 100 columns"]["cassandra"]])
+             for what in ("reads, memory", "writes")]
+    micros = sum(costs) / len(costs)
     return max(100, int(CASSANDRA_SHARE * load.CORES * 1e6 / micros) // 100 * 100)
 
 

@@ -2,22 +2,20 @@
 and (ours) each write by itself, Cassandra with both kinds of segments, for 1 to 256 clients and records of 100 B, 1 KB and 4 KB; and how
 soon a log is replayed."""
 
-import json
 import shutil
-import subprocess
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from bench.harness import load
+from bench.harness import in_process, load
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Plot, Table, median, number, spread
-from bench.harness.rounds import Progress, System, interleaved, latency_plot, percentile, table, throughput
+from bench.harness.rounds import Progress, System, best, interleaved, latency_plot, percentile, table, throughput
 from bench.harness.scenarios import start as starting
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 from proof import places
 
-TARGET = places.CACHE / "bench-process"
-TIMEOUT_SECONDS = 900
 # Seven of Cassandra run side by side.
 HEAP_MB = 1024
 MEMTABLE_MB = 512
@@ -59,19 +57,30 @@ class Plan:
 
 
 SMALL = RECORDS[0]
-# What is judged has more rounds. Eight minutes in all.
-FULL = Plan([(SMALL, 64, 3), (SMALL, 256, 3), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)], 0.8, 0.2, 6, 2, 0.4, GIB)
-QUICK = Plan([(Record("100 B", "kv", 1, 100, 20_000), 64, 2)], 0.7, 0.2, 1.5, 1, 0.15, 32 << 20)
+FEW = Record("100 B", "kv", 1, 100, 20_000)
+PLANS = {
+    # What is judged has more rounds.
+    Length.FULL: Plan([(SMALL, 64, 3), (SMALL, 256, 3), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)],
+                      0.8, 0.2, 6, 2, 0.4, GIB),
+    Length.SHORT: Plan([(FEW, 64, 5)], 0.7, 0.2, 1.5, 1, 0.15, 32 << 20),
+    Length.SMOKE: Plan([(FEW, 64, 1)], 0.5, 0.2, 1, 1, 0.05, 16 << 20),
+}
+# Cassandra's kinds of log, each with whether segments are written directly, and ours.
+KINDS = {
+    Length.FULL: ([(sync, direct) for sync in ("periodic", "group", "batch") for direct in (False, True)], ("periodic", "group", "batch", "each")),
+    Length.SHORT: ([("periodic", False), ("group", False), ("batch", True)], ("periodic", "group", "batch", "each")),
+    Length.SMOKE: ([("periodic", False), ("batch", True)], ("periodic", "batch")),
+}
 # Of every run's partitions so many are read back: there are hundreds of runs.
 CHECKED = 1_000
 
 
-def run(quick: bool) -> Outcome:
-    plan = QUICK if quick else FULL
-    alone = in_process(plan)
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    alone = figures_alone(plan)
     replayed = ready_after_crash(plan)
     with ExitStack() as stack:
-        systems, settings = start(stack, quick)
+        systems, settings = start(stack, session.length)
         progress = Progress("commitlog", len(systems) * (1 + sum(rounds for _, _, rounds in plan.points)))
         for system in systems:
             progress.step(f"{system.name}: filling and warming up")
@@ -96,21 +105,17 @@ def run(quick: bool) -> Outcome:
     return judge(outcome, results)
 
 
-def in_process(plan: Plan) -> dict[tuple[str, str], list[float]]:
+def figures_alone(plan: Plan) -> dict[tuple[str, str], list[float]]:
     """The log in process: figures by row and name."""
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", "--bin", "bench-commitlog", "--target-dir", str(TARGET)],
-                   cwd=places.ROOT, check=True)
     progress, figures = Progress("commitlog", plan.alone_rounds), {}
     for _ in range(plan.alone_rounds):
         progress.step("the log in process")
         directory = places.run_directory("bench-commitlog")
-        done = subprocess.run([str(TARGET / "release" / "bench-commitlog"), str(directory), str(plan.alone_seconds)], capture_output=True,
-                              text=True, timeout=TIMEOUT_SECONDS)
-        shutil.rmtree(directory, ignore_errors=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"bench-commitlog: {done.stderr.strip()}")
-        for line in done.stdout.splitlines():
-            figure = json.loads(line)
+        try:
+            said = in_process.figures([in_process.binary("commitlog"), directory, plan.alone_seconds])
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        for figure in said:
             figures.setdefault((figure["row"], figure["figure"]), []).append(figure["value"])
     progress.end()
     return figures
@@ -174,7 +179,7 @@ def judge_replay(outcome: Outcome, written: int, seconds: float) -> None:
         outcome.bars.append(Bar("1 GiB of log ready for queries, s", seconds * GIB / written, "<=", 3))
 
 
-def start(stack: ExitStack, quick: bool) -> tuple[list[System], dict]:
+def start(stack: ExitStack, length: Length) -> tuple[list[System], dict]:
     """The off log is a keyspace of the periodic node whose writes skip the log."""
     systems, settings = [], {}
     made = {"kv": tables.KEY_VALUE, "fields10": tables.with_fields(10), "large": tables.KEY_VALUE}
@@ -188,26 +193,23 @@ def start(stack: ExitStack, quick: bool) -> tuple[list[System], dict]:
             systems.append(System(off, node, "off"))
 
     memory = {"heap_mb": HEAP_MB, "memtable_mb": MEMTABLE_MB}
-    kinds = [(sync, direct) for sync in ("periodic", "group", "batch") for direct in (False, True)]
-    for sync, direct in [("periodic", False), ("group", False), ("batch", True)] if quick else kinds:
+    theirs, ours = KINDS[length]
+    for sync, direct in theirs:
         node = stack.enter_context(Cassandra.start(sync=sync, direct_log=direct, **memory))
         serve(f"cassandra {sync}, {'direct' if direct else 'mmap'}", node, "cassandra off" if (sync, direct) == ("periodic", False) else None)
-    for sync in ("periodic", "group", "batch", "each"):
+    for sync in ours:
         node = stack.enter_context(Espalier.start(sync=sync, memtable_mb=MEMTABLE_MB))
         serve(f"espalier {sync}", node, "espalier off" if sync == "periodic" else None)
     return systems, settings
-
-
-def better(by_system: dict, sync: str) -> list[load.Run]:
-    """Cassandra's better segment kind."""
-    return max((runs for system, runs in by_system.items() if system.startswith(f"cassandra {sync}")), key=throughput)
 
 
 def judge(outcome: Outcome, results: dict) -> Outcome:
     outcome.tables.append(table("Medians (least–greatest)", results))
     ratios = []
     for name, by_system in results.items():
-        batch, theirs, periodic = by_system["espalier batch"], better(by_system, "batch"), better(by_system, "periodic")
+        # Cassandra's better kind of segments.
+        batch, theirs, periodic = (by_system[system] for system in (
+            "espalier batch", best(by_system, "cassandra batch"), best(by_system, "cassandra periodic")))
         of_off = throughput(batch) / throughput(by_system["espalier off"])
         of_batch, of_periodic = throughput(batch) / throughput(theirs), throughput(batch) / throughput(periodic)
         of_p99 = percentile(batch, "p99") / percentile(theirs, "p99")

@@ -8,10 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.harness import load
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Plot, Table, median, spread
 from bench.harness.rounds import Progress, System, interleaved, throughput
 from bench.harness.scenarios import commitlog, tables
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 
 # Bytes of records in a table: they stay in memory.
 TABLE_BYTES = 12 << 20
@@ -31,11 +33,16 @@ class Plan:
     lengths: tuple[int, ...]
     counts: tuple[int, ...]
     reads_percent: tuple[int, ...]
+    # Where a server is started for every point.
+    kinds_started: tuple
 
 
-# Twelve minutes in all.
-FULL = Plan(3, 2, 1, 4, (1, 2, 5, 10, 20), (10, 100, 500, 1000), (1, 10, 20, 50), (0, 20, 50, 80, 95))
-QUICK = Plan(1, 1, 0.5, 1, (2, 10), (10, 500), (1, 20), (0, 50, 95))
+PLANS = {
+    Length.FULL: Plan(3, 2, 1, 4, (1, 2, 5, 10, 20), (10, 100, 500, 1000), (1, 10, 20, 50), (0, 20, 50, 80, 95), (Cassandra, Espalier)),
+    Length.SHORT: Plan(1, 1, 0.5, 1, (2, 10), (10, 500), (1, 20), (0, 50, 95), (Espalier,)),
+}
+# It is not among the five minutes' scenarios.
+PLANS[Length.SMOKE] = PLANS[Length.SHORT]
 
 
 @dataclass
@@ -60,13 +67,13 @@ class Shape:
 PAPER = Shape(10, 100)
 
 
-def run(quick: bool) -> Outcome:
-    plan = QUICK if quick else FULL
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
     outcome = Outcome("commitlog-paper", settings={
         "load": f"{CLIENTS} clients, closed loop; records of {PAPER.fields} × {PAPER.value_bytes} B unless varied",
         "rounds": f"{plan.rounds} (figures {plan.figure_rounds}) of {plan.seconds} s, interleaved", "left out": "settings with log and data on different devices"})
     with ExitStack() as stack:
-        systems, settings = commitlog.start(stack, quick)
+        systems, settings = commitlog.start(stack, Length.FULL if session.length is Length.FULL else Length.SHORT)
         outcome.settings |= settings
         table_1(outcome, systems, plan)
         compared = [system for system in systems if system.name in ("cassandra batch, direct", "cassandra off", "espalier batch", "espalier off")]
@@ -74,8 +81,8 @@ def run(quick: bool) -> Outcome:
                [(length, Shape(10, length), 0) for length in plan.lengths])
         figure(outcome, compared, plan, "Figure 6, number of fields", "fields", [(count, Shape(count, 100), 0) for count in plan.counts])
         figure(outcome, compared, plan, "Figure 7, reads among writes (Zipf's law)", "% reads", [(share, PAPER, share) for share in plan.reads_percent])
-    table_2(outcome, plan, quick)
-    without_flushes(outcome, plan, quick)
+    table_2(outcome, plan)
+    without_flushes(outcome, plan)
     return outcome
 
 
@@ -131,12 +138,12 @@ def figure(outcome: Outcome, systems: list[System], plan: Plan, title: str, labe
             tables.servers.execute(system.node, f"TRUNCATE {system.keyspace}.{shape.table}")
     progress.end()
     outcome.tables.append(Table(title, COLUMNS, shown))
-    outcome.plots.append(Plot(title, label, "operations/s", series))
+    outcome.plots.append(Plot(title, label, "operations/s", series, recorded=True))
 
 
-def table_2(outcome: Outcome, plan: Plan, quick: bool) -> None:
+def table_2(outcome: Outcome, plan: Plan) -> None:
     """One server at a time: a window is set at the start."""
-    windows = [(f"{milliseconds}ms", kind) for milliseconds in plan.windows_ms for kind in ((Espalier,) if quick else (Cassandra, Espalier))]
+    windows = [(f"{milliseconds}ms", kind) for milliseconds in plan.windows_ms for kind in plan.kinds_started]
     progress, shown, series = Progress("commitlog-paper, Table II", len(windows)), [], {}
     for window, kind in windows:
         progress.step(f"{kind.name}, {window}")
@@ -150,14 +157,13 @@ def table_2(outcome: Outcome, plan: Plan, quick: bool) -> None:
         series.setdefault(system.name, []).append((int(window[:-2]), throughput(runs)))
     progress.end()
     outcome.tables.append(Table("Table II, windows of grouped writes", COLUMNS, shown))
-    outcome.plots.append(Plot("Table II, windows of grouped writes", "ms", "operations/s", series))
+    outcome.plots.append(Plot("Table II, windows of grouped writes", "ms", "operations/s", series, recorded=True))
 
 
-def without_flushes(outcome: Outcome, plan: Plan, quick: bool) -> None:
+def without_flushes(outcome: Outcome, plan: Plan) -> None:
     """New records all the time: into memtables that are flushed again and again, and into such as never are."""
-    kinds = (Espalier,) if quick else (Cassandra, Espalier)
-    progress, shown = Progress("commitlog-paper, without flushes", 2 * len(kinds)), []
-    for kind in kinds:
+    progress, shown = Progress("commitlog-paper, without flushes", 2 * len(plan.kinds_started)), []
+    for kind in plan.kinds_started:
         for what, memtable_mb in (("flushing", 32), ("no flush", 2048)):
             progress.step(f"{kind.name}, {what}")
             more = {"heap_mb": 2048} if kind is Cassandra else {}

@@ -4,31 +4,30 @@ in steps co-prime with their number; beside the same table on disk, and Cassandr
 
 p99 beside Cassandra's is taken at a rate that both hold: at full load with so few in flight it is the client that sets it."""
 
-import json
 import shutil
-import subprocess
+from dataclasses import dataclass
 
-from bench.harness import load
+from bench.harness import in_process, load
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Plot, Table, median
 from bench.harness.rounds import Progress, System, cpu, interleaved, percentile, table
 from bench.harness.scenarios import tables
 from bench.harness.scenarios.start import restart
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 from proof import places
 from proof.wire import Connection
 
 KEYSPACE, LARGE = "bench", "large"
 # 1 GB of values for the start.
 START_ROWS = 1_000_000
-PARTITIONS, STEP = 7_000, 2_411
+STEP = 2_411
 VALUE_BYTES = 1_000
 READS_PERCENT = 25
 IN_FLIGHT = 16
 IN_FLIGHT_MAX = 512
 # Of the processor time that Cassandra's reads and their client need at full load.
 CASSANDRA_SHARE = 0.7
-OVERWRITES = 50_000_000
-TARGET = places.CACHE / "bench-process"
 # So small that overwrites reach the disk, and the table on disk consists of SSTables.
 MEMTABLE_MB = 32
 IN_MEMORY = tables.KEY_VALUE + " WITH compaction = {{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 256}} " \
@@ -36,13 +35,30 @@ IN_MEMORY = tables.KEY_VALUE + " WITH compaction = {{'class': 'MemoryOnlyStrateg
 LEVELED = tables.KEY_VALUE + " WITH compaction = {{'class': 'LeveledCompactionStrategy'}}"
 
 
-def run(quick: bool) -> Outcome:
-    partitions, rounds, operations, warmup = (1_000, 3, 20_000, 4) if quick else (PARTITIONS, 5, 200_000, 10)
+@dataclass(frozen=True)
+class Plan:
+    partitions: int
+    rounds: int
+    operations: int
+    warmup: float
+    steady_seconds: float
+    # In process.
+    overwrites: int
+
+
+PLANS = {
+    Length.FULL: Plan(7_000, 5, 200_000, 10, 5, 50_000_000),
+    Length.SHORT: Plan(1_000, 3, 20_000, 4, 1, 1_000_000),
+    Length.SMOKE: Plan(1_000, 1, 10_000, 2, 1, 1_000_000),
+}
+
+
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    partitions, rounds, operations, warmup = plan.partitions, plan.rounds, plan.operations, plan.warmup
     workload = {"key_value": {"table": "kv", "value_bytes": VALUE_BYTES, "choice": {"co_prime": {"partitions": partitions, "step": STEP}}}}
     memory = {"memtable_mb": MEMTABLE_MB}
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", "--bin", "bench-inmemory", "--target-dir", str(TARGET)],
-                   cwd=places.ROOT, check=True)
-    constant = overwritten(OVERWRITES // 50 if quick else OVERWRITES)
+    constant = overwritten(plan.overwrites)
     with Cassandra.start(**memory) as cassandra, Espalier.start(**memory) as in_memory, Espalier.start(**memory) as on_disk:
         systems = [System("cassandra, leveled", cassandra, KEYSPACE), System("espalier, on disk", on_disk, KEYSPACE),
                    System("espalier, in memory", in_memory, KEYSPACE)]
@@ -69,7 +85,7 @@ def run(quick: bool) -> Outcome:
         rate = steady_rate(results["reads"]["cassandra, leveled"])
 
         def read_steadily(system: System, round_number: int) -> load.Run:
-            return read(system, round_number, rate=rate, in_flight=IN_FLIGHT_MAX, warmup_seconds=1, operations=None, seconds=1 if quick else 5)
+            return read(system, round_number, rate=rate, in_flight=IN_FLIGHT_MAX, warmup_seconds=1, operations=None, seconds=plan.steady_seconds)
 
         results[f"reads at {rate:,}/s"] = steady = interleaved(systems, rounds, read_steadily, progress, f"reads at {rate:,}/s")
         progress.step("espalier, in memory: a start with much data")
@@ -88,11 +104,10 @@ def overwritten(count: int) -> list[dict]:
     """What so many overwrites in process say of every figure: by how much its last quarter exceeds its first."""
     directory = places.run_directory("bench-overwrites")
     try:
-        done = subprocess.run([str(TARGET / "release" / "bench-inmemory"), "overwrites", str(count), str(directory)], capture_output=True, text=True,
-                              check=True)
+        said = in_process.figures([in_process.binary("inmemory"), "overwrites", count, directory])
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    return [line for line in map(json.loads, done.stdout.splitlines()) if "figure" in line]
+    return [line for line in said if "figure" in line]
 
 
 def steady_rate(runs: list[load.Run]) -> int:

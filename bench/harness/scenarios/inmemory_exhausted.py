@@ -8,10 +8,12 @@ from contextlib import ExitStack
 
 from bench.harness import load
 from bench.harness.control_group import ControlGroup, forget_pages
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome
 from bench.harness.rounds import Progress, System, interleaved, latency_plot, percentile, table
 from bench.harness.scenarios import tables
 from bench.harness.servers import Espalier
+from bench.harness.session import Session
 
 KEYSPACE = "bench"
 VALUE_BYTES = 1_000
@@ -27,8 +29,11 @@ IN_MEMORY = " WITH compaction = {{'class': 'MemoryOnlyStrategy', 'size_limit_in_
 ON_DISK = " WITH compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
 
 
-def run(quick: bool) -> Outcome:
-    rows, rounds, operations = (100_000, 3, 10_000) if quick else (300_000, 5, 40_000)
+PLANS = {Length.FULL: (300_000, 5, 40_000), Length.SHORT: (100_000, 3, 10_000), Length.SMOKE: (100_000, 1, 5_000)}
+
+
+def run(session: Session) -> Outcome:
+    rows, rounds, operations = PLANS[session.length]
     memory = {"memtable_mb": MEMTABLE_MB}
     loads = {"overwritten whole": tables.uniform("whole", rows, VALUE_BYTES),
              "field by field": tables.one_by_one(tables.uniform("fields", rows, VALUE_BYTES // FIELDS, FIELDS), FIELDS - 1)}

@@ -2,11 +2,15 @@
 
 import time
 
+from dataclasses import dataclass
+
 from bench.harness import load, servers
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Table
 from bench.harness.rounds import Progress
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 
 KEYSPACE = "bench"
 # A memtable that has to be flushed again and again, nothing compacted: the paper's table of flushes.
@@ -14,41 +18,56 @@ SMALL_MEMTABLE_MB = 64
 FLUSHED = tables.KEY_VALUE + " WITH compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
 
 
-def run(quick: bool) -> Outcome:
-    rows, many = (300_000, 50) if quick else (2_000_000, 1_000)
+@dataclass(frozen=True)
+class Plan:
+    rows: int
+    # Tables more.
+    many: int
+    systems: tuple[str, ...]
+
+
+STARTS = {"cassandra trie": lambda **more: Cassandra.start(**more), "cassandra skiplist": lambda **more: Cassandra.start(memtable="skiplist", **more),
+          "espalier": lambda **more: Espalier.start(**more)}
+PLANS = {
+    Length.FULL: Plan(2_000_000, 1_000, tuple(STARTS)),
+    Length.SHORT: Plan(300_000, 50, tuple(STARTS)),
+    Length.SMOKE: Plan(100_000, 50, ("cassandra trie", "espalier")),
+}
+
+
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    rows, many = plan.rows, plan.many
     outcome = Outcome("memory", settings={
         "rows": f"{rows:,} partitions of one row, 16-byte keys, {tables.VALUE_BYTES}-byte values",
         "memtable": "counted by the memtable itself: on and off heap for Cassandra, blocks and contents in use for Espalier; beside it the growth "
                     "of the process, log buffers included (a Java heap grows by its own rules: not shown)"})
     measured, figures = [], {}
     flushed = []
-    progress = Progress("memory", 12)
-    for name, start in (("cassandra trie", lambda: Cassandra.start()), ("cassandra skiplist", lambda: Cassandra.start(memtable="skiplist")),
-                        ("espalier", lambda: Espalier.start())):
-        with start() as node:
+    progress = Progress("memory", 4 * len(plan.systems))
+    for name in plan.systems:
+        with STARTS[name]() as node:
             outcome.settings[name] = node.settings
             progress.step(f"{name}: idle")
             time.sleep(3)
-            idle = resident_bytes(node)
+            idle = load.resident_bytes(node.pid)
             progress.step(f"{name}: rows")
             tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
-            before = resident_bytes(node)
+            before = load.resident_bytes(node.pid)
             per_row = bytes_per_row(node, rows)
             if node.name == "espalier":
-                measured.append([name, "growth of the process per row, bytes", (resident_bytes(node) - before) / rows])
+                measured.append([name, "growth of the process per row, bytes", (load.resident_bytes(node.pid) - before) / rows])
             figures[name] = (idle, per_row)
             measured.append([name, "idle, MiB resident", idle / 2**20])
             measured.append([name, "memtable bytes per row", per_row])
             measured.append([name, "rows per GiB of memtable", 2**30 / per_row])
             progress.step(f"{name}: {many} tables")
             if "skiplist" not in name:
-                before = resident_bytes(node)
+                before = load.resident_bytes(node.pid)
                 servers.execute(node, *(tables.KEY_VALUE.format(keyspace=KEYSPACE, table=f"t{place}") for place in range(many)))
-                measured.append([name, f"{many} more tables, MiB resident more", (resident_bytes(node) - before) / 2**20])
-    for name, start in (("cassandra trie", lambda: Cassandra.start(memtable_mb=SMALL_MEMTABLE_MB)),
-                        ("cassandra skiplist", lambda: Cassandra.start(memtable="skiplist", memtable_mb=SMALL_MEMTABLE_MB)),
-                        ("espalier", lambda: Espalier.start(memtable_mb=SMALL_MEMTABLE_MB))):
-        with start() as node:
+                measured.append([name, f"{many} more tables, MiB resident more", (load.resident_bytes(node.pid) - before) / 2**20])
+    for name in plan.systems:
+        with STARTS[name](memtable_mb=SMALL_MEMTABLE_MB) as node:
             progress.step(f"{name}: flushes of a memtable of {SMALL_MEMTABLE_MB} MiB")
             flushed.append([name, *flushes(node, 2 * rows)])
     progress.end()
@@ -65,6 +84,7 @@ def flushes(node, rows: int) -> tuple[int, float, float, float]:
     tables.make(node, KEYSPACE, {"kv": FLUSHED})
     tables.fill(node, KEYSPACE, "kv", rows)
     node.flush(KEYSPACE, "kv")
+    load.run(node, KEYSPACE, tables.uniform("kv", rows), seed=8, reads_percent=100, operations=5_000)
     data = node.sstables(KEYSPACE, "kv")
     size = sum(file.stat().st_size for file in data[0].parent.iterdir() if file.is_file())
     return len(data), rows / len(data), size / len(data) / 2**20, size / rows
@@ -78,8 +98,3 @@ def bytes_per_row(node, rows: int) -> float:
     if flushes:
         raise RuntimeError(f"{node.name} flushed while it was filled")
     return (on_heap + off_heap) / rows
-
-
-def resident_bytes(node) -> int:
-    with open(f"/proc/{node.pid}/statm") as statm:
-        return int(statm.read().split()[1]) * 4096

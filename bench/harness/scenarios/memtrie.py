@@ -1,46 +1,57 @@
 """The trie in process beside its peers: ordered maps in Rust, Cassandra's own trie and skip list in Java. Same keys, same questions."""
 
-import json
 import shutil
-import subprocess
+from dataclasses import dataclass
 
-from bench.harness import servers
+from bench.harness import in_process, servers
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Table, median, spread
 from bench.harness.rounds import Progress
+from bench.harness.session import Session
 from proof import places
 from proof.oracle import cassandra as oracle
 
-TARGET = places.CACHE / "bench-process"
-# Beside all keys, and beside the kinds that a tenth of the keys is enough for.
 PEERS = ("blart", "paper", "btree", "skiplist", "bplustree")
-PEERS_OF_KINDS = ("btree", "blart")
 OURS, TRIE, SKIP_LIST = "memtrie", "Cassandra InMemoryTrie", "Cassandra skip list"
 OUR_MEMTABLE, THEIR_MEMTABLE = "TrieMemtable", "Cassandra TrieMemtable"
 BYTES = "bytes per key without the value"
 PUT, READ, ROWS_PER_GIB = "memtable: put", "memtable: whole-row read", "memtable: rows per GiB"
 PUT_TOGETHER, READ_CURSOR = f"{PUT}, 32 at a time", f"{READ}, cursor"
 MILLION = 1_000_000
-TIMEOUT_SECONDS = 900
 
 
-def run(quick: bool) -> Outcome:
-    main = MILLION if quick else 10 * MILLION
-    programs = [word for name in ("memtrie", "memtable") for word in ("--bin", f"bench-{name}")]
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "bench", *programs, "--target-dir", str(TARGET)], cwd=places.ROOT, check=True)
+@dataclass(frozen=True)
+class Plan:
+    # Random keys, beside all peers.
+    main: int
+    # Keys without values.
+    bare: tuple[int, ...]
+    # Rows of partitions, ours; and what a part of the keys is enough for, beside some peers.
+    rows: int
+    small: int
+    peers: tuple[str, ...]
+    peers_of_kinds: tuple[str, ...]
+
+
+PLANS = {
+    Length.FULL: Plan(10 * MILLION, (MILLION, 3 * MILLION, 10 * MILLION), 10 * MILLION, MILLION, PEERS, ("btree", "blart")),
+    Length.SHORT: Plan(MILLION, (MILLION,), MILLION // 4, MILLION // 4, PEERS, ("btree", "blart")),
+    Length.SMOKE: Plan(MILLION // 4, (MILLION // 4,), MILLION // 10, MILLION // 10, ("paper", "btree", "skiplist"), ("btree",)),
+}
+
+
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
     servers.compile_java()
     directory = places.run_directory("bench-memtrie")
     figures = {}
     try:
         servers.configure(directory)
-        jobs = plan(main, quick, directory)
+        jobs = jobs_of(plan, directory)
         progress = Progress("memtrie", len(jobs))
         for keys, count, name, command in jobs:
             progress.step(f"{name}, {count:,} {keys}")
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-            if done.returncode != 0:
-                raise RuntimeError(f"{name}: {done.stderr.strip()}")
-            for line in filter(lambda line: line.startswith("{"), done.stdout.splitlines()):
-                figure = json.loads(line)
+            for figure in in_process.figures(command):
                 figures.setdefault((keys, count, figure["figure"], figure["peer"]), []).append(figure["value"])
         progress.end()
     finally:
@@ -53,25 +64,25 @@ def run(quick: bool) -> Outcome:
         "memtables": "partitions of one row with a value of 100 bytes, one shard, updates made beforehand; offheap_objects in Cassandra's. Ours is read as a SELECT "
                      "by the whole primary key reads it, the row's bytes copied, and through a cursor; Cassandra's by rowIterator, which copies to the heap. "
                      "Next live row: a partition of as many rows",
-        "rounds": "ours and the dependent load twice, before and after the peers; the others once",
+        "rounds": "ours and the dependent load twice, before and after the peers; the others once. The dependent load is over as many bytes as the "
+                  "trie of the random keys holds, on huge pages as the trie is",
         "java": "-Xmx6g, G1, all tiers of the compiler, warmed up"})
-    return judge(outcome, figures, main)
+    return judge(outcome, figures, plan)
 
 
-def plan(main: int, quick: bool, directory) -> list[tuple]:
+def jobs_of(plan: Plan, directory) -> list[tuple]:
     """What runs, in order: keys, count, name, command. Ours comes before and after the peers it is compared with."""
-    binaries, small = TARGET / "release", MILLION // 4 if quick else MILLION
-
     def rust(count: int, name: str, keys: str = "random") -> tuple:
-        return keys, count, name, [str(binaries / "bench-memtrie"), str(count), name] + ([keys] if name not in ("loads", "beside") else [])
+        return keys, count, name, [in_process.binary("memtrie"), count, name] + ([keys] if name not in ("loads", "beside") else [])
 
-    memtables = [("rows of 100 B", small, "ours", [str(binaries / "bench-memtable"), str(small)])]
+    main, small = plan.main, plan.small
+    memtables = [("rows of 100 B", small, "ours", [in_process.binary("memtable"), small])]
     jobs = [rust(main, "loads"), rust(main, OURS)]
     jobs += [("random", main, f"Cassandra's {kind}", java("TrieBench", main, kind)) for kind in ("trie", "skiplist")]
-    jobs += [rust(main, name) for name in PEERS] + [rust(main, OURS), rust(main, "loads")]
-    jobs += [rust(count, OURS, "bare") for count in ([MILLION] if quick else [MILLION, 3 * MILLION, main])]
-    jobs += [rust(small if quick else main, OURS, "rows"), *(rust(small, name, "rows") for name in PEERS_OF_KINDS)]
-    jobs += [rust(small, name, keys) for keys in ("urls", "sequential") for name in (OURS, *PEERS_OF_KINDS)]
+    jobs += [rust(main, name) for name in plan.peers] + [rust(main, OURS), rust(main, "loads")]
+    jobs += [rust(count, OURS, "bare") for count in plan.bare]
+    jobs += [rust(plan.rows, OURS, "rows"), *(rust(small, name, "rows") for name in plan.peers_of_kinds)]
+    jobs += [rust(small, name, keys) for keys in ("urls", "sequential") for name in (OURS, *plan.peers_of_kinds)]
     jobs += [rust(small, "beside"), *memtables]
     jobs += [("rows of 100 B", small, f"Cassandra's {kind} memtable", java("MemtableBench", small, kind, directory)) for kind in ("trie", "skiplist")]
     return [*jobs, *memtables]
@@ -85,14 +96,14 @@ def java(program: str, count: int, kind: str, directory=None) -> list[str]:
     return ["java", "-XX:+UseG1GC", *flags, f"-Dlogback.configurationFile=file://{oracle.HERE}/logback.xml", program, str(count), kind]
 
 
-def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
+def judge(outcome: Outcome, figures: dict, plan: Plan) -> Outcome:
     for keys, count in dict.fromkeys((keys, count) for keys, count, _, _ in figures):
         rows = [[figure, peer, spread(values)] for (k, c, figure, peer), values in sorted(figures.items()) if (k, c) == (keys, count)]
         outcome.tables.append(Table(f"{count:,} keys, {keys}: ns per operation, bytes per key; medians (least–greatest)",
                                     ["figure", "map", "median"], rows))
 
     def value(figure: str, peer: str = OURS) -> float:
-        return median(figures["random", main, figure, peer])
+        return median(figures["random", plan.main, figure, peer])
 
     def bar(name: str, value: float, wanted: str, limit: float):
         outcome.bars.append(Bar(name, value, wanted, limit))
@@ -100,7 +111,8 @@ def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
     for figure in ("get, hit", "get, miss"):
         bar(f"{figure} ÷ Cassandra's trie", value(figure) / value(figure, TRIE), "<=", 1 / 5)
         bar(f"{figure} ÷ Cassandra's skip list", value(figure) / value(figure, SKIP_LIST), "<=", 1 / 25)
-        bar(f"{figure} ÷ blart", value(figure) / value(figure, "blart"), "<=", 1)
+        if "blart" in plan.peers:
+            bar(f"{figure} ÷ blart", value(figure) / value(figure, "blart"), "<=", 1)
     bar("get of 64 ÷ Cassandra's trie, one by one", value("get, 64 at a time") / value("get, hit", TRIE), "<=", 1 / 15)
     bar("insert of 32 ÷ Cassandra's trie, one by one",
         value("insert, 32 at a time, touched memory") / value("insert, cold memory", TRIE), "<=", 1 / 9)
@@ -108,7 +120,8 @@ def judge(outcome: Outcome, figures: dict, main: int) -> Outcome:
     touched, cold = value("insert, touched memory"), "insert, cold memory"
     bar("insert, touched memory ÷ Cassandra's trie", touched / value(cold, TRIE), "<=", 1 / 4)
     bar("insert, touched memory ÷ Cassandra's skip list", touched / value(cold, SKIP_LIST), "<=", 1 / 20)
-    bar("insert, touched memory ÷ blart", touched / value(cold, "blart"), "<=", 1)
+    if "blart" in plan.peers:
+        bar("insert, touched memory ÷ blart", touched / value(cold, "blart"), "<=", 1)
     for keys, count, figure, _ in figures:
         if keys == "bare" and figure == BYTES:
             limit = 50 if MILLION < count < 10 * MILLION else 36

@@ -3,10 +3,12 @@
 import shutil
 from dataclasses import dataclass
 
+from bench.harness.length import Length
 from bench.harness.outcome import Outcome
 from bench.harness.rounds import Progress, System
 from bench.harness.scenarios import sstables_read, sstables_write, tables
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session, beside
 from proof import places
 
 KEYSPACE = "bench"
@@ -33,18 +35,21 @@ class Sizes:
     cache_mb: int
 
 
-QUICK = Sizes({100: 30_000, 1000: 8_000}, 3, 3, 100_000, 1, 100_000, 0.7, 2, 1.0, 1.5, 512)
-FULL = Sizes({100: 200_000, 1000: 50_000}, 4, 5, 10_000_000, 8, 1_000_000, 2.0, 3, 8.0, 8.0, 2048)
+SIZES = {
+    Length.FULL: Sizes({100: 200_000, 1000: 50_000}, 4, 5, 10_000_000, 8, 1_000_000, 2.0, 3, 8.0, 8.0, 2048),
+    Length.SHORT: Sizes({100: 30_000, 1000: 8_000}, 3, 5, 100_000, 1, 100_000, 0.7, 5, 1.0, 1.5, 512),
+    Length.SMOKE: Sizes({100: 20_000, 1000: 5_000}, 2, 2, 50_000, 1, 50_000, 0.4, 1, 0.4, 0.8, 512),
+}
 
 
-def run(quick: bool) -> Outcome:
-    sizes = QUICK if quick else FULL
+def run(session: Session) -> Outcome:
+    sizes = SIZES[session.length]
     more = {"file_cache_size": f"{sizes.cache_mb}MiB", "compaction_throughput": "0MiB/s"}
     scratch = places.run_directory("bench-tables")
     try:
         with Cassandra.start(memtable_mb=MEMTABLE_MB, file_cache_enabled="true", **more) as cassandra, \
                 Espalier.start(memtable_mb=MEMTABLE_MB, **more) as espalier:
-            systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
+            systems = beside(cassandra, espalier, KEYSPACE)
             for system in systems:
                 tables.make(system.node, KEYSPACE, {})
             outcome = Outcome("tables", settings={

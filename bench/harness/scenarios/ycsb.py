@@ -5,9 +5,10 @@ import subprocess
 from dataclasses import dataclass
 
 from bench.harness import load, servers
+from bench.harness.length import Length
 from bench.harness.outcome import Outcome, Table, median, spread
 from bench.harness.rounds import Progress, System, interleaved
-from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 from proof import places
 
 KEYSPACE = "ycsb"
@@ -31,6 +32,22 @@ NAMES = {"A": "A, half updates", "B": "B, mostly reads", "C": "C, reads only", "
          "F": "F, read-modify-write"}
 
 
+@dataclass(frozen=True)
+class Plan:
+    records: int
+    rounds: int
+    operations: int
+    warmup_operations: int
+    workloads: str
+
+
+PLANS = {
+    Length.FULL: Plan(500_000, 5, 200_000, 400_000, "ABCDEF"),
+    Length.SHORT: Plan(20_000, 5, 10_000, 20_000, "ABCDEF"),
+    Length.SMOKE: Plan(5_000, 1, 5_000, 5_000, "AEF"),
+}
+
+
 @dataclass
 class Measured:
     """One run: operations per second, the server's processor time per operation, latencies of the commonest operation, microseconds."""
@@ -38,16 +55,25 @@ class Measured:
     throughput: float
     cpu_micros: float
     p50: float
+    p90: float
     p99: float
+    p999: float
+    resident_mb: float
+    written_bytes_per_operation: float
+    gc_ms: float
     verified: int
 
 
-def run(quick: bool) -> Outcome:
-    records, rounds, operations = (20_000, 1, 20_000) if quick else (500_000, 5, 200_000)
+COLUMNS = {"operations/s": "throughput", "server CPU µs/op": "cpu_micros", "p50 µs": "p50", "p90 µs": "p90", "p99 µs": "p99", "p99.9 µs": "p999",
+           "RSS MiB": "resident_mb", "written B/op": "written_bytes_per_operation", "GC ms": "gc_ms"}
+
+
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    records, rounds, operations = plan.records, plan.rounds, plan.operations
     compile_binding()
-    with Cassandra.start() as cassandra, Espalier.start() as espalier:
-        systems = [System("cassandra", cassandra, KEYSPACE), System("espalier", espalier, KEYSPACE)]
-        progress = Progress("ycsb", 2 * (2 + len(WORKLOADS) * rounds))
+    with session.pair(KEYSPACE) as systems:
+        progress = Progress("ycsb", 2 * (2 + len(plan.workloads) * rounds))
         for system in systems:
             progress.step(f"{system.name}: loading {records:,} records")
             fields = ", ".join(f"field{place} blob" for place in range(FIELDS))
@@ -56,9 +82,11 @@ def run(quick: bool) -> Outcome:
                             f"CREATE TABLE {KEYSPACE}.usertable (y_id text PRIMARY KEY, {fields})")
             client(system.node, "-load", {"recordcount": records})
             progress.step(f"{system.name}: warming up")
-            client(system.node, "-t", {"recordcount": records, "operationcount": 2 * operations, **WORKLOADS["A"]})
+            client(system.node, "-t", {"recordcount": records, "operationcount": plan.warmup_operations, **WORKLOADS["A"]})
         results = {}
-        for name, properties in WORKLOADS.items():
+        for name in plan.workloads:
+            properties = WORKLOADS[name]
+
             def one(system: System, _round: int) -> Measured:
                 count = operations // (SCANS_FEWER if "scanproportion" in properties else 1)
                 return client(system.node, "-t", {"recordcount": records, "operationcount": count, **properties})
@@ -68,17 +96,19 @@ def run(quick: bool) -> Outcome:
             "load": f"YCSB 0.17.0 core, {records:,} records of {FIELDS} fields of 100 bytes, {THREADS} threads, closed loop, consistency LOCAL_ONE",
             "client": "Java driver 4.19.0, protocol 5, 2 connections, a new process for each run: its start is not in the figures, its compiler's warming up is",
             "checks": "dataintegrity=true: YCSB verifies every value it reads, and every operation must succeed",
-            "rounds": f"{rounds} of {operations:,} operations ({operations // SCANS_FEWER:,} where they scan), interleaved", "cassandra": cassandra.settings, "espalier": espalier.settings})
+            "rounds": f"{rounds} of {operations:,} operations ({operations // SCANS_FEWER:,} where they scan), interleaved",
+            **{system.name: system.node.settings for system in systems}})
     rows, ratios = [], []
     for name, by_system in results.items():
         for system, runs in by_system.items():
-            rows.append([name, system, spread([run.throughput for run in runs]), spread([run.cpu_micros for run in runs]),
-                         median([run.p50 for run in runs]), median([run.p99 for run in runs]), sum(run.verified for run in runs)])
+            figures = {field: [getattr(run, field) for run in runs] for field in COLUMNS.values()}
+            rows.append([name, system, *(spread(values) if field in ("throughput", "cpu_micros") else median(values)
+                                         for field, values in figures.items()), sum(run.verified for run in runs)])
         theirs, ours = by_system["cassandra"], by_system["espalier"]
         of = lambda runs, field: median([getattr(run, field) for run in runs])
         ratios.append([name, *(of(ours, field) / of(theirs, field) for field in ("throughput", "cpu_micros", "p99"))])
     outcome.tables.append(Table("Medians (least–greatest)",
-                                ["workload", "system", "operations/s", "server CPU µs/op", "p50 µs", "p99 µs", "reads verified"], rows))
+                                ["workload", "system", *COLUMNS, "reads verified"], rows))
     outcome.tables.append(Table("Espalier ÷ Cassandra", ["workload", "throughput", "server CPU per operation", "p99"], ratios))
     return outcome
 
@@ -96,15 +126,16 @@ def compile_binding() -> None:
 def client(node, phase: str, properties: dict) -> Measured:
     """A run of YCSB's client; raises when an operation failed or a value was not what it must be."""
     settings = {"workload": "site.ycsb.workloads.CoreWorkload", "dataintegrity": "true", "fieldcount": FIELDS,
-                "hdrhistogram.percentiles": "50,99", "measurementtype": "hdrhistogram", "cql.host": node.host, "cql.port": node.port,
+                "hdrhistogram.percentiles": "50,90,99,99.9", "measurementtype": "hdrhistogram", "cql.host": node.host, "cql.port": node.port,
                 "cql.keyspace": KEYSPACE, **properties}
     command = ["java", "-Xmx1g", "-XX:+UseParallelGC", "-cp", f"{TARGET / 'classes'}:{TARGET / 'lib'}/*", "site.ycsb.Client", phase,
                "-db", "CqlBinding", "-threads", str(THREADS)]
     for name, value in settings.items():
         command += ["-p", f"{name}={value}"]
-    before = load.process_seconds(node.pid)
+    before, gc_before, written_before = load.process_seconds(node.pid), node.gc_seconds(), written_bytes(node.pid)
     done = subprocess.run(command, capture_output=True, text=True, timeout=load.TIMEOUT_SECONDS)
-    cpu_seconds = load.process_seconds(node.pid) - before
+    cpu_seconds, gc_seconds = load.process_seconds(node.pid) - before, node.gc_seconds() - gc_before
+    written = written_bytes(node.pid) - written_before
     figures = {(kind, what): float(value) for kind, what, value in re.findall(r"^\[([\w-]+)\], ([^,]+), ([\d.]+)", done.stdout, re.MULTILINE)}
     returned = {place: count for place, count in figures.items() if place[1].startswith("Return=")}
     wrong = {place: count for place, count in returned.items() if place[1] != "Return=OK"}
@@ -114,7 +145,13 @@ def client(node, phase: str, properties: dict) -> Measured:
     kinds = {kind: figures[kind, "Operations"] for kind, what in figures if what == "Operations" and kind not in ("CLEANUP", "VERIFY")}
     if "READ-MODIFY-WRITE" in kinds:
         kinds["READ"] -= kinds.pop("READ-MODIFY-WRITE")
-    commonest = max(kinds, key=kinds.get)
-    return Measured(figures["OVERALL", "Throughput(ops/sec)"], cpu_seconds * 1e6 / sum(kinds.values()),
-                    figures[commonest, "50thPercentileLatency(us)"], figures[commonest, "99thPercentileLatency(us)"],
-                    int(figures.get(("VERIFY", "Return=OK"), 0)))
+    commonest, count = max(kinds, key=kinds.get), sum(kinds.values())
+    return Measured(figures["OVERALL", "Throughput(ops/sec)"], cpu_seconds * 1e6 / count,
+                    *(figures[commonest, f"{rank}PercentileLatency(us)"] for rank in ("50th", "90th", "99th", "99.9")),
+                    load.resident_bytes(node.pid) / 2**20, written / count, gc_seconds * 1000, int(figures.get(("VERIFY", "Return=OK"), 0)))
+
+
+def written_bytes(pid: int) -> int:
+    """Bytes that went, or will go, to the device."""
+    with open(f"/proc/{pid}/io") as io:
+        return next(int(line.split()[1]) for line in io if line.startswith("write_bytes:"))
