@@ -22,13 +22,14 @@ impl Place {
     }
 }
 
-/// How places are chosen.
+/// How places are chosen. `SkewFill` takes each of the skewed load once, in turn.
 enum Chooser {
     Uniform { own_partitions: u64 },
     Zipfian(Zipf),
     CoPrime { own_partitions: u64, step: u64, next: u64 },
     Insert { first: u64, written: u64 },
     Skew { own_partitions: u64, hot_percent: u8, own_rows: u64 },
+    SkewFill { own_partitions: u64, own_rows: u64, next: u64 },
 }
 
 pub struct KeyValueWorker {
@@ -55,15 +56,17 @@ impl KeyValueWorker {
             Workload::KeyValue { table, value_bytes, fields, apart, choice } => {
                 (table, *value_bytes, *fields, *apart, chooser(choice, own))
             }
-            Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows } => {
-                let own_rows = own.count(*hot_rows).max(1);
-                let chooser =
-                    Chooser::Skew { own_partitions: own.count(*partitions), hot_percent: *hot_percent, own_rows };
+            Workload::Skew { table, value_bytes, partitions, hot_percent, hot_rows, fill } => {
+                let (own_partitions, own_rows) = (own.count(*partitions), own.count(*hot_rows).max(1));
+                let chooser = match fill {
+                    true => Chooser::SkewFill { own_partitions, own_rows, next: 0 },
+                    false => Chooser::Skew { own_partitions, hot_percent: *hot_percent, own_rows },
+                };
                 (table, *value_bytes, 1, None, chooser)
             }
             Workload::Columns { .. } | Workload::Partition { .. } => return Err("not a key-value load".to_owned()),
         };
-        let with_row = matches!(chooser, Chooser::Skew { .. });
+        let with_row = matches!(spec.workload, Workload::Skew { .. });
         let (write, read) = if with_row {
             (
                 format!("INSERT INTO {table} (key, row, value) VALUES (?, ?, ?)"),
@@ -141,6 +144,14 @@ impl KeyValueWorker {
             } else {
                 Place { partition: 1 + self.own.index(random.below(*own_partitions)), row: 0 }
             }),
+            Chooser::SkewFill { own_partitions, own_rows, next } => {
+                let ordinal = *next % (*own_rows + *own_partitions);
+                *next += 1;
+                Some(match ordinal.checked_sub(*own_rows) {
+                    None => Place { partition: 0, row: self.own.index(ordinal) },
+                    Some(ordinal) => Place { partition: 1 + self.own.index(ordinal), row: 0 },
+                })
+            }
         }
     }
 

@@ -72,8 +72,17 @@ pub enum Workload {
         apart: Option<usize>,
         choice: Choice,
     },
-    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition.
-    Skew { table: String, value_bytes: usize, partitions: u64, hot_percent: u8, hot_rows: u64 },
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition; or, to fill the table, each
+    /// place is written in turn.
+    Skew {
+        table: String,
+        value_bytes: usize,
+        partitions: u64,
+        hot_percent: u8,
+        hot_rows: u64,
+        #[serde(default)]
+        fill: bool,
+    },
     /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows, with every column
     /// listed or as `*`.
     Columns { table: String, columns: usize, text_bytes: usize, udt: bool, listed: bool, partitions: u64 },
