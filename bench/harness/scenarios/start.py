@@ -3,41 +3,55 @@
 import threading
 import time
 
+from dataclasses import dataclass
+
 from bench.harness import load
+from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Table, median, spread
 from bench.harness.rounds import Progress
 from bench.harness.scenarios import tables
 from bench.harness.servers import Cassandra, Espalier
+from bench.harness.session import Session
 from proof.wire import Connection, ConnectionClosed, Rows
 
 KEYSPACE = "bench"
 QUESTION = "SELECT release_version FROM system.local"
 TIMEOUT_SECONDS = 120
 POLL_SECONDS = 0.002
+VALUE_BYTES = 1000
 
 
-def run(quick: bool) -> Outcome:
-    rounds, rows, value_bytes = (3, 50_000, 1000) if quick else (5, 500_000, 1000)
-    outcome = Outcome("start", settings={"first answer": QUESTION, "rounds": rounds,
-                                         "data": f"{2 * rows:,} rows of {value_bytes} B, half of them flushed, the others in the log; kill -9"})
+@dataclass(frozen=True)
+class Plan:
+    rounds: int
+    rows: int
+
+
+PLANS = {Length.FULL: Plan(5, 500_000), Length.SHORT: Plan(5, 50_000), Length.SMOKE: Plan(1, 20_000)}
+
+
+def run(session: Session) -> Outcome:
+    plan = PLANS[session.length]
+    outcome = Outcome("start", settings={
+        "first answer": QUESTION, "rounds": plan.rounds,
+        "data": f"{2 * plan.rows:,} rows of {VALUE_BYTES} B, half of them flushed, the others in the log; kill -9"})
     times = {}
     for kind in (Cassandra, Espalier):
-        progress = Progress(f"start {kind.name}", rounds + 2)
+        progress = Progress(f"start {kind.name}", 2 * plan.rounds + 1)
         with kind.start(sync="batch") as node:
             outcome.settings[node.name] = node.settings
             times[node.name, "empty"] = []
-            for _ in range(rounds):
+            for _ in range(plan.rounds):
                 progress.step("empty")
                 times[node.name, "empty"].append(restart(node, QUESTION))
             progress.step("filling")
             tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})
-            tables.fill(node, KEYSPACE, "kv", rows, value_bytes)
+            tables.fill(node, KEYSPACE, "kv", plan.rows, VALUE_BYTES)
             node.flush(KEYSPACE, "kv")
-            tables.fill(node, KEYSPACE, "kv", rows, value_bytes, first=rows)
-            time.sleep(1)
-            progress.step("with data")
-            times[node.name, "with data"] = [restart(node, f"SELECT key FROM {KEYSPACE}.kv LIMIT 1") for _ in range(rounds)]
-            check(node, rows, value_bytes)
+            times[node.name, "with data"] = []
+            for _ in range(plan.rounds):
+                progress.step("with data")
+                times[node.name, "with data"].append(start_with_a_log(node, plan.rows))
         progress.end()
     rows_of_table = [[system, state, spread([seconds * 1000 for seconds in all_times])] for (system, state), all_times in times.items()]
     outcome.tables.append(Table("exec to first answer, ms", ["system", "state", "median (least–greatest)"], rows_of_table))
@@ -45,9 +59,14 @@ def run(quick: bool) -> Outcome:
     return outcome
 
 
-def check(node, rows: int, value_bytes: int) -> None:
-    """Reads of anything that was written, flushed or replayed, must find it."""
-    load.run(node, KEYSPACE, tables.uniform("kv", 2 * rows, value_bytes), seed=8, reads_percent=100, operations=5_000)
+def start_with_a_log(node, rows: int) -> float:
+    """Seconds to the first answer after kill -9. Both servers flush what they replay: without new writes there is nothing to replay again."""
+    tables.fill(node, KEYSPACE, "kv", rows, VALUE_BYTES, first=rows)
+    time.sleep(1)
+    seconds = restart(node, f"SELECT key FROM {KEYSPACE}.kv LIMIT 1")
+    # Anything that was written, flushed or replayed, must be found.
+    load.run(node, KEYSPACE, tables.uniform("kv", 2 * rows, VALUE_BYTES), seed=8, reads_percent=100, operations=5_000)
+    return seconds
 
 
 def restart(node, question: str) -> float:
