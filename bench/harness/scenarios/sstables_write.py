@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness import load, servers
@@ -14,6 +15,18 @@ KINDS = ("plain", "lz4")
 OPTIONS = {"plain": "'enabled': 'false'", "lz4": "'class': 'LZ4Compressor'"}
 
 
+# Reads of what was merged, to check it.
+CHECKED_READS = 5_000
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds of a flush or a compaction: processor time of the whole process, and the wall's."""
+
+    cpu: float
+    wall: float
+
+
 def steps(sizes) -> int:
     return len(sizes.flushed_rows) * len(KINDS) * 2 * (sizes.flushes + sizes.compactions)
 
@@ -21,7 +34,7 @@ def steps(sizes) -> int:
 def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, scratch: Path) -> None:
     rows, bars, index_sizes = [], [], []
     for size, count in sizes.flushed_rows.items():
-        speeds, codec, data_bytes = {}, {}, None
+        speeds, wall, codec, data_bytes = {}, {}, {}, None
         for kind in KINDS:
             table = f"rows_{size}_{kind}"
             for system in systems:
@@ -37,8 +50,12 @@ def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, 
             one = data_bytes[0] / 1e6
             for system in systems:
                 # The first of each warms up.
-                speeds["flush", kind, system.name] = [one / seconds for seconds in flushed[system.name][1:]]
-                speeds["compaction", kind, system.name] = [sum(data_bytes) / 1e6 / seconds for seconds in merged[system.name][1:]]
+                for what, megabytes, times in (("flush", one, flushed), ("compaction", sum(data_bytes) / 1e6, merged)):
+                    speeds[what, kind, system.name] = [megabytes / took.cpu for took in times[system.name][1:]]
+                    wall[what, kind, system.name] = [megabytes / took.wall for took in times[system.name][1:]]
+                # What was merged is all that was flushed.
+                partitions = count + (sizes.flushes - 1) * (count * 3 // 4)
+                load.run(system.node, system.keyspace, tables.uniform(table, partitions, size), seed=8, reads_percent=100, operations=CHECKED_READS)
             index_sizes.append([f"{size} B rows, {kind}", *(index_bytes(system, table) for system in systems)])
         one = data_bytes[0] / 1e6
         share = {("flush", name): seconds[0] / one for name, seconds in codec.items()}
@@ -47,10 +64,11 @@ def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, 
             for kind in KINDS:
                 for system in systems:
                     speed = speeds[what, kind, system.name]
-                    rows.append([what, f"{size} B", kind, system.name, spread(speed), 1e3 / median(speed), 1e3 * share[what, system.name] if kind == "lz4" else 0.0])
+                    rows.append([what, f"{size} B", kind, system.name, spread(speed), 1e3 / median(speed),
+                                 1e3 * share[what, system.name] if kind == "lz4" else 0.0, spread(wall[what, kind, system.name])])
             bars += judge(what, size, speeds, share)
     outcome.tables.append(Table("Flush and compaction, by processor time of the whole process: medians (least–greatest)",
-                                ["what", "rows", "chunks", "system", "MB/s", "CPU ms/MB", "of it the codec"], rows))
+                                ["what", "rows", "chunks", "system", "MB/s", "CPU ms/MB", "of it the codec", "MB/s by the wall"], rows))
     outcome.tables.append(Table("Partitions.db and Rows.db after compaction, bytes", ["table", *(system.name for system in systems)], index_sizes))
     outcome.bars += bars
     outcome.bars += [Bar(f"size of the indexes ÷ Cassandra's, {what}", ours / theirs, "<=", 1) for what, theirs, ours in index_sizes]
@@ -74,25 +92,25 @@ def create(table: str, kind: str) -> str:
             "AND compaction = {'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}")
 
 
-def flush(system: System, table: str, count: int, size: int, number: int) -> float:
-    """Processor time of a flush of `count` rows, a quarter of which the flush before has as well."""
+def flush(system: System, table: str, count: int, size: int, number: int) -> Took:
+    """A flush of `count` rows, a quarter of which the flush before has as well."""
     tables.fill(system.node, system.keyspace, table, count, size, first=number * count * 3 // 4)
     return timed(system, lambda: system.node.flush(system.keyspace, table))
 
 
-def compact(system: System, table: str, directory: Path) -> float:
-    """Processor time of merging the SSTables of a directory; the table holds nothing else."""
+def compact(system: System, table: str, directory: Path) -> Took:
+    """A merge of the SSTables of a directory; the table holds nothing else."""
     servers.execute(system.node, f"TRUNCATE {system.keyspace}.{table}")
     system.node.import_tables(system.keyspace, table, directory)
     return timed(system, lambda: system.node.compact(system.keyspace, table))
 
 
-def timed(system: System, action) -> float:
+def timed(system: System, action) -> Took:
     # What was begun before comes to its end.
     time.sleep(0.3)
-    before = servers.cpu_seconds(system.node)
+    before, began = servers.cpu_seconds(system.node), time.monotonic()
     action()
-    return servers.cpu_seconds(system.node) - before
+    return Took(servers.cpu_seconds(system.node) - before, time.monotonic() - began)
 
 
 def lz4_seconds(file: Path) -> tuple[float, float]:
