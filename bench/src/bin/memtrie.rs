@@ -12,13 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bench::{BPlusTree, BTree, Blart, KeyKind, Keys, OrderedMap, SkipList, TriePeer, mix};
+use blockio::AlignedBuffer;
 use memtrie::{Layout, Trie};
 use rustix::time::{ClockId, clock_gettime};
 
 const PAGE_BYTES: u64 = 4096;
 const STRIDE: u64 = 7_368_787;
-/// About what a trie takes for a key and its content.
-const FOOTPRINT_BYTES: u64 = 54;
 /// So many gets of a kind, over all keys.
 const GETS_MAX: u64 = 1_000_000;
 /// Operations of a session.
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         Some("skiplist") => peer(count, keys, SkipList::default),
         Some("bplustree") => peer(count, keys, BPlusTree::default),
         Some("blart") => peer(count, keys, Blart::default),
-        Some("loads") => dependent_loads(count * FOOTPRINT_BYTES),
+        Some("loads") => dependent_loads(footprint(count)),
         Some("beside") => beside_a_writer(count),
         _ => return usage(),
     }
@@ -228,16 +227,27 @@ fn overwrite(trie: &Trie, count: u64, done: &AtomicBool) {
     }
 }
 
-/// What one load costs that depends on the one before, over as much memory as a map takes.
+/// What a trie of so many keys takes.
+fn footprint(count: u64) -> u64 {
+    let mut trie = TriePeer::new(Layout::Adaptive);
+    insert_all(&mut trie, &mut Keys::default(), count);
+    trie.held_bytes().expect("a trie knows what it holds")
+}
+
+/// What one load costs that depends on the one before, over as much memory as the trie takes, and on huge pages as the trie is.
 fn dependent_loads(bytes: u64) {
     let slots = bytes / 8;
+    let mut buffer = AlignedBuffer::new(bytes as usize);
     // One cycle through all slots (Sattolo).
-    let mut next: Vec<u64> = (0..slots).collect();
-    (1..slots).rev().for_each(|place| next.swap(place as usize, (mix(place) % place) as usize));
+    let mut cycle: Vec<u64> = (0..slots).collect();
+    (1..slots).rev().for_each(|place| cycle.swap(place as usize, (mix(place) % place) as usize));
+    cycle.iter().zip(buffer.chunks_exact_mut(8)).for_each(|(place, slot)| slot.copy_from_slice(&place.to_ne_bytes()));
+    drop(cycle);
+    let (next, _) = buffer.as_chunks::<8>();
     let loads = slots.min(5_000_000);
     timed("this machine", "dependent load", loads, || {
         let mut place = 0;
-        (0..loads).for_each(|_| place = next[place as usize]);
+        (0..loads).for_each(|_| place = u64::from_ne_bytes(next[place as usize]));
         black_box(place);
     });
 }
