@@ -30,15 +30,17 @@ class Sizes:
     wide_rows: int
     read_seconds: float
     read_rounds: int
+    # Of reads beside compaction.
+    p99_rounds: int
     warmup_seconds: float
     compacting_seconds: float
     cache_mb: int
 
 
 SIZES = {
-    Length.FULL: Sizes({100: 200_000, 1000: 50_000}, 4, 5, 10_000_000, 8, 1_000_000, 2.0, 3, 8.0, 8.0, 2048),
-    Length.SHORT: Sizes({100: 30_000, 1000: 8_000}, 3, 5, 100_000, 1, 100_000, 0.7, 5, 1.0, 1.5, 512),
-    Length.SMOKE: Sizes({100: 20_000, 1000: 5_000}, 2, 2, 50_000, 1, 50_000, 0.4, 1, 0.4, 0.8, 512),
+    Length.FULL: Sizes({100: 200_000, 1000: 50_000}, 4, 5, 10_000_000, 8, 1_000_000, 2.0, 3, 2, 8.0, 8.0, 2048),
+    Length.SHORT: Sizes({100: 30_000, 1000: 8_000}, 3, 5, 100_000, 1, 100_000, 0.7, 5, 2, 1.0, 1.5, 512),
+    Length.SMOKE: Sizes({100: 10_000, 1000: 3_000}, 2, 2, 50_000, 1, 50_000, 0.4, 1, 1, 0.4, 0.8, 512),
 }
 
 

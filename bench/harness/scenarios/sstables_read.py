@@ -22,7 +22,6 @@ POINTS = tables.KEY_VALUE + " WITH " + COMPACTION_OFF
 WIDE = tables.SKEW + " WITH " + COMPACTION_OFF
 FINE = WIDE + " AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': '4'}}"
 READS = ("point reads", "one row", "slice forward", "slice reversed", "next row", "next live row")
-P99_ROUNDS = 2
 # Of what a closed loop reaches: an open loop beside compaction needs room.
 P99_LOAD = 0.25
 SMALL_CACHE_MB = 16
@@ -31,7 +30,7 @@ BUSY_NICENESS, BUSY_SLICE_NANOS = 10, 100_000_000
 
 
 def steps(sizes) -> int:
-    return 2 * len(READS) * sizes.read_rounds + 2 * (3 * P99_ROUNDS) + 6
+    return 2 * len(READS) * sizes.read_rounds + 2 * (3 * sizes.p99_rounds) + 6
 
 
 def measure(outcome: Outcome, systems: list[System], sizes, progress: Progress, scratch: Path) -> None:
@@ -112,7 +111,7 @@ def beside_compaction(systems: list[System], sizes, progress: Progress, throughp
             with BusyProcess(what == "reads beside a busy process"), Compactions(system, what == "reads beside compaction"):
                 return load.run(system.node, system.keyspace, tables.uniform("points", sizes.partitions), seed=200 + number, reads_percent=100,
                                 in_flight=64, rate=P99_LOAD * throughput, warmup_seconds=0.3, seconds=sizes.compacting_seconds)
-        results[what] = interleaved(systems, P99_ROUNDS, one, progress, what)
+        results[what] = interleaved(systems, sizes.p99_rounds, one, progress, what)
     return results
 
 

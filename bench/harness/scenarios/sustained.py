@@ -26,7 +26,7 @@ class Plan:
 PLANS = {
     Length.FULL: Plan({10: 4_000_000, 50: 1_000_000}, 5, 512),
     Length.SHORT: Plan({10: 500_000, 50: 150_000}, 2, 32),
-    Length.SMOKE: Plan({10: 150_000, 50: 50_000}, 2, 16),
+    Length.SMOKE: Plan({10: 150_000, 50: 30_000}, 2, 16),
 }
 
 
