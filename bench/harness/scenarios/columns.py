@@ -40,7 +40,7 @@ class Plan:
 
 PLANS = {
     Length.FULL: Plan(PARTITIONS, 5, 0.8, 2, KINDS),
-    Length.SHORT: Plan(100, 5, 0.4, 1, BARRED),
+    Length.SHORT: Plan(100, 3, 0.4, 1, BARRED),
     Length.SMOKE: Plan(100, 1, 0.3, 0.4, BARRED),
 }
 

@@ -43,7 +43,7 @@ def two_threads(loads: list) -> dict:
 PLANS = {
     Length.FULL: Plan(1_000_000, 5, 6, (60, 15), LOADS + MANY + PAPER,
                       two_threads(LOADS + MANY) | {SKIPLIST: ({"memtable": "skiplist"}, PAPER)}, (2, 64)),
-    Length.SHORT: Plan(100_000, 5, 2, (15, 4), LOADS + MANY, two_threads(LOADS + MANY), (2, 64)),
+    Length.SHORT: Plan(100_000, 5, 2, (12, 3), LOADS + MANY, two_threads(LOADS + MANY), (2, 64)),
     Length.SMOKE: Plan(20_000, 2, 1.5, (8, 0.3), LOADS, {}, ()),
 }
 

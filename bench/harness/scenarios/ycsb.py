@@ -44,7 +44,7 @@ class Plan:
 
 PLANS = {
     Length.FULL: Plan(500_000, 5, 200_000, 400_000, "ABCDEF"),
-    Length.SHORT: Plan(20_000, 5, 10_000, 20_000, "ABCDEF"),
+    Length.SHORT: Plan(20_000, 3, 10_000, 20_000, "ABCDEF"),
     Length.SMOKE: Plan(5_000, 1, 5_000, 0, "AEF"),
 }
 
