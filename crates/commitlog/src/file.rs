@@ -69,12 +69,17 @@ impl LogFile {
     }
 
     /// Makes a new log on a device: superblocks last, so that until it is whole the device is blank.
-    pub fn create_on_device(disk: &dyn Disk, device: &Path, superblock: Superblock) -> Result<LogFile, LogError> {
+    pub fn create_on_device(
+        disk: &dyn Disk,
+        device: &Path,
+        superblock: Superblock,
+        last_id: i64,
+    ) -> Result<LogFile, LogError> {
         let file = disk.open(device, OpenOptions::write().blocks())?;
         let log = LogFile::with(file, FoundSuperblock { superblock, damaged: None, is_old: false });
         let blank = AlignedBuffer::new(Geometry::bookkeeping_start() as usize);
         log.file.write_blocks(blank.all_blocks(), 0, Durability::Durable)?;
-        log.write_all_free()?;
+        log.write_all_free(last_id)?;
         log.file.sync_data()?;
         log.write_superblock(0)?;
         log.write_superblock(1)?;
@@ -82,14 +87,19 @@ impl LogFile {
     }
 
     /// Makes a new log, in place of the one that is there if any, and opens it.
-    pub fn create(disk: &dyn Disk, directory: &Path, superblock: Superblock) -> Result<LogFile, LogError> {
+    pub fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        superblock: Superblock,
+        last_id: i64,
+    ) -> Result<LogFile, LogError> {
         let new = directory.join(NEW_FILE_NAME);
         let file = disk.open(&new, OpenOptions::create().blocks())?;
         let made = FoundSuperblock { superblock, damaged: None, is_old: false };
         let log = LogFile::with(file, made.clone());
         log.write_superblock(0)?;
         log.write_superblock(1)?;
-        log.write_all_free()?;
+        log.write_all_free(last_id)?;
         log.file.sync_data()?;
         drop(log);
         let path = directory.join(FILE_NAME);
@@ -143,15 +153,16 @@ impl LogFile {
         Ok(())
     }
 
-    /// Says that every segment is free; for a new log.
-    fn write_all_free(&self) -> Result<(), LogError> {
+    /// Says that every segment is free; for a new log. All bear the greatest id of the log that was there before: whichever is used
+    /// first, and whenever that is, a clock that stepped back does not bring back an id of that one.
+    fn write_all_free(&self, last_id: i64) -> Result<(), LogError> {
         let segments = self.geometry().segments;
         let per_chunk = (CHUNK_SIZE / BLOCK_SIZE) as u32;
         let mut buffer = AlignedBuffer::new(CHUNK_SIZE.min(segments as usize * BLOCK_SIZE));
         for first in (0..segments).step_by(per_chunk as usize) {
             let count = per_chunk.min(segments - first);
             for (index, block) in (first..first + count).zip(buffer.chunks_exact_mut(BLOCK_SIZE)) {
-                BookkeepingEntry { index, state: SegmentState::Free, id: 0, without: 0 }.encode(self.seed, block);
+                BookkeepingEntry { index, state: SegmentState::Free, id: last_id, without: 0 }.encode(self.seed, block);
             }
             let blocks = buffer.blocks(0..count as usize * BLOCK_SIZE);
             self.file.write_blocks(blocks, self.geometry().bookkeeping_offset(first), Durability::AtNextSync)?;

@@ -75,6 +75,12 @@ impl CommitLog {
         Ok((log, replay))
     }
 
+    /// Segments get ids greater than `seen`, which is known from elsewhere: from the intervals of SSTables and from truncations, which may be
+    /// older than the log. To be called before the first append.
+    pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
+        self.shared.raise_segment_ids(seen)
+    }
+
     /// Appends a record that touches `tables`, waiting up to the append timeout for room. It is neither durable nor refused
     /// yet: see [`durable`](Self::durable). Many threads may append at once; none holds a lock while it copies.
     ///

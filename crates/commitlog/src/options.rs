@@ -67,8 +67,6 @@ pub struct LogOptions {
     pub host_id: Option<Uuid>,
     /// The identity of a log that has to be made; `None`: random.
     pub log_id: Option<Uuid>,
-    /// The greatest segment id known from elsewhere (intervals of our own SSTables); new segments get greater ones.
-    pub segment_id_seen: i64,
     /// How long [`CommitLog::append`](crate::CommitLog::append) waits for room.
     pub append_timeout: Duration,
     /// Replay what is sound in a damaged log, keep a copy of the rest, report the gaps.
@@ -97,7 +95,6 @@ impl LogOptions {
             sync: SyncMode::Batch,
             host_id: None,
             log_id: None,
-            segment_id_seen: 0,
             append_timeout: Duration::from_secs(2),
             salvage: false,
             preview_tables: Vec::new(),

@@ -45,10 +45,10 @@ pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Op
     let host_id = || options.host_id.unwrap_or_else(Uuid::new_v4);
     let file = match LogFile::open(disk, options) {
         Ok(Some(file)) => file,
-        Ok(None) => return create(disk, options, wanted, host_id(), options.segment_id_seen),
+        Ok(None) => return create(disk, options, wanted, host_id(), 0),
         Err(LogError::Corrupt(damage)) if options.salvage => {
             let gap = set_aside(disk, options, *damage)?;
-            let made = create(disk, options, wanted, host_id(), options.segment_id_seen)?;
+            let made = create(disk, options, wanted, host_id(), 0)?;
             return Ok(Opened { gaps: vec![gap], ..made });
         }
         Err(error) => return Err(error),
@@ -73,8 +73,8 @@ fn create(
     let log_id = options.log_id.unwrap_or_else(Uuid::new_v4);
     let superblock = Superblock { geometry, log_id, host_id };
     let file = match &options.device {
-        Some(device) => LogFile::create_on_device(disk, device, superblock)?,
-        None => LogFile::create(disk, &options.directory, superblock)?,
+        Some(device) => LogFile::create_on_device(disk, device, superblock, last_id)?,
+        None => LogFile::create(disk, &options.directory, superblock, last_id)?,
     };
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
 }
@@ -119,7 +119,7 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
             }
         }
     }
-    let last_id = entries.iter().map(|entry| entry.id).fold(options.segment_id_seen, i64::max);
+    let last_id = entries.iter().map(|entry| entry.id).fold(0, i64::max);
     entries.retain(|entry| entry.state == SegmentState::Live);
     entries.sort_by_key(|entry| entry.id);
     let mut twins = BTreeSet::new();

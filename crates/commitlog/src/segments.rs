@@ -104,9 +104,27 @@ impl Segments {
         let index = self.free.iter().position(|free| *free)?;
         let slot = u32::try_from(index).ok()?;
         self.set_free(slot, false);
+        let id = self.new_id();
+        self.next = Next::UnderWay(id);
+        Some(Claim { slot, id })
+    }
+
+    fn new_id(&mut self) -> i64 {
         self.last_id = (self.clock)().max(self.last_id.saturating_add(1));
-        self.next = Next::UnderWay(self.last_id);
-        Some(Claim { slot, id: self.last_id })
+        self.last_id
+    }
+
+    /// From now on ids are greater than `seen`. The newest segment gets such a one too, if its number in this run is `unfilled` or above: the
+    /// caller writes its bookkeeping.
+    pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Option<Arc<SegmentUse>> {
+        self.last_id = self.last_id.max(seen);
+        let low = self.live.pop_back_if(|newest| newest.id <= seen && newest.number >= Some(unfilled))?;
+        let raised = Arc::new(SegmentUse::new(self.new_id(), low.slot, low.number?, low.without()));
+        self.live.push_back(Arc::clone(&raised));
+        if matches!(&self.next, Next::Prepared(next) if next.id == low.id) {
+            self.next = Next::Prepared(Arc::clone(&raised));
+        }
+        Some(raised)
     }
 
     /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.

@@ -187,6 +187,20 @@ impl Shared {
             self.signals.hurry();
         }
         self.press();
+    /// New segments get ids greater than `seen`, and so does the one to be filled first, in its place, as long as it has no record.
+    pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
+        let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
+        let raised = self.segments().raise_ids(seen, unfilled);
+        let Some(raised) = raised else { return Ok(()) };
+        if let Some(number) = raised.number.filter(|number| *number < self.activated()) {
+            self.recent_id(number).store(raised.id, Ordering::Relaxed);
+            *self.recent_slot(number).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&raised));
+        }
+        let (index, state) = (raised.slot, SegmentState::Live);
+        let entry = BookkeepingEntry { index, state, id: raised.id, without: raised.without() };
+        self.failing(self.file.write_entry(entry))
+    }
+
         Ok(())
     }
 

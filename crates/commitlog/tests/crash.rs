@@ -381,9 +381,63 @@ fn a_clock_that_steps_back_changes_nothing() {
         node.append(&log).unwrap();
     }
     node.open().unwrap().0.discard_replayed().unwrap();
-    let options = LogOptions { segment_id_seen: 90_000, ..node.options() };
-    let (log, _) = CommitLog::open(Arc::new(node.disk.clone()), options).unwrap();
+    // SSTables may be of a log that was lost.
+    let (log, _) = node.open().unwrap();
+    log.raise_segment_ids(90_000).unwrap();
     assert_eq!(log.position().segment, 90_001);
+    log.raise_segment_ids(80_000).unwrap();
+    assert_eq!(log.position().segment, 90_001);
+}
+
+/// All segments but the one to be filled hold records: there is none to go on in instead.
+#[test]
+fn ids_are_raised_where_no_other_segment_is_free_and_records_are_found_under_them() {
+    let disk = SimulatedDisk::new();
+    let options = LogOptions {
+        segment_size_bytes: SEGMENT,
+        total_space_bytes: 2 * u64::from(SEGMENT),
+        clock: Arc::new(|| 10),
+        ..LogOptions::new(DIR)
+    };
+    let open = |disk: &SimulatedDisk| CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
+    let (log, _) = open(&disk);
+    let before = log.append(&[], b"before").unwrap().position;
+    log.durable(before).wait().unwrap();
+    drop(log);
+    let (log, _) = open(&disk);
+    log.raise_segment_ids(5000).unwrap();
+    let after = log.append(&[], b"after").unwrap().position;
+    log.durable(after).wait().unwrap();
+    assert_eq!((before.segment, after.segment), (10, 5001));
+    // From the first record on an id is not to be changed.
+    log.raise_segment_ids(6000).unwrap();
+    assert_eq!(log.append(&[], b"not durable").unwrap().position.segment, 5001);
+    let image = disk.crash_image(1);
+    let (_log, mut replay) = open(&image);
+    for (position, data) in [(before, b"before".as_slice()), (after, b"after")] {
+        let record = replay.next_record().unwrap().unwrap();
+        assert_eq!((record.position, record.data), (position, data));
+    }
+}
+
+/// The clock has stepped back when the log gets another layout, and the power is cut before a segment of that is used.
+#[test]
+fn a_log_of_another_layout_goes_on_with_the_ids() {
+    let mut cuts = 0;
+    for skip in 0..30 {
+        let node = Node::new(3);
+        node.clock.store(5000, Ordering::Relaxed);
+        node.open().unwrap().0.shutdown().unwrap();
+        node.clock.store(10, Ordering::Relaxed);
+        let options = LogOptions { segment_size_bytes: SEGMENT / 2, ..node.options() };
+        node.disk.inject(Fault::PowerCut, skip);
+        cuts += u32::from(CommitLog::open(Arc::new(node.disk.clone()), options.clone()).is_err());
+        let image = node.disk.crash_image(skip);
+        let (log, _) = CommitLog::open(Arc::new(image), options).unwrap();
+        assert_eq!(log.geometry().segment_size_bytes, SEGMENT / 2);
+        assert!(log.position().segment > 5000, "{} after {skip} operations", log.position());
+    }
+    assert!(cuts > 5, "{cuts}");
 }
 
 #[test]

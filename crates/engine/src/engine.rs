@@ -164,6 +164,8 @@ impl Engine {
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
         self.settle_replayed()?;
+        // Before anything is appended.
+        self.log.raise_segment_ids(recovery.covered.last_segment()).map_err(startup)?;
         self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored)?;
         self.finish_drops()?;
@@ -224,6 +226,7 @@ impl Engine {
             covered.add_truncation(id, position);
         }
         Ok(())
+                self.written_up_to(sstable).into_iter().for_each(|end| covered.note(end));
     }
 
     /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.

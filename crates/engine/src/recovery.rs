@@ -64,6 +64,9 @@ pub(crate) struct Recovery {
 #[derive(Default)]
 pub(crate) struct Covered {
     by_table: HashMap<TableId, IntervalSet>,
+    /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must never come to such
+    /// ids, for its records would be taken for theirs.
+    last_segment: i64,
 }
 
 impl Covered {
@@ -72,8 +75,19 @@ impl Covered {
         intervals.intervals().iter().for_each(|interval| set.add(*interval));
     }
 
+    /// An SSTable or a truncation names this place in the log, whether it has any record or not.
+    pub fn note(&mut self, position: LogPosition) {
+        self.last_segment = self.last_segment.max(position.segment);
+    }
+
+    /// The last segment that is named.
+    pub fn last_segment(&self) -> i64 {
+        self.last_segment
+    }
+
     /// Everything up to `position` was truncated.
     pub fn add_truncation(&mut self, table: TableId, position: LogPosition) {
+        self.note(position);
         let interval = commitlog::PositionInterval { start: LogPosition::NONE, end: position };
         self.by_table.entry(table).or_default().add(interval);
     }

@@ -145,7 +145,7 @@ impl Engine {
 
     /// The position of our log at which an SSTable's rows were written. What a start flushed after replay covers no
     /// interval of the log any more, and yet has its place in it.
-    fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
+    pub(crate) fn written_up_to(&self, sstable: &SSTableReader) -> Option<LogPosition> {
         let stats = &sstable.statistics().stats;
         let own = stats.originating_host_id == Some(self.log().host_id());
         let ends =

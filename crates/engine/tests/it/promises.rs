@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -215,6 +215,76 @@ fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
         assert!(result.is_err() || found == 0);
     }
     assert!(whole > 5 && none > 0, "{whole} {none}");
+}
+
+/// A node whose clock says what the test does.
+fn small_options_by(clock: &Arc<AtomicI64>, disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = small_options(disk);
+    let clock = Arc::clone(clock);
+    options.commitlog.clock = Arc::new(move || clock.load(Ordering::Relaxed));
+    options
+}
+
+/// A node at 5000 on the clock that has an SSTable and a truncation, was stopped, and finds the clock at 10.
+fn stopped_before_the_clock_stepped_back() -> (SimulatedDisk, Arc<AtomicI64>, [Arc<Table>; 2]) {
+    let (disk, clock) = (SimulatedDisk::new(), Arc::new(AtomicI64::new(5000)));
+    let engine = open_with(&small_options_by(&clock, &disk));
+    let [flushed, truncated] = create(&engine, ["flushed", "truncated"]);
+    block_on(engine.write(&batch(&[&flushed, &truncated], 1, 1))).unwrap();
+    engine.flush(&flushed).unwrap();
+    engine.truncate(&truncated).unwrap();
+    engine.shutdown().unwrap();
+    clock.store(10, Ordering::Relaxed);
+    (disk, clock, [flushed, truncated])
+}
+
+/// Writes a row, crashes; everything has to be there.
+fn check_acknowledged(
+    options: &EngineOptions,
+    disk: &SimulatedDisk,
+    [flushed, truncated]: [&Arc<Table>; 2],
+    case: &str,
+) {
+    let image = |seed| {
+        let image = disk.crash_image(seed);
+        (EngineOptions { disk: Arc::new(image.clone()), ..options.clone() }, image)
+    };
+    let (options, disk) = image(1);
+    let engine = open_with(&options);
+    block_on(engine.write(&batch(&[flushed, truncated], 2, 2))).unwrap();
+    let crashed = EngineOptions { disk: Arc::new(disk.crash_image(2)), ..options.clone() };
+    // What a flush puts into SSTables does not go by a truncation of before either.
+    engine.flush_all().unwrap();
+    let flushed_too = EngineOptions { disk: Arc::new(disk.crash_image(3)), ..options };
+    drop(engine);
+    for options in [crashed, flushed_too] {
+        let engine = open_with(&options);
+        assert_eq!([rows(&engine, flushed).len(), rows(&engine, truncated).len()], [2, 1], "{case}");
+    }
+}
+
+#[test]
+fn a_clock_that_steps_back_covers_no_record_of_a_log_of_another_layout() {
+    let (prepared, clock, [flushed, truncated]) = stopped_before_the_clock_stepped_back();
+    let mut cuts = 0;
+    for skip in 0..40 {
+        let disk = prepared.crash_image(skip);
+        let mut options = small_options_by(&clock, &disk);
+        options.commitlog.segment_size_bytes *= 2;
+        disk.inject(Fault::PowerCut, skip);
+        cuts += u32::from(Engine::open(options.clone()).is_err());
+        check_acknowledged(&options, &disk, [&flushed, &truncated], &format!("cut after {skip} operations"));
+    }
+    assert!(cuts > 20, "{cuts}");
+}
+
+#[test]
+fn a_clock_that_steps_back_covers_no_record_of_a_log_that_is_made_anew() {
+    let (disk, clock, [flushed, truncated]) = stopped_before_the_clock_stepped_back();
+    disk.remove_file(Path::new("/node/commitlog/commitlog.log")).unwrap();
+    disk.sync_dir(Path::new("/node/commitlog")).unwrap();
+    let options = small_options_by(&clock, &disk);
+    check_acknowledged(&options, &disk, [&flushed, &truncated], "no log");
 }
 
 #[test]
