@@ -278,13 +278,21 @@ def salvage(checks: Checks) -> None:
 
 
 def one_log_one_node(checks: Checks) -> None:
-    """Two data directories with one commit log directory."""
-    with Espalier.start() as node:
+    """Two data directories with one commit log directory, at the same time and one after the other."""
+    with Espalier.start(commitlog_sync="batch") as node:
         other = places.run_directory("other")
         try:
             done = serve("--data", str(other), "--port", str(places.free_ports(1)[0]),
                          ESPALIER_COMMITLOG_DIRECTORY=str(node.data / "commitlog"))
             refused(checks, "a second node on one log", done, str(node.data / "commitlog"), "is in use by another process", str(node.process.pid))
+            make_table(node)
+            insert(node, 1)
+            node.kill()
+            done = serve("--data", str(other), "--port", str(places.free_ports(1)[0]),
+                         ESPALIER_COMMITLOG_DIRECTORY=str(node.data / "commitlog"))
+            refused(checks, "another node on the log of one that was killed", done, str(node.data / LOG), "it belongs to host")
+            node.launch()
+            checks.equal("its own node takes it", keys(node), {1})
         finally:
             shutil.rmtree(other, ignore_errors=True)
 
@@ -320,8 +328,11 @@ def on_device(checks: Checks, device: str) -> None:
             environment = {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}
             refused(checks, f"{sync}: a second node on the device",
                     serve("--data", str(other), "--port", str(places.free_ports(1)[0]), **environment), device, "is in use by another process")
-            shutil.rmtree(other, ignore_errors=True)
             node.kill()
+            # Nobody holds it now, and yet it has an owner.
+            refused(checks, f"{sync}: another node on the device of one that was killed",
+                    serve("--data", str(other), "--port", str(places.free_ports(1)[0]), **environment), device, "it belongs to host")
+            shutil.rmtree(other, ignore_errors=True)
             described = described_log(device)
             checks.equal(f"{sync}: the log is on the device", (described["path"], described["segments_in_use"] >= 1), (device, True))
             node.launch()

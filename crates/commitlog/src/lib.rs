@@ -52,7 +52,7 @@ pub use hold::{Awaited, HeldWakeUps, release_held_wake_ups};
 pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};
-pub use options::{Clock, FailureHook, LogOptions, SyncMode};
+pub use options::{Clock, FailureHook, LogOptions, NewLogHook, SyncMode};
 pub use position::{IntervalSet, LogPosition, PositionInterval};
 pub use replay::{Gap, Record, Replay, ReplayReport};
 pub use scan::{Found, RecordCursor, Run, SegmentImage, Step, Verdict, count_records};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use blockio::BLOCK_SIZE;
+use blockio::{BLOCK_SIZE, DiskError};
 use uuid::Uuid;
 
 use crate::LogError;
@@ -49,6 +49,9 @@ pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// Told why the log takes no more records.
 pub type FailureHook = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Told the host id of a log that is about to be made, before there is any of it.
+pub type NewLogHook = Arc<dyn Fn(Uuid) -> Result<(), DiskError> + Send + Sync>;
+
 /// What a log is opened with.
 #[derive(Clone)]
 pub struct LogOptions {
@@ -65,6 +68,8 @@ pub struct LogOptions {
     pub sync: SyncMode,
     /// The node. A log of another one is refused; `None` takes what is there, or makes one for a new log.
     pub host_id: Option<Uuid>,
+    /// Where the node keeps its host id: a log that has to be made gets one of its own then, and is not made if it cannot be kept.
+    pub on_new_log: Option<NewLogHook>,
     /// The identity of a log that has to be made; `None`: random.
     pub log_id: Option<Uuid>,
     /// How long [`CommitLog::append`](crate::CommitLog::append) waits for room.
@@ -94,6 +99,7 @@ impl LogOptions {
             total_space_bytes: 8 << 30,
             sync: SyncMode::Batch,
             host_id: None,
+            on_new_log: None,
             log_id: None,
             append_timeout: Duration::from_secs(2),
             salvage: false,

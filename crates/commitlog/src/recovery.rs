@@ -42,13 +42,12 @@ pub(crate) struct Opened {
 pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Opened, LogError> {
     let measure = |device: &PathBuf| disk.open(device, OpenOptions::read())?.len();
     let wanted = options.geometry(options.device.as_ref().map(measure).transpose()?)?;
-    let host_id = || options.host_id.unwrap_or_else(Uuid::new_v4);
     let file = match LogFile::open(disk, options) {
         Ok(Some(file)) => file,
-        Ok(None) => return create(disk, options, wanted, host_id(), 0),
+        Ok(None) => return create(disk, options, wanted, new_host_id(options)?, 0),
         Err(LogError::Corrupt(damage)) if options.salvage => {
             let gap = set_aside(disk, options, *damage)?;
-            let made = create(disk, options, wanted, host_id(), 0)?;
+            let made = create(disk, options, wanted, new_host_id(options)?, 0)?;
             return Ok(Opened { gaps: vec![gap], ..made });
         }
         Err(error) => return Err(error),
@@ -61,6 +60,14 @@ pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Op
         return create(disk, options, wanted, host_id, opened.last_id);
     }
     Ok(opened)
+}
+
+/// Of a log that has to be made, where there is none.
+fn new_host_id(options: &LogOptions) -> Result<Uuid, LogError> {
+    let Some(hook) = &options.on_new_log else { return Ok(options.host_id.unwrap_or_else(Uuid::new_v4)) };
+    let id = Uuid::new_v4();
+    hook(id)?;
+    Ok(id)
 }
 
 fn create(
@@ -92,7 +99,9 @@ fn check_host(file: &LogFile, options: &LogOptions) -> Result<(), LogError> {
     let theirs = file.superblock.host_id;
     match options.host_id {
         Some(ours) if ours != theirs => {
-            let reason = format!("it belongs to host {theirs}; this is host {ours}");
+            let reason = format!(
+                "it belongs to host {theirs}; this is host {ours}: give the node the log that it had, or another place for a new one"
+            );
             Err(LogError::Refused { path: file.path().to_path_buf(), reason })
         }
         _ => Ok(()),

@@ -20,6 +20,7 @@ use crate::finisher::Finisher;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
 use crate::in_memory::{Purger, Resident, memory_only};
+use crate::log_host::LogHost;
 use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
@@ -98,14 +99,19 @@ impl Engine {
         let disk = options.disk.clone();
         let flusher = Flusher::new(options.memtable_flush_writers);
         let data = options.directory.join("data");
-        disk.create_dir_all(&data)?;
+        disk.create_dir_all(&options.directory)?;
         let directory = disk.lock_dir(&options.directory)?;
+        let host = LogHost::new(&disk, &options.directory);
         let keyspaces = system_keyspaces();
         let mut log_options = options.commitlog.clone();
         log_options.preview_tables = tables_to_preview(&keyspaces);
         log_options.on_pressure = Some(flusher.pressure_hook());
+        host.claim(&mut log_options, disk.exists(&data)?)?;
         let (log, replay) =
             CommitLog::open(disk.clone(), log_options).map_err(|error| EngineError::Startup(error.to_string()))?;
+        host.took(&log)?;
+        // Only now: whoever was refused a log was not here.
+        disk.create_dir_all(&data)?;
         let files = TableFiles::new(&options, log.host_id());
         let mut engine = Engine {
             catalog: ArcSwap::from_pointee(Catalog {
@@ -158,14 +164,14 @@ impl Engine {
         self.open_schema(&stored)?;
         self.remove_truncated()?;
         self.cover(&mut recovery.covered)?;
+        // Before anything is appended.
+        self.log.raise_segment_ids(recovery.covered.last_segment()).map_err(startup)?;
         self.settle_in_memory();
         self.replay_all(&mut replay, &mut recovery)?;
         self.replayed = recovery.summary;
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
         self.settle_replayed()?;
-        // Before anything is appended.
-        self.log.raise_segment_ids(recovery.covered.last_segment()).map_err(startup)?;
         self.go_on_from_stored_timestamps()?;
         self.store_system_schema(&stored)?;
         self.finish_drops()?;
@@ -220,13 +226,13 @@ impl Engine {
         for (id, store) in &self.catalog.load().stores {
             for sstable in &store.view().sstables {
                 covered.add(*id, &self.files.intervals(sstable));
+                self.written_up_to(sstable).into_iter().for_each(|end| covered.note(end));
             }
         }
         for (id, position) in self.truncations()? {
             covered.add_truncation(id, position);
         }
         Ok(())
-                self.written_up_to(sstable).into_iter().for_each(|end| covered.note(end));
     }
 
     /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.

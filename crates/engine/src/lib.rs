@@ -24,6 +24,7 @@ mod groups;
 mod import;
 mod in_memory;
 mod large_batch;
+mod log_host;
 mod merges;
 mod newest_first;
 mod options;

@@ -287,6 +287,63 @@ fn a_clock_that_steps_back_covers_no_record_of_a_log_that_is_made_anew() {
     check_acknowledged(&options, &disk, [&flushed, &truncated], "no log");
 }
 
+/// What another node stopped at is not taken, not even by a node that has no log yet.
+#[test]
+fn a_log_is_taken_by_its_own_node_alone() {
+    let disk = SimulatedDisk::new();
+    let own = small_options(&disk);
+    let engine = open_with(&own);
+    let [t] = create(&engine, ["t"]);
+    insert(&engine, &t, 1, 1, "kept", 10);
+    drop(engine);
+    let mut other = EngineOptions { directory: "/other".into(), ..own.clone() };
+    let refusal = |options: &EngineOptions| loop {
+        match Engine::open(options.clone()) {
+            Err(EngineError::Disk(error)) if error.kind() == blockio::DiskErrorKind::Locked => {}
+            opened => break opened.err().expect("a refusal").to_string(),
+        }
+    };
+    for _ in 0..2 {
+        let told = refusal(&other);
+        assert!(told.contains("/node/commitlog/commitlog.log") && told.contains("belongs to host"), "{told}");
+    }
+    other.commitlog.directory = "/other/commitlog".into();
+    drop(open_with(&other));
+    other.commitlog.directory = own.commitlog.directory.clone();
+    assert!(refusal(&other).contains("belongs to host"));
+    // An older build kept no id: the log is its own.
+    let kept = Path::new("/node/host-id");
+    disk.remove_file(kept).unwrap();
+    let engine = open_with(&own);
+    assert_eq!(rows(&engine, &t).len(), 1);
+    drop(engine);
+    let file = disk.open(kept, blockio::OpenOptions::write()).unwrap();
+    file.write_at(b"?", 3).unwrap();
+    assert!(refusal(&own).contains("/node/host-id does not hold the host id"));
+}
+
+/// The first start of a node, and one that finds no log, are cut short: the next one is never refused its own log.
+#[test]
+fn a_log_that_is_being_made_when_the_power_is_cut_is_taken_by_the_next_start() {
+    let stopped = SimulatedDisk::new();
+    open(&stopped).shutdown().unwrap();
+    stopped.remove_file(Path::new("/node/commitlog/commitlog.log")).unwrap();
+    stopped.sync_dir(Path::new("/node/commitlog")).unwrap();
+    let mut cuts = 0;
+    for (skip, prepared) in (0..60).flat_map(|skip| [(skip, SimulatedDisk::new()), (skip, stopped.crash_image(skip))]) {
+        prepared.inject(Fault::PowerCut, skip);
+        cuts += u32::from(Engine::open(small_options(&prepared)).is_err());
+        let disk = prepared.crash_image(skip);
+        let engine = open(&disk);
+        let [t] = create(&engine, ["t"]);
+        insert(&engine, &t, 1, 1, "kept", 10);
+        let image = disk.crash_image(1);
+        drop(engine);
+        assert_eq!(rows(&open(&image), &t).len(), 1, "cut after {skip} operations");
+    }
+    assert!(cuts > 60, "{cuts}");
+}
+
 #[test]
 fn a_keyspace_without_durable_writes_is_not_in_the_log_and_keeps_what_was_flushed() {
     let disk = SimulatedDisk::new();
