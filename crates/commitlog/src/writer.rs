@@ -185,7 +185,7 @@ impl Writer {
                 return Step::Sleep { until: Some(until), wake_at: u64::MAX };
             }
             let wake_at = self.wake_at();
-            if shared.tail.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < FRAMES_MAX {
+            if shared.tail.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < self.frames_max() {
                 return Step::Issue;
             }
             return Step::Sleep { until: None, wake_at };
@@ -199,14 +199,16 @@ impl Writer {
     /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to be half as long as
     /// they are together: the device is kept busy by two or three, and the more there is to write, the fewer they are.
     fn wake_at(&self) -> u64 {
-        let each = self.shared.sync == SyncMode::Each;
-        let frames_max = if each { FRAMES_MAX_EACH } else { FRAMES_MAX };
         match self.issued.len() {
             0 => 0,
-            frames if frames >= frames_max => u64::MAX,
-            _ if each => 0,
+            frames if frames >= self.frames_max() => u64::MAX,
+            _ if self.shared.sync == SyncMode::Each => 0,
             _ => self.taken + ((self.taken - self.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
         }
+    }
+
+    fn frames_max(&self) -> usize {
+        if self.shared.sync == SyncMode::Each { FRAMES_MAX_EACH } else { FRAMES_MAX }
     }
 
     /// Sleeps until woken, a frame is done or the time has come.
@@ -271,6 +273,7 @@ impl Writer {
             let offset = file_start + (run.start - base);
             let blocks = u32::try_from((run.end - base) / BLOCK).unwrap_or(u32::MAX);
             self.prewrite(offset + (run.end - run.start), segment.slot)?;
+            self.wait_for_turn()?;
             self.count(&run, filled);
             let (place, since) = ((segment.id, blocks), Instant::now());
             self.issued.push_back(Issued { run: run.clone(), offset, place, since, done: false });
@@ -322,6 +325,15 @@ impl Writer {
             self.advance_horizon();
         }
         self.shared.room.announce();
+    }
+
+    /// Waits until another frame may be under way: one batch may be more frames than that.
+    fn wait_for_turn(&mut self) -> Result<(), LogError> {
+        while self.issued.len() >= self.frames_max() {
+            self.queue.wait(None)?;
+            self.collect()?;
+        }
+        Ok(())
     }
 
     /// Waits until everything issued is durable.

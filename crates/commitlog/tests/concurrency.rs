@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
+mod holding_disk;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
@@ -11,8 +13,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use blockio::SimulatedDisk;
-use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
+use commitlog::{CommitLog, Durable, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
 use uuid::Uuid;
+
+use self::holding_disk::HoldingDisk;
 
 fn options(sync: SyncMode) -> LogOptions {
     LogOptions {
@@ -218,6 +222,55 @@ fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
         drop(log);
         let (_log, mut replay) = CommitLog::open(Arc::new(disk.crash_image(1)), options(sync)).unwrap();
         assert_eq!(replay.next_record().unwrap().unwrap().data, b"kept");
+    }
+}
+
+/// So much is appended at once that it is more frames than may be under way.
+#[test]
+fn no_more_frames_are_under_way_than_the_format_says() {
+    for (sync, records, length, frames_max) in [(SyncMode::Batch, 12, 1 << 20, 8), (SyncMode::Each, 100, 10, 32)] {
+        let disk = HoldingDisk::new();
+        let options = LogOptions { segment_size_bytes: 16 << 20, total_space_bytes: 64 << 20, ..options(sync) };
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+        disk.hold();
+        let data = vec![7; length];
+        let together = log.hold_wake_ups(Waker::noop());
+        let positions: Vec<_> = (0..records).map(|_| log.append(&[], &data).unwrap().position).collect();
+        drop(together);
+        disk.wait_for(frames_max);
+        disk.let_all_go();
+        for position in positions {
+            log.durable(position).wait().unwrap();
+        }
+        assert_eq!(disk.under_way_most(), frames_max, "{sync:?}");
+    }
+}
+
+/// The second of two frames ends first: in `each` its record is acknowledged, where records are acknowledged in order it waits.
+#[test]
+fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_alone() {
+    for sync in [SyncMode::Batch, SyncMode::Each] {
+        let disk = HoldingDisk::new();
+        let options = LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 1 << 20, ..options(sync) };
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+        disk.hold();
+        // Long enough to be worth a frame beside another one.
+        let append = |count| {
+            let position = log.append(&[], &[7; 40_000]).unwrap().position;
+            disk.wait_for(count);
+            log.durable(position)
+        };
+        let (mut first, mut second) = (append(1), append(2));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut is_pending = |waiter: &mut Durable| std::pin::Pin::new(waiter).poll(&mut context).is_pending();
+        assert!(is_pending(&mut first) && is_pending(&mut second), "{sync:?}");
+        disk.let_go(1);
+        disk.wait_until_looked_at(1);
+        assert!(is_pending(&mut first), "{sync:?}");
+        assert_eq!(is_pending(&mut second), sync == SyncMode::Batch, "{sync:?}");
+        disk.let_go(0);
+        disk.wait_until_looked_at(2);
+        assert!(!is_pending(&mut first) && (sync == SyncMode::Each || !is_pending(&mut second)), "{sync:?}");
     }
 }
 

@@ -1,0 +1,253 @@
+//! A disk that keeps frames of the log under way until the test lets them go, by the number in which they came, and counts them.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use blockio::{
+    AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, Durability,
+    File, Frame, OpenOptions, QueueMeans, QueueWaker, SimulatedDisk, Space, Written,
+};
+
+/// When a test that waits in vain gives up.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub struct HoldingDisk {
+    inner: SimulatedDisk,
+    frames: Arc<(Mutex<Frames>, Condvar)>,
+}
+
+/// Frames with records; what is prewritten passes.
+#[derive(Debug, Default)]
+struct Frames {
+    holds: bool,
+    /// Since it holds.
+    came: usize,
+    let_go: Vec<usize>,
+    under_way: usize,
+    under_way_most: usize,
+    told: usize,
+    /// Of those that were told, how many the log has looked at: it waits for others since.
+    looked_at: usize,
+    waker: Option<QueueWaker>,
+}
+
+impl HoldingDisk {
+    pub fn new() -> HoldingDisk {
+        HoldingDisk { inner: SimulatedDisk::new(), frames: Arc::default() }
+    }
+
+    /// Frames that come from now on are held.
+    pub fn hold(&self) {
+        *self.frames.0.lock().unwrap() = Frames { holds: true, ..Frames::default() };
+    }
+
+    /// Lets one go, by the number in which it came, from 0 on.
+    pub fn let_go(&self, number: usize) {
+        self.change(|frames| frames.let_go.push(number));
+    }
+
+    /// Lets all go, now and from now on.
+    pub fn let_all_go(&self) {
+        self.change(|frames| frames.holds = false);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Frames)) {
+        let mut frames = self.frames.0.lock().unwrap();
+        change(&mut frames);
+        frames.waker.iter().for_each(QueueWaker::wake);
+    }
+
+    /// Waits until so many have come.
+    pub fn wait_for(&self, count: usize) {
+        self.wait_until(|frames| frames.came >= count);
+    }
+
+    /// Waits until the log has taken in that so many are written.
+    pub fn wait_until_looked_at(&self, count: usize) {
+        self.wait_until(|frames| frames.looked_at >= count);
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&Frames) -> bool) {
+        let frames = self.frames.0.lock().unwrap();
+        let (frames, _) = self.frames.1.wait_timeout_while(frames, GIVE_UP, |frames| !is_so(frames)).unwrap();
+        assert!(is_so(&frames), "{frames:?}");
+    }
+
+    /// The most that were under way at a time, since it holds.
+    pub fn under_way_most(&self) -> usize {
+        self.frames.0.lock().unwrap().under_way_most
+    }
+}
+
+#[derive(Debug)]
+struct HoldingFile {
+    inner: Box<dyn File>,
+    frames: Arc<(Mutex<Frames>, Condvar)>,
+}
+
+#[derive(Debug)]
+struct HoldingQueue {
+    inner: Box<dyn BlockQueue>,
+    frames: Arc<(Mutex<Frames>, Condvar)>,
+    held: Vec<(usize, Frame, u64, Durability)>,
+}
+
+/// What is prewritten is zeros; a block of records begins with its checksum.
+fn has_records(frame: &Frame) -> bool {
+    frame.blocks()[..BLOCK_SIZE].iter().any(|byte| *byte != 0)
+}
+
+impl HoldingQueue {
+    /// Hands on what was let go.
+    fn hand_on(&mut self) {
+        let frames = self.frames.0.lock().unwrap();
+        let is_let_go = |number: usize| !frames.holds || frames.let_go.contains(&number);
+        for (_, frame, offset, durability) in self.held.extract_if(.., |(number, ..)| is_let_go(*number)) {
+            self.inner.submit(frame, offset, durability);
+        }
+    }
+}
+
+impl BlockQueue for HoldingQueue {
+    fn submit(&mut self, frame: Frame, offset: u64, durability: Durability) {
+        if !has_records(&frame) {
+            return self.inner.submit(frame, offset, durability);
+        }
+        let mut frames = self.frames.0.lock().unwrap();
+        self.held.push((frames.came, frame, offset, durability));
+        frames.came += 1;
+        frames.under_way += 1;
+        frames.under_way_most = frames.under_way_most.max(frames.under_way);
+        drop(frames);
+        self.frames.1.notify_all();
+        self.hand_on();
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight() + self.held.len()
+    }
+
+    fn next_written(&mut self) -> Option<Written> {
+        let written = self.inner.next_written()?;
+        if has_records(&written.frame) {
+            let mut frames = self.frames.0.lock().unwrap();
+            frames.under_way = frames.under_way.saturating_sub(1);
+            frames.told += 1;
+        }
+        Some(written)
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError> {
+        let mut frames = self.frames.0.lock().unwrap();
+        frames.looked_at = frames.told;
+        frames.waker = Some(self.inner.waker());
+        drop(frames);
+        self.frames.1.notify_all();
+        self.hand_on();
+        self.inner.wait(until)
+    }
+
+    fn waker(&self) -> QueueWaker {
+        self.inner.waker()
+    }
+
+    fn means(&self) -> QueueMeans {
+        self.inner.means()
+    }
+}
+
+impl File for HoldingFile {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
+        self.inner.write_at(data, offset)
+    }
+
+    fn sync_data(&self) -> Result<(), DiskError> {
+        self.inner.sync_data()
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.inner.len()
+    }
+
+    fn set_len(&self, length: u64) -> Result<(), DiskError> {
+        self.inner.set_len(length)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<(), DiskError> {
+        self.inner.allocate(offset, length)
+    }
+
+    fn write_blocks(&self, blocks: AlignedSlice<'_>, offset: u64, durability: Durability) -> Result<(), DiskError> {
+        self.inner.write_blocks(blocks, offset, durability)
+    }
+
+    fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
+        let (inner, frames) = (self.inner.block_queue()?, Arc::clone(&self.frames));
+        Ok(Box::new(HoldingQueue { inner, frames, held: Vec::new() }))
+    }
+
+    fn block_writes(&self) -> BlockWrites {
+        self.inner.block_writes()
+    }
+}
+
+impl Disk for HoldingDisk {
+    fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError> {
+        let inner = self.inner.open(path, options)?;
+        Ok(Box::new(HoldingFile { inner, frames: Arc::clone(&self.frames) }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        self.inner.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
+        self.inner.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.inner.remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        self.inner.remove_dir_all(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<(), DiskError> {
+        self.inner.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, DiskError> {
+        self.inner.exists(path)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
+        self.inner.lock_dir(dir)
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<DirectoryLock, DiskError> {
+        self.inner.lock_file(path)
+    }
+
+    fn space(&self, path: &Path) -> Result<Space, DiskError> {
+        self.inner.space(path)
+    }
+}
