@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 from proof import places
 from proof.drivers.checks import Checks
@@ -35,7 +36,7 @@ def main() -> None:
     cannot_mount = in_own_namespace("proof.log")
     parts = [salvage, one_log_one_node, block_device]
     if cannot_mount is None:
-        parts += [failed_writes, failed_syncs, full_disk, full_log, flush_writers]
+        parts += [failed_writes, failed_syncs, no_direct_writes, full_disk, full_log, flush_writers]
     else:
         print(f"NOT PROVED HERE: failing, full and stalling disks: {cannot_mount}", flush=True)
     for part in parts:
@@ -161,6 +162,25 @@ def failed_syncs(checks: Checks) -> None:
         refusal = insert(node, 4)
         checks.true("and told", isinstance(refusal, Error) and LOG in refusal.message, str(refusal))
         checks.true("reads go on", {1} <= keys(node))
+
+
+def no_direct_writes(checks: Checks) -> None:
+    """A file system without O_DIRECT: the log goes through the page cache and is synced there, which is said once."""
+    disk = Disk()
+    disk.refuses_direct = True
+    with node_on(disk, commitlog_sync="batch") as (node, mount):
+        make_table(node)
+        for k in range(1, 300):
+            insert(node, k)
+        log = (node.directory / "log").read_text(errors="replace")
+        line = "the commit log is written through the page cache: O_DIRECT is refused here"
+        checks.equal("the page cache: it is said once", log.count(line), 1)
+        checks.true("the page cache: nothing else is claimed", "written past the page cache" not in log, log[-4000:])
+        checks.equal("the page cache: rows are there", keys(node), set(range(1, 300)))
+        with mount.lock:
+            left = disk.after_power_cut(Random(1))
+    with node_on(left, commitlog_sync="batch") as (node, _):
+        checks.equal("the page cache: what was acknowledged is there after a power cut", keys(node), set(range(1, 300)))
 
 
 def write_until_refused(node, most: int) -> tuple[set[int], Error | None]:

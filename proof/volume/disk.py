@@ -104,6 +104,7 @@ class Disk:
         self.last_number = 1
         self.changes: list[list[tuple[Node, str, Node | None]]] = []      # of names, not durable yet, oldest first
         self.capacity_bytes = 1 << 40
+        self.refuses_direct = False                                       # files cannot be opened with O_DIRECT
 
     def used_bytes(self) -> int:
         return sum(len(node.now) for node in self.nodes.values() if node.links > 0)

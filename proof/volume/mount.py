@@ -279,7 +279,10 @@ def link(mount: Mount, node: Node, body: bytes) -> bytes:
 
 
 def open_(mount: Mount, node: Node, body: bytes) -> bytes:
-    if struct.unpack_from("<I", body)[0] & os.O_TRUNC:
+    flags = struct.unpack_from("<I", body)[0]
+    if mount.disk.refuses_direct and flags & os.O_DIRECT:
+        raise OSError(errno.EINVAL, "no O_DIRECT here")
+    if flags & os.O_TRUNC:
         node.set_length(0)
     return struct.pack("<QII", node.number, 0, 0)
 

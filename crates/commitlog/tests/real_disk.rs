@@ -59,9 +59,11 @@ const MODES: [SyncMode; 4] = [
 
 #[test]
 fn what_many_threads_appended_is_replayed_in_every_mode() {
-    for (index, sync) in MODES.into_iter().enumerate() {
+    let disks = [SystemDisk::new(), SystemDisk::without_ring()];
+    for (index, (disk, sync)) in disks.iter().flat_map(|disk| MODES.map(|sync| (disk, sync))).enumerate() {
         let dir = Scratch::new(&format!("threads-{index}"));
         let options = dir.options(sync);
+        let open = |options: &LogOptions| CommitLog::open(Arc::new(*disk), options.clone()).unwrap();
         let (log, replay) = open(&options);
         assert_eq!(replayed(replay).len(), 0);
         let mut appended = BTreeMap::new();
