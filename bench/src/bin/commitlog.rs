@@ -75,8 +75,11 @@ fn all(directory: &Path, time: Duration) -> Result<(), Failure> {
             one_writer(name, &log, time)?;
         }
         for outstanding in [64, 1024] {
+            let before = log.metrics();
             let (operations, cpu) = outstanding_writes(Some(&log), 1024, outstanding, time)?;
             let row = format!("{name}, {outstanding} outstanding of 1 KB");
+            let written = log.metrics().completed_tasks - before.completed_tasks;
+            say_padding(&row, &log, before.padding_bytes, written);
             say(&row, "operations/s", operations);
             say(&row, "CPU µs/op", cpu);
         }
@@ -126,6 +129,12 @@ fn append(log: &CommitLog, data: &[u8]) -> Result<LogPosition, LogError> {
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Says how many bytes at frames' ends each of so many operations wrote for nothing.
+fn say_padding(row: &str, log: &CommitLog, padding_bytes_before: u64, operations: u64) {
+    let padding_bytes = log.metrics().padding_bytes - padding_bytes_before;
+    say(row, "padding B/op", padding_bytes as f64 / operations as f64);
 }
 
 fn percentiles(row: &str, mut latencies: Vec<Duration>) {
@@ -240,6 +249,7 @@ fn waking() {
 fn one_writer(name: &str, log: &CommitLog, time: Duration) -> Result<(), Failure> {
     for size in [100, 1024, 4096] {
         let data = vec![7; size];
+        let padding_bytes = log.metrics().padding_bytes;
         let (start, cpu, mut latencies) = (Instant::now(), cpu_time(), Vec::new());
         while start.elapsed() < time {
             let begun = Instant::now();
@@ -248,6 +258,7 @@ fn one_writer(name: &str, log: &CommitLog, time: Duration) -> Result<(), Failure
             latencies.push(begun.elapsed());
         }
         let row = format!("{name}, 1 writer of {size} B");
+        say_padding(&row, log, padding_bytes, latencies.len() as u64);
         say(&row, "CPU µs/op", (cpu_time() - cpu).as_micros() as f64 / latencies.len() as f64);
         percentiles(&row, latencies);
     }

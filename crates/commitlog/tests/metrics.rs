@@ -45,6 +45,8 @@ fn whoever_waits_for_the_device_is_pending_until_it_has_the_record() {
     assert_eq!(after.waiting_on_commit.count, 1, "{after:?}");
     assert!(after.waiting_on_commit.total > Duration::ZERO && after.waiting_on_flush.count > 0, "{after:?}");
     assert_eq!(after.total_size_bytes, 64 << 10);
+    // One block: its header, the record's head, its table's id, the six bytes, their checksum.
+    assert_eq!((after.frames, after.written_bytes, after.padding_bytes), (1, 4096, 4096 - (40 + 12 + 16 + 6 + 4)));
 }
 
 #[test]

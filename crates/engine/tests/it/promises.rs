@@ -414,6 +414,7 @@ fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_l
         let image = disk.crash_image(seed);
         let engine = open(&image);
         assert!(engine.replay_summary().replayed > 0);
+        assert!(engine.replay_summary().of_dropped_tables > 0, "the log has records of the table that is gone");
         let flushes = engine.flush_stats();
         assert!(flushes.pending as u64 + flushes.active as u64 + flushes.completed > 0, "in the background");
         assert_eq!(all(&engine), before, "seed {seed}");
