@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -61,73 +60,9 @@ impl Future for Durable {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let waiters = &this.shared.waiters;
-        if waiters.horizon() < this.position {
-            let waker = context.waker();
-            let registered = !this.registers && hold::notes(&this.shared, this.position, waker)
-                || waiters.register(this.position, &mut this.key, waker);
-            // A failure is announced by waking all who are registered: look for one that came before we were.
-            if registered {
-                return match this.shared.closed() {
-                    None => Poll::Pending,
-                    Some(reason) => Poll::Ready(Err(reason)),
-                };
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// News of room: counted, so that whoever looks, fails and then waits misses nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    epoch: AtomicU64,
-    waiting: Mutex<RoomWaiters>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct RoomWaiters {
-    wakers: Vec<Waker>,
-    /// Threads that wait for `changed`: telling nobody costs a system call too, and there is news after every device write.
-    blocked: usize,
-}
-
-impl Room {
-    /// The count so far; take it before looking for room.
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// There may be room now.
-    pub fn announce(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        if waiting.blocked > 0 {
-            self.changed.notify_all();
-        }
-        let wakers = std::mem::take(&mut waiting.wakers);
-        drop(waiting);
-        for waker in wakers {
-            waker.wake();
-        }
-    }
-
-    /// Waits until there is news since `epoch`, or the deadline; `false` once that has passed, whatever the news.
-    pub fn wait(&self, epoch: u64, deadline: Instant) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            if self.epoch() != epoch {
-                return true;
-            }
-            waiting.blocked += 1;
-            (waiting, _) = self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner);
-            waiting.blocked -= 1;
-        }
+        let (shared, waker) = (&this.shared, context.waker());
+        let notes = || !this.registers && hold::notes(shared, this.position, waker);
+        shared.waiters.poll(this.position, &mut this.key, waker, notes).map_err(LogError::Closed)
     }
 }
 
@@ -152,13 +87,10 @@ impl Future for RoomChange {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let room = &this.shared.room;
-        let mut waiting = room.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if room.epoch() != this.epoch {
+        if this.shared.room.has_news(this.epoch, context.waker()) {
             return Poll::Ready(());
         }
         this.waiting_since.get_or_insert_with(Instant::now);
-        waiting.wakers.push(context.waker().clone());
         Poll::Pending
     }
 }

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::primitive::thread_local;
 use crate::shared::Shared;
 use crate::{Durable, SyncMode};
 
@@ -24,6 +25,10 @@ struct Held {
     waker: Waker,
     /// The position noted last, until it is asked for; 0 if there is none.
     awaited: u64,
+}
+
+fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
+    HELD.with(|held| act(&mut held.borrow_mut()))
 }
 
 /// While it lives, appends of this thread to its log do not wake the log's writer; its end does. Nobody may wait on this thread for one
@@ -42,14 +47,15 @@ pub struct Awaited(u64);
 impl HeldWakeUps {
     pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> HeldWakeUps {
         release_held_wake_ups();
-        HELD.set(Some(Held { shared: Arc::clone(shared), reach: 0, waker: waker.clone(), awaited: 0 }));
+        let held = Held { shared: Arc::clone(shared), reach: 0, waker: waker.clone(), awaited: 0 };
+        HELD.with(|now| now.replace(Some(held)));
         HeldWakeUps { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }
 
     /// What of the log was waited for by what was polled since the last call, with the waker that this was made with. Whoever polls with
     /// it has to ask after each poll: nobody else wakes for it.
     pub fn take_awaited(&self) -> Option<Awaited> {
-        let awaited = HELD.with_borrow_mut(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
+        let awaited = with_held(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
         (awaited > 0).then_some(Awaited(awaited))
     }
 
@@ -67,14 +73,14 @@ impl HeldWakeUps {
 impl Drop for HeldWakeUps {
     fn drop(&mut self) {
         release_held_wake_ups();
-        HELD.set(None);
+        HELD.with(|now| now.replace(None));
     }
 }
 
 /// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is about to wait, or to
 /// do something that takes long.
 pub fn release_held_wake_ups() {
-    let held = HELD.with_borrow_mut(|held| {
+    let held = with_held(|held| {
         let held = held.as_mut().filter(|held| held.reach > 0)?;
         Some((Arc::clone(&held.shared), std::mem::take(&mut held.reach)))
     });
@@ -85,7 +91,7 @@ pub fn release_held_wake_ups() {
 
 /// An append that ends at a ring position; answers whether its wake-up is held back.
 pub(crate) fn holds_back(shared: &Shared, end: u64) -> bool {
-    HELD.with_borrow_mut(|held| match held {
+    with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
             held.reach = held.reach.max(end);
             true
@@ -98,7 +104,7 @@ pub(crate) fn holds_back(shared: &Shared, end: u64) -> bool {
 /// order, everyone registers.
 pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
     shared.sync != SyncMode::Each
-        && HELD.with_borrow_mut(|held| match held {
+        && with_held(|held| match held {
             Some(held) if std::ptr::eq(&*held.shared, shared) && held.waker.will_wake(waker) => {
                 held.awaited = held.awaited.max(position);
                 true

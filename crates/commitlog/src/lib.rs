@@ -30,6 +30,7 @@ mod primitive;
 mod record_starts;
 mod recovery;
 mod replay;
+mod room;
 mod scan;
 mod segment;
 mod segments;

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
 use uuid::Uuid;
 
-use crate::durable::Room;
 use crate::file::LogFile;
 use crate::format::{BookkeepingEntry, SegmentState, advance, record_start, tables_checksum};
 use crate::metrics::Counters;
 use crate::record_starts::RecordStarts;
+use crate::room::Room;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::signals::Signals;
@@ -49,7 +49,6 @@ pub(crate) struct Shared {
     segments: Mutex<Segments>,
     /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
     free_later: AtomicBool,
-    failure: OnceLock<Arc<str>>,
     hooks: Hooks,
 }
 
@@ -86,7 +85,6 @@ impl Shared {
             recent_ids: Default::default(),
             segments: Mutex::new(segments),
             free_later: AtomicBool::new(false),
-            failure: OnceLock::new(),
             hooks: Hooks { on_pressure: options.on_pressure.clone(), on_failure: options.on_failure.clone() },
         }
     }
@@ -117,13 +115,12 @@ impl Shared {
 
     /// Why the log takes no more records, if so.
     pub fn closed(&self) -> Option<LogError> {
-        self.failure.get().map(|reason| LogError::Closed(Arc::clone(reason)))
+        self.waiters.closed().map(LogError::Closed)
     }
 
     /// The log takes no more records; the first reason stays. Answers whether this is it.
     pub fn close(&self, reason: &str) -> bool {
-        let first = self.failure.set(reason.into()).is_ok();
-        self.waiters.wake_all();
+        let first = self.waiters.close(reason);
         self.room.announce();
         first
     }
@@ -187,6 +184,9 @@ impl Shared {
             self.signals.hurry();
         }
         self.press();
+        Ok(())
+    }
+
     /// New segments get ids greater than `seen`, and so does the one to be filled first, in its place, as long as it has no record.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
@@ -199,9 +199,6 @@ impl Shared {
         let (index, state) = (raised.slot, SegmentState::Live);
         let entry = BookkeepingEntry { index, state, id: raised.id, without: raised.without() };
         self.failing(self.file.write_entry(entry))
-    }
-
-        Ok(())
     }
 
     /// Has the next segment's bookkeeping on the device before it is wanted, and tells it as room; false where there is one, somebody else is at

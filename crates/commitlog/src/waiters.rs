@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::task::Waker;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::primitive::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering};
 
 /// Wakers by the ring position they wait for. The durable horizon itself lies beside, so that most look-ups take no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     horizon: AtomicU64,
     list: Mutex<List>,
+    /// Why nothing more will be on the device, if so.
+    closed: OnceLock<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,11 +74,34 @@ impl Waiters {
         wake(ready);
     }
 
-    /// Wakes everyone, to look again (the log has failed).
-    pub fn wake_all(&self) {
+    /// Nothing more will be on the device: everyone looks again. The first reason stays; answers whether this is it.
+    pub fn close(&self, reason: &str) -> bool {
+        let first = self.closed.set(reason.into()).is_ok();
         let mut ready = Vec::new();
         self.lock().take(0..u64::MAX, &mut ready);
         wake(&mut ready);
+        first
+    }
+
+    /// Why nothing more will be on the device, if so.
+    pub fn closed(&self) -> Option<Arc<str>> {
+        self.closed.get().cloned()
+    }
+
+    /// Whether what ends at the position is on the device, or why it never will be. Else the waker is registered, unless `notes` says that
+    /// whoever polls asks for the position himself.
+    pub fn poll(
+        &self,
+        position: u64,
+        key: &mut Option<u64>,
+        waker: &Waker,
+        notes: impl FnOnce() -> bool,
+    ) -> Poll<Result<(), Arc<str>>> {
+        if self.horizon() >= position || !notes() && !self.register(position, key, waker) {
+            return Poll::Ready(Ok(()));
+        }
+        // A failure is announced by waking all who are registered: look for one that came before we were.
+        self.closed().map_or(Poll::Pending, |reason| Poll::Ready(Err(reason)))
     }
 
     /// Registers a waker, or renews it under its key. `false` if the horizon has passed meanwhile.

@@ -4,8 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 #![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]
 
+#[path = "../src/hold.rs"]
+mod hold;
 #[path = "../../blockio/src/ring.rs"]
 mod ring;
+#[path = "../src/room.rs"]
+mod room;
 #[path = "../src/signals.rs"]
 mod signals;
 #[path = "../src/tail.rs"]
@@ -16,9 +20,33 @@ mod waiters;
 /// In place of the crate's own.
 mod primitive {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) use crate::ring::{BlockRing, Reservation, ReserveError, Seal};
+
+    macro_rules! modelled_thread_local {
+        (static $name:ident: $type:ty = const { $value:expr };) => {
+            loom::thread_local! { static $name: $type = $value; }
+        };
+    }
+    pub(crate) use modelled_thread_local as thread_local;
+
+    /// The standard one, whose uses are steps of the model.
+    #[derive(Debug, Default)]
+    pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>, AtomicBool);
+
+    impl<T> OnceLock<T> {
+        pub fn set(&self, value: T) -> Result<(), T> {
+            let set = self.0.set(value);
+            self.1.store(true, Ordering::Release);
+            set
+        }
+
+        pub fn get(&self) -> Option<&T> {
+            // What it holds is seen by whoever sees that it was set, or later in the model's order of steps.
+            if self.1.load(Ordering::Acquire) { self.0.get() } else { None }
+        }
+    }
 
     /// A queue that waits by parking.
     #[derive(Clone, Debug)]
@@ -34,12 +62,45 @@ mod primitive {
 use blockio::{AlignedSlice, BLOCK_SIZE};
 use loom::sync::Arc;
 use loom::thread;
-use primitive::{AtomicU64, Mutex, Ordering, QueueWaker};
+use primitive::{AtomicU64, Condvar, Mutex, Ordering, QueueWaker, fence};
 use ring::{BlockRing, ReserveError};
+use room::Room;
 use signals::Signals;
-use std::task::{Wake, Waker};
+use std::task::{Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 use tail::Tail;
 use waiters::Waiters;
+
+/// What of the log those need who hold wake-ups back.
+mod shared {
+    #[derive(Debug)]
+    pub(crate) struct Shared {
+        pub sync: crate::SyncMode,
+        pub signals: crate::Signals,
+        pub waiters: crate::Waiters,
+    }
+
+    impl Shared {
+        pub fn closed(&self) -> Option<std::sync::Arc<str>> {
+            self.waiters.closed()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SyncMode {
+    Batch,
+    Each,
+}
+
+/// Nobody waits by it here.
+struct Durable;
+
+impl Durable {
+    fn registered(_: std::sync::Arc<shared::Shared>, _: u64) -> Durable {
+        Durable
+    }
+}
 
 /// The ring's memory, which nobody looks at here.
 struct AlignedBuffer(blockio::AlignedBuffer);
@@ -207,5 +268,115 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
         }
         assert_eq!(waiters.horizon(), 0);
         writer.join().unwrap();
+    });
+}
+
+/// Wakes whoever waits for it, and nobody that waits for something else.
+#[derive(Default)]
+struct Bell(Mutex<bool>, Condvar);
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.0.lock().unwrap();
+        while !*rung {
+            rung = self.1.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+}
+
+/// The log fails while a waiter registers: it is told of that, before it sleeps or after.
+#[test]
+fn a_failure_is_told_to_whoever_registers_meanwhile() {
+    loom::model(|| {
+        let waiters = Arc::new(Waiters::default());
+        let failing = {
+            let waiters = Arc::clone(&waiters);
+            thread::spawn(move || assert!(waiters.close("it failed")))
+        };
+        let bell = std::sync::Arc::new(Bell::default());
+        let waker = Waker::from(std::sync::Arc::clone(&bell));
+        let mut key = None;
+        let told = loop {
+            match waiters.poll(1, &mut key, &waker, || false) {
+                Poll::Pending => bell.wait(),
+                Poll::Ready(told) => break told,
+            }
+        };
+        assert_eq!(told.unwrap_err().as_ref(), "it failed");
+        failing.join().unwrap();
+    });
+}
+
+/// Whoever looks for room, finds none and waits is told of room that is made meanwhile: a thread, and a task.
+#[test]
+fn news_of_room_is_missed_by_nobody() {
+    for by_waker in [false, true] {
+        loom::model(move || {
+            let log = Arc::new((Room::default(), AtomicU64::new(0)));
+            let flush = {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    log.1.store(1, Ordering::Release);
+                    log.0.announce();
+                })
+            };
+            let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+            loop {
+                let epoch = log.0.epoch();
+                if log.1.load(Ordering::Acquire) == 1 {
+                    break;
+                }
+                if !by_waker {
+                    log.0.wait(epoch, Instant::now() + Duration::from_secs(3600));
+                } else if !log.0.has_news(epoch, &waker) {
+                    thread::park();
+                }
+            }
+            flush.join().unwrap();
+        });
+    }
+}
+
+/// A thread holds two appends back; the writer falls asleep before, between or after, and is woken when they are let go.
+#[test]
+fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let waiters = Waiters::default();
+        let shared = std::sync::Arc::new(shared::Shared { sync: SyncMode::Batch, signals: Signals::new(), waiters });
+        let tail = Arc::new(AtomicU64::new(0));
+        shared.signals.woken_by(QueueWaker(thread::current()));
+        let appender = {
+            let (shared, tail) = (std::sync::Arc::clone(&shared), Arc::clone(&tail));
+            thread::spawn(move || {
+                let held = hold::HeldWakeUps::new(&shared, Waker::noop());
+                for end in 1..=2 {
+                    tail.store(end, Ordering::Release);
+                    assert!(hold::holds_back(&shared, end));
+                    fence(Ordering::SeqCst);
+                }
+                drop(held);
+            })
+        };
+        let mut taken = 0;
+        while taken < 2 {
+            let wake_at = taken + 1;
+            let there = || tail.load(Ordering::Acquire) >= wake_at;
+            if shared.signals.fall_asleep(wake_at, there) {
+                thread::park();
+            }
+            shared.signals.awake();
+            taken = tail.load(Ordering::Acquire);
+        }
+        appender.join().unwrap();
     });
 }
