@@ -18,6 +18,10 @@ from proof.oracle.espalier import Espalier
 from proof.wire import Connection
 
 WRITERS = 4
+# In every so many rounds so many write: their writes share the log's frames.
+CROWD, CROWD_EVERY = 64, 5
+# Until all of them have a connection.
+CROWD_SECONDS = 0.5
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.6
 
 
@@ -33,19 +37,21 @@ def main() -> None:
         with Connection(node.host, node.port) as connection:
             create_schema(connection)
         rng = Random(f"{options.seed}/rounds")
-        loads = [Writer(number, options.seed) for number in range(WRITERS)] + [SchemaChanger(options.seed, ddl=not options.cassandra)]
+        writers, changer = [Writer(number, options.seed) for number in range(CROWD)], SchemaChanger(options.seed, ddl=not options.cassandra)
         slowest = 0.0
         for round_number in range(options.rounds):
-            wrong, seconds = one_round(node, loads, rng, round_number)
+            is_crowded = round_number % CROWD_EVERY == CROWD_EVERY - 1
+            loads = [*(writers if is_crowded else writers[:WRITERS]), changer]
+            wrong, seconds = one_round(node, loads, rng, CROWD_SECONDS if is_crowded else 0)
             slowest = max(slowest, seconds)
             failed += bool(wrong)
             for line in wrong[:20]:
                 print(f"round {round_number}: {line}", flush=True)
             if wrong and node.process.poll() is not None:
                 break
-        writes, changes = sum(load.acknowledged for load in loads[:-1]), loads[-1].acknowledged
-        print(f"seed {options.seed}: {options.rounds} kills, {writes} writes and {changes} schema and table steps acknowledged, "
-              f"slowest restart {slowest:.2f} s")
+        writes, of_crowd = (sum(writer.acknowledged for writer in some) for some in (writers, writers[WRITERS:]))
+        print(f"seed {options.seed}: {options.rounds} kills, {writes} writes ({of_crowd} of them of {CROWD - WRITERS} writers in every "
+              f"{CROWD_EVERY}th) and {changer.acknowledged} schema and table steps acknowledged, slowest restart {slowest:.2f} s")
         if failed:
             node.keep = True
             print(f"the node's directory is kept: {node.directory}")
@@ -53,14 +59,14 @@ def main() -> None:
     sys.exit(1 if failed else 0)
 
 
-def one_round(node, loads: list, rng: Random, round_number: int) -> tuple[list[str], float]:
+def one_round(node, loads: list, rng: Random, seconds_more: float) -> tuple[list[str], float]:
     """Load, kill, restart, check: (what is wrong, seconds the restart took)."""
     stop = threading.Event()
     refused: list[str] = []
     threads = [threading.Thread(target=run, args=(load, node, stop, refused)) for load in loads]
     for thread in threads:
         thread.start()
-    time.sleep(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
+    time.sleep(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS) + seconds_more)
     if rng.random() < 0.4:
         flusher = threading.Thread(target=flush, args=(node,))
         flusher.start()
