@@ -52,7 +52,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use flusher::FlushStats;
 pub use in_memory::{InMemoryNotice, InMemoryNotices, InMemoryStats};
-pub use memtable::{Lookup, MemtableConfiguration, PutCounts, RowPlace};
+pub use memtable::{Lookup, MemtableConfiguration, PutCounts, RowPlace, TrieOptions};
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use recovery::ReplaySummary;
 pub use schema_change::Keyspaces;

@@ -15,8 +15,8 @@ pub enum MemtableConfiguration {
     Trie {
         /// Shards; as many as the caller says if not given.
         shards: Option<usize>,
-        /// How the trie's nodes are laid out.
-        layout: Layout,
+        /// How each trie's nodes are laid out, and the most that it holds.
+        options: TrieOptions,
     },
     /// `SkipListMemtable`: one skip list of partitions that many write at once.
     SkipList,
@@ -37,7 +37,7 @@ const SHARDS_MAX: usize = 1024;
 
 impl Default for MemtableConfiguration {
     fn default() -> Self {
-        MemtableConfiguration::Trie { shards: None, layout: Layout::Adaptive }
+        MemtableConfiguration::Trie { shards: None, options: TrieOptions::default() }
     }
 }
 
@@ -51,7 +51,8 @@ impl MemtableConfiguration {
         let class = class_name.strip_prefix(PACKAGE).unwrap_or(class_name);
         let configuration = match class {
             "TrieMemtable" => {
-                MemtableConfiguration::Trie { shards: take_shards(&mut rest)?, layout: take_layout(&mut rest)? }
+                let options = TrieOptions { layout: take_layout(&mut rest)?, ..TrieOptions::default() };
+                MemtableConfiguration::Trie { shards: take_shards(&mut rest)?, options }
             }
             "SkipListMemtable" => MemtableConfiguration::SkipList,
             "ShardedSkipListMemtable" => {
@@ -77,8 +78,7 @@ impl MemtableConfiguration {
     /// An empty memtable; `default_shards` where the configuration does not say how many.
     pub fn open(&self, table: &Arc<Table>, default_shards: usize) -> Arc<dyn Memtable> {
         match *self {
-            MemtableConfiguration::Trie { shards, layout } => {
-                let options = TrieOptions { layout, ..TrieOptions::default() };
+            MemtableConfiguration::Trie { shards, options } => {
                 Arc::new(TrieMemtable::with_options(table, shards.unwrap_or(default_shards), options))
             }
             MemtableConfiguration::SkipList => Arc::new(SkipListMemtable::new(table)),

@@ -25,7 +25,7 @@ pub enum Layout {
 }
 
 /// Layout and limits of a trie. Address space is reserved at the first write; memory is used as content comes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrieOptions {
     /// The layout; by default the adaptive one.
     pub layout: Layout,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memtable::{Memtable, MemtableConfiguration};
-use memtrie::Layout;
+use memtrie::{Layout, TrieOptions};
 use model::Table;
 
 /// A kind of memtable.
@@ -24,7 +24,10 @@ impl Kind {
     pub fn open(self, table: &Arc<Table>, shards: usize) -> Arc<dyn Memtable> {
         let configuration = match self {
             Kind::Trie => MemtableConfiguration::default(),
-            Kind::PaperTrie => MemtableConfiguration::Trie { shards: None, layout: Layout::Paper },
+            Kind::PaperTrie => {
+                let options = TrieOptions { layout: Layout::Paper, ..TrieOptions::default() };
+                MemtableConfiguration::Trie { shards: None, options }
+            }
             Kind::SkipList => MemtableConfiguration::SkipList,
             Kind::ShardedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: false },
             Kind::SerializedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: true },
