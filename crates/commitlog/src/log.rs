@@ -272,6 +272,14 @@ impl CommitLog {
         self.shared.free_if(SegmentUse::is_clean)
     }
 
+    /// Closes the log because of a failure that is not its own: a record that it holds could not be applied. What was appended before is
+    /// made durable first; a start replays it.
+    pub fn fail(&self, reason: &str) {
+        // Where that fails, the log has closed for a reason of its own.
+        let _ = self.sync();
+        self.shared.fail(reason);
+    }
+
     fn stop(&self, writer: JoinHandle<()>) {
         self.shared.signals.stopping.store(true, Ordering::Release);
         self.shared.signals.wake();

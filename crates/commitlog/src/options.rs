@@ -84,8 +84,8 @@ pub struct LogOptions {
     /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins to have something to say. Must
     /// return soon.
     pub on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Called, from any thread, when the disk has failed and the log takes no more records for that reason (`commit_failure_policy`
-    /// decides what follows). Once at most.
+    /// Called, from any thread, when the disk has failed, or [`CommitLog::fail`](crate::CommitLog::fail) says so, and the log takes no more
+    /// records for that reason (`commit_failure_policy` decides what follows). Once at most.
     pub on_failure: Option<FailureHook>,
 }
 

@@ -75,7 +75,7 @@ impl Engine {
                 Ok(Some(BegunWrite { waiting: Some(waiting) }))
             }
             None => {
-                self.apply_all(stores, &mutation, logged);
+                self.apply_all(stores, &mutation, logged)?;
                 drop((room, membership, taken));
                 self.flush_if_wanted();
                 Ok(Some(BegunWrite { waiting: None }))
@@ -104,13 +104,13 @@ impl Future for BegunWrite {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
         let Poll::Ready(durable) = Pin::new(&mut waiting.durable).poll(context) else { return Poll::Pending };
-        if let Some(write) = waiting.write.take()
-            && durable.is_ok()
-        {
-            waiting.engine.apply_all(&write.stores, &write.mutation, Some(write.logged));
-        }
+        let write = waiting.write.take();
+        let outcome = durable.map_err(|error| waiting.engine.log_failed(error)).and_then(|()| match &write {
+            Some(write) => waiting.engine.apply_all(&write.stores, &write.mutation, Some(write.logged)),
+            None => Ok(()),
+        });
+        drop(write);
         waiting.give_back();
-        let outcome = durable.map_err(|error| waiting.engine.log_failed(error));
         self.waiting = None;
         Poll::Ready(outcome)
     }

@@ -44,6 +44,9 @@ pub enum EngineError {
     },
     /// The tables in memory may not take as much as the change of the schema would let them: choose other limits.
     InMemorySpace(String),
+    /// The system gives no memory for the memtable of the table named, which is empty. Of what the log does not hold; a write that it holds
+    /// closes the engine for writes.
+    NoMemory(String),
     /// Not possible with what this version has.
     Unsupported(String),
     /// The disk refused an operation.
@@ -70,6 +73,7 @@ impl fmt::Display for EngineError {
                  delete something or raise the limit",
                 limit_bytes >> 20
             ),
+            EngineError::NoMemory(table) => write!(f, "no memory for the memtable of {table}: the system refuses it"),
             EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::InMemorySpace(reason) => {
                 write!(f, "{reason}")
             }

@@ -61,17 +61,26 @@ impl Engine {
         store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }
 
-    /// The generation that takes over from one that is full.
-    ///
-    /// If that is empty the system gives no memory, and another one would be as full. The write is in the log by now and no flush
-    /// ends before it is visible: the process ends as in a crash, and the next start replays the log.
-    pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
+    /// The generation that takes over from one that is full. Fails if that is empty: the system gives no memory, and another one would be
+    /// as full.
+    pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Result<Arc<Generation>, EngineError> {
         if full.memtable.is_empty() {
             let table = store.table.load();
-            eprintln!("no memory for the memtable of {}.{}: the system refuses it", table.keyspace, table.name);
-            std::process::abort();
+            return Err(EngineError::NoMemory(format!("{}.{}", table.keyspace, table.name)));
         }
-        store.successor(full, self.log(), |table| self.new_generation(table, full.resident.clone()))
+        Ok(store.successor(full, self.log(), |table| self.new_generation(table, full.resident.clone())))
+    }
+
+    /// What becomes of a write whose record is in the log and that could not be applied for this reason. Its membership is still held: no
+    /// flush that could claim the record has asked the log yet.
+    ///
+    /// The record cannot be taken back, and SSTables would split it or claim it. So it is as when the log fails: nothing is written and
+    /// nothing flushed any more, reads go on, and the next start replays the record as a whole.
+    #[cold]
+    pub(crate) fn close_for(&self, reason: &EngineError) -> EngineError {
+        let reason = reason.to_string();
+        self.log().fail(&reason);
+        EngineError::ClosedForWrites(reason)
     }
 
     /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it

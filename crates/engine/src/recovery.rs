@@ -132,7 +132,7 @@ impl Engine {
             for update in same {
                 match active.apply(update) {
                     Ok(growth) => growth_bytes += growth,
-                    Err(MemtableFull) => self.replay_update(&store, update),
+                    Err(MemtableFull) => self.replay_update(&store, update)?,
                 }
             }
             active.account(growth_bytes, self.pool());
@@ -140,14 +140,14 @@ impl Engine {
         Ok(())
     }
 
-    fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) {
+    fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) -> Result<(), EngineError> {
         loop {
             let active = store.view().active.clone();
             if let Ok(growth_bytes) = active.apply(update) {
                 active.account(growth_bytes, self.pool());
-                return;
+                return Ok(());
             }
-            self.successor(store, &active);
+            self.successor(store, &active)?;
         }
     }
 

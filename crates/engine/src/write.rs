@@ -120,7 +120,7 @@ impl Engine {
         };
         let _membership = membership.that_waits();
         self.log().sync().map_err(|error| self.log_failed(error))?;
-        self.apply_all(&stores, mutation, logged);
+        self.apply_all(&stores, mutation, logged)?;
         Ok(true)
     }
 
@@ -141,19 +141,27 @@ impl Engine {
                 self.log_failed(error)
             })?;
         }
-        self.apply_all(stores, mutation, logged);
+        let applied = self.apply_all(stores, mutation, logged);
         write.membership = None;
-        Ok(())
+        applied
     }
 
-    pub(crate) fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
+    /// Applies a write. Where memory is refused, what was applied of it before stays; if it is in the log, the engine takes no more writes.
+    pub(crate) fn apply_all(
+        &self,
+        stores: &[Arc<TableStore>],
+        mutation: &Mutation,
+        logged: Option<LogPosition>,
+    ) -> Result<(), EngineError> {
         let updates = mutation.updates();
         for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
             if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
                 prefetch(&stores[index..], &updates[index..]);
             }
-            self.apply(store, update, logged);
+            self.apply(store, update, logged)
+                .map_err(|error| if logged.is_some() { self.close_for(&error) } else { error })?;
         }
+        Ok(())
     }
 
     /// Has a write finished that nobody waits for any more.
@@ -166,7 +174,8 @@ impl Engine {
     /// Makes a write visible whose future was dropped after its record was logged, once the record is durable.
     pub(crate) fn finish_abandoned(&self, write: LoggedWrite) {
         if self.log().durable(write.logged).wait().is_ok() {
-            self.apply_all(&write.stores, &write.mutation, Some(write.logged));
+            // Nobody waits to be told, and the log's failure is told to the host.
+            let _ = self.apply_all(&write.stores, &write.mutation, Some(write.logged));
         }
         drop((write.room, write.membership));
     }
@@ -232,19 +241,28 @@ impl Engine {
     }
 
     /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
-    fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
+    fn apply(
+        &self,
+        store: &TableStore,
+        update: &PartitionUpdate,
+        logged: Option<LogPosition>,
+    ) -> Result<(), EngineError> {
         let view = store.borrow_view();
         let generation = generation_of(&view, self.log(), logged);
         if let Ok(growth_bytes) = generation.apply(update) {
-            return self.account(store, generation, growth_bytes);
+            self.account(store, generation, growth_bytes);
+            return Ok(());
         }
         let mut full = Arc::clone(generation);
         drop(view);
         loop {
-            let generation = self.successor(store, &full);
+            let generation = self.successor(store, &full)?;
             self.request_flush(store);
             match generation.apply(update) {
-                Ok(growth_bytes) => return self.account(store, &generation, growth_bytes),
+                Ok(growth_bytes) => {
+                    self.account(store, &generation, growth_bytes);
+                    return Ok(());
+                }
                 Err(MemtableFull) => full = generation,
             }
         }

@@ -6,6 +6,7 @@ mod begun;
 mod big;
 mod damage;
 mod fixture;
+mod full_memtables;
 mod gated_disk;
 mod in_memory;
 mod in_memory_limit;
