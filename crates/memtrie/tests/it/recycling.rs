@@ -1,6 +1,6 @@
 //! Memory under changes without end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memtrie::{Bounds, Direction, Edit, Trie};
 
@@ -79,13 +79,17 @@ const OVERWRITES: usize = 400_000;
 /// How often memory is looked at in a run.
 const LOOKS: usize = 40;
 
-/// Sizes drift from 16 bytes to 4 KiB and back, little by little, while another thread scans all the time. A thread that is
-/// interrupted within a pin for long can hold memory up, so it is enough to be within the bound soon.
+/// Sizes drift from 16 bytes to 4 KiB and back, little by little, while another thread scans all the time.
+///
+/// A thread that is interrupted within a pin holds up what is replaced meanwhile, however much that is: the system says how long, and the
+/// writer waits for a while only (`docs/decisions/0015`). So a look may find more than the bound, 1.3 times the same content loaded anew plus
+/// 4 MiB. But nothing else is an excuse: once the pins that were there then have ended, the bound holds, with the scan going on and nothing
+/// written since.
 #[test]
 fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
     let overwrites = std::env::var("OVERWRITES").map_or(OVERWRITES, |text| text.parse().expect("a number"));
     let trie = trie();
-    let done = AtomicBool::new(false);
+    let (done, pins) = (AtomicBool::new(false), AtomicUsize::new(0));
     let random = &mut Random(3);
     let value = vec![7; 4096];
     let mut overwrite = |size: usize, count: usize| {
@@ -100,9 +104,10 @@ fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
             let mut scan = Scan { last: Vec::new() };
             while !done.load(Ordering::Relaxed) {
                 scan.step(&trie);
+                pins.fetch_add(1, Ordering::Release);
             }
         });
-        let (mut late, mut worst) = (0, 0.0);
+        let (mut late, mut worst, mut worst_settled) = (0, 0.0, 0.0);
         for look in 0..LOOKS {
             for step in 0..100 {
                 let progress = (look * 100 + step) as f64 / (LOOKS * 100) as f64;
@@ -112,16 +117,29 @@ fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
             let reserved = trie.memory().reserved;
             late += usize::from(reserved > bound);
             worst = f64::max(worst, reserved as f64 / bound as f64);
-            let mut rounds = 0;
-            while trie.memory().reserved > loaded_anew(&trie) * 13 / 10 + (4 << 20) {
-                rounds += 1;
-                assert!(rounds <= 100, "{:?} stays above {bound}", trie.memory());
-                overwrite(drifting_size(look as f64 / LOOKS as f64), PARTITIONS);
-            }
+            let_pins_pass(&trie, &pins);
+            let settled = trie.memory().reserved;
+            worst_settled = f64::max(worst_settled, settled as f64 / bound as f64);
+            assert!(settled <= bound, "look {look}: {:?} stays above {bound}", trie.memory());
         }
-        println!("{overwrites} overwrites: {late} of {LOOKS} times above the bound, at most {worst:.3} times it");
+        println!(
+            "{overwrites} overwrites: {late} of {LOOKS} times above the bound, at most {worst:.3} times it; when pins had passed {worst_settled:.3}"
+        );
     });
     trie.writer().verify().expect("sound");
+}
+
+/// Recycles all that was replaced, once the scan has taken a pin after it.
+fn let_pins_pass(trie: &Trie, pins: &AtomicUsize) {
+    // The first has what was replaced stamped, the second comes when nobody reads it any more.
+    for _ in 0..2 {
+        trie.writer().reclaim();
+        let seen = pins.load(Ordering::Acquire);
+        while pins.load(Ordering::Acquire) < seen + 2 {
+            std::thread::yield_now();
+        }
+    }
+    trie.writer().reclaim();
 }
 
 /// From 16 bytes to 4 KiB and back, as progress goes from 0 to 1; each doubling takes as long as the next.
