@@ -1,5 +1,5 @@
-//! The examples of `FORMAT.md`, run. Each is a script (`puts` puts each character as a key); below a command stand the stores to words that a reader could reach before
-//! it, and all blocks of the trie after it.
+//! The examples of `FORMAT.md`, run. Each is a script (`puts` and `removes` have a key for each character); below a command stand the stores to
+//! words that a reader could reach before it, and all blocks of the trie after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ fn look(memory: Memory<'_>) -> Seen {
             words.insert((0, 0), (u64::from(root.bits()), u64::MAX, false));
             let mut lines = BTreeMap::new();
             look_at(memory, root, &mut words, &mut lines);
-            lines.values().for_each(|line| text.push_str(line));
+            write_lines(&lines, &mut text);
             Seen { words, text }
         }
     }
@@ -44,6 +44,23 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Leaves that follow each other and have the same in them are one line.
+fn write_lines(lines: &BTreeMap<(bool, u32), String>, text: &mut String) {
+    let lines: Vec<_> = lines.iter().collect();
+    let same = |a: &Line<'_>, b: &Line<'_>| a.0.0 && b.0.0 && a.0.1 + 1 == b.0.1 && a.1 == b.1;
+    for run in lines.chunk_by(same) {
+        let ((is_leaf, first), line) = run[0];
+        let _ = match (is_leaf, run.len()) {
+            (false, _) => write!(text, "{line}"),
+            (true, 1) => write!(text, "  {:08x} {line}", !first),
+            (true, count) => write!(text, "  {:08x} down to {:08x}, each {line}", !first, !(first + count as u32 - 1)),
+        };
+    }
+}
+
+/// A leaf or not, its unit, and what is written of it.
+type Line<'a> = (&'a (bool, u32), &'a String);
+
 /// Writes down a node of the adaptive layout and all below it; bytes that mean nothing as dots.
 fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap<(bool, u32), String>) {
     if ptr.is_none() {
@@ -51,7 +68,7 @@ fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap
     }
     if ptr.is_leaf() {
         let leaf = memory.leaf(ptr);
-        let line = format!("  {:08x} leaf: tail {} content {}\n", ptr.bits(), hex(leaf.tail), hex(leaf.content));
+        let line = format!("leaf: tail {} content {}\n", hex(leaf.tail), hex(leaf.content));
         lines.insert((true, ptr.unit()), line);
         return;
     }
@@ -232,6 +249,7 @@ fn run(script: &str, layout: Layout) -> String {
                 key.bytes().for_each(|character| writer.put(&[character], content.as_bytes()).expect("room"));
             }
             "remove" => assert!(writer.remove(key.as_bytes()).expect("room")),
+            "removes" => key.bytes().for_each(|character| assert!(writer.remove(&[character]).expect("room"))),
             "apply" => {
                 let edits: Vec<Edit<'_>> = words
                     .map(|edit| match edit.split_once('=') {
@@ -258,7 +276,7 @@ fn run(script: &str, layout: Layout) -> String {
                 (bits & mask != old).then_some((node, word, old, bits, is_wide))
             })
             .collect();
-        if command == "puts" {
+        if command.ends_with('s') {
             out.push_str(&look(memory).text);
             continue;
         }
@@ -290,7 +308,7 @@ fn the_examples_of_the_format_are_true() {
         }
     }
     assert!(wrong.is_empty(), "this is what happens:\n{wrong}");
-    assert!(examples >= 16);
+    assert!(examples >= 32, "{examples}");
 }
 
 /// Every change of every small trie is one store to what readers could reach (W1).
