@@ -1,13 +1,14 @@
 //! The writer's memory: both allocators, what the running operation allocated and replaced, and what waits for readers.
 
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crate::raw::arena::Arena;
-use crate::raw::blocks::{BLOCK_BYTES, Blocks};
+use crate::raw::blocks::{BLOCK_BYTES, BLOCK_WORDS, Blocks};
 use crate::raw::epoch::{Epochs, Limbo};
 use crate::raw::leaf::{Header, leaf_units};
-use crate::raw::memory::{Memory, Ptr};
+use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.
@@ -41,6 +42,8 @@ pub(crate) struct Store {
     fresh: Vec<Ptr>,
     /// The nodes of `fresh` once more, as a set: only a copying operation asks.
     fresh_set: NodeSet,
+    /// The words of the nodes of `fresh`, from the first to before the last, for what debug builds check.
+    fresh_words: BTreeMap<u32, u32>,
     /// The running operation copies what it did not allocate itself, instead of changing it in place.
     copying: bool,
     /// Pieces the running operation unlinks when it publishes.
@@ -80,6 +83,7 @@ impl Store {
             blobs: Arena::reserve(options.blobs_bytes_max)?,
             fresh: Vec::new(),
             fresh_set: NodeSet::default(),
+            fresh_words: BTreeMap::new(),
             copying: false,
             replaced: Vec::new(),
             retired: Vec::new(),
@@ -122,7 +126,7 @@ impl Store {
             unreachable!("the paper's writer runs on the paper's layout only");
         };
         let block = blocks.allocate(memory)?;
-        self.allocated(block);
+        self.allocated(block, block.slot(0), BLOCK_WORDS);
         Ok(block)
     }
 
@@ -135,13 +139,16 @@ impl Store {
         };
         let unit = arena.allocate(units)?;
         let node = Ptr::node(unit / 2, kind);
-        self.allocated(node);
+        self.allocated(node, node.node_slot(0), 2 * units);
         Ok(node)
     }
 
     #[inline]
-    fn allocated(&mut self, node: Ptr) {
+    fn allocated(&mut self, node: Ptr, first: Slot, words: u32) {
         self.fresh.push(node);
+        if cfg!(debug_assertions) {
+            self.fresh_words.insert(first.word(), first.word() + words);
+        }
         if self.copying {
             self.fresh_set.insert(number(node, self.layout()));
         }
@@ -207,6 +214,28 @@ impl Store {
         self.copying
     }
 
+    /// True if the word is in a node that the running operation allocated. Known in debug builds only.
+    pub(crate) fn is_own(&self, slot: Slot) -> bool {
+        let before = self.fresh_words.range(..=slot.word()).next_back();
+        before.is_some_and(|(_, end)| slot.word() < *end)
+    }
+
+    /// True if the running operation may change the word (W4). Known in debug builds only.
+    pub(crate) fn may_publish(&self, slot: Slot) -> bool {
+        !self.copying || slot == Slot::PENDING || self.is_own(slot)
+    }
+
+    /// True if the pointer is none, or what it names lies in committed memory (R3).
+    pub(crate) fn is_committed(&self, ptr: Ptr) -> bool {
+        if ptr.is_leaf() {
+            return (ptr.unit() as usize * 8) < self.blobs.space().committed();
+        }
+        match &self.structure {
+            Structure::Paper(blocks) => blocks.has_given(ptr),
+            Structure::Adaptive(arena) => ptr.node_unit() as usize * 16 < arena.space().committed(),
+        }
+    }
+
     /// True if the running (copying) operation allocated the node.
     pub(crate) fn is_fresh(&self, node: Ptr) -> bool {
         self.fresh_set.contains(number(node, self.layout()))
@@ -216,6 +245,9 @@ impl Store {
     #[inline]
     pub(crate) fn commit(&mut self, memory: Memory<'_>, epochs: &Epochs) -> Option<usize> {
         self.fresh.clear();
+        if cfg!(debug_assertions) {
+            self.fresh_words.clear();
+        }
         if self.copying {
             self.copy_to_here();
         }
@@ -235,6 +267,7 @@ impl Store {
     #[cold]
     pub(crate) fn roll_back(&mut self, memory: Memory<'_>, epochs: &Epochs) {
         self.replaced.clear();
+        self.fresh_words.clear();
         self.copy_to_here();
         while let Some(piece) = self.fresh.pop() {
             self.free_piece(memory, piece);

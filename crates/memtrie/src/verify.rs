@@ -1,6 +1,10 @@
 //! Checks a whole trie: its shape, and that what it consists of is what the accounting says it uses.
 
+use std::collections::HashSet;
+
+use crate::Layout;
 use crate::node::{View, check, children, own_steps};
+use crate::paper::node::PREFIX;
 use crate::raw::memory::{Ptr, Slot};
 use crate::trie::Writer;
 
@@ -13,10 +17,14 @@ impl Writer<'_> {
     pub fn verify(&self) -> Result<(), String> {
         let (Some(memory), Some(store)) = self.raw_parts() else { return Ok(()) };
         let mut bytes = 0;
+        let mut reached = HashSet::new();
         let mut todo = vec![memory.load(Slot::ROOT)];
         todo.retain(|root| !root.is_none());
         while let Some(ptr) = todo.pop() {
             bytes += check(memory, ptr)?;
+            if !reached.insert(piece_of(memory.layout, ptr)) {
+                return Err(format!("{:08x} is reached twice", ptr.bits()));
+            }
             let below: Vec<Ptr> = match own_steps(memory, ptr).1 {
                 View::None | View::Leaf { .. } => Vec::new(),
                 View::Chain { next, .. } => vec![next.ptr],
@@ -33,5 +41,14 @@ impl Writer<'_> {
             return Err(format!("accounting says {used} bytes are used, {bytes} are reachable"));
         }
         Ok(())
+    }
+}
+
+/// What must not be reached twice (W3). An embedded prefix and the node that it shares a block with are two.
+fn piece_of(layout: Layout, ptr: Ptr) -> (u32, bool) {
+    match layout {
+        _ if ptr.is_leaf() => (ptr.bits(), false),
+        Layout::Paper => (ptr.block_number(), ptr.kind() == PREFIX),
+        Layout::Adaptive => (ptr.node_unit(), false),
     }
 }

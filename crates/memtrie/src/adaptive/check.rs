@@ -44,14 +44,16 @@ fn check_content_chain(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {
     check_below_content(memory, ptr, chain.child)
 }
 
-/// W7: below a content another one needs a step.
 fn check_below_content(memory: Memory<'_>, ptr: Ptr, child: Ptr) -> Result<(), String> {
-    match view(memory, Place::of(child)) {
-        View::None | View::Prefix { .. } | View::Leaf { tail: [], .. } => {
-            Err(format!("content {:08x} is on content {:08x}", ptr.bits(), child.bits()))
-        }
-        _ => Ok(()),
+    if takes_a_step(memory, child) {
+        return Ok(());
     }
+    Err(format!("content {:08x} is on content {:08x}", ptr.bits(), child.bits()))
+}
+
+/// W7: whether what is here has no content before a step.
+pub(super) fn takes_a_step(memory: Memory<'_>, ptr: Ptr) -> bool {
+    !matches!(view(memory, Place::of(ptr)), View::None | View::Prefix { .. } | View::Leaf { tail: [], .. })
 }
 
 fn check_sparse(memory: Memory<'_>, ptr: Ptr) -> Result<(), String> {

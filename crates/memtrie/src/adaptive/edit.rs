@@ -1,19 +1,9 @@
 //! How the writer changes a trie of the adaptive layout.
 //!
 //! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's count. All nodes and
-//! leaves it needs are allocated and written before.
-//!
-//! - **W1** A store that makes something reachable is the last store of its operation (or of the step that a copying
-//!   operation takes below its unpublished root).
-//! - **W2** Outside a copying operation, words that a reader can reach change only by: a pointer word, a content word, the word
-//!   that has a sparse node's count; and by a character at a place that the count does not cover yet, which no reader looks at.
-//! - **W3** Chains and leaves are reached by one pointer and never change, but for the child of a chain; where one is cut, its
-//!   parts are new.
-//! - **W4** A copying operation changes only nodes that it allocated itself.
-//! - **W5** No node without content and without children is reachable, except no root at all.
-//! - **W6** The content of a prefix is a leaf without a tail. A chain with content keeps that in itself.
-//! - **W7** Between two contents on a way is a step.
+//! leaves it needs are allocated and written before. W1 to W7 are in `FORMAT.md`.
 
+use super::check::takes_a_step;
 use super::node::{
     CHAIN, CHAIN_BYTES_MAX, CHAIN_CHILD_WORD, CHAIN_HEAD_BYTES, CHAIN_STEPS_MAX, CHAIN_STEPS_WORD, CHILDREN_MAX,
     CONTENT_CHAIN, CONTENT_CHAIN_HEAD_BYTES, CONTENT_CHAIN_STEPS_MAX, CONTENT_WORD, ContentChain, FLAT,
@@ -158,6 +148,21 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
 }
 
 impl Operation<'_, '_> {
+    /// Publishes a pointer, in a node of the operation's own or where it may change one (R3, W4).
+    #[inline]
+    pub(crate) fn publish(&self, slot: Slot, ptr: Ptr) {
+        debug_assert!(self.store.may_publish(slot), "W4: {slot:?}");
+        debug_assert!(self.store.is_committed(ptr), "R3: {ptr:?}");
+        self.memory.publish(slot, ptr);
+    }
+
+    /// Writes a word of a node that the operation allocated itself (R8, W2).
+    #[inline]
+    fn write(&self, slot: Slot, word: u32) {
+        debug_assert!(self.store.is_own(slot), "W2: {slot:?}");
+        self.memory.set_word(slot, word);
+    }
+
     /// In a copying operation: replaces the node at `slot` by a copy, unless it is the operation's own already (W4).
     #[inline]
     fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
@@ -179,7 +184,7 @@ impl Operation<'_, '_> {
             FLAT => {
                 let copy = self.store.allocate_node(FLAT, flat_units())?;
                 for word in 0..256 {
-                    memory.set_word(copy.node_slot(word), memory.load(ptr.node_slot(word)).bits());
+                    self.write(copy.node_slot(word), memory.load(ptr.node_slot(word)).bits());
                 }
                 copy
             }
@@ -190,14 +195,14 @@ impl Operation<'_, '_> {
                 let mut characters = [0; CHILDREN_MAX];
                 for place in 0..count {
                     characters[place as usize] = shape.character(memory, ptr, place);
-                    memory.publish(shape.child_slot(copy, place), memory.load(shape.child_slot(ptr, place)));
+                    self.publish(shape.child_slot(copy, place), memory.load(shape.child_slot(ptr, place)));
                 }
                 shape.fill(memory, copy, &characters[..count as usize]);
                 copy
             }
         };
         self.store.replace(ptr);
-        memory.publish(slot, copy);
+        self.publish(slot, copy);
         Ok(copy)
     }
 
@@ -236,7 +241,7 @@ impl Operation<'_, '_> {
         if !node.is_leaf() && node.node_kind() == CONTENT_CHAIN {
             return self.settle(slot, locus.chain, node);
         }
-        memory.publish(slot, node);
+        self.publish(slot, node);
         Ok(())
     }
 
@@ -246,20 +251,20 @@ impl Operation<'_, '_> {
         if ptr.is_leaf() {
             self.store.replace(ptr);
             let leaf = self.leaf(rest, content)?;
-            memory.publish(locus.slot, leaf);
+            self.publish(locus.slot, leaf);
             return Ok(());
         }
         if ptr.node_kind() == CONTENT_CHAIN {
             self.store.replace(ptr);
             let ContentChain { steps, child, .. } = content_chain(memory, ptr);
             let node = self.inner(steps, content, Ptr::NONE, child)?;
-            memory.publish(locus.slot, node);
+            self.publish(locus.slot, node);
             return Ok(());
         }
         self.store.replace(memory.load(ptr.node_slot(CONTENT_WORD)));
         if content.len() > INNER_CONTENT_MAX {
             let leaf = self.store.allocate_leaf(memory, &[], content)?;
-            memory.publish(ptr.node_slot(CONTENT_WORD), leaf);
+            self.publish(ptr.node_slot(CONTENT_WORD), leaf);
             return Ok(());
         }
         self.store.replace(ptr);
@@ -317,7 +322,7 @@ impl Operation<'_, '_> {
         let memory = self.memory;
         let branch = self.branch(&rest[1..], new)?;
         if node.node_kind() == FLAT {
-            memory.publish(node.node_slot(u32::from(rest[0])), branch);
+            self.publish(node.node_slot(u32::from(rest[0])), branch);
             return Ok(());
         }
         let shape = shape(node.node_kind());
@@ -334,7 +339,7 @@ impl Operation<'_, '_> {
         children[count as usize] = (rest[0], branch);
         let larger = self.sparse(&children[..=count as usize])?;
         self.store.replace(node);
-        memory.publish(slot, larger);
+        self.publish(slot, larger);
         Ok(())
     }
 
@@ -421,6 +426,7 @@ impl Operation<'_, '_> {
 
     fn content_chain(&mut self, steps: &[u8], content: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
         debug_assert!(steps.len() <= CONTENT_CHAIN_STEPS_MAX && content.len() <= INNER_CONTENT_MAX);
+        debug_assert!(takes_a_step(self.memory, child), "W7");
         let bytes = CONTENT_CHAIN_HEAD_BYTES + steps.len() + content.len();
         let node = self.store.allocate_node(CONTENT_CHAIN, chain_units(bytes))?;
         self.fill_chain(node, child, &[&[steps.len() as u8, content.len() as u8], steps, content]);
@@ -436,17 +442,18 @@ impl Operation<'_, '_> {
             length += part.len();
         }
         for (word, chunk) in bytes.as_chunks::<4>().0[..length.div_ceil(4)].iter().enumerate() {
-            self.memory.set_word(node.node_slot(CHAIN_STEPS_WORD + word as u32), u32::from_le_bytes(*chunk));
+            self.write(node.node_slot(CHAIN_STEPS_WORD + word as u32), u32::from_le_bytes(*chunk));
         }
-        self.memory.publish(node.node_slot(CHAIN_CHILD_WORD), child);
+        self.publish(node.node_slot(CHAIN_CHILD_WORD), child);
     }
 
     /// A new prefix. `content` is a leaf without a tail (W6).
     fn prefix(&mut self, content: Ptr, child: Ptr) -> Result<Ptr, TrieFull> {
-        debug_assert!(self.memory.leaf(content).tail.is_empty());
+        debug_assert!(self.memory.leaf(content).tail.is_empty(), "W6");
+        debug_assert!(takes_a_step(self.memory, child), "W7");
         let node = self.store.allocate_node(PREFIX, prefix_units())?;
-        self.memory.publish(node.node_slot(CONTENT_WORD), content);
-        self.memory.publish(node.node_slot(PREFIX_CHILD_WORD), child);
+        self.publish(node.node_slot(CONTENT_WORD), content);
+        self.publish(node.node_slot(PREFIX_CHILD_WORD), child);
         Ok(node)
     }
 
@@ -463,9 +470,9 @@ impl Operation<'_, '_> {
         let memory = self.memory;
         let Some(shape) = shape_for(children.len()) else {
             let flat = self.store.allocate_node(FLAT, flat_units())?;
-            (0..256).for_each(|word| memory.set_word(flat.node_slot(word), 0));
+            (0..256).for_each(|word| self.write(flat.node_slot(word), 0));
             for &(character, child) in children {
-                memory.publish(flat.node_slot(u32::from(character)), child);
+                self.publish(flat.node_slot(u32::from(character)), child);
             }
             return Ok(flat);
         };
@@ -473,7 +480,7 @@ impl Operation<'_, '_> {
         let mut characters = [0; CHILDREN_MAX];
         for (place, &(character, child)) in children.iter().enumerate() {
             characters[place] = character;
-            memory.publish(shape.child_slot(node, place as u32), child);
+            self.publish(shape.child_slot(node, place as u32), child);
         }
         shape.fill(memory, node, &characters[..children.len()]);
         Ok(node)

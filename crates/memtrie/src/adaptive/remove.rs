@@ -29,7 +29,7 @@ impl Operation<'_, '_> {
         let node = memory.load(joint.slot);
         if joint.is_root {
             self.replace_chains(node, rest);
-            memory.publish(joint.slot, Ptr::NONE);
+            self.publish(joint.slot, Ptr::NONE);
             return Ok(());
         }
         let stays = match node.node_kind() {
@@ -56,11 +56,11 @@ impl Operation<'_, '_> {
             let before = memory.load(above);
             if let Some(joined) = self.joined(chain_steps(memory, before), ptr)? {
                 self.store.replace(before);
-                memory.publish(above, joined);
+                self.publish(above, joined);
                 return Ok(());
             }
         }
-        memory.publish(slot, ptr);
+        self.publish(slot, ptr);
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Operation<'_, '_> {
                 continue;
             }
             if count == FLAT_CHILDREN_MIN {
-                memory.publish(word(rest[0]), Ptr::NONE);
+                self.publish(word(rest[0]), Ptr::NONE);
                 return Ok(());
             }
             kept[count] = (character, child);
@@ -117,7 +117,7 @@ impl Operation<'_, '_> {
         }
         let sparse = self.sparse(&kept[..count])?;
         self.store.replace(node);
-        memory.publish(slot, sparse);
+        self.publish(slot, sparse);
         Ok(())
     }
 }

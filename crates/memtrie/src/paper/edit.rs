@@ -1,16 +1,7 @@
 //! How the writer changes a trie of the paper's layout.
 //!
 //! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's wide word.
-//! All blocks and blobs it needs are allocated and written before.
-//!
-//! - **W1** A store that makes something reachable is the last store of its operation (or of the step that a copying
-//!   operation takes below its unpublished root).
-//! - **W2** Outside a copying operation, words that a reader can reach change only by: a pointer word (chain's, standalone
-//!   prefix's, sparse's, split's), a content word, a sparse node's wide word. The bytes of a chain in use, and the flags of a
-//!   prefix in use, never change.
-//! - **W3** A chain block is reached by one live pointer; cutting a chain leaves the tail in the old block and copies the head.
-//! - **W4** A copying operation changes only blocks that it allocated itself.
-//! - **W5** No node without content and without children is reachable, except no root at all.
+//! All blocks and blobs it needs are allocated and written before. W1 to W5 are in `FORMAT.md`.
 
 use super::node::{
     CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE, SPARSE_CHILDREN_MAX,
@@ -120,7 +111,7 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
         if locus.content.is_some() {
             let slot = if locus.ptr.is_leaf() { locus.slot } else { locus.ptr.slot(CONTENT_WORD) };
             self.store.replace(memory.load(slot));
-            memory.publish(slot, leaf);
+            self.publish(slot, leaf);
             return Ok(());
         }
         if locus.consumed + locus.matched < key.len() {
@@ -141,13 +132,13 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
         let Locus { slot, ptr, matched, .. } = *locus;
         if rest.is_empty() || ptr.is_none() {
             let branch = self.chain(rest, branch)?;
-            self.memory.publish(slot, branch);
+            self.publish(slot, branch);
             return Ok(());
         }
         if ptr.is_leaf() {
             let branch = self.chain(rest, branch)?;
             let inner = self.with_content(ptr, branch, true)?;
-            self.memory.publish(slot, inner);
+            self.publish(slot, inner);
             return Ok(());
         }
         let seen = Seen::at(self.memory, slot, ptr);
@@ -169,6 +160,28 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
 }
 
 impl Operation<'_, '_> {
+    /// Publishes a pointer, in a node of the operation's own or where it may change one (R3, W4).
+    #[inline]
+    pub(crate) fn publish(&self, slot: Slot, ptr: Ptr) {
+        debug_assert!(self.store.may_publish(slot), "W4: {slot:?}");
+        debug_assert!(self.store.is_committed(ptr), "R3: {ptr:?}");
+        self.memory.publish(slot, ptr);
+    }
+
+    /// As `publish`, of the wide word of a sparse node.
+    #[inline]
+    fn publish_wide(&self, slot: Slot, word: u64) {
+        debug_assert!(self.store.may_publish(slot), "W4: {slot:?}");
+        self.memory.publish_wide(slot, word);
+    }
+
+    /// Writes a word of a node that the operation allocated itself (R8, W2).
+    #[inline]
+    fn write(&self, slot: Slot, word: u32) {
+        debug_assert!(self.store.is_own(slot), "W2: {slot:?}");
+        self.memory.set_word(slot, word);
+    }
+
     /// What is at and below a key that ends at this locus; if it ends within a chain, the rest of the chain.
     fn rest_of(&self, locus: &Locus<'_>) -> Ptr {
         if locus.matched == 0 {
@@ -213,12 +226,12 @@ impl Operation<'_, '_> {
         }
         let copy = self.store.allocate_block(self.memory)?.with_kind(SPARSE);
         for word in 0..SPARSE_CHILDREN_MAX as u32 {
-            self.memory.set_word(copy.slot(word), self.memory.word(ptr.slot(word)));
+            self.write(copy.slot(word), self.memory.word(ptr.slot(word)));
         }
         let word = self.memory.load_wide(ptr.slot(SPARSE_WORD));
-        self.memory.publish_wide(copy.slot(SPARSE_WORD), word);
+        self.publish_wide(copy.slot(SPARSE_WORD), word);
         self.store.replace(ptr);
-        self.memory.publish(slot, copy);
+        self.publish(slot, copy);
         Ok(copy)
     }
 
@@ -229,10 +242,10 @@ impl Operation<'_, '_> {
         }
         let copy = self.store.allocate_block(self.memory)?.with_kind(ptr.kind());
         for word in 0..8 {
-            self.memory.set_word(copy.slot(word), self.memory.word(ptr.slot(word)));
+            self.write(copy.slot(word), self.memory.word(ptr.slot(word)));
         }
         self.store.replace(ptr);
-        self.memory.publish(slot, copy);
+        self.publish(slot, copy);
         Ok(copy)
     }
 
@@ -259,7 +272,7 @@ impl Operation<'_, '_> {
         };
         let head = self.chain(&chain[..steps], below)?;
         let head = self.with_content(seen.carried, head, true)?;
-        self.memory.publish(seen.slot, head);
+        self.publish(seen.slot, head);
         Ok(())
     }
 
@@ -270,8 +283,8 @@ impl Operation<'_, '_> {
         let count = word.count();
         if (count as usize) < SPARSE_CHILDREN_MAX {
             // The pointer first; the word makes it reachable.
-            memory.publish(seen.node.slot(count), branch);
-            memory.publish_wide(seen.node.slot(SPARSE_WORD), word.with(rest[0]).0);
+            self.publish(seen.node.slot(count), branch);
+            self.publish_wide(seen.node.slot(SPARSE_WORD), word.with(rest[0]).0);
             return Ok(());
         }
         let split = self.empty_block()?.with_kind(SPLIT);
@@ -280,7 +293,7 @@ impl Operation<'_, '_> {
         }
         self.set_in_split(split, rest[0], branch)?;
         self.store.replace(seen.node);
-        memory.publish(seen.slot, split);
+        self.publish(seen.slot, split);
         Ok(())
     }
 
@@ -297,27 +310,27 @@ impl Operation<'_, '_> {
         if middle.is_none() {
             let middle = self.empty_block()?;
             let tail = self.empty_block()?;
-            memory.publish(split_tail_slot(tail, character), child);
-            memory.publish(split_mid_slot(middle, character), tail);
-            memory.publish(top, middle);
+            self.publish(split_tail_slot(tail, character), child);
+            self.publish(split_mid_slot(middle, character), tail);
+            self.publish(top, middle);
             return Ok(());
         }
         let middle_slot = split_mid_slot(middle, character);
         let tail = memory.load(middle_slot);
         if tail.is_none() {
             let tail = self.empty_block()?;
-            memory.publish(split_tail_slot(tail, character), child);
-            memory.publish(middle_slot, tail);
+            self.publish(split_tail_slot(tail, character), child);
+            self.publish(middle_slot, tail);
             return Ok(());
         }
-        memory.publish(split_tail_slot(tail, character), child);
+        self.publish(split_tail_slot(tail, character), child);
         Ok(())
     }
 
     fn empty_block(&mut self) -> Result<Ptr, TrieFull> {
         let block = self.store.allocate_block(self.memory)?;
         for word in 0..8 {
-            self.memory.set_word(block.slot(word), 0);
+            self.write(block.slot(word), 0);
         }
         Ok(block)
     }
@@ -334,10 +347,10 @@ impl Operation<'_, '_> {
             let block = self.store.allocate_block(self.memory)?;
             for (word, chunk) in bytes.as_chunks::<4>().0.iter().enumerate() {
                 if word >= first / 4 {
-                    self.memory.set_word(block.slot(word as u32), u32::from_le_bytes(*chunk));
+                    self.write(block.slot(word as u32), u32::from_le_bytes(*chunk));
                 }
             }
-            self.memory.publish(block.slot(CHILD_WORD), ptr);
+            self.publish(block.slot(CHILD_WORD), ptr);
             ptr = block.with_kind(first as u32);
             steps = before;
         }
@@ -350,9 +363,9 @@ impl Operation<'_, '_> {
         let mut characters = [0; SPARSE_CHILDREN_MAX];
         for (place, &(character, child)) in children.iter().enumerate() {
             characters[place] = character;
-            self.memory.publish(node.slot(place as u32), child);
+            self.publish(node.slot(place as u32), child);
         }
-        self.memory.publish_wide(node.slot(SPARSE_WORD), SparseWord::of_ascending(&characters[..children.len()]).0);
+        self.publish_wide(node.slot(SPARSE_WORD), SparseWord::of_ascending(&characters[..children.len()]).0);
         Ok(node)
     }
 
@@ -370,21 +383,21 @@ impl Operation<'_, '_> {
             Kind::Split => {
                 // A reader that came when this split had a prefix before reads the new content of the same key.
                 memory.set_word(child.slot(FLAGS_WORD), SPLIT);
-                memory.publish(child.slot(CONTENT_WORD), content);
+                self.publish(child.slot(CONTENT_WORD), content);
                 Ok(child.with_kind(PREFIX))
             }
             Kind::Chain if child.kind() >= EMBED_FROM => {
                 let block = if fresh { child } else { self.copy_chain(child)? };
                 let flags = memory.word(block.slot(FLAGS_WORD)) & !0xFF | child.kind();
-                memory.set_word(block.slot(FLAGS_WORD), flags);
-                memory.publish(block.slot(CONTENT_WORD), content);
+                self.write(block.slot(FLAGS_WORD), flags);
+                self.publish(block.slot(CONTENT_WORD), content);
                 Ok(block.with_kind(PREFIX))
             }
             _ => {
                 let block = self.store.allocate_block(memory)?.with_kind(PREFIX);
-                memory.set_word(block.slot(FLAGS_WORD), STANDALONE);
-                memory.publish(block.slot(CONTENT_WORD), content);
-                memory.publish(block.slot(CHILD_WORD), child);
+                self.write(block.slot(FLAGS_WORD), STANDALONE);
+                self.publish(block.slot(CONTENT_WORD), content);
+                self.publish(block.slot(CHILD_WORD), child);
                 Ok(block)
             }
         }
@@ -394,7 +407,7 @@ impl Operation<'_, '_> {
     fn copy_chain(&mut self, chain: Ptr) -> Result<Ptr, TrieFull> {
         let copy = self.store.allocate_block(self.memory)?.with_kind(chain.kind());
         for word in chain.kind() / 4..8 {
-            self.memory.set_word(copy.slot(word), self.memory.word(chain.slot(word)));
+            self.write(copy.slot(word), self.memory.word(chain.slot(word)));
         }
         self.store.replace(chain);
         Ok(copy)

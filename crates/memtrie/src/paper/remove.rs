@@ -16,7 +16,7 @@ impl Operation<'_, '_> {
         if prefix.child_slot.is_some() {
             self.store.replace(locus.ptr);
         }
-        self.memory.publish(locus.slot, prefix.child);
+        self.publish(locus.slot, prefix.child);
     }
 
     pub(super) fn cut_off(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull> {
@@ -25,7 +25,7 @@ impl Operation<'_, '_> {
         let ptr = memory.load(slot);
         if joint.is_root {
             self.replace_path(ptr, rest);
-            memory.publish(slot, Ptr::NONE);
+            self.publish(slot, Ptr::NONE);
             return Ok(());
         }
         let seen = Seen::at(memory, slot, ptr);
@@ -36,7 +36,7 @@ impl Operation<'_, '_> {
                     self.store.replace(ptr);
                 }
                 // Content and a chain to the key: the content is what stays.
-                memory.publish(slot, prefix(memory, ptr).content);
+                self.publish(slot, prefix(memory, ptr).content);
                 Ok(())
             }
             Kind::Sparse => self.cut_from_sparse(&seen, rest),
@@ -79,7 +79,7 @@ impl Operation<'_, '_> {
         let node = self.with_content(seen.carried, node, true)?;
         self.store.replace(seen.node);
         self.replace_path(branch, &rest[1..]);
-        memory.publish(seen.slot, node);
+        self.publish(seen.slot, node);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Operation<'_, '_> {
             let sparse = self.with_content(seen.carried, sparse, true)?;
             self.replace_split(seen.node);
             self.replace_path(branch, &rest[1..]);
-            memory.publish(seen.slot, sparse);
+            self.publish(seen.slot, sparse);
             return Ok(());
         }
         self.replace_path(branch, &rest[1..]);
@@ -121,14 +121,14 @@ impl Operation<'_, '_> {
             (0..8).all(|word| block.slot(word) == slot || memory.load(block.slot(word)).is_none())
         };
         if !alone(tail, tail_slot) {
-            memory.publish(tail_slot, Ptr::NONE);
+            self.publish(tail_slot, Ptr::NONE);
         } else if !alone(middle, middle_slot) {
             self.store.replace(tail);
-            memory.publish(middle_slot, Ptr::NONE);
+            self.publish(middle_slot, Ptr::NONE);
         } else {
             self.store.replace(tail);
             self.store.replace(middle);
-            memory.publish(top, Ptr::NONE);
+            self.publish(top, Ptr::NONE);
         }
         Ok(())
     }

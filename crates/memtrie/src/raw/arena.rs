@@ -175,6 +175,7 @@ impl Arena {
             let pages = units.div_ceil(PAGE_UNITS);
             debug_assert_eq!(self.pages[(unit / PAGE_UNITS) as usize].kind, PageKind::Large);
             self.used_units -= u64::from(pages * PAGE_UNITS);
+            self.space.poison(unit, pages * PAGE_UNITS);
             self.give_span(unit / PAGE_UNITS, pages);
             return;
         }
@@ -187,6 +188,7 @@ impl Arena {
         debug_assert_eq!(page.kind, PageKind::Run);
         debug_assert!(page.live > 0);
         let was_full = page.live == page.capacity;
+        self.space.poison(unit, size);
         self.space.set_free_link(unit, u32::from(page.free_object));
         page.free_object = object as u16 + 1;
         page.live -= 1;

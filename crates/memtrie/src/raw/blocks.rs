@@ -2,11 +2,12 @@
 //! blocks threaded through their first words.
 
 use super::memory::{Memory, Ptr};
-use super::space::Space;
+use super::space::{POISON, Space};
 use crate::TrieFull;
 
 /// Size of a block. A pointer has 27 bits of block and 5 of kind or place.
 pub(crate) const BLOCK_BYTES: usize = 32;
+pub(crate) const BLOCK_WORDS: u32 = 8;
 /// The first step of growth; later ones are a quarter of what there is, up to `STEP_BYTES_MAX`.
 const STEP_BYTES_MIN: usize = 16 << 10;
 const STEP_BYTES_MAX: usize = 8 << 20;
@@ -58,9 +59,17 @@ impl Blocks {
     #[inline]
     pub(crate) fn free(&mut self, memory: Memory<'_>, block: Ptr) {
         debug_assert!(block.block_number() != 0 && block.block_number() < self.frontier);
+        if cfg!(debug_assertions) {
+            (0..BLOCK_WORDS).for_each(|word| memory.set_word(block.slot(word), u32::from_ne_bytes([POISON; 4])));
+        }
         memory.set_word(block.slot(0), self.free);
         self.free = block.block_number();
         self.free_count += 1;
+    }
+
+    /// True of a block that was handed out, and of none.
+    pub(crate) fn has_given(&self, block: Ptr) -> bool {
+        block.is_none() || (1..self.frontier).contains(&block.block_number())
     }
 
     #[cold]

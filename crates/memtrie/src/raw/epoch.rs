@@ -1,13 +1,4 @@
-//! Reclamation: who reads, and what waits until they have passed.
-//!
-//! - **E1** A pin stores the current epoch in a slot of its own, then a sequentially consistent fence, and only then
-//!   loads anything of the trie; it clears the slot, by release, after its last use. (On x86-64 the locked instruction that
-//!   stores is such a fence itself.)
-//! - **E2** The writer closes a batch of retired pieces after it unpublished them: it stamps the batch with the epoch and
-//!   advances the epoch by a release increment.
-//! - **E3** A batch is reclaimed when, after a sequentially consistent fence, no slot holds an epoch at or below its stamp.
-//!   A pin that the scan does not see has its fence after the scan's and loads what the writer published before (E1); one
-//!   with a later epoch acquired the increment that followed the unpublishing (E2). Neither can reach the batch.
+//! Reclamation: who reads, and what waits until they have passed (E1 to E3 of `FORMAT.md`).
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -127,6 +118,7 @@ pub(crate) struct Limbo {
 impl Limbo {
     /// Takes all of `pieces`, leaving it empty with capacity.
     pub(crate) fn push(&mut self, stamp: u64, pieces: &mut Vec<Ptr>) {
+        debug_assert!(self.waiting.back().is_none_or(|last| last.stamp < stamp), "E2");
         let fresh = self.spare.pop().unwrap_or_default();
         self.waiting.push_back(Batch { stamp, pieces: std::mem::replace(pieces, fresh) });
     }

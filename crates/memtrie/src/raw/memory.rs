@@ -20,6 +20,11 @@ impl Slot {
     pub(crate) const ROOT: Slot = Slot(0);
     /// The root of a subtree that is being built and not published.
     pub(crate) const PENDING: Slot = Slot(1);
+
+    /// Its number among all words.
+    pub(crate) fn word(self) -> u32 {
+        self.0
+    }
 }
 
 impl Ptr {

@@ -9,6 +9,9 @@ pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// From this committed size on a space asks for huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
+/// What debug builds fill freed pieces with. As a pointer it is a leaf beyond all that is committed, as a length more than there is.
+pub(super) const POISON: u8 = 0xA5;
+
 /// One private anonymous mapping (invariant R1).
 pub(crate) struct Space {
     /// Start of the mapping.
@@ -105,6 +108,17 @@ impl Space {
         debug_assert!(unit as usize * 8 < self.committed);
         // SAFETY: as in `free_link`.
         unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().write(link) }
+    }
+
+    /// In debug builds: has who still reads a free piece of so many units find nonsense (R5, R6).
+    #[inline]
+    pub(super) fn poison(&self, unit: u32, units: u32) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert!((unit + units) as usize * 8 <= self.committed);
+        // SAFETY: as in `free_link`, of all its bytes.
+        unsafe { self.base.as_ptr().add(unit as usize * 8).write_bytes(POISON, units as usize * 8) }
     }
 
     fn at(&self, offset: usize) -> *mut c_void {
