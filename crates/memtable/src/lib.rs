@@ -31,6 +31,7 @@ mod statistics;
 mod sync;
 mod translate;
 mod trie_memtable;
+mod verify;
 
 pub use configuration::{MemtableConfiguration, open_small};
 pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};

@@ -295,7 +295,8 @@ fn random_range(random: &mut Random, table: &Table) -> ReadRange {
 fn history(seed: u64, kind: Kind, table: &Arc<Table>, shards: usize, scale: Scale, deletions: bool) {
     println!("seed {seed}, {kind:?}");
     let random = &mut Random(seed);
-    let memtable = kind.open(table, shards);
+    let tries = kind.open_tries(table, shards);
+    let memtable = tries.clone().map_or_else(|| kind.open(table, shards), |tries| tries as Arc<dyn Memtable>);
     let mut partitions: BTreeMap<PartitionKey, Partition> = BTreeMap::new();
     let mut updates: Vec<PartitionUpdate> = (0..60).map(|_| update(random, table, scale, deletions)).collect();
     let mut used_bytes = 0;
@@ -305,6 +306,9 @@ fn history(seed: u64, kind: Kind, table: &Arc<Table>, shards: usize, scale: Scal
         partitions.entry(update.key().clone()).or_default().write(update, table);
         let range = random_range(random, table);
         check(random, &memtable, &partitions, table, &range);
+        if let Some(tries) = &tries {
+            tries.verify().expect("nothing is kept that is deleted");
+        }
     }
     // The same in another order, some of it twice, is the same.
     let shuffled = kind.open(table, shards);

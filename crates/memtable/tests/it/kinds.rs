@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memtable::{Memtable, MemtableConfiguration};
+use memtable::{Memtable, MemtableConfiguration, TrieMemtable};
 use memtrie::{Layout, TrieOptions};
 use model::Table;
 
@@ -33,6 +33,17 @@ impl Kind {
             Kind::SerializedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: true },
         };
         configuration.open(table, shards)
+    }
+
+    /// As `open`, of a kind that is made of tries; none of the others.
+    pub fn open_tries(self, table: &Arc<Table>, shards: usize) -> Option<Arc<TrieMemtable>> {
+        let layout = match self {
+            Kind::Trie => Layout::Adaptive,
+            Kind::PaperTrie => Layout::Paper,
+            Kind::SkipList | Kind::ShardedSkipList | Kind::SerializedSkipList => return None,
+        };
+        let options = TrieOptions { layout, ..TrieOptions::default() };
+        Some(Arc::new(TrieMemtable::with_options(table, shards, options)))
     }
 
     /// Whether a reader of a large partition sees changes that come while it reads.
