@@ -119,10 +119,10 @@ class Pair:
                 compact(node, history.keyspace)
 
 
-def compact(node, keyspace: str) -> None:
+def compact(node, *keyspace_and_table: str) -> None:
     """Cassandra may stumble over a dropped collection, and then has changed nothing (docs/differences.md)."""
     try:
-        node.compact(keyspace)
+        node.compact(*keyspace_and_table)
     except RuntimeError as failure:
         if isinstance(node, Espalier) or "NullPointerException" not in str(failure):
             raise

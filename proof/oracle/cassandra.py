@@ -235,6 +235,14 @@ def sstabledump(data_file: Path) -> list:
     return json.loads(done.stdout)
 
 
+def sstablemetadata(data_file: Path) -> str:
+    """What `sstablemetadata` prints for a Data.db file."""
+    done = tool("org.apache.cassandra.tools.SSTableMetadataViewer", str(data_file))
+    if done.returncode != 0:
+        raise RuntimeError(f"sstablemetadata {data_file}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-views", action="store_true", help="views and functions disabled, as by default in Cassandra")

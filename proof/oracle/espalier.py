@@ -84,7 +84,12 @@ class Espalier:
 
     def steer(self, *arguments: str) -> str:
         """`espalier VERB ...` on the running node; what it prints."""
-        command = [str(places.espalier_binary()), arguments[0], "--data", str(self.data), *arguments[1:]]
+        return self.tool(arguments[0], "--data", str(self.data), *arguments[1:])
+
+    @staticmethod
+    def tool(*arguments: str) -> str:
+        """`espalier ...`, a command that ends by itself; what it prints."""
+        command = [str(places.espalier_binary()), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
         if done.returncode != 0:
             raise RuntimeError(f"espalier {' '.join(arguments)}: status {done.returncode}: {done.stderr.strip()}")

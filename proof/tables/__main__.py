@@ -1,5 +1,5 @@
-"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, sstableloader, same
-answers.
+"""Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, sstablemetadata,
+sstableloader, same answers, and the same again once Cassandra has compacted them.
 
 Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind; every other of these
 from a node whose row indexes have every row (column_index_size 0).
@@ -8,6 +8,7 @@ usage: python -m proof.tables [--seed 1] [--histories 12] [--self]        (--sel
 """
 
 import argparse
+import re
 import shutil
 import sys
 import traceback
@@ -15,11 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
-from proof.differential.compare import compare, ends_early, exchange, explained
+from proof.differential.compare import compact, compare, ends_early, exchange, explained
 from proof.differential.generator import Generator
 from proof.differential.reads import read
 from proof.differential.steps import Step
-from proof.oracle.cassandra import Cassandra, sstabledump
+from proof.oracle.cassandra import Cassandra, sstabledump, sstablemetadata
 from proof.oracle.espalier import Espalier
 from proof.tables import workload
 from proof.wire import Connection, Error
@@ -29,6 +30,10 @@ HISTORY_STEPS = 150
 READS_PER_HISTORY = 60
 PAGE_SIZE = 1000
 STREAMED = "wide"       # static rows, row indexes, deletions of ranges
+DESCRIBED = ("wide", "dropped", "collections")
+METADATA = ("Partitioner", "Bloom Filter FP chance", "Minimum timestamp", "Maximum timestamp", "SSTable min local deletion time",
+            "SSTable max local deletion time", "Compression ratio", "TTL min", "TTL max", "totalColumnsSet", "totalRows",
+            "Estimated cardinality", "EncodingStats minTTL", "EncodingStats minLocalDeletionTime", "EncodingStats minTimestamp", "KeyType")
 
 
 class Proof:
@@ -85,6 +90,15 @@ class Proof:
             for connection in self.connections:
                 workload.accepted(connection.query(statement))
 
+    def compact(self, keyspace: str, table: str, steps: list[Step]) -> None:
+        """Has Cassandra compact what it took over; what comes of it is sound, and answers as before."""
+        name = f"{keyspace}.{table}"
+        compacted = self.attempt(f"compact {name}", lambda: compact(self.oracle, keyspace, table) or True)
+        verified = self.attempt(f"verify compacted {name}", lambda: self.oracle.verify(keyspace, table) or True)
+        self.check(f"compacted {name}", compacted is True and verified is True)
+        for step in steps:
+            self.ask(step)
+
     def ask(self, step: Step) -> None:
         answers = exchange(self.connections, step)
         difference = compare(*answers)
@@ -101,6 +115,8 @@ def main() -> None:
     with Cassandra.start() as oracle, (Cassandra if options.self else Espalier).start() as subject:
         proof = Proof(oracle, subject)
         proof.attempt("workload", lambda: prove_workload(proof, options.seed))
+        if not options.self:
+            proof.attempt("metadata", lambda: prove_metadata(proof))
         proof.attempt("damage", lambda: prove_damage_is_seen(proof))
         proof.attempt("streaming", lambda: prove_streaming(proof))
         with Cassandra.start() if options.self else Espalier.start(column_index_size="0KiB") as finest_subject:
@@ -130,6 +146,22 @@ def prove_workload(proof: Proof, seed: int) -> None:
             proof.tell_both(table.adds)
             for cql in table.reads:
                 proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
+        proof.compact(workload.KEYSPACE, table.name, [Step("cql", cql, page_size=PAGE_SIZE) for cql in table.reads])
+
+
+def prove_metadata(proof: Proof) -> None:
+    """`espalier sstable metadata` says of our SSTables what sstablemetadata says of them."""
+    for table in DESCRIBED:
+        for data in proof.subject.snapshot(workload.KEYSPACE, table):
+            told = described(proof.subject.tool("sstable", "metadata", str(data)))
+            expected = described(sstablemetadata(data))
+            proof.check(f"metadata of {table}", told == expected, f"expected {expected}\ngot {told}")
+
+
+def described(text: str) -> dict[str, str]:
+    """What METADATA names, without the dates: Cassandra's number is in brackets behind the date, ours before it."""
+    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    return {name: re.sub(r"^(no tombstones).*|.* \((-?\d+)\)$|^(\S+) \(.*\)$", r"\1\2\3", fields[name].strip()) for name in METADATA}
 
 
 def prove_streaming(proof: Proof) -> None:
@@ -180,9 +212,11 @@ def prove_history(proof: Proof, seed: int, number: int) -> None:
             exchange(proof.connections[1:], step)
     for table in generator.tables:
         proof.hand_over(generator.keyspace, table.name, dump=number < 3)
-        proof.ask(Step("cql", f"SELECT * FROM {table.full_name}", page_size=PAGE_SIZE))
-        for _ in range(READS_PER_HISTORY):
-            proof.ask(read(rng, table, generator.now))
+        reads = [read(rng, table, generator.now) for _ in range(READS_PER_HISTORY)]
+        steps = [Step("cql", f"SELECT * FROM {table.full_name}", page_size=PAGE_SIZE), *reads]
+        for step in steps:
+            proof.ask(step)
+        proof.compact(generator.keyspace, table.name, steps)
 
 
 if __name__ == "__main__":
