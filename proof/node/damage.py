@@ -21,7 +21,6 @@ def damage(checks: Checks) -> None:
     for policy in ("stop", "stop_paranoid", "die", "best_effort", "ignore"):
         flipped_bit(checks, policy)
         damaged_at_start(checks, policy)
-    for policy in ("stop", "best_effort"):
         disk_refuses(checks, policy)
 
 
@@ -151,14 +150,19 @@ def disk_refuses(checks: Checks, policy: str) -> None:
             aside = directory.with_name("aside")
             shutil.move(directory, aside)
             directory.write_text("")
-            checks.raises(f"{policy}: the flush is refused", RuntimeError, directory.name, lambda: node.flush("ks", "damaged"))
-            if policy == "stop":
-                checks.true("stop: clients are disconnected", gone(node))
-                checks.equal("stop: the process lives", node.process.poll(), None)
+            # A process that ends may not come to answer why.
+            why = "" if policy == "die" else directory.name
+            checks.raises(f"{policy}: the flush is refused", RuntimeError, why, lambda: node.flush("ks", "damaged"))
+            if policy == "die":
+                checks.equal("die: status where the disk refuses", node.process.wait(20), DIED)
+            elif policy in ("stop", "stop_paranoid"):
+                checks.true(f"{policy}: clients are disconnected", gone(node))
+                checks.equal(f"{policy}: the process lives", node.process.poll(), None)
             else:
                 checks.true(f"{policy}: reads go on", is_read(connection, "SELECT * FROM ks.damaged"))
         directory.unlink()
         shutil.move(aside, directory)
+        checks.true(f"{policy}: the log names the directory", directory.name in node.log_tail(), node.log_tail())
         node.kill()
         node.launch()
         with Connection(node.host, node.port) as connection:
