@@ -4,6 +4,7 @@ use crate::node::{Node, TempDir, failure, run};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 /// What a command on the node in `data` prints.
 fn steer(data: &Path, arguments: &[&str]) -> String {
@@ -12,6 +13,13 @@ fn steer(data: &Path, arguments: &[&str]) -> String {
     let output = run(&all);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// The number behind a name, and perhaps a colon, in what a command printed.
+fn number(text: &str, name: &str) -> u64 {
+    let behind = text.lines().find_map(|line| line.trim().strip_prefix(name));
+    let behind = behind.unwrap_or_else(|| panic!("no {name} in {text}"));
+    behind.trim_start_matches([':', ' ']).parse().unwrap()
 }
 
 #[test]
@@ -43,15 +51,43 @@ fn flushing_writes_tables() {
     let directory = TempDir::new();
     let data = directory.join("data");
     let _node = Node::start(&data);
-    let sstables = || {
-        let stats = steer(&data, &["tablestats", "system", "local"]);
-        let count = stats.lines().find_map(|line| line.trim().strip_prefix("SSTable count: ")).unwrap();
-        count.parse::<u32>().unwrap()
-    };
+    let sstables = || number(&steer(&data, &["tablestats", "system", "local"]), "SSTable count");
     let before = sstables();
     assert_eq!(steer(&data, &["flush", "system", "local"]), "");
     assert!(sstables() > before);
     assert!(steer(&data, &["snapshot", "--tag", "s1", "system", "local"]).contains("s1"));
+}
+
+#[test]
+fn compactions_wait_until_they_are_enabled_and_are_counted() {
+    let directory = TempDir::new();
+    let data = directory.join("data");
+    let node = Node::start(&data);
+    node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    node.query(
+        "CREATE TABLE ks.t (k int PRIMARY KEY) \
+         WITH compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'N'}",
+    );
+    assert_eq!(steer(&data, &["disableautocompaction", "ks", "t"]), "");
+    for _ in 0..3 {
+        node.query("INSERT INTO ks.t (k) VALUES (1)");
+        steer(&data, &["flush", "ks", "t"]);
+    }
+    let sstables = || number(&steer(&data, &["tablestats", "ks", "t"]), "SSTable count");
+    assert_eq!(sstables(), 3);
+    let before = steer(&data, &["compactionstats"]);
+    assert_eq!(steer(&data, &["enableautocompaction", "ks", "t"]), "");
+    // As long as it takes: a test that fails hangs.
+    while sstables() > 1 || number(&steer(&data, &["compactionstats"]), "pending tasks") > 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let after = steer(&data, &["compactionstats"]);
+    for name in ["compactions completed", "data compacted"] {
+        assert!(number(&after, name) > number(&before, name), "{before}{after}");
+    }
+    let status = steer(&data, &["status"]);
+    assert!(number(&status, "Compaction.CompletedTasks") >= number(&after, "compactions completed"), "{status}{after}");
+    assert!(number(&status, "Compaction.BytesCompacted") >= number(&after, "data compacted"), "{status}{after}");
 }
 
 #[test]

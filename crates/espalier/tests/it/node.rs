@@ -1,7 +1,7 @@
 //! A node in a directory of its own.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +37,11 @@ pub struct Node {
     pub started: String,
     log: BufReader<std::process::ChildStderr>,
 }
+
+/// Opcodes of the native protocol.
+const ERROR: u8 = 0;
+const STARTUP: u8 = 1;
+const QUERY: u8 = 7;
 
 /// `espalier` with these arguments, and no options from the environment of the test.
 pub fn espalier(arguments: &[&str]) -> Command {
@@ -81,6 +86,24 @@ impl Node {
             }
         };
         Node { process, address, started: seen, log }
+    }
+
+    /// Sends a statement, which must be carried out, by a connection of its own.
+    pub fn query(&self, statement: &str) {
+        let mut socket = TcpStream::connect(self.address).unwrap();
+        let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
+        let (consistency_one, no_flags) = ([0, 1], [0]);
+        let length = u32::try_from(statement.len()).unwrap().to_be_bytes();
+        let query = [&length[..], statement.as_bytes(), &consistency_one, &no_flags].concat();
+        for (opcode, body) in [(STARTUP, options), (QUERY, query)] {
+            let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+            socket.write_all(&[&[4, 0, 0, 0, opcode], &length[..], &body].concat()).unwrap();
+            let mut header = [0; 9];
+            socket.read_exact(&mut header).unwrap();
+            let mut answer = vec![0; u32::from_be_bytes(*header.last_chunk().unwrap()) as usize];
+            socket.read_exact(&mut answer).unwrap();
+            assert_ne!(header[4], ERROR, "{statement}: {}", String::from_utf8_lossy(&answer));
+        }
     }
 
     pub fn signal(&self, name: &str) {
