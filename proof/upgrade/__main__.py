@@ -115,6 +115,7 @@ class History:
                 elif step.kind in ("cql", "batch") and not step.cql.startswith(("SELECT", "DESCRIBE")):
                     exchange([connection], step)
             tables = [table for table in generator.tables if table.alive and names(connection, table.full_name)]
+        self.tables = [table.name for table in tables]
         self.reads = [Step("cql", f"SELECT * FROM {table.full_name}", page_size=5000, now=generator.now) for table in tables]
         self.reads += [read(rng, table, generator.now) for table in tables for _ in range(READS_PER_TABLE)]
         self.expected = self.ask(oracle)
@@ -188,8 +189,9 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
                 subject.compact(keyspace)
             expected = ask(subject)
             same(proof, "compacted", expected, histories, subject)
-            subject.terminate()
             target = oracle.directory.with_name(oracle.directory.name + "-back")
+            if sstable_format != "da":          # of a stopped node; else of the running one
+                subject.terminate()
             exported = espalier("export", "--data", subject.data, "--to", target)
             proof.check("export", exported.returncode == 0, exported.stdout + exported.stderr)
         finally:
@@ -200,12 +202,14 @@ def prove(proof: Proof, sstable_format: str, seed: int, count: int) -> None:
         before = counted(connection)
         accepted(connection.query("UPDATE up.counts SET n = n + 7 WHERE p = 1 AND c = 6"))
         proof.check("Cassandra goes on counting", counted(connection) == before + 7, f"{before}, then {counted(connection)}")
-        for table in ("kv", "wide", "plain", "counts", "Odd_Names"):
+        tables = [("up", table) for table in ("kv", "wide", "plain", "counts", "Odd_Names")]
+        tables += [(history.keyspace, table) for history in histories for table in history.tables]
+        for keyspace, table in tables:
             try:
-                oracle.verify("up", table)
-                proof.check(f"verify {table}", True)
+                oracle.verify(keyspace, table)
+                proof.check(f"verify {keyspace}.{table}", True)
             except RuntimeError as failure:
-                proof.check(f"verify {table}", False, str(failure))
+                proof.check(f"verify {keyspace}.{table}", False, str(failure))
     shutil.rmtree(target)
 
 

@@ -16,7 +16,6 @@ use sstable::{
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::schema_rows::{self, SchemaRows};
-use crate::store::lock;
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
 
 /// Memory for a foreign schema's index pages.
@@ -198,37 +197,47 @@ impl Engine {
         Ok(read_rows(Box::new(merged), self.now_seconds())?)
     }
 
-    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, everything flushed
-    /// first. It has its name once it is complete. Returns how many SSTables it has. Blocks on the disk.
+    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is when its turn
+    /// comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables it has. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
-        self.flush_all()?;
         let unfinished = data.with_extension("unfinished");
         let disk = &self.options().disk;
         let schema = self.schema();
         if disk.exists(&unfinished)? {
             disk.remove_dir_all(&unfinished)?;
         }
+        let users = schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name));
+        // Last, so that it knows every column that the rows of the others have.
+        let keyspaces = users.chain(schema.keyspace("system_schema"));
         let mut exported = 0;
-        let wanted = |name: &str| name == "system_schema" || !is_system_keyspace(name);
-        for keyspace in schema.keyspaces.values().filter(|keyspace| wanted(&keyspace.name)) {
+        for keyspace in keyspaces {
             for table in keyspace.tables.values() {
-                let store = self.store(table)?;
                 let name = format!("{}-{}", table.name, table.id.0.simple());
-                let directory = unfinished.join(&*keyspace.name).join(name);
-                disk.create_dir_all(&directory)?;
-                let _no_deletion = lock(&store.files);
-                store.check_files()?;
-                for sstable in &store.view().sstables {
-                    let source = sstable.descriptor();
-                    let target = Descriptor::new(&directory, source.id.clone());
-                    export_table(disk, source, &target)?.commit()?;
-                    exported += 1;
-                }
+                exported += self.export_rows(table, &unfinished.join(&*keyspace.name).join(name))?;
             }
         }
         disk.rename(&unfinished, data)?;
         data.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))?;
         Ok(exported)
+    }
+
+    /// Copies a table's SSTables to a directory. They are copied from a snapshot, which keeps neither flushes nor compactions waiting.
+    fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
+        let disk = &self.options().disk;
+        disk.create_dir_all(target)?;
+        let snapshot = self.snapshot(table, &format!("export-{}", self.files().new_timeuuid()), "")?;
+        let copied = self.copy_tables(&snapshot, target);
+        disk.remove_dir_all(&snapshot)?;
+        copied
+    }
+
+    fn copy_tables(&self, source: &Path, target: &Path) -> Result<usize, EngineError> {
+        let disk = &self.options().disk;
+        let tables = sstable::list_tables(&**disk, source)?;
+        for table in &tables {
+            export_table(disk, table, &Descriptor::new(target, table.id.clone()))?.commit()?;
+        }
+        Ok(tables.len())
     }
 }
 

@@ -28,7 +28,7 @@ struct Request {
     tables: Vec<String>,
     #[serde(default)]
     tag: Option<String>,
-    /// Where SSTables to be imported are.
+    /// Where SSTables to be imported are, or exported ones are to be.
     #[serde(default)]
     directory: Option<PathBuf>,
 }
@@ -44,6 +44,7 @@ enum Verb {
     Tablestats,
     Drain,
     Import,
+    Export,
     CompactionStats,
     EnableAutoCompaction,
     DisableAutoCompaction,

@@ -53,7 +53,7 @@ pub enum Command {
     Sstable(SSTable),
     /// Adopt the schema and the SSTables of a stopped Cassandra node, drained before; its directory stays as it is
     UpgradeFrom(UpgradeFrom),
-    /// Write a stopped node's tables as a data directory that Cassandra 5.0 starts from
+    /// Write a stopped or running node's tables as a data directory that Cassandra 5.0 starts from
     Export(ExportNode),
 }
 

@@ -32,18 +32,19 @@ fn data_directory(source: &Path) -> PathBuf {
     if inside.join("system_schema").is_dir() { inside } else { source.to_path_buf() }
 }
 
-/// Writes a data directory that Cassandra starts from.
+/// Writes a data directory that Cassandra starts from, of a stopped node or by way of the running one.
 pub fn export(options: ExportNode) -> Result<(), String> {
-    if client::is_running(&options.node) {
-        return Err("the node is running: stop it first (SIGTERM)".to_owned());
+    let data = std::path::absolute(options.to.join("data")).map_err(|error| error.to_string())?;
+    if data.exists() {
+        return Err(format!("{}: is there already", data.display()));
     }
-    if options.to.join("data").exists() {
-        return Err(format!("{}: is there already", options.to.join("data").display()));
+    if client::is_running(&options.node) {
+        return client::export(&options.node, data);
     }
     let engine = open_engine(options.node.data, options.config)?;
-    let exported = engine.export(&options.to.join("data")).map_err(|error| error.to_string());
+    let exported = engine.export(&data).map_err(|error| error.to_string());
     engine.shutdown().map_err(|error| error.to_string())?;
-    println!("{} SSTables in {}", exported?, options.to.join("data").display());
+    println!("{}", client::exported(exported?, &data));
     Ok(())
 }
 

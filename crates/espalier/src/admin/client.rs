@@ -4,7 +4,7 @@ use super::{Answer, Request, SOCKET_NAME, Verb, short_path};
 use crate::cli::{Command, Node, Tables};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Has the running node do what the command says, and prints its answer.
 pub fn run(command: Command) -> Result<(), String> {
@@ -26,6 +26,17 @@ pub fn import(node: &Node, keyspace: String, table: String, directory: PathBuf) 
 /// What an import prints.
 pub fn imported(count: usize) -> String {
     format!("{count} SSTables imported")
+}
+
+/// Has the running node write a data directory that Cassandra starts from.
+pub fn export(node: &Node, data: PathBuf) -> Result<(), String> {
+    let directory = Some(data);
+    ask(node, &Request { verb: Verb::Export, keyspace: None, tables: Vec::new(), tag: None, directory })
+}
+
+/// What an export prints.
+pub fn exported(count: usize, data: &Path) -> String {
+    format!("{count} SSTables in {}", data.display())
 }
 
 fn ask(node: &Node, request: &Request) -> Result<(), String> {

@@ -156,6 +156,11 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             }
             return Ok(format!("{}\n", super::client::imported(count)));
         }
+        Verb::Export => {
+            let directory = request.directory.as_deref().ok_or("export to which directory?")?;
+            let count = engine.export(directory).map_err(text)?;
+            return Ok(format!("{}\n", super::client::exported(count, directory)));
+        }
         Verb::Drain => {
             engine.shutdown().map_err(text)?;
             node.drained.store(true, Ordering::Relaxed);
