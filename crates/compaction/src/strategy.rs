@@ -203,4 +203,55 @@ mod tests {
             assert_eq!(later, expected, "{class}");
         }
     }
+
+    /// The strategy of these options.
+    fn strategy(options: &[(&str, &str)]) -> Strategy {
+        Strategy::from_options(&options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
+            .unwrap()
+    }
+
+    #[test]
+    fn output_is_split_into_as_many_shards_as_its_density_calls_for() {
+        const MIB: u64 = 1 << 20;
+        let whole = (i64::MIN, i64::MAX);
+        let of = |size_bytes, (first, last)| TableMetadata {
+            first_token: Token(first),
+            last_token: Token(last),
+            size_bytes,
+            ..table(1)
+        };
+        let count = |strategy: &Strategy, tables: &[TableMetadata]| {
+            let boundaries = strategy.output_boundaries(tables);
+            assert_eq!(boundaries, crate::shard_boundaries(boundaries.len() as u32 + 1));
+            boundaries.len() + 1
+        };
+        let unified = strategy(&[]);
+        for (sizes, expected) in [
+            (vec![10, 20], 1),
+            (vec![99, 100], 1),
+            (vec![100, 101], 2),
+            // A power of two that divides the base count.
+            (vec![300, 90], 2),
+            (vec![300, 101], 4),
+            (vec![2048, 2048], 4),
+            (vec![8192, 8192], 8),
+        ] {
+            let tables: Vec<_> = sizes.iter().map(|size| of(size * MIB, whole)).collect();
+            assert_eq!(count(&unified, &tables), expected, "{sizes:?}");
+        }
+        // The same in a quarter of the ring, spanned by two tables, is four times as dense.
+        let quarter = [of(51 * MIB, (i64::MIN, i64::MIN / 4 * 3)), of(51 * MIB, (i64::MIN / 4 * 3, i64::MIN / 2))];
+        assert_eq!(count(&unified, &quarter), 4);
+        assert_eq!(count(&unified, &[of(MIB, (7, 7))]), 1, "one partition says nothing of density");
+        assert_eq!(count(&unified, &[]), 1);
+
+        let however_small = strategy(&[("min_sstable_size", "0B"), ("base_shard_count", "6")]);
+        assert_eq!(count(&however_small, &[of(1, whole)]), 6);
+        let fixed = strategy(&[("sstable_growth", "0"), ("target_sstable_size", "100MiB")]);
+        assert_eq!(count(&fixed, &[of(6400 * MIB, whole)]), 64);
+        for class in ["TimeWindowCompactionStrategy", "MemoryOnlyStrategy"] {
+            let other = strategy(&[("class", class), ("size_limit_in_mb", "64")]);
+            assert_eq!(count(&other, &[of(8192 * MIB, whole)]), 1, "{class}");
+        }
+    }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use compaction::{
-    CompactionError, CompactionInput, Overlaps, Strategy, TableMetadata, TombstoneCandidate, TombstoneOptions, compact,
-    fully_expired, worth_compacting_alone,
+    CompactionError, CompactionInput, OptionError, Overlaps, Strategy, TableMetadata, TombstoneCandidate,
+    TombstoneOptions, compact, fully_expired, worth_compacting_alone,
 };
 use model::{PartitionKey, ReadError, Table, TableId};
 use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
@@ -137,8 +137,8 @@ impl Overlaps for Outside<'_> {
 }
 
 impl Engine {
-    /// Merges all SSTables of a table, memtable flushed first, into one. Merges under way stop; what is flushed meanwhile may be
-    /// merged beside it. Blocks until it is done.
+    /// Merges all SSTables of a table, memtable flushed first, into one, or one per shard where its strategy splits what a merge
+    /// writes. Merges under way stop; what is flushed meanwhile may be merged beside it. Blocks until it is done.
     pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
@@ -157,6 +157,7 @@ impl Engine {
             return Ok(());
         }
         let (table, view) = (store.table.load_full(), store.view());
+        let strategy = strategy_of(&table)?;
         let expired = self.expired(&table, &view, &metadata_of(&view.sstables), &HashSet::new(), false);
         self.drop_expired(store, &expired)?;
         let inputs = store.view().sstables.clone();
@@ -164,7 +165,8 @@ impl Engine {
             return Ok(());
         }
         let _claim = stopped.claim(ids_of(&inputs));
-        self.merge(store, &inputs, Vec::new()).map(|_| ())
+        let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
+        self.merge(store, &inputs, boundaries).map(|_| ())
     }
 
     /// Lets the compactor look at a table whose SSTables changed.
@@ -230,12 +232,10 @@ impl Engine {
         merging: &HashSet<SSTableId>,
     ) -> Result<Option<(Vec<SSTableId>, Chosen)>, EngineError> {
         let table = store.table.load_full();
-        let options = &table.options.compaction;
         if !is_enabled(store, &table) || self.is_closing(store) {
             return Ok(None);
         }
-        let invalid = |error: compaction::OptionError| EngineError::Startup(error.to_string());
-        let strategy = Strategy::from_options(options).map_err(invalid)?;
+        let strategy = strategy_of(&table)?;
         let view = store.view();
         let compacting = &left_alone(&view, merging);
         let metadata = metadata_of(&view.sstables);
@@ -248,7 +248,7 @@ impl Engine {
         let picked = match strategy.next(&metadata, compacting, self.flush_size_bytes(), now_micros) {
             Some(pick) => pick.tables,
             None => {
-                let options = TombstoneOptions::from_options(options).map_err(invalid)?;
+                let options = TombstoneOptions::from_options(&table.options.compaction).map_err(invalid_option)?;
                 match self.pick_for_tombstones(&table, &view, compacting, options) {
                     Some(alone) => vec![alone],
                     None => return Ok(None),
@@ -399,6 +399,14 @@ fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, EngineEr
         let thread = thread.map_err(|error| EngineError::Startup(format!("no thread for a merge: {error}")))?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
+}
+
+fn strategy_of(table: &Table) -> Result<Strategy, EngineError> {
+    Strategy::from_options(&table.options.compaction).map_err(invalid_option)
+}
+
+fn invalid_option(error: OptionError) -> EngineError {
+    EngineError::Startup(error.to_string())
 }
 
 /// Whether a table is compacted without being asked.

@@ -12,6 +12,7 @@ mod in_memory;
 mod in_memory_limit;
 mod large_batches;
 mod memory;
+mod output_split;
 mod parallel_compactions;
 mod power_cuts;
 mod pressure;

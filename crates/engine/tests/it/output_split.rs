@@ -1,0 +1,88 @@
+//! What a merge writes is split where the shards of the table's strategy end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use blockio::SimulatedDisk;
+use compaction::shard_boundaries;
+use engine::Engine;
+use model::{Table, TableOptions};
+use sstable::{BlockCache, SSTableReader, list_tables};
+
+use crate::fixture::{create_table, insert, open_with, rows, set_options, small_options};
+use crate::gated_disk::GIVE_UP;
+
+const SHARDS: u32 = 4;
+
+/// A table of which two SSTables anywhere are a merge, however small those that come of it.
+fn create_sharded_table(engine: &Engine) -> Arc<Table> {
+    let sharded = [
+        ("class", "UnifiedCompactionStrategy"),
+        ("scaling_parameters", "N"),
+        ("min_sstable_size", "0B"),
+        ("base_shard_count", "4"),
+    ];
+    let compaction = sharded.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    set_options(engine, &create_table(engine), TableOptions { compaction, ..TableOptions::default() }).unwrap()
+}
+
+/// In which shard each SSTable of the table lies, in order.
+fn shards_of(disk: &SimulatedDisk, table: &Arc<Table>) -> Vec<usize> {
+    let directory = format!("/node/data/ks/t-{}", table.id.0.simple());
+    let boundaries = shard_boundaries(SHARDS);
+    let shard = |token| boundaries.partition_point(|boundary| *boundary < token);
+    let tables = list_tables(disk, directory.as_ref()).unwrap();
+    let mut shards: Vec<usize> = Vec::new();
+    for descriptor in &tables {
+        let reader = SSTableReader::open(disk, descriptor, table, &BlockCache::new(1 << 20)).unwrap();
+        let [first, last] = [reader.first_key(), reader.last_key()].map(|key| shard(key.token()));
+        assert_eq!(first, last, "{descriptor} crosses a boundary");
+        shards.push(first);
+    }
+    shards.sort_unstable();
+    shards
+}
+
+fn flush_twice(engine: &Engine, table: &Arc<Table>) {
+    for flush in 0..2 {
+        (0..60).for_each(|key| insert(engine, table, key, flush, "value", 10));
+        engine.flush(table).unwrap();
+    }
+}
+
+#[test]
+fn a_compaction_that_was_asked_for_writes_an_sstable_per_shard() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_sharded_table(&engine);
+    flush_twice(&engine, &table);
+    // What is split already stays so.
+    for _ in 0..2 {
+        engine.compact(&table).unwrap();
+        assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);
+        assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 4);
+        assert_eq!(rows(&engine, &table).len(), 120);
+    }
+    // As it comes, a table is too small to be split.
+    let table = set_options(&engine, &table, TableOptions::default()).unwrap();
+    engine.compact(&table).unwrap();
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+    assert_eq!(rows(&engine, &table).len(), 120);
+}
+
+#[test]
+fn a_merge_in_the_background_writes_an_sstable_per_shard() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.concurrent_compactors = 1;
+    let engine = open_with(&options);
+    let table = create_sharded_table(&engine);
+    flush_twice(&engine, &table);
+    let began = Instant::now();
+    while engine.table_stats(&table).unwrap().sstable_count != 4 {
+        assert!(began.elapsed() < GIVE_UP);
+        std::thread::yield_now();
+    }
+    assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);
+    assert_eq!(rows(&engine, &table).len(), 120);
+}
