@@ -247,6 +247,7 @@ impl TimeWindowOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Strategy;
 
     fn options(pairs: &[(&str, &str)]) -> Options {
         pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
@@ -273,5 +274,47 @@ mod tests {
         let read = read.unwrap();
         assert_eq!((read.target_sstable_size, read.min_sstable_size, read.sstable_growth), (3 << 29, 0, 0.33));
         assert!(UnifiedOptions::from_options(&options(&[("target_sstable_size", "4 potatoes")])).is_err());
+    }
+
+    /// What a definition of another strategy becomes.
+    fn as_unified(pairs: &[(&str, &str)]) -> UnifiedOptions {
+        match Strategy::from_options(&options(pairs)).unwrap() {
+            Strategy::Unified(unified) => unified,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn size_tiered_becomes_tiers_of_min_threshold_tables() {
+        const CLASS: (&str, &str) = ("class", "SizeTieredCompactionStrategy");
+        let unified = as_unified(&[CLASS]);
+        // As `UnifiedCompactionStrategy` with these.
+        assert_eq!(unified, as_unified(&[("scaling_parameters", "T4"), ("base_shard_count", "1")]));
+        let eight = as_unified(&[CLASS, ("min_threshold", "8"), ("max_threshold", "32")]);
+        assert_eq!(eight, as_unified(&[("scaling_parameters", "T8"), ("base_shard_count", "1")]));
+        assert_eq!((eight.fanout(5), eight.threshold(5)), (8, 8));
+        assert_eq!(as_unified(&[CLASS, ("min_threshold", "1")]).threshold(0), 2);
+        assert!(Strategy::from_options(&options(&[CLASS, ("min_threshold", "few")])).is_err());
+    }
+
+    #[test]
+    fn leveled_becomes_levels_of_tables_of_one_size() {
+        const CLASS: (&str, &str) = ("class", "org.apache.cassandra.db.compaction.LeveledCompactionStrategy");
+        let unified = as_unified(&[CLASS]);
+        let same = [("scaling_parameters", "L10"), ("target_sstable_size", "160MiB"), ("sstable_growth", "0")];
+        assert_eq!(unified, as_unified(&same));
+        assert_eq!((unified.fanout(3), unified.threshold(3)), (10, 2));
+        let small = as_unified(&[CLASS, ("fanout_size", "4"), ("sstable_size_in_mb", "20")]);
+        let same = [
+            ("scaling_parameters", "L4"),
+            ("target_sstable_size", "20MiB"),
+            ("min_sstable_size", "20MiB"),
+            ("sstable_growth", "0"),
+        ];
+        assert_eq!(small, as_unified(&same));
+        // However much there is, an SSTable has about that size.
+        let count = crate::shard_count(&small, (20 * 64 * MIB) as f64);
+        assert_eq!(count, 64);
+        assert!(Strategy::from_options(&options(&[CLASS, ("fanout_size", "")])).is_err());
     }
 }
