@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod content;
+mod counters;
 mod merging;
 mod seeking;
 mod stored;

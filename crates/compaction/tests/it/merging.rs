@@ -44,26 +44,32 @@ pub fn merge(
     added.iter().map(|descriptor| Arc::new(open(&generator.disk, descriptor, &generator.table))).collect()
 }
 
+/// Before, between, at and after the times of deletions (1000 to 1099), their graces (0, 40, 90) and expirations (1000 to 1399).
+const PURGE_TIMES: [u32; 7] = [1000, 1050, 1100, 1250, 1399, 1400, 1500];
+
 #[test]
-fn what_is_seen_is_the_same_before_and_after() {
+fn what_is_seen_is_the_same_before_and_after_at_every_purge_time() {
     for seed in 0..60 {
-        for gc_grace_seconds in [0, 40, 90] {
+        let gc_grace_seconds = [0, 40, 90][seed as usize % 3];
+        for now in PURGE_TIMES {
             let mut generator = Generator::new(seed, gc_grace_seconds);
             let inputs: Vec<_> = (0..2 + seed as usize % 4).map(|_| generator.write()).collect();
-            let outside: Vec<_> = (0..seed as usize % 3).map(|_| generator.write()).collect();
+            let outside: Vec<_> = (0..seed as usize / 3 % 3).map(|_| generator.write()).collect();
             let before: Vec<_> = inputs.iter().chain(&outside).cloned().collect();
             let table = generator.table.clone();
-            let times = [1100, 1101, 1150, 1300, 1500];
-            let expected = times.map(|time| visible(&table, &before, time));
+            let mut times = vec![now, now + 1];
+            times.extend(PURGE_TIMES.into_iter().filter(|time| *time > now));
+            let expected: Vec<_> = times.iter().map(|time| visible(&table, &before, *time)).collect();
             let boundaries = shard_boundaries(1 + seed as u32 % 4);
-            let merged = merge(&mut generator, &inputs, &outside, 1100, boundaries.clone());
+            let merged = merge(&mut generator, &inputs, &outside, now, boundaries.clone());
             for reader in &merged {
                 verify(&*generator.disk, reader.descriptor(), &table, true).unwrap();
                 assert!(boundaries.iter().all(|b| reader.last_key().token() <= *b || reader.first_key().token() > *b));
             }
             let after: Vec<_> = merged.iter().chain(&outside).cloned().collect();
             for (time, expected) in times.into_iter().zip(expected) {
-                assert_eq!(visible(&table, &after, time), expected, "seed {seed} grace {gc_grace_seconds} at {time}");
+                let seen = visible(&table, &after, time);
+                assert_eq!(seen, expected, "seed {seed} grace {gc_grace_seconds} merged at {now}, seen at {time}");
             }
         }
     }

@@ -88,9 +88,16 @@ impl Inputs {
         let number = self.random.below(50) as i32;
         match ty {
             CqlType::Int => number.to_be_bytes().to_vec(),
+            CqlType::Counter => self.context(),
             // Empty ones have a form of their own.
             _ => vec![b'v'; [0, 1, 3, 200][number as usize % 4]],
         }
+    }
+
+    /// One global shard, of one of three nodes.
+    fn context(&mut self) -> Vec<u8> {
+        let (node, clock) = (self.random.below(3) as u8, self.random.below(5) as i64);
+        [&[0, 1, 0x80, 0][..], &[node; 16], &clock.to_be_bytes(), &(clock * 10).to_be_bytes()].concat()
     }
 
     fn odd_cell<'v>(&mut self, value: &'v [u8]) -> Cell<'v> {
@@ -148,28 +155,26 @@ impl Inputs {
         let mut keys: Vec<_> = (0..PARTITIONS).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
         keys.sort();
         for (place, key) in keys.iter().enumerate() {
-            // Some partitions are in one input only; contexts of counters are no numbers here, so that they must not meet.
-            let is_apart = self.kind == Kind::Counter || place % 2 == 0;
-            if if is_apart { place as u32 % 4 != number % 4 } else { self.chance(30) } && place > 0 {
+            // Some partitions are in one input only.
+            if if place % 2 == 0 { place as u32 % 4 != number % 4 } else { self.chance(30) } && place > 0 {
                 continue;
             }
             let deletion = if self.chance(10) { self.deletion() } else { DeletionTime::LIVE };
             let static_row = if table.has_statics() { self.row(table, true) } else { Vec::new() };
             let static_row = (!static_row.is_empty()).then(|| Row::new(&static_row));
             writer.begin_partition(&PartitionHead { key, deletion, static_row }).unwrap();
-            self.write_rows(table, &mut writer, number);
+            self.write_rows(table, &mut writer);
             writer.end_partition().unwrap();
         }
         writer.finish().unwrap().unwrap()
     }
 
-    fn write_rows(&mut self, table: &Arc<Table>, writer: &mut SSTableWriter, number: u32) {
+    fn write_rows(&mut self, table: &Arc<Table>, writer: &mut SSTableWriter) {
         let has_clustering = self.kind != Kind::Single;
         for row in 0..if has_clustering { ROWS } else { 1 } {
-            let ck = if self.kind == Kind::Counter { number as i32 * ROWS + row } else { row };
             let mut clustering = Vec::new();
             if has_clustering {
-                push_component(Some(&ck.to_be_bytes()), &mut clustering);
+                push_component(Some(&row.to_be_bytes()), &mut clustering);
             }
             let deletion = self.deletion();
             let is_deleted = has_clustering && self.chance(8);
