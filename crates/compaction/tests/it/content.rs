@@ -9,7 +9,7 @@ use model::{
     BoxCursor, Cell, ColumnData, DeletionTime, Liveness, Marker, MergeCursor, PartitionHead, PartitionKey, Row,
     RowBuilder, RowRef, Side, Table, TableBuilder, TableId, TableOptions, Unfiltered, UnfilteredCursor, push_component,
 };
-use sstable::{BlockCache, Descriptor, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
+use sstable::{BlockCache, CommitLogPosition, Descriptor, SSTableId, SSTableReader, SSTableWriter, WriterOptions};
 use types::CqlType;
 use uuid::Uuid;
 
@@ -138,12 +138,23 @@ impl Generator {
 
     /// A new table of random content.
     pub fn write(&mut self) -> Arc<SSTableReader> {
+        self.write_of(None, Vec::new())
+    }
+
+    /// One that a node wrote, from so much of its log.
+    pub fn write_of(
+        &mut self,
+        originating_host_id: Option<Uuid>,
+        commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
+    ) -> Arc<SSTableReader> {
         let id = SSTableId::from_sequence(self.next_id);
         self.next_id += 1;
         let descriptor = Descriptor::new(DIR, id);
         let options = WriterOptions {
             estimated_partitions: PARTITIONS as u64,
             column_index_size_bytes: 64,
+            originating_host_id,
+            commit_log_intervals,
             ..WriterOptions::for_table(&self.table).unwrap()
         };
         let mut writer = SSTableWriter::create(&self.disk, &descriptor, &self.table, options).unwrap();

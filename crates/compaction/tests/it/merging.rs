@@ -7,7 +7,7 @@ use std::sync::Arc;
 use blockio::Disk;
 use compaction::{CompactionError, CompactionInput, Progress, compact, oldest_overlapping_timestamp, shard_boundaries};
 use model::{PartitionKey, Table, Unfiltered, UnfilteredCursor};
-use sstable::{SSTableId, SSTableReader, list_tables, replace_tables, verify};
+use sstable::{CommitLogPosition, SSTableId, SSTableReader, list_tables, replace_tables, verify};
 use types::Token;
 use uuid::Uuid;
 
@@ -147,6 +147,39 @@ fn merging_in_any_grouping_gives_the_same_rows() {
         assert_eq!(visible(&table, &last, 1050), expected);
         assert_eq!(list_tables(&*generator.disk, Path::new(DIR)).unwrap().len(), last.len());
     }
+}
+
+#[test]
+fn log_intervals_of_our_own_inputs_outlive_their_merges_and_others_do_not() {
+    let at = |segment, offset| CommitLogPosition { segment, offset };
+    let (own, other) = (Uuid::nil(), Uuid::from_u128(7));
+    let mut generator = Generator::new(11, 0);
+    let written = [
+        (own, vec![(at(1, 0), at(1, 100))]),
+        // Adjacent to the one before, then overlapping.
+        (own, vec![(at(1, 100), at(1, 200)), (at(3, 5), at(3, 9))]),
+        (own, vec![(at(1, 150), at(2, 7))]),
+        (other, vec![(at(2, 0), at(2, 90)), (at(9, 0), at(9, 9))]),
+    ];
+    let inputs = written.map(|(host, intervals)| generator.write_of(Some(host), intervals));
+    let foreign = generator.write_of(Some(other), vec![(at(8, 0), at(8, 8))]);
+    let unknown = generator.write_of(None, vec![(at(8, 0), at(8, 8))]);
+    let expected = [(at(1, 0), at(2, 7)), (at(3, 5), at(3, 9))];
+    let check = |tables: &[Arc<SSTableReader>], expected: &[(CommitLogPosition, CommitLogPosition)]| {
+        assert!(!tables.is_empty());
+        for table in tables {
+            let stats = &table.statistics().stats;
+            assert_eq!((stats.originating_host_id, &*stats.commit_log_intervals), (Some(own), expected));
+        }
+    };
+    // Each part of the output may be all that is left of any input.
+    let merged = merge(&mut generator, &inputs, &[], 900, shard_boundaries(2));
+    assert_eq!(merged.len(), 2);
+    check(&merged, &expected);
+    let foreign = merge(&mut generator, &[foreign, unknown], &merged, 900, Vec::new());
+    check(&foreign, &[]);
+    let all: Vec<_> = merged.into_iter().chain(foreign).collect();
+    check(&merge(&mut generator, &all, &[], 900, Vec::new()), &expected);
 }
 
 #[test]

@@ -133,6 +133,13 @@ fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncatio
     insert(&engine, &table, 3, 1, "three", 10);
     assert_eq!(engine.import(&table, &snapshot).unwrap(), 1);
     assert_eq!(rows(&engine, &table).len(), 3);
+    // It is ours, covers nothing of our log, and has its place there.
+    let (disk, directory) = (&*engine.options().disk, to.0.join("data/ks").join(format!("t-{}", table.id.0.simple())));
+    let [imported] = &sstable::list_tables(disk, &directory).unwrap()[..] else { panic!("nothing was flushed") };
+    let stats = sstable::read_statistics(disk, imported).unwrap().stats;
+    let [(start, end)] = stats.commit_log_intervals[..] else { panic!("{:?}", stats.commit_log_intervals) };
+    assert_eq!((stats.originating_host_id, start), (Some(engine.host_id()), end));
+    assert!(start.segment > 0 && start.offset > 0, "{start:?}");
     drop(engine);
     let engine = open(&to);
     let table = engine.schema().table("ks", "t").unwrap().clone();
