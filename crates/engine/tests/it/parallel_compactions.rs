@@ -87,6 +87,30 @@ fn two_merges_of_a_table_go_on_at_the_same_time_and_change_nothing_that_is_read(
 }
 
 #[test]
+fn a_flush_does_not_wait_for_merges_and_what_it_writes_stays_beside_what_they_write() {
+    let (disk, gated, engine, table) = two_merges_under_way();
+    // It is the third that creates a Data.db.
+    gated.let_go(2);
+    insert(&engine, &table, 41, 1, "flushed", 30);
+    delete_partition(&engine, &table, 1, 30);
+    let before = rows(&engine, &table);
+    assert_eq!(before.len(), 20 * 8 + 1 - 8);
+    engine.flush(&table).unwrap();
+    let stats = engine.compaction_stats();
+    assert_eq!((stats.active.len(), stats.completed), (2, 0), "both are held still");
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 9);
+    assert_eq!(rows(&engine, &table), before);
+    gated.open_for_all();
+    wait_until(|| engine.compaction_stats().active.is_empty());
+    assert_eq!(engine.compaction_stats().completed, 2);
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 3);
+    assert_eq!(rows(&engine, &table), before);
+    let engine = Engine::open(small_options(&disk.crash_image(3))).unwrap();
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 3);
+    assert_eq!(rows(&engine, &table), before);
+}
+
+#[test]
 fn what_needs_the_table_for_itself_stops_all_of_its_merges() {
     for act in ["truncate", "compact", "drop", "shut down"] {
         let (disk, gated, engine, table) = two_merges_under_way();
