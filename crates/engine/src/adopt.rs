@@ -10,7 +10,7 @@ use compaction::Strategy;
 use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
     BlockCache, CommitLogPosition, Descriptor, SSTableReader, WriterOptions, adopt_table, export_table,
-    list_foreign_tables, open_big, remove_tables,
+    list_foreign_tables, open_big, remove_all_tables,
 };
 
 use crate::engine::Engine;
@@ -78,7 +78,7 @@ impl Engine {
     fn remove_adopted(&self, table: &Table) -> Result<(), EngineError> {
         let (disk, directory) = (&*self.options().disk, self.directory_of(&table.keyspace, &table.name, table.id));
         if disk.exists(&directory)? {
-            remove_tables(disk, &directory)?;
+            remove_all_tables(disk, &directory)?;
         }
         Ok(())
     }

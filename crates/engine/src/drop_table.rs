@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::{Mutation, TableId};
-use sstable::remove_tables;
+use sstable::remove_all_tables;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -62,7 +62,7 @@ impl Engine {
         if !disk.exists(directory)? {
             return Ok(());
         }
-        remove_tables(disk, directory)?;
+        remove_all_tables(disk, directory)?;
         if disk.list(directory)?.is_empty() {
             disk.remove_dir_all(directory)?;
             directory.parent().map_or(Ok(()), |parent| disk.sync_dir(parent))?;

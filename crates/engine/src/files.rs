@@ -9,7 +9,8 @@ use memtable::MemtableStatistics;
 use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
-    SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, remove_leftovers, replace_tables,
+    SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs, remove_leftovers,
+    remove_tables, replace_tables,
 };
 use uuid::Uuid;
 
@@ -65,6 +66,8 @@ impl TableFiles {
             }
         }
         // There would be rows that nobody reads.
+        let missing = missing_tocs(&*self.disk, directory)?.into_iter();
+        opened.failures.extend(missing.map(|damage| EngineError::from(damage.of_table(table))));
         let big = list_big_tables(&*self.disk, directory)?;
         let unread = |big: &Descriptor| {
             EngineError::Unsupported(format!(
@@ -90,7 +93,7 @@ impl TableFiles {
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
         let descriptor = Descriptor::new(&store.directory, self.new_id());
         let written = self.try_write(&descriptor, table, cursor, statistics, intervals);
-        if written.is_err() && self.remove(&descriptor).is_err() {
+        if written.is_err() && self.remove(&store.directory, &[descriptor]).is_err() {
             // A table that is not in use may be there at the next start.
             store.distrust_files();
         }
@@ -179,18 +182,9 @@ impl TableFiles {
         set
     }
 
-    /// Deletes an SSTable's files; readers that have them open go on. TOC.txt goes first: a table without one is a
-    /// leftover.
-    pub fn remove(&self, descriptor: &Descriptor) -> Result<(), EngineError> {
-        let toc = descriptor.path(Component::Toc);
-        if self.disk.exists(&toc)? {
-            self.disk.remove_file(&toc)?;
-            self.disk.sync_dir(&descriptor.dir)?;
-        }
-        for name in self.component_files(descriptor)? {
-            self.disk.remove_file(&descriptor.dir.join(name))?;
-        }
-        Ok(self.disk.sync_dir(&descriptor.dir)?)
+    /// Deletes the files of SSTables of a directory; readers that have them open go on.
+    pub fn remove(&self, directory: &Path, sstables: &[Descriptor]) -> Result<(), EngineError> {
+        Ok(remove_tables(&*self.disk, directory, sstables)?)
     }
 
     fn component_files(&self, descriptor: &Descriptor) -> Result<Vec<String>, EngineError> {

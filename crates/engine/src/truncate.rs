@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use commitlog::{LogPosition, PositionInterval};
 use model::{Mutation, PartitionUpdate, Table, TableId};
-use sstable::SSTableReader;
+use sstable::{Descriptor, SSTableReader};
 use types::collection;
 use uuid::Uuid;
 
@@ -62,7 +62,7 @@ impl Engine {
         }
         self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
-        sstables.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))?;
+        self.remove_files(store, &sstables)?;
         Ok(true)
     }
 
@@ -140,7 +140,12 @@ impl Engine {
         let mut gone = store.view().sstables.clone();
         gone.retain(|sstable| self.written_up_to(sstable).is_some_and(|end| end <= position));
         store.replace_sstables(&gone, Vec::new());
-        gone.iter().try_for_each(|sstable| self.files().remove(sstable.descriptor()))
+        self.remove_files(store, &gone)
+    }
+
+    fn remove_files(&self, store: &TableStore, sstables: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
+        let descriptors: Vec<Descriptor> = sstables.iter().map(|sstable| sstable.descriptor().clone()).collect();
+        self.files().remove(&store.directory, &descriptors)
     }
 
     /// The position of our log at which an SSTable's rows were written. What a start flushed after replay covers no

@@ -43,7 +43,7 @@ pub use descriptor::{Component, Descriptor, SSTableId};
 pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
-pub use lifecycle::{ReplaceError, remove_leftovers, remove_tables, replace_tables};
+pub use lifecycle::{ReplaceError, missing_tocs, remove_all_tables, remove_leftovers, remove_tables, replace_tables};
 pub use new_files::PreparedSSTable;
 pub use reader::{ReadMode, SSTableCursor, SSTableReader, list_tables, read_statistics};
 pub use salvage::{Loss, Salvaged, salvage};

@@ -1,8 +1,10 @@
 //! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves behind.
 //!
 //! See FORMAT.md for the protocol. A replacement is decided by one rename: before it nothing has happened, after it the
-//! rest is carried out, if need be at the next start.
+//! rest is carried out, if need be at the next start. A table comes and goes by one rename as well, that of its TOC.txt; so a
+//! table whose TOC.txt has neither name is damaged, and no leftover.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use blockio::{Disk, OpenOptions};
@@ -112,19 +114,17 @@ fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) 
 
 /// Does what a record says, from whatever point it was left at.
 fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Result<(), SSTableError> {
-    let names: Vec<String> =
-        disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
+    let names = file_names(disk, dir)?;
     let of = |id: &SSTableId, name: &str| Descriptor::parse_file_name(name).is_some_and(|(other, _)| other == *id);
-    let toc_temporary = format!("{}{TEMPORARY}", Component::Toc.name());
     for id in &record.added {
         let temporary = |name: &&String| of(id, name) && name.ends_with(TEMPORARY);
-        let (toc, others): (Vec<_>, Vec<_>) =
-            names.iter().filter(temporary).partition(|name| name.ends_with(&toc_temporary));
+        let (toc, others): (Vec<_>, Vec<_>) = names.iter().filter(temporary).partition(|name| is_toc(name));
         for name in others.into_iter().chain(toc) {
             disk.rename(&dir.join(name), &dir.join(name.trim_end_matches(TEMPORARY)))?;
         }
     }
     disk.sync_dir(dir)?;
+    // In any order: until the record is gone it says that these go.
     for id in &record.removed {
         for name in names.iter().filter(|name| of(id, name)) {
             disk.remove_file(&dir.join(name))?;
@@ -135,60 +135,155 @@ fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Resul
     Ok(disk.sync_dir(dir)?)
 }
 
-/// Finishes replacements that were decided, then removes what unfinished writes left in a directory: temporary files,
-/// and tables without TOC.txt. Called before any table of the directory is opened or written; returns the names removed.
-pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
-    for entry in disk.list(dir)? {
-        if !entry.is_dir && entry.name.starts_with(RECORD_PREFIX) && entry.name.ends_with(RECORD_SUFFIX) {
-            let path = dir.join(&entry.name);
-            let record = Record::decode(&entry.name, &read_whole(disk, &path)?.unwrap_or_default())?;
-            carry_out(disk, dir, &record, &path)?;
+fn file_names(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
+    Ok(disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
+}
+
+/// Whether it names a TOC.txt, temporary or not.
+fn is_toc(name: &str) -> bool {
+    let component = Descriptor::parse_file_name(name).map(|(_, component)| component.trim_end_matches(TEMPORARY));
+    component == Some(Component::Toc.name())
+}
+
+/// The files of decided replacements.
+fn is_record(name: &str) -> bool {
+    name.starts_with(RECORD_PREFIX) && name.ends_with(RECORD_SUFFIX)
+}
+
+fn is_temporary_record(name: &str) -> bool {
+    name.strip_suffix(TEMPORARY).is_some_and(is_record)
+}
+
+/// What there is of a table.
+#[derive(Default)]
+struct Found {
+    toc: bool,
+    temporary_toc: bool,
+    /// Other components under their own names.
+    others: bool,
+}
+
+impl Found {
+    /// By id, what a directory's names say.
+    fn among(names: &[String]) -> BTreeMap<SSTableId, Found> {
+        let mut found = BTreeMap::<SSTableId, Found>::new();
+        for name in names {
+            let Some((id, _)) = Descriptor::parse_file_name(name) else { continue };
+            let found = found.entry(id).or_default();
+            match (is_toc(name), name.ends_with(TEMPORARY)) {
+                (true, false) => found.toc = true,
+                (true, true) => found.temporary_toc = true,
+                (false, false) => found.others = true,
+                (false, true) => {}
+            }
         }
+        found
     }
-    let names: Vec<String> =
-        disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect();
-    let complete: Vec<SSTableId> = names
-        .iter()
-        .filter_map(|name| Descriptor::parse_file_name(name))
-        .filter(|(_, component)| *component == Component::Toc.name())
-        .map(|(id, _)| id)
-        .collect();
-    let is_leftover = |name: &String| match Descriptor::parse_file_name(name) {
-        Some((id, _)) => name.ends_with(TEMPORARY) || !complete.contains(&id),
-        None => name.starts_with(RECORD_PREFIX) && name.ends_with(TEMPORARY),
+
+    /// Of a write or a removal that was cut short: these have TOC.txt under its temporary name as long as any file has its own.
+    fn is_leftover(&self) -> bool {
+        !self.toc && (self.temporary_toc || !self.others)
+    }
+
+    fn has_lost_toc(&self) -> bool {
+        !self.toc && !self.is_leftover()
+    }
+}
+
+/// Finishes replacements that were decided, then removes what unfinished writes and removals left in a directory: temporary
+/// files, and tables whose TOC.txt has its temporary name. Called before any table of the directory is opened or written;
+/// returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
+pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
+    for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
+        let path = dir.join(name);
+        let record = Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default())?;
+        carry_out(disk, dir, &record, &path)?;
+    }
+    let names = file_names(disk, dir)?;
+    let found = Found::among(&names);
+    let is_leftover = |id: &SSTableId| found.get(id).is_some_and(Found::is_leftover);
+    let mut removed = remove_files(disk, dir, &is_leftover)?;
+    let is_temporary = |name: &&String| match Descriptor::parse_file_name(name) {
+        Some((id, _)) => !is_leftover(&id) && name.ends_with(TEMPORARY),
+        None => is_temporary_record(name),
     };
-    let leftovers: Vec<String> = names.into_iter().filter(is_leftover).collect();
-    for name in &leftovers {
-        disk.remove_file(&dir.join(name))?;
+    let temporary: Vec<String> = names.iter().filter(is_temporary).cloned().collect();
+    remove_and_sync(disk, dir, &temporary)?;
+    removed.extend(temporary);
+    Ok(removed)
+}
+
+/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does.
+pub fn missing_tocs(disk: &dyn Disk, dir: &Path) -> Result<Vec<SSTableError>, SSTableError> {
+    let found = Found::among(&file_names(disk, dir)?);
+    let lost = found.into_iter().filter(|(_, found)| found.has_lost_toc());
+    let damage = |(id, _)| {
+        let toc = Descriptor::new(dir, id).file_name(Component::Toc);
+        Corruption::new(&toc, 0, "a component that every table has", "no such file").into()
+    };
+    Ok(lost.map(damage).collect())
+}
+
+/// Removes tables of a directory with all their files; open readers go on reading. After a crash in the middle each is there
+/// or a leftover.
+pub fn remove_tables(disk: &dyn Disk, dir: &Path, tables: &[Descriptor]) -> Result<(), SSTableError> {
+    if tables.is_empty() {
+        // There may be no directory either.
+        return Ok(());
     }
-    if !leftovers.is_empty() {
-        disk.sync_dir(dir)?;
-    }
-    Ok(leftovers)
+    remove_files(disk, dir, &|id| tables.iter().any(|table| table.id == *id)).map(|_| ())
 }
 
 /// Removes all tables of a directory with everything that belongs to them, finished or not; other files and directories
 /// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every table is
 /// there or a leftover, and calling it again goes on.
-pub fn remove_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
-    let entries = disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
-    let is_ours = |name: &String| {
-        let is_record = name.starts_with(RECORD_PREFIX);
-        Descriptor::parse_file_name(name).is_some()
-            || is_record && name.trim_end_matches(TEMPORARY).ends_with(RECORD_SUFFIX)
-    };
-    // A table without TOC.txt is a leftover: so is one that a replacement puts in place of others after this.
-    let is_toc = |name: &String| name.trim_end_matches(TEMPORARY).ends_with(Component::Toc.name());
-    let (tocs, others): (Vec<_>, Vec<_>) = entries.filter(is_ours).partition(is_toc);
-    for names in [tocs, others] {
-        for name in &names {
-            disk.remove_file(&dir.join(name))?;
-        }
-        if !names.is_empty() {
-            disk.sync_dir(dir)?;
+pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
+    for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
+        let path = dir.join(name);
+        // One that outlived the TOC.txt of its tables would bring them back. What a damaged one decided does not matter here.
+        match Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default()) {
+            Ok(record) => carry_out(disk, dir, &record, &path)?,
+            Err(_) => disk.remove_file(&path)?,
         }
     }
-    Ok(())
+    remove_files(disk, dir, &|_| true)?;
+    let mut temporary = file_names(disk, dir)?;
+    temporary.retain(|name| is_temporary_record(name));
+    remove_and_sync(disk, dir, &temporary)
+}
+
+/// Removes whatever files tables have; returns their names. The one place that decides the order: a TOC.txt takes its temporary
+/// name, which makes its table a leftover; the other files go; last goes what says that it is one.
+fn remove_files(
+    disk: &dyn Disk,
+    dir: &Path,
+    is_gone: &dyn Fn(&SSTableId) -> bool,
+) -> Result<Vec<String>, SSTableError> {
+    let mut names = file_names(disk, dir)?;
+    names.retain(|name| Descriptor::parse_file_name(name).is_some_and(|(id, _)| is_gone(&id)));
+    let (tocs, others): (Vec<_>, Vec<_>) = names.iter().cloned().partition(|name| is_toc(name));
+    let mut temporary = BTreeSet::new();
+    for toc in &tocs {
+        let name = format!("{}{TEMPORARY}", toc.trim_end_matches(TEMPORARY));
+        if name != *toc {
+            disk.rename(&dir.join(toc), &dir.join(&name))?;
+        }
+        temporary.insert(name);
+    }
+    if !temporary.is_empty() {
+        // Even where nothing was renamed: whoever began this may have been killed before it was durable.
+        disk.sync_dir(dir)?;
+    }
+    remove_and_sync(disk, dir, &others)?;
+    remove_and_sync(disk, dir, &temporary.into_iter().collect::<Vec<_>>())?;
+    Ok(names)
+}
+
+fn remove_and_sync(disk: &dyn Disk, dir: &Path, names: &[String]) -> Result<(), SSTableError> {
+    for name in names {
+        disk.remove_file(&dir.join(name))?;
+    }
+    if names.is_empty() { Ok(()) } else { Ok(disk.sync_dir(dir)?) }
 }
 
 #[cfg(test)]

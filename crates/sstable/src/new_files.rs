@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::descriptor::{Component, Descriptor};
 use crate::error::SSTableError;
+use crate::lifecycle::remove_tables;
 use crate::stats::{CommitLogPosition, Statistics};
 
 /// Files under temporary names. Dropped before they have their own, they are removed.
@@ -61,17 +62,8 @@ impl Drop for NewFiles {
         if self.kept {
             return;
         }
-        // Best effort: what stays behind is ignored by readers and removed at the next start. A table with a TOC.txt is no
-        // leftover, so that its other files stay until that is gone for good.
-        if self.disk.remove_file(&self.descriptor.path(Component::Toc)).is_ok()
-            && self.disk.sync_dir(&self.descriptor.dir).is_err()
-        {
-            return;
-        }
-        for component in &self.written {
-            let _ = self.disk.remove_file(&self.descriptor.temporary_path(*component));
-            let _ = self.disk.remove_file(&self.descriptor.path(*component));
-        }
+        // Best effort: what stays behind is ignored by readers and removed at the next start.
+        let _ = remove_tables(&*self.disk, &self.descriptor.dir, std::slice::from_ref(&self.descriptor));
     }
 }
 
@@ -116,6 +108,8 @@ impl PreparedSSTable {
     /// Gives the files their names, TOC.txt last, and makes the names durable.
     pub fn commit(mut self) -> Result<Descriptor, SSTableError> {
         let NewFiles { disk, descriptor, written, .. } = &self.files;
+        // Whoever finds one of them under its own name must find TOC.txt as well.
+        disk.sync_dir(&descriptor.dir)?;
         let rename = |component| disk.rename(&descriptor.temporary_path(component), &descriptor.path(component));
         for component in written.iter().filter(|component| **component != Component::Toc) {
             rename(*component)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use blockio::{Disk, Fault, SimulatedDisk};
 use model::UnfilteredCursor;
 use sstable::{
-    Descriptor, PreparedSSTable, SSTableError, SSTableId, SSTableWriter, WriterOptions, list_tables, remove_leftovers,
-    replace_tables, verify,
+    Component, Descriptor, PreparedSSTable, SSTableError, SSTableId, SSTableWriter, WriterOptions, list_tables,
+    missing_tocs, remove_all_tables, remove_leftovers, remove_tables, replace_tables, verify,
 };
 
 use crate::fixture::Fixture;
@@ -52,6 +52,7 @@ fn start(fixture: &Fixture, tables: &[u32]) -> (SimulatedDisk, Arc<dyn Disk>) {
 /// The tables there are after a restart, each verified.
 fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
     remove_leftovers(disk, Path::new(DIR)).unwrap();
+    assert!(missing_tocs(disk, Path::new(DIR)).unwrap().is_empty(), "no crash takes a TOC.txt away");
     let tables = list_tables(disk, Path::new(DIR)).unwrap();
     for table in &tables {
         assert_eq!(verify(disk, table, &fixture.table, true).unwrap().partitions, 3);
@@ -65,7 +66,8 @@ fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
     tables
 }
 
-/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards.
+/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards; also where `act` ends there, and the
+/// power is cut while the next start goes on from what is not durable.
 fn cut_everywhere(
     tables: &[u32],
     act: impl Fn(&Arc<dyn Disk>, &Fixture) -> Result<(), SSTableError>,
@@ -85,10 +87,16 @@ fn cut_everywhere(
                 Err(_) => image.crash_image(seed + 1),
             };
             check(done, recover(&again, &fixture));
+            let (simulated, disk) = start(&fixture, tables);
+            simulated.inject(Fault::Fail, step);
+            let done = act(&disk, &fixture).is_ok();
+            simulated.inject(Fault::PowerCut, seed * 4);
+            let _ = remove_leftovers(&*disk, Path::new(DIR));
+            check(done, recover(&simulated.crash_image(step + seed), &fixture));
         }
         if done {
             // The cut came after the last operation.
-            assert!(step > 20, "the act has steps");
+            assert!(step > 10, "the act has steps");
             return;
         }
     }
@@ -114,6 +122,61 @@ fn a_replacement_happens_whole_or_not_at_all() {
         },
         |done, tables| assert!(tables == new || !done && tables == old, "{done} {tables:?}"),
     );
+}
+
+#[test]
+fn a_removal_takes_tables_whole_or_not_at_all_and_no_others() {
+    let of_two = |done: bool, tables: Vec<Descriptor>, kept: &[Descriptor]| {
+        assert!(kept.iter().all(|table| tables.contains(table)), "{tables:?}");
+        assert!(!done || tables == kept, "{tables:?}");
+    };
+    cut_everywhere(
+        &[1, 2],
+        |disk, _| remove_tables(&**disk, Path::new(DIR), &[id(1), id(7)]),
+        |done, tables| of_two(done, tables, &[id(2)]),
+    );
+    cut_everywhere(
+        &[1, 2],
+        |disk, _| remove_all_tables(&**disk, Path::new(DIR)),
+        |done, tables| of_two(done, tables, &[]),
+    );
+}
+
+#[test]
+fn whatever_a_cut_replacement_left_is_removed_whole_or_not_at_all() {
+    let fixture = Fixture::load("statics");
+    let (mut with_record, mut done) = (0, 0);
+    for case in 0..160 {
+        let (simulated, disk) = start(&fixture, &[1, 2]);
+        let prepared = vec![prepare(&disk, &fixture, 3).unwrap(), prepare(&disk, &fixture, 4).unwrap()];
+        simulated.inject(Fault::PowerCut, case % 50);
+        let _ = replace_tables(&*disk, Path::new(DIR), prepared, &[id(1), id(2)]);
+        let image = simulated.crash_image(case);
+        let names = image.list(Path::new(DIR)).unwrap();
+        with_record += usize::from(names.iter().any(|entry| entry.name.ends_with(".log")));
+        image.inject(Fault::PowerCut, case * 7 % 100);
+        let removed = remove_all_tables(&image, Path::new(DIR));
+        let tables = recover(&image.crash_image(case), &fixture);
+        if removed.is_ok() {
+            assert!(tables.is_empty(), "{case}: {tables:?}");
+            done += 1;
+        }
+    }
+    assert!(with_record > 20 && done > 20, "{with_record} {done}");
+}
+
+#[test]
+fn a_table_that_lost_its_toc_is_damaged_and_stays() {
+    let fixture = Fixture::load("statics");
+    let (_, disk) = start(&fixture, &[1, 2]);
+    disk.remove_file(&id(1).path(Component::Toc)).unwrap();
+    let before = disk.list(Path::new(DIR)).unwrap();
+    assert!(remove_leftovers(&*disk, Path::new(DIR)).unwrap().is_empty());
+    assert_eq!(disk.list(Path::new(DIR)).unwrap(), before);
+    let [damage] = &missing_tocs(&*disk, Path::new(DIR)).unwrap()[..] else { panic!("one table is damaged") };
+    assert!(damage.to_string().starts_with("da-1-bti-TOC.txt is corrupt at offset 0"), "{damage}");
+    remove_all_tables(&*disk, Path::new(DIR)).unwrap();
+    assert!(disk.list(Path::new(DIR)).unwrap().is_empty());
 }
 
 #[test]
