@@ -93,9 +93,10 @@ fn a_flipped_bit_where_checksums_cover_is_found_by_whoever_reads_it() {
 }
 
 #[test]
-fn a_flipped_bit_in_an_index_never_panics_and_extended_verification_finds_what_matters() {
+fn a_flipped_bit_in_a_larger_index_never_panics() {
+    // Of small ones every bit is tried: `every_bit.rs`.
     let mut state = 2;
-    for name in ["wide_blocks", "wide_rt", "kv", "desc_ck"] {
+    for name in ["wide_blocks", "wide_rt", "wide", "comp_lz4"] {
         let fixture = Fixture::load(name);
         let scratch = Scratch::new();
         let descriptor = copy(&fixture, &scratch.0);
