@@ -39,6 +39,9 @@ pub struct ReplaySummary {
     pub covered: u64,
     /// Updates of tables that do not exist any more.
     pub of_dropped_tables: u64,
+    /// Records that a salvage left out, or a part of them: of columns that the schema does not know, because the change that made them
+    /// is among what was damaged.
+    pub unreadable: u64,
 }
 
 impl std::ops::Add for ReplaySummary {
@@ -49,6 +52,7 @@ impl std::ops::Add for ReplaySummary {
             replayed: self.replayed + other.replayed,
             covered: self.covered + other.covered,
             of_dropped_tables: self.of_dropped_tables + other.of_dropped_tables,
+            unreadable: self.unreadable + other.unreadable,
         }
     }
 }
@@ -107,7 +111,7 @@ impl Engine {
             let membership = self.groups().enter().that_waits();
             loop {
                 is_more = bunch.gather(&mut records);
-                summary = summary + bunch.read(&schema, covered)?;
+                summary = summary + bunch.read(&schema, covered, self.options().commitlog.salvage)?;
                 self.replay_updates(bunch.updates.updates())?;
                 if !is_more || self.pool().wants_flush() {
                     break;
@@ -241,9 +245,10 @@ impl Bunch {
         true
     }
 
-    /// Reads their updates, as far as no table covers them.
-    fn read(&mut self, schema: &Schema, in_tables: &Covered) -> Result<ReplaySummary, EngineError> {
+    /// Reads their updates, as far as no table covers them; with `salvage` also as far as they can be read.
+    fn read(&mut self, schema: &Schema, in_tables: &Covered, salvage: bool) -> Result<ReplaySummary, EngineError> {
         let (unknown, covered) = (Cell::new(0), Cell::new(0));
+        let mut unreadable = 0;
         // Mostly the next is of the same table.
         let last = Cell::new(None);
         self.updates.clear();
@@ -261,11 +266,16 @@ impl Bunch {
             };
             let record = self.bytes.get(start..*end).unwrap_or_default();
             start = *end;
-            self.updates
-                .read_record(record, to_replay)
-                .map_err(|error| EngineError::Startup(format!("commit log record ending at {position}: {error}")))?;
+            match self.updates.read_record(record, to_replay) {
+                Ok(_) => {}
+                Err(_) if salvage => unreadable += 1,
+                Err(error) => {
+                    let what = format!("commit log record ending at {position}: {error}");
+                    return Err(EngineError::Startup(what));
+                }
+            }
         }
         let replayed = self.updates.updates().len() as u64;
-        Ok(ReplaySummary { replayed, covered: covered.get(), of_dropped_tables: unknown.get() })
+        Ok(ReplaySummary { replayed, covered: covered.get(), of_dropped_tables: unknown.get(), unreadable })
     }
 }

@@ -227,6 +227,7 @@ fn log_opened(engine: &Engine) {
             mutations = replayed.replayed,
             in_tables_already = replayed.covered,
             of_dropped_tables = replayed.of_dropped_tables,
+            unreadable = replayed.unreadable,
             millis = engine.recovery_time().as_millis() as u64,
             "the commit log was replayed"
         );
