@@ -17,7 +17,7 @@ use blockio::{Fault, SimulatedDisk};
 
 use self::node::{Node, prepared_disk};
 
-const CASES: u64 = 200;
+const CASES: u64 = 500;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
@@ -54,6 +54,9 @@ fn history(seed: u64, prepared: &SimulatedDisk) {
     node.open().unwrap();
     for _ in 0..1 + node.choices.below(3) {
         live(&mut node);
+        if node.choices.one_in(10) {
+            return node.check_damaged_log();
+        }
         node.crash();
         recover(&mut node);
         node.check_columns().unwrap();

@@ -29,6 +29,17 @@ pub enum Edit {
     DeletePartition,
 }
 
+impl Edit {
+    /// The values that it writes.
+    pub fn values(&self) -> Vec<&String> {
+        match self {
+            Edit::Rows(rows) => rows.iter().flat_map(|(_, values)| values.iter().map(|(_, value)| value)).collect(),
+            Edit::Static(value) => vec![value],
+            Edit::DeleteRow(_) | Edit::DeleteRange(..) | Edit::DeletePartition => Vec::new(),
+        }
+    }
+}
+
 /// An edit and where it goes.
 #[derive(Clone, Debug)]
 pub struct Update {
@@ -42,6 +53,8 @@ pub enum Change {
     /// A mutation. Timestamps grow from event to event, so that the later one wins.
     Write(Vec<Update>),
     Truncate(Uuid),
+    /// Into a table that was just emptied.
+    Import(Uuid, Rows),
     Create(String, Uuid, BTreeSet<String>),
     Drop(String),
     /// Of options that change nothing that is read.
@@ -167,6 +180,9 @@ fn apply(state: &mut State, change: &Change) {
         Change::Write(updates) => updates.iter().for_each(|update| write(state, update)),
         Change::Truncate(id) => {
             of_id(state, *id).into_iter().for_each(|table| table.rows.clear());
+        }
+        Change::Import(id, rows) => {
+            of_id(state, *id).into_iter().for_each(|table| table.rows.clone_from(rows));
         }
         Change::Create(name, id, columns) => {
             state.insert(name.clone(), TableState { id: *id, columns: columns.clone(), rows: Rows::new() });

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use blockio::{Disk, SimulatedDisk};
+use blockio::{Disk, OpenOptions, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
@@ -24,6 +25,7 @@ use crate::fixture::{clustering, columns, memory_only, open_with, stored_columns
 const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";
 const SEGMENT_BYTES: u32 = 256 << 10;
+const LOG: &str = "/node/commitlog/commitlog.log";
 const TABLES: u64 = 3;
 const KEYS: u64 = 3;
 const ROWS: u64 = 6;
@@ -46,9 +48,14 @@ pub struct Node {
     pub model: Model,
     engine: Option<Arc<Engine>>,
     sync: SyncMode,
+    /// Milliseconds; steps between lives, also back.
+    clock: Arc<AtomicI64>,
+    segment_bytes: u32,
     /// Grows with every change; also the timestamp.
     number: i64,
     snapshots: Vec<Snapshot>,
+    /// All values that were ever sent.
+    written: BTreeSet<String>,
     /// The last refusal's text.
     pub refusal: Option<String>,
 }
@@ -56,18 +63,21 @@ pub struct Node {
 /// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a history.
 pub fn prepared_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
-    let engine = open_with(&options(&disk, SyncMode::Batch));
+    let clock = Arc::new(AtomicI64::new(1_000_000));
+    let engine = open_with(&options(&disk, SyncMode::Batch, &clock));
     engine.set_keyspace(Keyspace::new(KEYSPACE, BTreeMap::new(), true)).unwrap();
     engine.shutdown().unwrap();
     drop(engine);
     disk
 }
 
-fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
+fn options(disk: &SimulatedDisk, sync: SyncMode, clock: &Arc<AtomicI64>) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), DIRECTORY);
     options.commitlog.segment_size_bytes = SEGMENT_BYTES;
     options.commitlog.total_space_bytes = 32 * u64::from(SEGMENT_BYTES);
     options.commitlog.sync = sync;
+    let clock = Arc::clone(clock);
+    options.commitlog.clock = Arc::new(move || clock.load(Ordering::Relaxed));
     options.memtable_shards = 2;
     options.concurrent_compactors = 0;
     options
@@ -76,9 +86,10 @@ fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
 impl Node {
     pub fn new(seed: u64, prepared: &SimulatedDisk) -> Node {
         let mut choices = Choices(seed);
-        let sync = match choices.below(6) {
+        let sync = match choices.below(8) {
             0..=1 => SyncMode::Periodic { period: Duration::from_secs(3600) },
             2 => SyncMode::Each,
+            3 => SyncMode::Group { window: Duration::from_micros(50) },
             _ => SyncMode::Batch,
         };
         let disk = prepared.crash_image(0);
@@ -88,15 +99,76 @@ impl Node {
             model: Model::default(),
             engine: None,
             sync,
+            clock: Arc::new(AtomicI64::new(1_000_000)),
+            segment_bytes: SEGMENT_BYTES,
             number: 1000,
             snapshots: Vec::new(),
+            written: BTreeSet::new(),
             refusal: None,
         }
     }
 
     pub fn open(&mut self) -> Result<(), EngineError> {
-        self.engine = Some(Engine::open(options(&self.disk, self.sync))?);
+        // A log in which nothing is left gets the other layout.
+        if self.choices.one_in(4) {
+            self.segment_bytes = SEGMENT_BYTES * (1 + self.choices.below(2) as u32);
+        }
+        self.clock.store([0, 10, 1_000_000, 2_000_000][self.choices.below(4) as usize], Ordering::Relaxed);
+        self.engine = Some(Engine::open(self.options(&self.disk))?);
         Ok(())
+    }
+
+    fn options(&self, disk: &SimulatedDisk) -> EngineOptions {
+        let mut options = options(disk, self.sync, &self.clock);
+        options.commitlog.segment_size_bytes = self.segment_bytes;
+        options
+    }
+
+    /// The machine loses power, and a bit of the log is wrong then, or a write of the log's went astray: a start that takes it reads nothing that
+    /// was never written, else it names the log, and one that
+    /// salvages opens or names the schema. Nobody goes on from there.
+    pub fn check_damaged_log(&mut self) {
+        let image = self.disk.crash_image(self.choices.next());
+        self.kill();
+        let log = Path::new(LOG);
+        let length = image.open(log, OpenOptions::read()).and_then(|file| file.len()).unwrap();
+        // Superblocks, bookkeeping, and what is written of segments: most of the file is zeros.
+        let mut bytes = vec![0; length as usize];
+        image.open(log, OpenOptions::read()).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        let used: Vec<usize> =
+            (0..bytes.len()).step_by(512).filter(|at| bytes[*at..].iter().take(512).any(|b| *b != 0)).collect();
+        for _ in 0..1 + self.choices.below(2) {
+            let at = used[self.choices.below(used.len() as u64) as usize] as u64 + self.choices.below(512);
+            image.flip_bit(log, at, self.choices.below(8) as u8).unwrap();
+        }
+        match Engine::open(self.options(&image)) {
+            Ok(engine) => self.check_plausible(&engine),
+            Err(error) => {
+                let told = error.to_string();
+                assert!(told.contains(LOG) && told.contains("--commitlog-salvage"), "{told}");
+                let mut salvaging = self.options(&image.crash_image(0));
+                salvaging.commitlog.salvage = true;
+                match Engine::open(salvaging) {
+                    Ok(engine) => {
+                        assert!(!engine.log_report().gaps.is_empty(), "what was got over is told: {told}");
+                        self.check_plausible(&engine);
+                    }
+                    // A part of a change of the schema was lost, and nothing can be made of the rest.
+                    Err(error) => assert!(error.to_string().contains("the stored schema is damaged"), "{error}"),
+                }
+            }
+        }
+    }
+
+    /// Whether all values that are there were written once.
+    fn check_plausible(&self, engine: &Engine) {
+        let schema = engine.schema();
+        for table in schema.keyspace(KEYSPACE).into_iter().flat_map(|keyspace| keyspace.tables.values()) {
+            let rows = rows_of(engine.read(table, &ReadRange::all_rows(KeyRange::all())).unwrap()).unwrap();
+            for value in rows.values().flat_map(|row| row.values()) {
+                assert!(self.written.contains(value), "{value} was never written");
+            }
+        }
     }
 
     pub fn is_open(&self) -> bool {
@@ -163,6 +235,7 @@ impl Node {
             14 => self.flush_system_table(),
             15 => self.flush_all(),
             16..=17 => self.move_table(),
+            18 => self.import(),
             _ => self.write(),
         }
     }
@@ -182,6 +255,7 @@ impl Node {
                 continue;
             }
             let edit = self.edit(&table, length as usize);
+            self.written.extend(edit.values().into_iter().cloned());
             mutation.push(self.update(&table, key, &edit));
             updates.push(Update { table: table.id.0, key, edit });
         }
@@ -349,6 +423,22 @@ impl Node {
         let rows = self.model.acknowledged()[&*table.name].rows.clone();
         if let Ok(directory) = self.engine().snapshot(&table, &format!("snapshot{}", self.number), "") {
             self.snapshots.push(Snapshot { directory, table, rows });
+        }
+    }
+
+    /// Puts what a table has away, empties it, and takes it in again as SSTables from elsewhere.
+    fn import(&mut self) {
+        let Some(table) = self.some_table() else { return };
+        if self.model.refused() > 0 {
+            return;
+        }
+        let rows = self.model.acknowledged()[&*table.name].rows.clone();
+        let Ok(directory) = self.engine().snapshot(&table, &format!("import{}", self.number), "") else { return };
+        let truncated = self.engine().truncate(&table);
+        self.note_durable(Change::Truncate(table.id.0), &truncated);
+        if truncated.is_ok() {
+            let result = self.engine().import(&table, &directory).map(|_| ());
+            self.note_durable(Change::Import(table.id.0, rows), &result);
         }
     }
 
