@@ -44,7 +44,14 @@ impl LogHost {
     /// The log was opened: its id is the node's.
     pub fn took(&self, log: &CommitLog) -> Result<(), EngineError> {
         let id = log.host_id();
-        if self.kept()? == Some(id) { Ok(()) } else { Ok(self.keep(id)?) }
+        if self.kept()? == Some(id) {
+            return Ok(());
+        }
+        match self.keep(id) {
+            // It is an older build's log: the next start finds it as this one did, and a full disk keeps nobody from reading.
+            Err(error) if error.kind() == DiskErrorKind::Full => Ok(()),
+            kept => Ok(kept?),
+        }
     }
 
     fn kept(&self) -> Result<Option<Uuid>, EngineError> {
