@@ -6,6 +6,7 @@ mod cells;
 mod deleted;
 mod kinds;
 mod large_rows;
+mod readers;
 mod resident;
 mod resident_purge;
 mod wanted_columns;
