@@ -1,6 +1,7 @@
 //! `bench-memtable COUNT [KIND]`: so many partitions of one row with a value of 100 bytes, put into a memtable of each kind and read whole. One
 //! line of JSON per figure, in the thread's processor time; updates are made beforehand. Answers are checked. `MemtableBench.java` is the
-//! same for Cassandra's. Then the next live row of a partition of so many rows, 99.7 % of them deleted.
+//! same for Cassandra's. Then the next live row of a partition of so many rows, 99.7 % of them deleted; and appends to collections of a hundred
+//! and of 65,000 elements.
 //!
 //! A row is read as a SELECT by the whole primary key does (`find_row`, and a cursor where that does not know), its bytes copied; and through
 //! a cursor, as all other reads. With KIND only that memtable is written and read, for `perf` and callgrind (`put_all`, `find_all`, `read_all`).
@@ -32,6 +33,9 @@ const VALUE_BYTES: usize = 100;
 /// One row of so many stays.
 const LIVE_EVERY: u64 = 333;
 const LIVE_READS: u64 = 50_000;
+/// Elements of the collections that are appended to. Each grows by a fifth at most, then it is the turn of the next partition's.
+const COLLECTION_SIZES: [u64; 2] = [100, 65_000];
+const APPENDS: u64 = 10_000;
 
 fn main() -> ExitCode {
     let Some(Ok(count)) = std::env::args().nth(1).map(|count| count.parse::<u64>()) else {
@@ -59,7 +63,65 @@ fn main() -> ExitCode {
     {
         next_live_row(how, by_rows, by_ranges, count);
     }
+    for size in COLLECTION_SIZES {
+        ["list", "set", "map"].iter().for_each(|kind| append_to(kind, size));
+    }
     ExitCode::SUCCESS
+}
+
+/// Elements that a collection does not have yet, behind those that it has.
+fn append_to(kind: &str, size: u64) {
+    let element = || Arc::new(CqlType::Bigint);
+    let ty = match kind {
+        "list" => CqlType::List { element: element(), frozen: false },
+        "set" => CqlType::Set { element: element(), frozen: false },
+        _ => CqlType::Map { key: element(), value: element(), frozen: false },
+    };
+    let builder = TableBuilder::new("bench", "collections", TableId(uuid::Uuid::from_u128(3)));
+    let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("c", ty).build());
+    let memtable = Arc::new(TrieMemtable::new(&table, 1));
+    let each = (size / 5).min(APPENDS);
+    let mut appending = Duration::ZERO;
+    for partition in 0..APPENDS / each {
+        let all = elements(&table, kind, partition, 0..size);
+        memtable.apply(&all, None).expect("room for the benchmark's elements");
+        let appends: Vec<_> = (size..size + each).map(|n| elements(&table, kind, partition, n..n + 1)).collect();
+        let start = cpu_time();
+        put_all(&*memtable, &appends);
+        appending += cpu_time() - start;
+        assert_eq!(elements_of(&memtable, &table, partition), size + each);
+    }
+    say("TrieMemtable", &format!("append to a {kind} of {size}"), appending.as_nanos() as f64 / APPENDS as f64);
+}
+
+fn elements(table: &Arc<Table>, kind: &str, partition: u64, numbers: std::ops::Range<u64>) -> PartitionUpdate {
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.complex(0, DeletionTime::LIVE);
+    for number in numbers {
+        let (number_bytes, list_path) =
+            (number.to_be_bytes(), uuid::Uuid::from_fields(number as u32, 0, 0x1000, &[0x80; 8]));
+        let (path, value): (&[u8], &[u8]) = match kind {
+            "list" => (list_path.as_bytes(), &number_bytes),
+            "set" => (&number_bytes, &[]),
+            _ => (&number_bytes, &number_bytes),
+        };
+        row.complex_cell(&Cell::live(5, value).with_path(path));
+    }
+    let mut blob = Vec::new();
+    row.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&partition_key(partition)));
+    update.row(&[], &blob);
+    update.build()
+}
+
+fn elements_of(memtable: &Arc<TrieMemtable>, table: &Arc<Table>, partition: u64) -> u64 {
+    let range = ReadRange::all_rows(KeyRange::Single(PartitionKey::new(&partition_key(partition))));
+    let mut cursor = memtable.clone().cursor(table, &range);
+    assert!(cursor.advance_partition().expect("memory") && cursor.advance().expect("memory"));
+    let Unfiltered::Row(row) = cursor.unfiltered() else { panic!("a row") };
+    let Some((_, ColumnData::Complex(cells))) = row.row.columns(table).next() else { panic!("a collection") };
+    cells.count() as u64
 }
 
 /// From any place of the partition on.

@@ -360,6 +360,11 @@ impl Store {
         }
     }
 
+    /// Bytes that are neither in the trie nor free.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.passing_bytes + self.retired_bytes
+    }
+
     #[inline]
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (allocated, held, reserved) = match &self.structure {
@@ -369,7 +374,7 @@ impl Store {
                 (arena.used_bytes() - root_bytes, arena.held_bytes() - root_bytes, arena.held_bytes())
             }
         };
-        let used = allocated + self.blobs.used_bytes() - self.passing_bytes - self.retired_bytes;
+        let used = allocated + self.blobs.used_bytes() - self.waiting_bytes();
         MemoryUse {
             used,
             reusable: held + self.blobs.held_bytes() - used,

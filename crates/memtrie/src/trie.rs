@@ -369,6 +369,11 @@ impl Writer<'_> {
         self.with_store(|memory, store| node::apply(memory, store, prefix, edits))
     }
 
+    /// Bytes of what was replaced or removed and that readers may still look at.
+    pub fn waiting_bytes(&self) -> usize {
+        self.state.store.as_ref().map_or(0, |store| store.waiting_bytes())
+    }
+
     /// Recycles what readers have passed, without waiting for the next write to do it.
     pub fn reclaim(&mut self) {
         let trie = self.trie;
