@@ -100,6 +100,12 @@ impl<C: Clone, O> Combiner<C, O> {
         outcome
     }
 
+    /// How many changes wait.
+    #[cfg(test)]
+    pub fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+
     pub fn puts(&self) -> &PutCounters {
         &self.puts
     }

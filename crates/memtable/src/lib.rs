@@ -8,6 +8,8 @@
 mod apply;
 mod branch;
 mod combine;
+#[cfg(test)]
+mod combine_test;
 mod configuration;
 mod cursor;
 mod deletions;

@@ -103,7 +103,7 @@ pub struct MemtableUse {
     pub used_bytes: u64,
     /// Free for reuse inside what is committed.
     pub reusable_bytes: u64,
-    /// Committed: used, reusable and not yet touched.
+    /// Held from the system: used, reusable, and what a shard of the paper's layout took and did not touch yet.
     pub committed_bytes: u64,
 }
 

@@ -21,6 +21,8 @@ mod failure_test;
 mod format_test;
 mod gather;
 mod graph;
+#[cfg(test)]
+mod held_test;
 mod node;
 mod node_cursor;
 mod paper;

@@ -41,14 +41,15 @@ impl Default for TrieOptions {
     }
 }
 
-/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed and never used.
+/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed for nodes of the paper's layout and never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Blocks and contents that the trie now consists of.
     pub used: usize,
     /// Replaced or removed blocks and contents, and gaps: what later writes can use without growing.
     pub reusable: usize,
-    /// Committed from the system and not given back.
+    /// Held: whole pages that something was put on and that were not given back since. Pages that the arenas grew by and that were never
+    /// touched do not count, because they take no memory; but those for nodes of the paper's layout do, of which there are at most 8 MiB.
     pub reserved: usize,
 }
 
