@@ -139,3 +139,58 @@ fn a_set_of_ranges_gives_what_is_in_any_of_them() {
         }
     }
 }
+
+/// Keys of four characters out of ten, so that all of them pass nodes of one size.
+fn ten_thousand_keys() -> Trie {
+    let trie = trie();
+    for number in 0..10_000 {
+        trie.writer().put(format!("{number:04}").as_bytes(), b"some content").expect("room");
+    }
+    trie
+}
+
+/// Allocations of what makes something of a trie and takes so many entries from it.
+fn allocations(entries: usize, take: impl Fn(usize)) -> u64 {
+    allocation_counter::measure(|| take(entries)).count_total
+}
+
+#[test]
+fn what_goes_through_a_trie_allocates_nothing_for_a_node() {
+    let (trie, other) = (ten_thousand_keys(), ten_thousand_keys());
+    let (pin, other_pin) = (trie.pin(), other.pin());
+    let key = |number: usize| format!("{number:04}").into_bytes();
+    let ends: Vec<_> = (0..10_000).step_by(50).map(|number| (key(number), key(number + 49))).collect();
+    let ranges_of_fifty: Vec<_> = ends.iter().map(|(first, last)| Bounds::inclusive(first, last)).collect();
+    for direction in DIRECTIONS {
+        let all = || pin.cursor(Bounds::ALL, direction);
+        let cursor = |entries| {
+            let mut cursor = all();
+            (0..entries).for_each(|_| assert!(cursor.advance()));
+        };
+        let nodes = |entries| {
+            let (mut nodes, mut met) = (pin.node_cursor(direction), 0);
+            while met < entries {
+                met += usize::from(nodes.content().is_some());
+                nodes.advance();
+            }
+        };
+        let ranges = |entries| {
+            let mut ranges = pin.tail(&[]).ranges(&ranges_of_fifty, direction);
+            (0..entries).for_each(|_| assert!(ranges.advance()));
+        };
+        let union = |entries| {
+            let first = |contents: &[&[u8]], out: &mut Vec<u8>| out.extend_from_slice(contents[0]);
+            let cursors = vec![all(), other_pin.cursor(Bounds::ALL, direction)];
+            let mut union = Union::new(cursors, direction, first);
+            (0..entries).for_each(|_| assert!(union.advance()));
+        };
+        let contents = |entries| assert_eq!(pin.tail(&[]).contents(direction).take(entries).count(), entries);
+        let ways: [(&str, &dyn Fn(usize)); 5] =
+            [("cursor", &cursor), ("nodes", &nodes), ("ranges", &ranges), ("union", &union), ("contents", &contents)];
+        for (name, way) in ways {
+            let [few, many] = [100, 10_000].map(|entries| allocations(entries, way));
+            // A buffer for what is ahead may grow once more.
+            assert!(few <= many && many <= few + 1, "{name}, {direction:?}: {few} for 100, {many} for 10,000");
+        }
+    }
+}
