@@ -67,10 +67,10 @@ fuzz:
 	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
 
 # Unsafe code is in memtrie and blockio; memtable drives the trie as the product does. Its own target directory: all is built anew. Without
-# the model checker's tests, which change stacks in ways that the sanitizer does not know.
+# the model checker's tests, which change stacks in ways that the sanitizer does not know, and the one that has memory left to the kernel for good.
 asan:
 	SEED=$(SEED) RUSTFLAGS=-Zsanitizer=address cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir .cache/asan \
-	  -p memtrie -p memtable -p blockio --lib --test it
+	  -p memtrie -p memtable -p blockio --lib --test it -- --skip a_ring_that_does_not_work_any_more
 
 overwrites:
 	OVERWRITES=$(COUNT) cargo test -p memtrie --test it a_scan_that_never_ends -- --nocapture
