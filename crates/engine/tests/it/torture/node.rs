@@ -142,7 +142,7 @@ impl Node {
             image.flip_bit(log, at, self.choices.below(8) as u8).unwrap();
         }
         match Engine::open(self.options(&image)) {
-            Ok(engine) => self.check_plausible(&engine),
+            Ok(engine) => self.check_plausible(&engine).unwrap(),
             Err(error) => {
                 let told = error.to_string();
                 assert!(told.contains(LOG) && told.contains("--commitlog-salvage"), "{told}");
@@ -151,7 +151,10 @@ impl Node {
                 match Engine::open(salvaging) {
                     Ok(engine) => {
                         assert!(!engine.log_report().gaps.is_empty(), "what was got over is told: {told}");
-                        self.check_plausible(&engine);
+                        // The column of an SSTable was lost with a change of the schema: reads of that table name both.
+                        if let Err(error) = self.check_plausible(&engine) {
+                            assert!(error.to_string().contains("which table"), "{error}");
+                        }
                     }
                     // A part of a change of the schema was lost, and nothing can be made of the rest.
                     Err(error) => assert!(error.to_string().contains("the stored schema is damaged"), "{error}"),
@@ -160,15 +163,16 @@ impl Node {
         }
     }
 
-    /// Whether all values that are there were written once.
-    fn check_plausible(&self, engine: &Engine) {
+    /// Whether all values that are there were written once; an error if a table cannot be read.
+    fn check_plausible(&self, engine: &Engine) -> Result<(), Box<dyn std::error::Error>> {
         let schema = engine.schema();
         for table in schema.keyspace(KEYSPACE).into_iter().flat_map(|keyspace| keyspace.tables.values()) {
-            let rows = rows_of(engine.read(table, &ReadRange::all_rows(KeyRange::all())).unwrap()).unwrap();
+            let rows = rows_of(engine.read(table, &ReadRange::all_rows(KeyRange::all()))?)?;
             for value in rows.values().flat_map(|row| row.values()) {
                 assert!(self.written.contains(value), "{value} was never written");
             }
         }
+        Ok(())
     }
 
     pub fn is_open(&self) -> bool {
