@@ -15,7 +15,7 @@ from contextlib import closing
 from bench.harness import in_process, load, machine, record, report, servers
 from bench.harness.length import Length
 from bench.harness.outcome import Outcome
-from bench.harness.scenarios import BY_DEFAULT, PROGRAMS, SCENARIOS
+from bench.harness.scenarios import BY_DEFAULT, PROGRAMS, SCENARIOS, SHARING
 from bench.harness.session import Session
 from proof import places
 
@@ -49,12 +49,14 @@ def carry_out(names: list[str], session: Session, options) -> int:
     date, started = datetime.date.today().isoformat(), time.monotonic()
     facts, outcomes, failed = machine.facts(), [], []
     for name in names:
+        if name not in SHARING:
+            session.close()
         began = time.monotonic()
         try:
             outcome = SCENARIOS[name](session)
-        except (load.WrongAnswers, RuntimeError, OSError) as failure:
+        except Exception as failure:  # What fails is told; what else was asked for is still measured.
             traceback.print_exc()
-            failed.append(f"{name}: {failure}")
+            failed.append(f"{name}: {failure!r}")
             continue
         outcome.elapsed_seconds = time.monotonic() - began
         outcome.notes += [options.note] if options.note else []
@@ -90,6 +92,8 @@ def keep(outcome: Outcome, text: str, name: str) -> None:
 
 def verdict(outcomes: list, failed: list[str], check: bool) -> int:
     missed = [f"{outcome.scenario}: {bar.line()}" for outcome in outcomes for bar in outcome.bars if not bar.reached]
+    bars = sum(len(outcome.bars) for outcome in outcomes)
+    print(f"{bars - len(missed)} of {bars} bars reached")
     for line in missed if check else []:
         print(line)
     for line in failed:

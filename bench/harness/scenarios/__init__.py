@@ -3,7 +3,7 @@
 from bench.harness.scenarios import (columns, commitlog, commitlog_paper, inmemory, inmemory_exhausted, latency, memory, memtrie, skew, sstables,
                                      start, sustained, throughput, ycsb)
 
-# Those that share servers in a smoke run come first.
+# Those that share servers come first.
 SCENARIOS = {
     "throughput": throughput.run,
     "latency": latency.run,
@@ -20,6 +20,8 @@ SCENARIOS = {
     "inmemory": inmemory.run,
     "inmemory-exhausted": inmemory_exhausted.run,
 }
+# In a smoke run these share servers, which end with the last of them.
+SHARING = ("throughput", "latency", "skew", "columns", "ycsb")
 # What runs when no name is given.
 BY_DEFAULT = [name for name in SCENARIOS if name not in ("commitlog-paper", "inmemory", "inmemory-exhausted")]
 # Those of `bench/src/bin` that a scenario runs.
