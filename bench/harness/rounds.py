@@ -91,6 +91,11 @@ def best(by_system: dict[str, list[load.Run]], prefix: str = "cassandra") -> str
     return max((system for system in by_system if system.startswith(prefix)), key=lambda system: throughput(by_system[system]))
 
 
+def whose(by_system: dict[str, list[load.Run]]) -> str:
+    """What `best` is called in the name of a bar."""
+    return "Cassandra's" if len(by_system) == 2 else f"the better Cassandra's ({best(by_system)})"
+
+
 def percentile(runs: list[load.Run], which: str) -> float:
     return median([run.latency(which) for run in runs])
 
@@ -117,4 +122,4 @@ def memory_plot(title: str, by_system: dict[str, list[load.Run]]) -> Plot:
 
 def latency_plot(title: str, by_system: dict[str, list[load.Run]]) -> Plot:
     series = {system: [(1 / above, latency) for above, latency in middle(runs).curve()] for system, runs in by_system.items()}
-    return Plot(f"{title}: latency, one operation in N takes longer", "N", "µs", series, x_logarithmic=True, y_logarithmic=True)
+    return Plot(f"{title}: latency", "one operation in N takes longer", "µs", series, x_logarithmic=True, y_logarithmic=True)

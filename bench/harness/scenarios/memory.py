@@ -74,7 +74,8 @@ def run(session: Session) -> Outcome:
     outcome.tables.append(Table("Memory", ["system", "what", "value"], measured))
     outcome.tables.append(Table(f"Flushes while {2 * rows:,} rows are written, memtables of {SMALL_MEMTABLE_MB} MiB",
                                 ["system", "flushes", "rows per flush", "mean size of a flushed table, MiB", "bytes per row on disk"], flushed))
-    outcome.bars.append(Bar("rows per GiB of memtable ÷ Cassandra's trie", figures["cassandra trie"][1] / figures["espalier"][1], ">=", 2.5))
+    fewest, theirs = min((per_row, name) for name, (_, per_row) in figures.items() if name != "espalier")
+    outcome.bars.append(Bar(f"rows per GiB of memtable ÷ that of the better of Cassandra's ({theirs})", fewest / figures["espalier"][1], ">=", 2.5))
     outcome.bars.append(Bar("resident memory, idle, MiB", figures["espalier"][0] / 2**20, "<=", 60))
     return outcome
 

@@ -1,13 +1,14 @@
 """SSTables: flush and compaction, reads, what they cost in bytes and memory, beside Cassandra's BTI tables."""
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.harness.length import Length
 from bench.harness.outcome import Outcome
 from bench.harness.rounds import Progress, System
 from bench.harness.scenarios import sstables_read, sstables_write, tables
-from bench.harness.servers import Cassandra, Espalier
+from bench.harness.servers import TWO_THREADS, Cassandra, Espalier
 from bench.harness.session import Session, beside
 from proof import places
 
@@ -21,7 +22,7 @@ class Sizes:
     """How much of everything. Rows by the bytes of their values."""
 
     flushed_rows: dict[int, int]
-    # As many SSTables are merged.
+    # Of flushes and compactions the first warms up. As many SSTables are merged as were flushed.
     flushes: int
     compactions: int
     partitions: int
@@ -35,12 +36,14 @@ class Sizes:
     warmup_seconds: float
     compacting_seconds: float
     cache_mb: int
+    # Of Cassandra, for what only reads.
+    others: dict[str, dict]
 
 
 SIZES = {
-    Length.FULL: Sizes({100: 200_000, 1000: 50_000}, 4, 5, 10_000_000, 8, 1_000_000, 2.0, 3, 2, 8.0, 8.0, 2048),
-    Length.SHORT: Sizes({100: 30_000, 1000: 8_000}, 3, 5, 100_000, 1, 100_000, 0.7, 5, 2, 1.0, 1.5, 512),
-    Length.SMOKE: Sizes({100: 10_000, 1000: 3_000}, 2, 2, 50_000, 1, 50_000, 0.4, 1, 1, 0.4, 0.8, 512),
+    Length.FULL: Sizes({100: 200_000, 1000: 50_000}, 6, 6, 10_000_000, 8, 1_000_000, 2.0, 5, 5, 8.0, 5.0, 2048, TWO_THREADS),
+    Length.SHORT: Sizes({100: 20_000, 1000: 5_000}, 6, 6, 100_000, 1, 100_000, 0.5, 5, 5, 1.0, 1.0, 512, TWO_THREADS),
+    Length.SMOKE: Sizes({100: 10_000, 1000: 3_000}, 2, 2, 50_000, 1, 50_000, 0.4, 1, 1, 0.4, 0.8, 512, {}),
 }
 
 
@@ -49,7 +52,7 @@ def run(session: Session) -> Outcome:
     more = {"file_cache_size": f"{sizes.cache_mb}MiB", "compaction_throughput": "0MiB/s"}
     scratch = places.run_directory("bench-tables")
     try:
-        with Cassandra.start(memtable_mb=MEMTABLE_MB, file_cache_enabled="true", **more) as cassandra, \
+        with Cassandra.start(memtable_mb=MEMTABLE_MB, **more) as cassandra, \
                 Espalier.start(memtable_mb=MEMTABLE_MB, **more) as espalier:
             systems = beside(cassandra, espalier, KEYSPACE)
             for system in systems:
@@ -64,7 +67,12 @@ def run(session: Session) -> Outcome:
                 "cassandra": cassandra.settings, "espalier": espalier.settings})
             progress = Progress("tables", sstables_write.steps(sizes) + sstables_read.steps(sizes))
             sstables_write.measure(outcome, systems, sizes, progress, scratch)
-            sstables_read.measure(outcome, systems, sizes, progress, scratch)
+            with ExitStack() as started:
+                others = [System(name, started.enter_context(Cassandra.start(**more, **few)), KEYSPACE) for name, few in sizes.others.items()]
+                for system in others:
+                    tables.make(system.node, KEYSPACE, {})
+                    outcome.settings[system.name] = system.node.settings
+                sstables_read.measure(outcome, systems, others, sizes, progress, scratch)
             progress.end()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -6,20 +6,28 @@ from dataclasses import dataclass
 from bench.harness import echo, instructions, load
 from bench.harness.length import Length
 from bench.harness.outcome import Bar, Outcome, Table, median
-from bench.harness.rounds import Progress, System, best, cpu, interleaved, latency_plot, memory_plot, table, throughput, throughput_plot
+from bench.harness.rounds import Progress, System, best, cpu, interleaved, latency_plot, memory_plot, table, throughput, throughput_plot, whose
 from bench.harness.scenarios import tables
-from bench.harness.servers import FEW_THREADS, Cassandra
+from bench.harness.servers import TWO_THREADS, Cassandra
 from bench.harness.session import Session
 
 KEYSPACE = "throughput"
 # (name, table, share of reads, connections)
 LOADS = [("writes", "kv_w", 0, 2), ("memtable reads", "kv_r", 100, 2), ("half and half", "kv_m", 50, 2)]
 MANY = [(f"{name}, 64 connections", table_name, reads, 64) for name, table_name, reads, _ in LOADS]
-PAPER = [("new partitions 90:10", "kv_n", 10, 2), ("new partitions 50:50", "kv_n", 50, 2)]
+PAPER = [("new partitions 90:10", "new_90", 10, 2), ("new partitions 50:50", "new_50", 50, 2)]
+NEW = ("new_90", "new_50")
 NEW_PARTITIONS_EACH = 50_000_000
-# The paper's baseline, for its own loads.
-SKIPLIST = "cassandra, skip list"
 ECHO_ROUNDS, ECHO_SECONDS = 3, 2
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Loads that are measured on the same servers: the pair, and of Cassandra more, by name and settings. These end with the phase: a third Cassandra
+    beside them would not fit into the memory of many a machine."""
+
+    loads: list
+    others: dict[str, dict]
 
 
 @dataclass(frozen=True)
@@ -29,69 +37,83 @@ class Plan:
     seconds: float
     # With the first load, which warms up what all have in common, and with each other.
     warmups: tuple[float, float]
-    loads: list
-    # More of Cassandra, and the loads that each is measured with.
-    others: dict[str, tuple[dict, list]]
+    phases: tuple[Phase, ...]
     # Where instructions are counted.
     connections_counted: tuple[int, ...]
 
+    @property
+    def loads(self) -> list:
+        return [each for phase in self.phases for each in phase.loads]
 
-def two_threads(loads: list) -> dict:
-    return {"cassandra, 2 threads": (FEW_THREADS, loads)}
 
-
+# The paper's baseline, for its own loads.
+SKIP_LIST = {"cassandra, skip list": {"memtable": "skiplist"}}
 PLANS = {
-    Length.FULL: Plan(1_000_000, 5, 6, (60, 15), LOADS + MANY + PAPER,
-                      two_threads(LOADS + MANY) | {SKIPLIST: ({"memtable": "skiplist"}, PAPER)}, (2, 64)),
-    Length.SHORT: Plan(100_000, 5, 2, (12, 3), LOADS + MANY, two_threads(LOADS + MANY), (2, 64)),
-    Length.SMOKE: Plan(20_000, 2, 1.5, (8, 0.3), LOADS, {}, ()),
+    Length.FULL: Plan(1_000_000, 5, 6, (60, 15), (Phase(LOADS + MANY, TWO_THREADS), Phase(PAPER, SKIP_LIST)), (2, 64)),
+    Length.SHORT: Plan(100_000, 5, 1, (10, 2), (Phase(LOADS + MANY, TWO_THREADS),), (64,)),
+    Length.SMOKE: Plan(20_000, 2, 1.5, (8, 0.3), (Phase(LOADS, {}),), ()),
 }
 
 
 def run(session: Session) -> Outcome:
     plan = PLANS[session.length]
-    with session.pair(KEYSPACE) as systems, ExitStack() as more:
-        loads_of = {system.name: plan.loads for system in systems} | {name: loads for name, (_, loads) in plan.others.items()}
-        systems = systems + [System(name, more.enter_context(Cassandra.start(**settings)), KEYSPACE)
-                             for name, (settings, _) in plan.others.items()]
-        progress = Progress("throughput", sum((1 + plan.rounds) * len(loads) + 1 for loads in loads_of.values()))
-        for system in systems:
-            prepare(system, plan, loads_of[system.name], progress)
-        results = {}
-        for place, (name, table_name, reads, connections) in enumerate(plan.loads):
-            def one(system: System, round_number: int) -> load.Run:
-                workload = workload_of(table_name, plan.partitions, 1 + round_number)
-                return load.run(system.node, KEYSPACE, workload, seed=10 + round_number, reads_percent=reads, connections=connections,
-                                warmup_seconds=0.5, seconds=plan.seconds)
-            compared = [system for system in systems if plan.loads[place] in loads_of[system.name]]
-            results[name] = interleaved(compared, plan.rounds, one, progress, name)
-        progress.end()
-        outcome = Outcome("throughput", settings={
-            "load": f"{plan.partitions:,} partitions, 16-byte keys, {tables.VALUE_BYTES}-byte values, 128 in flight, closed loop, consistency ONE",
-            "rounds": f"{plan.rounds} of {plan.seconds} s, interleaved, after {plan.warmups[0]} s of warming up with the first load and "
-                      f"{plan.warmups[1]} s with each other",
-            **{system.name: system.node.settings for system in systems}})
+    steps = sum((2 + len(phase.others)) * (1 + plan.rounds) * len(phase.loads) for phase in plan.phases)
+    progress = Progress("throughput", steps)
+    results, settings = {}, {}
+    with session.pair(KEYSPACE) as pair:
+        for system in pair:
+            make(system)
+        for phase in plan.phases:
+            results |= measure(phase, plan, pair, settings, progress)
+    progress.end()
+    outcome = Outcome("throughput", settings={
+        "load": f"{plan.partitions:,} partitions, 16-byte keys, {tables.VALUE_BYTES}-byte values, 128 in flight, closed loop, consistency ONE",
+        "rounds": f"{plan.rounds} of {plan.seconds} s, interleaved, after {plan.warmups[0]} s of warming up with the first load and "
+                  f"{plan.warmups[1]} s with each other", **settings})
     echoes = {name: median([echo.cpu_micros(reads, connections, 128, ECHO_SECONDS) for _ in range(ECHO_ROUNDS)])
               for name, _, reads, connections in plan.loads if connections == 64}
     count_instructions(outcome, plan.connections_counted)
     return judge(outcome, results, echoes)
 
 
-def workload_of(table_name: str, partitions: int, place: int) -> dict:
-    if table_name == "kv_n":
-        return tables.inserting(table_name, first=place * NEW_PARTITIONS_EACH)
-    return tables.uniform(table_name, partitions)
+def measure(phase: Phase, plan: Plan, pair: list[System], settings: dict, progress: Progress) -> dict[str, dict]:
+    """The runs by load and system; adds to the `settings` of systems."""
+    is_first, results = not settings, {}
+    with ExitStack() as started:
+        others = [System(name, started.enter_context(Cassandra.start(**more)), KEYSPACE) for name, more in phase.others.items()]
+        for system in others:
+            make(system)
+        systems = [*pair, *others]
+        settings |= {system.name: system.node.settings for system in systems}
+        for system in systems:
+            warm_up(system, plan, phase.loads, progress, is_cold=is_first or system in others)
+        for name, table_name, reads, connections in phase.loads:
+            def one(system: System, round_number: int) -> load.Run:
+                workload = workload_of(table_name, plan.partitions, 1 + round_number)
+                return load.run(system.node, KEYSPACE, workload, seed=10 + round_number, reads_percent=reads, connections=connections,
+                                warmup_seconds=0.5, seconds=plan.seconds)
+            results[name] = interleaved(systems, plan.rounds, one, progress, name)
+    return results
 
 
-def prepare(system: System, plan: Plan, loads: list, progress: Progress) -> None:
-    progress.step(f"{system.name}: filling")
-    tables.make(system.node, KEYSPACE, dict.fromkeys(("kv_w", "kv_r", "kv_m", "kv_n"), tables.KEY_VALUE))
-    for name in {table_name for _, table_name, _, _ in loads} - {"kv_n"}:
+def make(system: System) -> None:
+    tables.make(system.node, KEYSPACE, dict.fromkeys(("kv_w", "kv_r", "kv_m", *NEW), tables.KEY_VALUE))
+
+
+def warm_up(system: System, plan: Plan, loads: list, progress: Progress, is_cold: bool) -> None:
+    """Fills what the loads need, and runs each."""
+    for name in {table_name for _, table_name, _, _ in loads}.difference(NEW):
         tables.fill(system.node, KEYSPACE, name, plan.partitions)
     for place, (name, table_name, reads, connections) in enumerate(loads):
         progress.step(f"{system.name}: warming up with {name}")
         load.run(system.node, KEYSPACE, workload_of(table_name, plan.partitions, 0), seed=9, reads_percent=reads, connections=connections,
-                 warmup_seconds=plan.warmups[min(place, 1)], seconds=0.5)
+                 warmup_seconds=plan.warmups[0 if is_cold and place == 0 else 1], seconds=0.5)
+
+
+def workload_of(table_name: str, partitions: int, place: int) -> dict:
+    if table_name in NEW:
+        return tables.inserting(table_name, first=place * NEW_PARTITIONS_EACH)
+    return tables.uniform(table_name, partitions)
 
 
 def count_instructions(outcome: Outcome, connections: tuple[int, ...]) -> None:
@@ -105,9 +127,8 @@ def count_instructions(outcome: Outcome, connections: tuple[int, ...]) -> None:
 def judge(outcome: Outcome, results: dict, echoes: dict[str, float]) -> Outcome:
     outcome.tables.append(table("Medians (least–greatest)", results))
     for name, by_system in results.items():
-        theirs_name = best(by_system)
-        theirs, ours = by_system[theirs_name], by_system["espalier"]
-        what = f"Cassandra's, {name}" + (f" (the better: {theirs_name})" if len(by_system) > 2 else "")
+        theirs, ours = by_system[best(by_system)], by_system["espalier"]
+        what = f"{whose(by_system)}, {name}"
         if name in echoes:
             limit = 0.1 + echoes[name] / cpu(theirs)
             outcome.bars.append(Bar(f"server CPU per operation ÷ {what} (a tenth and the echo's {echoes[name]:.2f} µs)", cpu(ours) / cpu(theirs), "<=", limit))
