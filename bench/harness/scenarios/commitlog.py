@@ -61,8 +61,8 @@ SMALL = RECORDS[0]
 FEW = Record("100 B", "kv", 1, 100, 20_000)
 PLANS = {
     # What is judged has more rounds.
-    Length.FULL: Plan([(SMALL, 64, 3), (SMALL, 256, 3), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)],
-                      0.8, 0.2, 6, 2, 0.4, GIB),
+    Length.FULL: Plan([(SMALL, 64, 5), (SMALL, 256, 5), (SMALL, 1, 2), (SMALL, 8, 2), (RECORDS[1], 64, 2), (RECORDS[2], 64, 2)],
+                      0.8, 0.2, 6, 5, 0.4, GIB),
     Length.SHORT: Plan([(FEW, 64, 5)], 0.7, 0.2, 1.5, 1, 0.15, 32 << 20),
     Length.SMOKE: Plan([(FEW, 64, 1)], 0.5, 0.2, 1, 1, 0.05, 16 << 20),
 }

@@ -43,7 +43,7 @@ def run(session: Session) -> Outcome:
         on_disk = open_things.enter_context(Espalier.start(**memory, file_cache_size=f"{FILE_CACHE_MB}MiB"))
         group.add(on_disk.pid)
         systems = [System("in memory", in_memory, KEYSPACE), System("on disk", on_disk, KEYSPACE)]
-        progress = Progress("inmemory-exhausted", len(systems) * (TIMES_WRITTEN + FIELDS + len(loads) * rounds) + 1)
+        progress = Progress("inmemory-exhausted", len(systems) * (TIMES_WRITTEN + FIELDS + len(loads) * rounds))
         for system, options in zip(systems, (IN_MEMORY, ON_DISK)):
             tables.make(system.node, KEYSPACE, {"whole": tables.KEY_VALUE + options, "fields": tables.with_fields(FIELDS) + options})
             for time_written in range(TIMES_WRITTEN):
