@@ -1,15 +1,22 @@
 """What the bench promises of its runs, without servers."""
 
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
+from argparse import Namespace
 from pathlib import Path
+from unittest import mock
 
-from bench.harness import rounds
+from bench.harness import __main__ as harness
+from bench.harness import report, rounds
 from bench.harness.length import Length
 from bench.harness.load import Run
+from bench.harness.outcome import Bar, Outcome, Plot, Table
 from bench.harness.record import free_stem
-from bench.harness.scenarios import BY_DEFAULT, SCENARIOS, commitlog, sstables
+from bench.harness.scenarios import BY_DEFAULT, SCENARIOS, commitlog, latency, sstables
+from bench.harness.session import Session
 
 
 class Lengths(unittest.TestCase):
@@ -49,3 +56,69 @@ class Compared(unittest.TestCase):
     def test_the_better_cassandra_is_the_one_that_does_more(self):
         by_system = {"cassandra": [self.run_of(10)], "cassandra, 2 threads": [self.run_of(20)], "espalier": [self.run_of(90)]}
         self.assertEqual(rounds.best(by_system), "cassandra, 2 threads")
+
+    def test_a_bar_says_which_cassandra_was_better(self):
+        pair = {"cassandra": [self.run_of(10)], "espalier": [self.run_of(90)]}
+        self.assertEqual(rounds.whose(pair), "Cassandra's")
+        self.assertEqual(rounds.whose(pair | {"cassandra, 2 threads": [self.run_of(20)]}), "the better Cassandra's (cassandra, 2 threads)")
+
+
+class Rates(unittest.TestCase):
+    def test_a_rate_that_is_not_held_is_lowered_until_it_is(self):
+        asked = []
+
+        def run(*_, rate, **__) -> Run:
+            asked.append(rate)
+            return Run({"latency": {"p50": 900.0 if rate <= 8_000 else 600_000.0}}, 0.0, 0.0, 0.0, {})
+        with mock.patch.object(latency.load, "run", run):
+            held = latency.held_rate(rounds.System("cassandra", None, "k"), latency.PLANS[Length.SMOKE], 50, 10_000)
+        self.assertEqual((held, asked), (7_200, [10_000, 9_000, 8_100, 7_200]))
+
+
+REACHED, MISSED = Bar("cheap", 1, "<=", 2), Bar("dear", 3, "<=", 2)
+
+
+class Ends(unittest.TestCase):
+    """How a run of the harness ends."""
+
+    def end_of(self, scenarios: dict, check: bool) -> tuple[int, str]:
+        """The exit status, and what is printed, of a run of these in place of the real ones."""
+        options = Namespace(check=check, note="", no_record=True)
+        with tempfile.TemporaryDirectory(dir=harness.places.CACHE) as directory, contextlib.redirect_stdout(io.StringIO()) as printed, \
+                contextlib.redirect_stderr(io.StringIO()), mock.patch.object(harness, "SCENARIOS", scenarios), \
+                mock.patch.object(harness, "REPORTS", Path(directory)), mock.patch.object(harness.machine, "facts", dict):
+            status = harness.carry_out(list(scenarios), Session(Length.SMOKE), options)
+            self.page = next(Path(directory).glob("*.html")).read_text()
+        return status, printed.getvalue()
+
+    def test_a_missed_bar_fails_only_a_check(self):
+        scenarios = {"one": lambda _: Outcome("one", bars=[REACHED, MISSED])}
+        self.assertEqual(self.end_of(scenarios, check=False)[0], 0)
+        status, printed = self.end_of(scenarios, check=True)
+        self.assertEqual(status, 1)
+        self.assertIn(f"one: {MISSED.line()}", printed)
+        self.assertEqual(self.end_of({"one": lambda _: Outcome("one", bars=[REACHED])}, check=True)[0], 0)
+
+    def test_whatever_a_scenario_raises_the_next_is_run_and_reported(self):
+        def fails(_):
+            raise KeyError("figure")
+        status, printed = self.end_of({"one": fails, "two": lambda _: Outcome("two", bars=[REACHED])}, check=False)
+        self.assertEqual(status, 1)
+        self.assertIn("failed: one: KeyError('figure')", printed)
+        self.assertIn("two", self.page)
+
+
+class Reports(unittest.TestCase):
+    def test_a_page_needs_nothing_else(self):
+        plot = Plot("latency", "N", "µs", {"cassandra": [(1, 300), (10, 900)], "espalier": [(1, 30), (10, 90)]}, x_logarithmic=True, y_logarithmic=True)
+        page = report.page([Outcome("latency", tables=[Table("Medians", ["load"], [["reads <1>"]])], bars=[MISSED], plots=[plot])], {"machine": "two"}, "today")
+        self.assertIn("<polyline", page)
+        self.assertIn("reads &lt;1&gt;", page)
+        for outside in ("src=", "<link", "<script", "url(", "@import"):
+            self.assertNotIn(outside, page)
+
+    def test_a_logarithmic_axis_has_ticks_wherever_it_lies(self):
+        for least, most in ((1, 10_000), (210, 940), (120, 4_800), (400, 420)):
+            ticks = report.Axis([least, most], True, 0, 100).ticks()
+            self.assertTrue(all(least <= tick <= most for tick in ticks))
+            self.assertGreaterEqual(len(ticks), 1 if most < 2 * least else 3, (least, most))
