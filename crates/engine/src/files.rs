@@ -68,13 +68,15 @@ impl TableFiles {
         // There would be rows that nobody reads.
         let missing = missing_tocs(&*self.disk, directory)?.into_iter();
         opened.failures.extend(missing.map(|damage| EngineError::from(damage.of_table(table))));
-        let big = list_big_tables(&*self.disk, directory)?;
         let unread = |big: &Descriptor| {
             EngineError::Unsupported(format!(
                 "{big} is of the format big: move it to another directory and have `espalier sstable import` take it"
             ))
         };
-        opened.failures.extend(big.iter().map(unread));
+        match list_big_tables(&*self.disk, directory) {
+            Ok(big) => opened.failures.extend(big.iter().map(unread)),
+            Err(unknown) => opened.failures.push(unknown.of_table(table).into()),
+        }
         Ok(opened)
     }
 

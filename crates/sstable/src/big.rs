@@ -20,16 +20,17 @@ const CACHE_BYTES: u64 = 1 << 20;
 /// Bytes of Index.db read at a time.
 const INDEX_READ_BYTES: usize = 64 * 1024;
 
-/// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. Versions other than `nb` and `oa` are an
-/// error that names the file: there would be rows that nobody reads.
+/// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. A table of a version that is not read, of this format or
+/// of BTI, is an error that names the file: there would be rows that nobody reads.
 pub fn list_big_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = Vec::new();
     for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
-        let Some((version, id)) = big_toc(&entry.name) else { continue };
-        match Descriptor::big(dir, id, version) {
-            Some(descriptor) => tables.push(descriptor),
+        let Some((version, format)) = toc_of(&entry.name) else { continue };
+        match Descriptor::of_path(&dir.join(&entry.name)) {
+            Some(descriptor) if descriptor.is_big() => tables.push(descriptor),
+            Some(_) => {}
             None => {
-                let what = format!("version {version} of the format big");
+                let what = format!("version {version} of the format {format}");
                 return Err(SSTableError::Unsupported { file: entry.name.clone(), what });
             }
         }
@@ -61,11 +62,12 @@ pub fn list_foreign_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor
     Ok(tables)
 }
 
-/// Version and id of the name of a TOC.txt.
-fn big_toc(name: &str) -> Option<(&str, SSTableId)> {
+/// Version and format of the table whose TOC.txt has this name.
+fn toc_of(name: &str) -> Option<(&str, &str)> {
     let mut parts = name.splitn(4, '-');
     let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    (format == "big" && component == Component::Toc.name()).then_some((version, SSTableId::parse(id)?))
+    let is_toc = ["big", "bti"].contains(&format) && component == Component::Toc.name();
+    (is_toc && SSTableId::parse(id).is_some()).then_some((version, format))
 }
 
 /// A `big` table, for reading in file order. Its first and last key are not known.

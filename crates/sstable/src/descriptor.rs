@@ -205,12 +205,6 @@ impl Descriptor {
         Descriptor { dir: dir.into(), id, version: Version::Da }
     }
 
-    /// The table `id` in `dir`, of a version of the format `big`; none for versions that we do not read.
-    pub(crate) fn big(dir: impl Into<PathBuf>, id: SSTableId, version: &str) -> Option<Descriptor> {
-        let version = [Version::Nb, Version::Oa].into_iter().find(|known| known.names().0 == version)?;
-        Some(Descriptor { dir: dir.into(), id, version })
-    }
-
     /// What the names of all its files begin with: version, id and format.
     pub fn name(&self) -> String {
         let (version, format) = self.version.names();

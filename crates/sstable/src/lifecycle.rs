@@ -213,15 +213,22 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
     Ok(removed)
 }
 
-/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does.
+/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does; of the format `big`
+/// as well, which others may have put there.
 pub fn missing_tocs(disk: &dyn Disk, dir: &Path) -> Result<Vec<SSTableError>, SSTableError> {
-    let found = Found::among(&file_names(disk, dir)?);
-    let lost = found.into_iter().filter(|(_, found)| found.has_lost_toc());
-    let damage = |(id, _)| {
-        let toc = Descriptor::new(dir, id).file_name(Component::Toc);
-        Corruption::new(&toc, 0, "a component that every table has", "no such file").into()
+    let names = file_names(disk, dir)?;
+    let lost = Found::among(&names).into_iter().filter(|(_, found)| found.has_lost_toc());
+    let lost = lost.map(|(id, _)| Descriptor::new(dir, id)).chain(big_without_toc(dir, &names));
+    let damage = |table: Descriptor| {
+        Corruption::new(&table.file_name(Component::Toc), 0, "a component that every table has", "no such file").into()
     };
     Ok(lost.map(damage).collect())
+}
+
+fn big_without_toc(dir: &Path, names: &[String]) -> impl Iterator<Item = Descriptor> {
+    let of = |name: &String| Descriptor::of_path(&dir.join(name)).filter(Descriptor::is_big);
+    let tables: BTreeSet<Descriptor> = names.iter().filter_map(of).collect();
+    tables.into_iter().filter(|table| !names.contains(&table.file_name(Component::Toc)))
 }
 
 /// Removes tables of a directory with all their files; open readers go on reading. After a crash in the middle each is there

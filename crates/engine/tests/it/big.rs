@@ -129,8 +129,24 @@ fn one_that_was_put_into_a_tables_own_directory_stops_the_start() {
     drop(engine);
     let own = PathBuf::from(format!("/node/data/ks/t-{}", table.id.0.simple()));
     put_wide("nb", &disk, &own);
+    let refused = || Engine::open(small_options(&disk.crash_image(0))).map(drop).unwrap_err().to_string();
+    assert!(refused().contains("-big is of the format big: move it"), "{}", refused());
+    // One that lost its TOC.txt is none the less there,
+    let names = disk.list(&own).unwrap().into_iter().map(|entry| entry.name);
+    let tocs: Vec<String> = names.filter(|name| name.ends_with("-big-TOC.txt")).collect();
+    tocs.iter().for_each(|toc| disk.remove_file(&own.join(toc)).unwrap());
+    assert!(refused().contains("-big-TOC.txt is corrupt at offset 0"), "{}", refused());
+    // and so is one of a version that nobody here reads.
+    let disk = prepared("nb");
+    disk.create_dir_all(&own).unwrap();
+    put(&disk, &own.join("db-7-bti-TOC.txt"), b"");
+    own.ancestors().for_each(|ancestor| disk.sync_dir(ancestor).unwrap());
     let refused = Engine::open(small_options(&disk.crash_image(0))).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("-big is of the format big: move it"), "{refused}");
+    assert!(refused.contains("version db of the format bti"), "{refused}");
+    let mut options = small_options(&disk);
+    options.opens_damaged = true;
+    let engine = open_with(&options);
+    assert!(engine.read(&table, &ReadRange::all_rows(KeyRange::all())).is_err(), "an answer is never short");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use model::Table;
 use serde_json::Value;
 use sstable::{
     BlockCache, CommitLogPosition, Component, Descriptor, DumpLayout, DumpOptions, SSTableId, SSTableReader, Verified,
-    adopt_table, dump_json, list_big_tables, list_foreign_tables, list_tables, salvage, verify,
+    adopt_table, dump_json, list_big_tables, list_foreign_tables, list_tables, missing_tocs, salvage, verify,
 };
 
 use crate::fixture::{Scratch, disk};
@@ -195,11 +195,20 @@ fn tables_of_another_node_without_a_toc_are_named() {
     std::fs::remove_file(source.path(Component::Toc)).unwrap();
     let error = list_foreign_tables(&*disk(), &scratch.0).unwrap_err().to_string();
     assert!(error.contains(&format!("{}-TOC.txt", source.name())), "{error}");
+    let [damage] = &missing_tocs(&*disk(), &scratch.0).unwrap()[..] else { panic!("one table is damaged") };
+    assert!(damage.to_string().starts_with(&format!("{}-TOC.txt is corrupt at offset 0", source.name())), "{damage}");
 }
 
 #[test]
 fn unknown_versions_are_refused_by_name() {
     let scratch = Scratch::new();
-    std::fs::write(scratch.0.join("mc-1-big-TOC.txt"), "").unwrap();
-    assert!(list_big_tables(&*disk(), &scratch.0).unwrap_err().to_string().contains("version mc"));
+    for (version, format) in [("mc", "big"), ("db", "bti")] {
+        let toc = scratch.0.join(format!("{version}-1-{format}-TOC.txt"));
+        std::fs::write(&toc, "").unwrap();
+        for error in [list_big_tables(&*disk(), &scratch.0).err(), list_foreign_tables(&*disk(), &scratch.0).err()] {
+            let (error, named) = (error.unwrap().to_string(), format!("version {version} of the format {format}"));
+            assert!(error.contains(&named), "{error}");
+        }
+        std::fs::remove_file(&toc).unwrap();
+    }
 }
