@@ -1,13 +1,14 @@
 //! What an operator asks for: flush, snapshot, compaction, numbers.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use memtable::PutCounts;
 use model::Table;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::files::{snapshot_directory, unfinished_snapshot_directory};
 use crate::in_memory::{InMemoryStats, in_memory_stats};
 use crate::store::{TableStore, lock};
 
@@ -69,19 +70,44 @@ impl Engine {
     }
 
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
-    /// and `schema_cql`. Blocks on the disk. Returns the directory.
+    /// and `schema_cql`. Blocks on the disk. Returns the directory, which is there complete or not at all.
     pub fn snapshot(&self, table: &Table, name: &str, schema_cql: &str) -> Result<PathBuf, EngineError> {
+        self.snapshot_as_first_of(table, [name.to_owned()], schema_cql)
+    }
+
+    /// As [`snapshot`](Self::snapshot), by the first of these names that the table has no snapshot of.
+    pub fn snapshot_as_first_of(
+        &self,
+        table: &Table,
+        names: impl IntoIterator<Item = String>,
+        schema_cql: &str,
+    ) -> Result<PathBuf, EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
-        let directory = store.directory.join("snapshots").join(name);
         let created_at = timestamp_text(self.now_millis());
-        // The files that the view names stay until they are linked.
-        let _no_deletion = lock(&store.files);
-        if store.is_dropped() {
-            return Err(EngineError::UnknownTable(table.name.to_string()));
+        let _no_deletion = keep_files(&store)?;
+        let mut taken = String::new();
+        for name in names {
+            let directory = snapshot_directory(&store, &name);
+            if !self.options().disk.exists(&directory)? {
+                let unfinished = unfinished_snapshot_directory(&store, &name);
+                let sstables = &store.view().sstables;
+                self.files().snapshot(sstables, [&unfinished, &directory], schema_cql, &created_at)?;
+                return Ok(directory);
+            }
+            taken = name;
         }
-        store.check_files()?;
-        self.files().snapshot(&store.view().sstables, &directory, schema_cql, &created_at)?;
+        Err(EngineError::Unsupported(format!("Snapshot {taken} already exists.")))
+    }
+
+    /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes if the caller does
+    /// not.
+    pub(crate) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
+        let store = self.store(table)?;
+        self.flush_store(&store)?;
+        let directory = unfinished_snapshot_directory(&store, &format!("export-{}", self.files().new_timeuuid()));
+        let _no_deletion = keep_files(&store)?;
+        self.files().link(&store.view().sstables, &directory)?;
         Ok(directory)
     }
 
@@ -126,6 +152,16 @@ impl Engine {
     pub fn memtable_bytes(&self) -> u64 {
         self.pool().used_bytes()
     }
+}
+
+/// Has the files that the view names stay as long as what is returned lives.
+fn keep_files(store: &TableStore) -> Result<MutexGuard<'_, ()>, EngineError> {
+    let no_deletion = lock(&store.files);
+    if store.is_dropped() {
+        return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
+    }
+    store.check_files()?;
+    Ok(no_deletion)
 }
 
 /// ISO 8601 in UTC with milliseconds, as Cassandra's manifests have it.

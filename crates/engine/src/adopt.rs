@@ -221,13 +221,13 @@ impl Engine {
         Ok(exported)
     }
 
-    /// Copies a table's SSTables to a directory. They are copied from a snapshot, which keeps neither flushes nor compactions waiting.
+    /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions waiting.
     fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
         let disk = &self.options().disk;
         disk.create_dir_all(target)?;
-        let snapshot = self.snapshot(table, &format!("export-{}", self.files().new_timeuuid()), "")?;
-        let copied = self.copy_tables(&snapshot, target);
-        disk.remove_dir_all(&snapshot)?;
+        let links = self.link_for_export(table)?;
+        let copied = self.copy_tables(&links, target);
+        disk.remove_dir_all(&links)?;
         copied
     }
 

@@ -1,9 +1,9 @@
 //! The SSTable files of tables: writing, opening, linking, deleting.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blockio::{Disk, OpenOptions};
+use blockio::{DirectoryEntry, Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
 use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
@@ -17,6 +17,21 @@ use uuid::Uuid;
 use crate::error::EngineError;
 use crate::options::EngineOptions;
 use crate::store::{TableStore, lock};
+
+/// Where in a table's directory its snapshots are.
+const SNAPSHOTS: &str = "snapshots";
+/// What the name of a snapshot begins with as long as it is not complete. Nobody else's does.
+const UNFINISHED: char = '.';
+
+/// The directory of a table's snapshot that is called so.
+pub(crate) fn snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
+    store.directory.join(SNAPSHOTS).join(name)
+}
+
+/// Where it is until it is complete.
+pub(crate) fn unfinished_snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
+    snapshot_directory(store, &format!("{UNFINISHED}{name}"))
+}
 
 /// What all SSTables of a node share.
 pub(crate) struct TableFiles {
@@ -59,6 +74,7 @@ impl TableFiles {
             return Ok(opened);
         }
         remove_leftovers(&*self.disk, directory)?;
+        self.remove_unfinished_snapshots(directory)?;
         for descriptor in list_tables(&*self.disk, directory)?.iter().rev() {
             match self.open(descriptor, table) {
                 Ok(sstable) => opened.sstables.push(sstable),
@@ -189,35 +205,60 @@ impl TableFiles {
         Ok(remove_tables(&*self.disk, directory, sstables)?)
     }
 
+    /// Removes the snapshots that were cut short, and those of exports that were. Called before any is made.
+    fn remove_unfinished_snapshots(&self, directory: &Path) -> Result<(), EngineError> {
+        let snapshots = directory.join(SNAPSHOTS);
+        if !self.disk.exists(&snapshots)? {
+            return Ok(());
+        }
+        let is_unfinished = |entry: &&DirectoryEntry| entry.is_dir && entry.name.starts_with(UNFINISHED);
+        for entry in self.disk.list(&snapshots)?.iter().filter(is_unfinished) {
+            self.disk.remove_dir_all(&snapshots.join(&entry.name))?;
+        }
+        Ok(())
+    }
+
     fn component_files(&self, descriptor: &Descriptor) -> Result<Vec<String>, EngineError> {
         let names = self.disk.list(&descriptor.dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name);
         let is_ours = |name: &String| Descriptor::parse_file_name(name).is_some_and(|(id, _)| id == descriptor.id);
         Ok(names.filter(is_ours).collect())
     }
 
-    /// Links SSTables into `directory`, beside a manifest and the schema.
+    /// Links SSTables into `directory`, beside a manifest and the schema: it is there, complete, or not at all. `unfinished` is where it is until
+    /// then, in the same directory.
     pub fn snapshot(
         &self,
         sstables: &[Arc<SSTableReader>],
-        directory: &Path,
+        [unfinished, directory]: [&Path; 2],
         schema_cql: &str,
         created_at: &str,
     ) -> Result<(), EngineError> {
-        self.disk.create_dir_all(directory)?;
-        let mut data_files = Vec::new();
-        for sstable in sstables {
-            let descriptor = sstable.descriptor();
-            for name in self.component_files(descriptor)? {
-                self.disk.hard_link(&descriptor.dir.join(&name), &directory.join(&name))?;
-            }
-            data_files.push(format!("\"{}\"", descriptor.file_name(Component::Data)));
-        }
+        self.link(sstables, unfinished)?;
+        let data_file =
+            |sstable: &Arc<SSTableReader>| format!("\"{}\"", sstable.descriptor().file_name(Component::Data));
+        let mut data_files: Vec<String> = sstables.iter().map(data_file).collect();
         data_files.sort();
         let files = data_files.join(", ");
         let manifest = format!("{{\"files\": [{files}], \"created_at\": \"{created_at}\", \"expires_at\": null}}\n");
-        self.write_whole(&directory.join("manifest.json"), manifest.as_bytes())?;
-        self.write_whole(&directory.join("schema.cql"), schema_cql.as_bytes())?;
-        Ok(self.disk.sync_dir(directory)?)
+        self.write_whole(&unfinished.join("manifest.json"), manifest.as_bytes())?;
+        self.write_whole(&unfinished.join("schema.cql"), schema_cql.as_bytes())?;
+        self.disk.sync_dir(unfinished)?;
+        self.disk.rename(unfinished, directory)?;
+        directory.parent().map_or(Ok(()), |parent| Ok(self.disk.sync_dir(parent)?))
+    }
+
+    /// Links SSTables into a new directory. What is there was cut short.
+    pub fn link(&self, sstables: &[Arc<SSTableReader>], directory: &Path) -> Result<(), EngineError> {
+        if self.disk.exists(directory)? {
+            self.disk.remove_dir_all(directory)?;
+        }
+        self.disk.create_dir_all(directory)?;
+        for descriptor in sstables.iter().map(|sstable| sstable.descriptor()) {
+            for name in self.component_files(descriptor)? {
+                self.disk.hard_link(&descriptor.dir.join(&name), &directory.join(&name))?;
+            }
+        }
+        Ok(())
     }
 
     fn write_whole(&self, path: &Path, bytes: &[u8]) -> Result<(), EngineError> {

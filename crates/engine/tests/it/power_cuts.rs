@@ -1,7 +1,7 @@
 //! Power cuts at every step of what an operator asks for: no row is lost, and what was asked for is there whole or not at all.
 //! (Truncations and drops: `promises.rs`; random histories: `torture`.)
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, SimulatedDisk};
@@ -44,8 +44,17 @@ fn cut_everywhere(
     act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
     check: impl Fn(bool, &SimulatedDisk, &Table, &[i32]),
 ) {
+    cut_every(1, act, check);
+}
+
+/// As [`cut_everywhere`], but after every so many operations only.
+fn cut_every(
+    stride: usize,
+    act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
+    check: impl Fn(bool, &SimulatedDisk, &Table, &[i32]),
+) {
     let prepared = prepared();
-    for step in 0.. {
+    for step in (0..).step_by(stride) {
         let disk = prepared.crash_image(step);
         let (engine, table) = reopen(&disk);
         disk.inject(Fault::PowerCut, step);
@@ -89,15 +98,22 @@ fn a_compaction_that_is_cut_short_loses_nothing() {
     );
 }
 
+fn snapshots(disk: &SimulatedDisk, table: &Table) -> Vec<String> {
+    let entries = disk.list(&directory(table).join("snapshots")).unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
+
 #[test]
-fn a_snapshot_that_is_cut_short_loses_nothing_and_one_that_was_told_of_is_whole() {
+fn a_snapshot_that_is_cut_short_is_whole_or_not_there() {
     cut_everywhere(
         |engine, table| engine.snapshot(table, "new", "schema").map(|_| ()),
         |done, disk, table, keys| {
             assert_eq!(keys, [1; 3]);
-            let snapshot = directory(table).join("snapshots/new");
-            let is_there = |name: &str| disk.exists(&snapshot.join(name)).unwrap();
-            if done {
+            let found = snapshots(disk, table);
+            assert!(found == ["new", "old"] || !done && found == ["old"], "{done} {found:?}");
+            if found.len() == 2 {
+                let snapshot = directory(table).join("snapshots/new");
+                let is_there = |name: &str| disk.exists(&snapshot.join(name)).unwrap();
                 assert!(is_there("manifest.json") && is_there("schema.cql"));
                 let linked = list_tables(disk, &snapshot).unwrap();
                 assert_eq!(linked.len(), 3);
@@ -114,6 +130,19 @@ fn an_import_that_is_cut_short_brings_all_of_an_sstable_or_nothing() {
         |done, _, _, keys| {
             let all = [1, 1, 1, 8, 9];
             assert!(keys == all || !done && keys == [1; 3], "{done} {keys:?}");
+        },
+    );
+}
+
+#[test]
+fn an_export_that_is_cut_short_leaves_nothing_in_the_tables_directories() {
+    cut_every(
+        17,
+        |engine, _| engine.export(Path::new("/exported")).map(|_| ()),
+        |done, disk, table, keys| {
+            assert_eq!(keys, [1; 3]);
+            assert_eq!(snapshots(disk, table), ["old"]);
+            assert!(!done || disk.exists(Path::new("/exported/ks")).unwrap());
         },
     );
 }

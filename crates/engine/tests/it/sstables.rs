@@ -275,6 +275,12 @@ fn a_snapshot_tells_its_files_and_the_schema() {
     let manifest = read("manifest.json");
     assert!(manifest.starts_with(&format!("{{\"files\": [{}], \"created_at\": \"20", files.join(", "))), "{manifest}");
     assert!(manifest.ends_with("Z\", \"expires_at\": null}\n"), "{manifest}");
+    let again = engine.snapshot(&table, "s", "").unwrap_err().to_string();
+    assert!(again.contains("Snapshot s already exists."), "{again}");
+    assert_eq!(read("manifest.json"), manifest);
+    let names = ["s", "t", "u"].map(str::to_owned);
+    let next = engine.snapshot_as_first_of(&table, names, "").unwrap();
+    assert_eq!(next, snapshot.with_file_name("t"));
 }
 
 #[test]

@@ -24,14 +24,15 @@ pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Opt
     Ok(dropped)
 }
 
-/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted.
+/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted. Of two within a millisecond
+/// the second has the next one's name.
 pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
     let processor = execution.processor;
     if !processor.options().auto_snapshot || !table.options.allow_auto_snapshot {
         return Ok(());
     }
-    let name = format!("{why}-{}-{}", execution.now_micros / 1000, table.name);
+    let names = (execution.now_micros / 1000..).map(|millis| format!("{why}-{millis}-{}", table.name));
     let statement = crate::describe::create_statement(table);
-    processor.engine().snapshot(table, &name, &statement)?;
+    processor.engine().snapshot_as_first_of(table, names, &statement)?;
     Ok(())
 }
