@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use commitlog::{LogPosition, PositionInterval};
 use model::{Mutation, PartitionUpdate, Table, TableId};
-use sstable::{Descriptor, SSTableReader};
+use sstable::{CommitLogPosition, Descriptor, SSTableReader, link_table};
 use types::collection;
 use uuid::Uuid;
 
@@ -42,6 +42,7 @@ impl Engine {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
         }
         let _no_load = lock(&store.settling);
+        self.take_in(store)?;
         self.renew_resident(store);
         // Even an empty memtable is retired: what is logged behind the position must not be dropped with it.
         let first = self.retire_active(store);
@@ -64,6 +65,26 @@ impl Engine {
         let _no_snapshot = lock(&store.files);
         self.remove_files(store, &sstables)?;
         Ok(true)
+    }
+
+    /// Makes SSTables the node's own that were put into the table's directory by hand: a start that finishes a truncation knows by their place
+    /// in the log which go.
+    fn take_in(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        let mut foreign = store.view().sstables.clone();
+        foreign.retain(|sstable| self.written_up_to(sstable).is_none());
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let position = self.log().position();
+        let position = CommitLogPosition { segment: position.segment, offset: position.offset };
+        let mut own = Vec::with_capacity(foreign.len());
+        for sstable in &foreign {
+            let target = Descriptor::new(&store.directory, self.files().new_id());
+            let mut linked = link_table(&self.options().disk, sstable.descriptor(), &target)?;
+            linked.belong_to(self.host_id(), position)?;
+            own.push(linked);
+        }
+        self.files().replace(store, &store.table.load_full(), &foreign, own).map(|_| ())
     }
 
     /// Tells the log that nothing of the table's records up to `position` is needed.

@@ -12,6 +12,7 @@ use crate::error::SSTableError;
 use crate::new_files::{NewFiles, PreparedSSTable};
 use crate::page_checksums::{PageChecksums, PageHasher};
 use crate::reader::read_statistics;
+use crate::stats::Statistics;
 use crate::verify::verify;
 
 /// Bytes copied at a time.
@@ -53,6 +54,33 @@ pub fn export_table(
     target: &Descriptor,
 ) -> Result<PreparedSSTable, SSTableError> {
     Copy::of_rows(disk, source, target)?.complete()
+}
+
+/// Gives a BTI table of a directory the id of `target` there as well, by links: the same rows as a table of no node
+/// ([`PreparedSSTable::belong_to`]).
+pub fn link_table(
+    disk: &Arc<dyn Disk>,
+    source: &Descriptor,
+    target: &Descriptor,
+) -> Result<PreparedSSTable, SSTableError> {
+    let mut files = NewFiles::new(disk, target);
+    for component in COPIED.into_iter().chain([Component::Checksums]) {
+        let path = source.path(component);
+        if disk.exists(&path)? {
+            files.link(component, &path)?;
+        }
+    }
+    let data_length = disk.open(&source.path(Component::Data), OpenOptions::read())?.len()?;
+    files.prepare(statistics_of_no_node(&**disk, source)?, data_length)
+}
+
+/// What a table knows of itself, without what it knows of the node that wrote it.
+fn statistics_of_no_node(disk: &dyn Disk, source: &Descriptor) -> Result<Statistics, SSTableError> {
+    let mut statistics = read_statistics(disk, source)?;
+    statistics.stats.originating_host_id = None;
+    statistics.stats.commit_log_intervals = Vec::new();
+    statistics.stats.sstable_level = 0;
+    Ok(statistics)
 }
 
 /// A copy of what holds rows and indexes.
@@ -111,11 +139,7 @@ impl<'a> Copy<'a> {
     }
 
     fn complete(self) -> Result<PreparedSSTable, SSTableError> {
-        let mut statistics = read_statistics(self.disk, self.source)?;
-        statistics.stats.originating_host_id = None;
-        statistics.stats.commit_log_intervals = Vec::new();
-        statistics.stats.sstable_level = 0;
-        self.files.prepare(statistics, self.data_length)
+        self.files.prepare(statistics_of_no_node(self.disk, self.source)?, self.data_length)
     }
 }
 

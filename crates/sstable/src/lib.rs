@@ -38,7 +38,7 @@ mod writer;
 pub use big::{list_all_tables, list_big_tables, list_foreign_tables, open_big};
 pub use cache::BlockCache;
 pub use compression::{CompressionInfo, CompressionParams, Compressor};
-pub use copy::{adopt_table, export_table};
+pub use copy::{adopt_table, export_table, link_table};
 pub use descriptor::{Component, Descriptor, SSTableId};
 pub use dump::{DumpError, DumpLayout, DumpOptions, dump_json};
 pub use error::{Corruption, SSTableError};

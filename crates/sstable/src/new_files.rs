@@ -1,5 +1,6 @@
 //! The files of a table that is being made: under temporary names until all are durable, then under their own.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, File, OpenOptions};
@@ -43,6 +44,12 @@ impl NewFiles {
         let file = self.create(component)?;
         file.write_at(bytes, 0)?;
         Ok(file.sync_data()?)
+    }
+
+    /// Takes a file that is durable elsewhere in the directory for a component, by another name of it.
+    pub fn link(&mut self, component: Component, file: &Path) -> Result<(), SSTableError> {
+        self.written.push(component);
+        Ok(self.disk.hard_link(file, &self.descriptor.temporary_path(component))?)
     }
 
     /// Adds Statistics.db and TOC.txt to all other components, which are durable.
