@@ -53,7 +53,6 @@ const DEFINITIONS: &[Definition] = &[
         ],
         without_effect: &[
             ("expired_sstable_check_frequency_seconds", "600"),
-            ("flush_size_override", ""),
             ("overlap_inclusion_method", "transitive"),
         ],
         check: unified,
@@ -71,24 +70,14 @@ const DEFINITIONS: &[Definition] = &[
             "timestamp_resolution",
             "unsafe_aggressive_sstable_expiration",
         ],
-        without_effect: &[
-            ("bucket_high", "1.5"),
-            ("bucket_low", "0.5"),
-            ("expired_sstable_check_frequency_seconds", "600"),
-            ("min_sstable_size", "52428800"),
-        ],
+        without_effect: &[("expired_sstable_check_frequency_seconds", "600")],
         check: time_window,
     },
     Definition {
         name: "SizeTieredCompactionStrategy",
         has_thresholds: true,
         sub_options: &["bucket_high", "bucket_low", "min_sstable_size"],
-        without_effect: &[
-            ("bucket_high", "1.5"),
-            ("bucket_low", "0.5"),
-            ("max_threshold", "32"),
-            ("min_sstable_size", "52428800"),
-        ],
+        without_effect: &[("bucket_high", "1.5"), ("bucket_low", "0.5"), ("min_sstable_size", "52428800")],
         check: size_tiered,
     },
     Definition {

@@ -32,8 +32,10 @@ pub struct UnifiedOptions {
     pub base_shard_count: u32,
     /// How much of the growth in density goes into larger SSTables rather than more of them, 0 to 1.
     pub sstable_growth: f64,
-    /// The most tables in one merge.
+    /// The most overlapping tables in one merge.
     pub max_sstables_to_compact: usize,
+    /// What a flush is taken to write, whatever it does, bytes.
+    pub flush_size_override: Option<u64>,
     /// Drop expired tables whatever they overlap.
     pub unsafe_aggressive_sstable_expiration: bool,
 }
@@ -48,7 +50,8 @@ impl Default for UnifiedOptions {
             min_sstable_size: 100 * MIB,
             base_shard_count: 4,
             sstable_growth: 1.0 / 3.0,
-            max_sstables_to_compact: 32,
+            max_sstables_to_compact: usize::MAX,
+            flush_size_override: None,
             unsafe_aggressive_sstable_expiration: false,
         }
     }
@@ -67,10 +70,11 @@ impl UnifiedOptions {
             min_sstable_size: size(options, "min_sstable_size", default.min_sstable_size)?,
             base_shard_count: number(options, "base_shard_count", default.base_shard_count)?.max(1),
             sstable_growth: growth(options, default.sstable_growth)?,
-            max_sstables_to_compact: match number::<i32>(options, "max_sstables_to_compact", 32)? {
+            max_sstables_to_compact: match number::<i32>(options, "max_sstables_to_compact", 0)? {
                 ..=0 => usize::MAX,
                 most => most as usize,
             },
+            flush_size_override: Some(size(options, "flush_size_override", 0)?).filter(|bytes| *bytes > 0),
             unsafe_aggressive_sstable_expiration: flag(options, "unsafe_aggressive_sstable_expiration"),
         };
         if read.target_sstable_size < MIB {
@@ -79,18 +83,28 @@ impl UnifiedOptions {
         Ok(read)
     }
 
-    /// Size-tiered compaction as unified: tiers of `min_threshold` tables.
+    /// Size-tiered compaction as unified: tiers of `min_threshold` tables, of which a merge takes `max_threshold` at most.
     pub fn like_size_tiered(options: &Options) -> Result<Self, OptionError> {
         let threshold: i32 = number(options, "min_threshold", 4)?;
         let scaling_parameters = vec![threshold.max(2) - 2];
-        Ok(UnifiedOptions { scaling_parameters, base_shard_count: 1, ..UnifiedOptions::default() })
+        let max_sstables_to_compact = number(options, "max_threshold", 32)?;
+        Ok(UnifiedOptions {
+            scaling_parameters,
+            base_shard_count: 1,
+            max_sstables_to_compact,
+            ..UnifiedOptions::default()
+        })
     }
 
     /// Leveled compaction as unified: levels `fanout_size` times as large as the one before.
     pub fn like_leveled(options: &Options) -> Result<Self, OptionError> {
         let fanout: i32 = number(options, "fanout_size", 10)?;
         let target_sstable_size = number::<u64>(options, "sstable_size_in_mb", 160)?.max(1) * MIB;
-        let min_sstable_size = target_sstable_size.min(100 * MIB);
+        let mut min_sstable_size = UnifiedOptions::default().min_sstable_size;
+        // It has to be less than 70 % of the target.
+        if min_sstable_size * 10 >= target_sstable_size * 7 {
+            min_sstable_size = target_sstable_size / 2;
+        }
         let scaling_parameters = vec![2 - fanout.max(2)];
         Ok(UnifiedOptions {
             scaling_parameters,
@@ -173,6 +187,8 @@ pub(crate) fn flag(options: &Options, name: &str) -> bool {
 /// When a table is compacted alone, for its tombstones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TombstoneOptions {
+    /// Whether any is: those of a TimeWindowCompactionStrategy, which go when all in them expired, only if one of these options is set.
+    pub enabled: bool,
     /// The share of a table's cells that must be droppable.
     pub threshold: f64,
     /// How old a table must be, seconds.
@@ -184,17 +200,51 @@ pub struct TombstoneOptions {
 impl TombstoneOptions {
     /// Reads the options of a table.
     pub fn from_options(options: &Options) -> Result<Self, OptionError> {
+        let is_set = |name: &&str| options.get(*name).is_some_and(|text| text != "false");
+        let waits_to_expire = options.get("class").is_some_and(|class| class.ends_with("TimeWindowCompactionStrategy"));
         Ok(TombstoneOptions {
-            threshold: threshold(options)?,
+            enabled: !waits_to_expire || TOMBSTONE_OPTIONS.iter().any(is_set),
+            threshold: float(options, "tombstone_threshold", 0.2)?,
             interval_seconds: number(options, "tombstone_compaction_interval", 86_400)?,
             unchecked: flag(options, "unchecked_tombstone_compaction"),
         })
     }
 }
 
-fn threshold(options: &Options) -> Result<f64, OptionError> {
-    let Some(text) = options.get("tombstone_threshold") else { return Ok(0.2) };
-    double(text).ok_or_else(|| OptionError(format!("tombstone_threshold {text} is not a parsable number")))
+const TOMBSTONE_OPTIONS: [&str; 3] =
+    ["unchecked_tombstone_compaction", "tombstone_compaction_interval", "tombstone_threshold"];
+
+fn float(options: &Options, name: &str, default: f64) -> Result<f64, OptionError> {
+    let Some(text) = options.get(name) else { return Ok(default) };
+    double(text).ok_or_else(|| OptionError(format!("{name} {text} is not a parsable number")))
+}
+
+/// Which tables are of similar size, and when they are merged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeTieredOptions {
+    /// Tables of similar size that call for a merge.
+    pub min_threshold: usize,
+    /// The most tables in one merge.
+    pub max_threshold: usize,
+    /// A table is similar to others if it is larger than this part of their mean size,
+    pub bucket_low: f64,
+    /// and smaller than this many times the mean;
+    pub bucket_high: f64,
+    /// or if it and the mean are both smaller than this, bytes.
+    pub min_sstable_size: u64,
+}
+
+impl SizeTieredOptions {
+    /// Reads the options of a table.
+    pub fn from_options(options: &Options) -> Result<Self, OptionError> {
+        Ok(SizeTieredOptions {
+            min_threshold: number(options, "min_threshold", 4_usize)?.max(2),
+            max_threshold: number(options, "max_threshold", 32_usize)?.max(2),
+            bucket_low: float(options, "bucket_low", 0.5)?,
+            bucket_high: float(options, "bucket_high", 1.5)?,
+            min_sstable_size: number(options, "min_sstable_size", 50 * MIB)?,
+        })
+    }
 }
 
 /// Options of TimeWindowCompactionStrategy.
@@ -204,10 +254,8 @@ pub struct TimeWindowOptions {
     pub window_micros: i64,
     /// How many microseconds one unit of the tables' timestamps is.
     pub timestamp_resolution_micros: f64,
-    /// Tables of the newest window that call for a merge.
-    pub min_threshold: usize,
-    /// The most tables in one merge.
-    pub max_threshold: usize,
+    /// How the current window is merged; the most tables in one merge hold for all.
+    pub size_tiered: SizeTieredOptions,
     /// Drop expired tables whatever they overlap.
     pub unsafe_aggressive_sstable_expiration: bool,
 }
@@ -237,8 +285,7 @@ impl TimeWindowOptions {
         Ok(TimeWindowOptions {
             window_micros: i64::from(size).saturating_mul(seconds * 1_000_000),
             timestamp_resolution_micros,
-            min_threshold: number(options, "min_threshold", 4_usize)?.max(2),
-            max_threshold: number(options, "max_threshold", 32_usize)?.max(2),
+            size_tiered: SizeTieredOptions::from_options(options)?,
             unsafe_aggressive_sstable_expiration: flag(options, "unsafe_aggressive_sstable_expiration"),
         })
     }
@@ -289,9 +336,12 @@ mod tests {
         const CLASS: (&str, &str) = ("class", "SizeTieredCompactionStrategy");
         let unified = as_unified(&[CLASS]);
         // As `UnifiedCompactionStrategy` with these.
-        assert_eq!(unified, as_unified(&[("scaling_parameters", "T4"), ("base_shard_count", "1")]));
-        let eight = as_unified(&[CLASS, ("min_threshold", "8"), ("max_threshold", "32")]);
-        assert_eq!(eight, as_unified(&[("scaling_parameters", "T8"), ("base_shard_count", "1")]));
+        const ONE_SHARD: (&str, &str) = ("base_shard_count", "1");
+        let same = [("scaling_parameters", "T4"), ONE_SHARD, ("max_sstables_to_compact", "32")];
+        assert_eq!(unified, as_unified(&same));
+        let eight = as_unified(&[CLASS, ("min_threshold", "8"), ("max_threshold", "64")]);
+        let same = [("scaling_parameters", "T8"), ONE_SHARD, ("max_sstables_to_compact", "64")];
+        assert_eq!(eight, as_unified(&same));
         assert_eq!((eight.fanout(5), eight.threshold(5)), (8, 8));
         assert_eq!(as_unified(&[CLASS, ("min_threshold", "1")]).threshold(0), 2);
         assert!(Strategy::from_options(&options(&[CLASS, ("min_threshold", "few")])).is_err());
@@ -308,10 +358,19 @@ mod tests {
         let same = [
             ("scaling_parameters", "L4"),
             ("target_sstable_size", "20MiB"),
-            ("min_sstable_size", "20MiB"),
+            ("min_sstable_size", "10MiB"),
             ("sstable_growth", "0"),
         ];
         assert_eq!(small, as_unified(&same));
+        // Who writes it so is not refused.
+        let definition = crate::Definition::named("UnifiedCompactionStrategy").unwrap();
+        for megabytes in ["1", "20", "142", "143", "160"] {
+            let leveled = as_unified(&[CLASS, ("sstable_size_in_mb", megabytes)]);
+            let size = |bytes: u64| format!("{bytes}B");
+            let (target, least) = (size(leveled.target_sstable_size), size(leveled.min_sstable_size));
+            let same = [("target_sstable_size", target.as_str()), ("min_sstable_size", least.as_str())];
+            definition.check(&options(&same)).unwrap();
+        }
         // However much there is, an SSTable has about that size.
         let count = crate::shard_count(&small, (20 * 64 * MIB) as f64);
         assert_eq!(count, 64);

@@ -102,27 +102,20 @@ impl Strategy {
         tables: &[TableMetadata],
         compacting: &HashSet<SSTableId>,
         flush_size_bytes: u64,
-        now_micros: i64,
     ) -> Option<Pick> {
-        self.picks(tables, compacting, flush_size_bytes, now_micros).into_iter().next()
+        self.picks(tables, compacting, flush_size_bytes).into_iter().next()
     }
 
     /// All merges that could be begun beside those whose inputs are `compacting`, the most urgent first; no table is in two.
-    /// `flush_size_bytes` is what a flush typically writes.
-    pub fn picks(
-        &self,
-        tables: &[TableMetadata],
-        compacting: &HashSet<SSTableId>,
-        flush_size_bytes: u64,
-        now_micros: i64,
-    ) -> Vec<Pick> {
+    /// `flush_size_bytes` is what a flush typically writes, 0 if none was seen.
+    pub fn picks(&self, tables: &[TableMetadata], compacting: &HashSet<SSTableId>, flush_size_bytes: u64) -> Vec<Pick> {
         let is_free = |table: &TableMetadata| !compacting.contains(&table.id);
         match self {
             Strategy::Unified(options) => {
                 let free: Vec<_> = tables.iter().filter(|table| is_free(table)).cloned().collect();
-                unified::picks(options, &free, flush_size_bytes)
+                unified::picks(options, &free, options.flush_size_override.unwrap_or(flush_size_bytes))
             }
-            Strategy::TimeWindow(options) => time_window::picks(options, tables, &is_free, now_micros),
+            Strategy::TimeWindow(options) => time_window::picks(options, tables, &is_free),
             // What it may take of the disk is reckoned with one merge at a time.
             Strategy::MemoryOnly(_) if !tables.iter().all(is_free) => Vec::new(),
             Strategy::MemoryOnly(_) => memory_only::picks(tables),
@@ -187,13 +180,13 @@ mod tests {
         ] {
             let mut tables: Vec<_> = (1..=10).map(table).collect();
             let (strategy, mut compacting, mut taken) = (strategy(class), HashSet::new(), Vec::new());
-            while let Some(pick) = strategy.next(&tables, &compacting, 1 << 20, 11) {
+            while let Some(pick) = strategy.next(&tables, &compacting, 1 << 20) {
                 taken.push(pick.tables.len());
                 assert!(pick.tables.into_iter().all(|id| compacting.insert(id)), "{class}: a table in two merges");
             }
             assert_eq!(taken, expected, "{class}");
             tables.extend((11..=14).map(table));
-            let later = strategy.next(&tables, &compacting, 1 << 20, 11).map(|pick| pick.tables.len());
+            let later = strategy.next(&tables, &compacting, 1 << 20).map(|pick| pick.tables.len());
             let expected = match class {
                 "UnifiedCompactionStrategy" => Some(4),
                 "TimeWindowCompactionStrategy" => Some(4),

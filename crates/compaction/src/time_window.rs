@@ -3,62 +3,36 @@
 use std::collections::BTreeMap;
 
 use crate::options::TimeWindowOptions;
+use crate::size_tiered;
 use crate::strategy::{Pick, TableMetadata};
 
-/// Sizes within this factor of their mean count as similar in the newest window.
-const SIMILAR: (f64, f64) = (0.5, 1.5);
-
-/// All merges of free tables that could be begun: in the newest window as size-tiered compaction does, in older ones of everything.
+/// All merges of free tables that could be begun: in the current window, the newest of any table, as size-tiered compaction does; in
+/// older ones of everything.
 pub(crate) fn picks(
     options: &TimeWindowOptions,
     tables: &[TableMetadata],
     is_free: &dyn Fn(&TableMetadata) -> bool,
-    now_micros: i64,
 ) -> Vec<Pick> {
-    let window_of = |micros: i64| micros.div_euclid(options.window_micros);
     let mut windows: BTreeMap<i64, Vec<&TableMetadata>> = BTreeMap::new();
     for table in tables {
         let micros = (table.max_timestamp as f64 * options.timestamp_resolution_micros) as i64;
-        windows.entry(window_of(micros)).or_default().push(table);
+        windows.entry(micros.div_euclid(options.window_micros)).or_default().push(table);
     }
-    let newest = windows.keys().next_back().copied().unwrap_or(0).max(window_of(now_micros));
     let mut picks = Vec::new();
-    for (index, (window, mut members)) in windows.into_iter().rev().enumerate() {
+    for (index, mut members) in windows.into_values().rev().enumerate() {
         members.retain(|table| is_free(table));
         members.sort_by(|a, b| a.size_bytes.cmp(&b.size_bytes).then_with(|| a.id.cmp(&b.id)));
-        let chosen = match window == newest {
-            true => similar(&members, options.min_threshold),
-            false => members,
+        let chosen = match index {
+            0 => size_tiered::pick(&options.size_tiered, &members),
+            _ => members.into_iter().take(options.size_tiered.max_threshold).collect(),
         };
         if chosen.len() >= 2 {
-            let overlap = chosen.len();
-            let mut ids: Vec<_> = chosen.iter().take(options.max_threshold).map(|table| table.id.clone()).collect();
+            let mut ids: Vec<_> = chosen.iter().map(|table| table.id.clone()).collect();
             ids.sort();
-            picks.push(Pick { tables: ids, level: index, overlap });
+            picks.push(Pick { tables: ids, level: index, overlap: chosen.len() });
         }
     }
     picks
-}
-
-/// The largest group of tables of similar size, if it has at least `least` tables. `members` ascend by size.
-fn similar<'t>(members: &[&'t TableMetadata], least: usize) -> Vec<&'t TableMetadata> {
-    let mut groups: Vec<(f64, Vec<&TableMetadata>)> = Vec::new();
-    for table in members {
-        let size = table.size_bytes as f64;
-        match groups.last_mut() {
-            Some((mean, group)) if size >= *mean * SIMILAR.0 && size <= *mean * SIMILAR.1 => {
-                *mean = (*mean * group.len() as f64 + size) / (group.len() + 1) as f64;
-                group.push(table);
-            }
-            _ => groups.push((size, vec![table])),
-        }
-    }
-    groups
-        .into_iter()
-        .map(|(_, group)| group)
-        .filter(|group| group.len() >= least)
-        .max_by_key(Vec::len)
-        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -83,11 +57,20 @@ mod tests {
         }
     }
 
+    fn hours(set: &[(&str, &str)]) -> TimeWindowOptions {
+        let set = set.iter().chain([&("compaction_window_unit", "HOURS")]);
+        TimeWindowOptions::from_options(&set.map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap()
+    }
+
+    /// The tables of each pick.
+    fn picked(options: &TimeWindowOptions, tables: &[TableMetadata]) -> Vec<Vec<String>> {
+        let picks = picks(options, tables, &|_| true).into_iter();
+        picks.map(|pick| pick.tables.iter().map(|id| id.to_string()).collect()).collect()
+    }
+
     #[test]
     fn old_windows_become_one_table_and_the_newest_waits() {
-        let options = [("compaction_window_unit", "HOURS")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let options = TimeWindowOptions::from_options(&options).unwrap();
-        let tables = [
+        let mut tables = vec![
             table(1, 100, HOUR),
             table(2, 9000, HOUR + 5),
             table(3, 100, 2 * HOUR),
@@ -95,10 +78,33 @@ mod tests {
             table(5, 110, 3 * HOUR + 1),
             table(6, 120, 3 * HOUR + 2),
         ];
-        let picked = picks(&options, &tables, &|_| true, 3 * HOUR + 9);
-        assert_eq!(picked.len(), 1);
-        assert_eq!(picked[0].tables, [SSTableId::from_sequence(1), SSTableId::from_sequence(2)]);
-        // An hour later the last window is old as well.
-        assert_eq!(picks(&options, &tables, &|_| true, 4 * HOUR).len(), 2);
+        assert_eq!(picked(&hours(&[]), &tables), [["1", "2"]]);
+        // With the first table of the next one it is old as well.
+        tables.push(table(7, 1, 4 * HOUR));
+        assert_eq!(picked(&hours(&[]), &tables), [vec!["4", "5", "6"], vec!["1", "2"]]);
+    }
+
+    #[test]
+    fn the_current_window_goes_by_size_and_older_ones_do_not() {
+        let of = |set: &[(&str, &str)], hour: i64, sizes: &[u64]| {
+            let mut tables: Vec<_> = (1..).zip(sizes).map(|(id, size)| table(id, *size, HOUR)).collect();
+            tables.push(table(9, 1 << 40, hour * HOUR));
+            picked(&hours(set), &tables)
+        };
+        let (current, later) = (1, 2);
+        let sizes = [100, 110, 120, 1000];
+        // All are small, and so alike.
+        assert_eq!(of(&[], current, &sizes), [["1", "2", "3", "4"]]);
+        let by_size = [("min_sstable_size", "0")];
+        assert!(of(&by_size, current, &sizes).is_empty());
+        assert_eq!(of(&by_size, later, &sizes), [["1", "2", "3", "4"]]);
+        let three = [("min_sstable_size", "0"), ("min_threshold", "3")];
+        assert_eq!(of(&three, current, &sizes), [["1", "2", "3"]]);
+        let wide = [("min_sstable_size", "0"), ("bucket_high", "12")];
+        assert_eq!(of(&wide, current, &sizes), [["1", "2", "3", "4"]]);
+        // The most tables of a merge are a limit in every window, and the smallest go first.
+        let two = [("min_threshold", "2"), ("max_threshold", "2")];
+        assert_eq!(of(&two, current, &sizes), [["1", "2"]]);
+        assert_eq!(of(&two, later, &sizes), [["1", "2"]]);
     }
 }

@@ -50,6 +50,9 @@ pub fn worth_compacting_alone(
     compacting: &HashSet<SSTableId>,
     memtable_min_timestamp: i64,
 ) -> Option<SSTableId> {
+    if !options.enabled {
+        return None;
+    }
     let is_due = |table: &&TombstoneCandidate| {
         table.droppable_ratio > options.threshold && table.age_seconds.is_none_or(|age| age >= options.interval_seconds)
     };
@@ -88,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_table_goes_alone_when_enough_is_droppable_and_nothing_older_is_elsewhere() {
-        let options = TombstoneOptions { threshold: 0.2, interval_seconds: 86_400, unchecked: false };
+        let options = TombstoneOptions { enabled: true, threshold: 0.2, interval_seconds: 86_400, unchecked: false };
         let picked = |options: &TombstoneOptions, tables: &[TombstoneCandidate], memtable| {
             worth_compacting_alone(options, tables, &HashSet::new(), memtable).map(|id| id.to_string())
         };
@@ -108,5 +111,26 @@ mod tests {
         let compacting = HashSet::from([both[1].metadata.id.clone()]);
         let other = worth_compacting_alone(&options, &both, &compacting, i64::MAX);
         assert_eq!(other, Some(both[0].metadata.id.clone()), "the larger one is being compacted");
+    }
+
+    #[test]
+    fn tables_in_windows_go_alone_only_if_an_option_says_so() {
+        let full = candidate(1, (0, 9), (10, 20), 0.5);
+        let goes = |pairs: &[(&str, &str)]| {
+            let options = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let options = TombstoneOptions::from_options(&options).unwrap();
+            worth_compacting_alone(&options, std::slice::from_ref(&full), &HashSet::new(), i64::MAX).is_some()
+        };
+        let windows = ("class", "org.apache.cassandra.db.compaction.TimeWindowCompactionStrategy");
+        assert!(goes(&[]));
+        assert!(!goes(&[windows]));
+        assert!(!goes(&[windows, ("unchecked_tombstone_compaction", "false")]));
+        for said in [
+            ("unchecked_tombstone_compaction", "true"),
+            ("tombstone_compaction_interval", "86400"),
+            ("tombstone_threshold", "0.2"),
+        ] {
+            assert!(goes(&[windows, said]), "{said:?}");
+        }
     }
 }

@@ -190,8 +190,13 @@ mod tests {
         let tables: Vec<_> = (1..=9).map(|id| table(id, MIB, ALL)).collect();
         let picked = picks(&options, &tables, MIB);
         assert_eq!((ids(&picked[0]), picked[0].overlap), (vec!["1".into(), "2".into(), "3".into(), "4".into()], 9));
-        let tables: Vec<_> = (1..=40).map(|id| table(id, MIB, ALL)).collect();
-        assert_eq!(picks(&options, &tables, MIB)[0].tables.len(), 32);
+        // Very late: as many levels at once as there are tables for, however many that are; fewer if so asked.
+        let tables: Vec<_> = (1..=300).map(|id| table(id, MIB, ALL)).collect();
+        let picked = |max_sstables_to_compact| {
+            let options = UnifiedOptions { max_sstables_to_compact, ..options.clone() };
+            picks(&options, &tables, MIB)[0].tables.len()
+        };
+        assert_eq!([usize::MAX, 200, 32, 3].map(picked), [256, 192, 32, 4]);
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Engine {
         }
         let view = store.view();
         let (metadata, compacting) = (metadata_of(&view.sstables), left_alone(&view, &store.merges.left_alone()));
-        strategy.picks(&metadata, &compacting, self.flush_size_bytes(), self.now_millis() * 1000).len()
+        strategy.picks(&metadata, &compacting, store.flush_size.bytes()).len()
     }
 
     /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
@@ -244,8 +244,7 @@ impl Engine {
         if !expired.is_empty() {
             return Ok(Some((ids_of(&expired), Chosen { inputs: expired, boundaries: None })));
         }
-        let now_micros = self.next_timestamp_micros();
-        let picked = match strategy.next(&metadata, compacting, self.flush_size_bytes(), now_micros) {
+        let picked = match strategy.next(&metadata, compacting, store.flush_size.bytes()) {
             Some(pick) => pick.tables,
             None => {
                 let options = TombstoneOptions::from_options(&table.options.compaction).map_err(invalid_option)?;
@@ -305,12 +304,6 @@ impl Engine {
         let candidates: Vec<_> =
             view.sstables.iter().map(|sstable| TombstoneCandidate::of(sstable, now, gc_before)).collect();
         worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
-    }
-
-    /// What a flush typically writes: the part of the memtable space at which flushing begins.
-    fn flush_size_bytes(&self) -> u64 {
-        let options = self.options();
-        (options.memtable_space_bytes as f64 * options.memtable_cleanup_threshold) as u64
     }
 
     fn is_closing(&self, store: &TableStore) -> bool {

@@ -102,6 +102,7 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let sstable =
             if generation.memtable.is_empty() { None } else { self.write_sstable(store, generation, interval)? };
+        sstable.iter().for_each(|sstable| store.flush_size.note(sstable.size_on_disk_bytes()));
         store.replace_generation(generation, sstable);
         store.keep_puts(generation);
         generation.release(self.pool());

@@ -19,6 +19,7 @@ mod error;
 mod files;
 mod finisher;
 mod flush;
+mod flush_size;
 mod flusher;
 mod groups;
 mod import;

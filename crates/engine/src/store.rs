@@ -17,6 +17,7 @@ use model::{PartitionUpdate, Table};
 use sstable::SSTableReader;
 
 use crate::error::EngineError;
+use crate::flush_size::FlushSize;
 use crate::in_memory::{MemoryLimit, Resident};
 use crate::merges::Merges;
 use crate::pool::MemtablePool;
@@ -145,6 +146,8 @@ pub(crate) struct TableStore {
     change: Mutex<()>,
     /// Held by a flush or truncation: they take turns.
     pub flushing: Mutex<()>,
+    /// What its flushes write.
+    pub flush_size: FlushSize,
     /// What is being compacted.
     pub merges: Merges,
     /// Held by a compaction that a user asked for: they take turns.
@@ -181,6 +184,7 @@ impl TableStore {
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
             flushing: Mutex::new(()),
+            flush_size: FlushSize::default(),
             merges: Merges::default(),
             compacting_all: Mutex::new(()),
             autocompaction: AtomicBool::new(true),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use compaction::UnifiedOptions;
 use cql::ast::{Properties, PropertyValue};
 use model::TableOptions;
 use uuid::Uuid;
@@ -119,13 +120,16 @@ fn warn_of_compaction(options: &TableOptions, execution: &Execution<'_>) {
     let class = options.compaction.get("class").map_or("", String::as_str).trim_start_matches(COMPACTION_PACKAGE);
     let set = |name: &str, default: &'static str| options.compaction.get(name).map_or(default, String::as_str);
     let equivalent = match class {
-        "SizeTieredCompactionStrategy" => {
-            Some(format!("scaling_parameters T{}, base_shard_count 1", set("min_threshold", "4")))
-        }
+        "SizeTieredCompactionStrategy" => Some(format!(
+            "scaling_parameters T{}, base_shard_count 1, max_sstables_to_compact {}",
+            set("min_threshold", "4"),
+            set("max_threshold", "32")
+        )),
         "LeveledCompactionStrategy" => Some(format!(
-            "scaling_parameters L{}, target_sstable_size {}MiB, sstable_growth 0",
+            "scaling_parameters L{}, target_sstable_size {}MiB, {}sstable_growth 0",
             if set("fanout_size", "10") == "1" { "2" } else { set("fanout_size", "10") },
-            set("sstable_size_in_mb", "160")
+            set("sstable_size_in_mb", "160"),
+            min_sstable_size_of_leveled(&options.compaction)
         )),
         _ => None,
     };
@@ -139,6 +143,16 @@ fn warn_of_compaction(options: &TableOptions, execution: &Execution<'_>) {
             "compaction sub-options that are stored but have no effect on this node: {}",
             names.join(", ")
         ));
+    }
+}
+
+/// Where leveled compaction as unified has another `min_sstable_size` than unified compaction by itself, that one.
+fn min_sstable_size_of_leveled(options: &BTreeMap<String, String>) -> String {
+    let default = UnifiedOptions::default().min_sstable_size;
+    let carried_out = UnifiedOptions::like_leveled(options).map_or(default, |unified| unified.min_sstable_size);
+    match carried_out == default {
+        true => String::new(),
+        false => format!("min_sstable_size {}KiB, ", carried_out >> 10),
     }
 }
 

@@ -35,7 +35,7 @@ fn a_strategy_that_another_carries_out_is_told() {
     assert_eq!(
         warnings("a", "{'class': 'SizeTieredCompactionStrategy', 'min_threshold': 6}"),
         [
-            "SizeTieredCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters T6, base_shard_count 1"
+            "SizeTieredCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters T6, base_shard_count 1, max_sstables_to_compact 32"
         ]
     );
     assert_eq!(
@@ -60,16 +60,32 @@ fn a_strategy_that_another_carries_out_is_told() {
             "UnifiedCompactionStrategy', 'log_all': true, 'provide_overlapping_tombstones': 'row', 'flush_size_override': '10MiB', \
              'overlap_inclusion_method': 'single', 'expired_sstable_check_frequency_seconds': 60"
         ),
-        "log_all, provide_overlapping_tombstones, expired_sstable_check_frequency_seconds, flush_size_override, overlap_inclusion_method"
+        "log_all, provide_overlapping_tombstones, expired_sstable_check_frequency_seconds, overlap_inclusion_method"
     );
     assert_eq!(
         without_effect(
             "w",
-            "TimeWindowCompactionStrategy', 'bucket_low': 0.3, 'bucket_high': 2, 'min_sstable_size': 1"
+            "TimeWindowCompactionStrategy', 'bucket_low': 0.3, 'bucket_high': 2, 'min_sstable_size': 1, 'max_threshold': 8, \
+             'expired_sstable_check_frequency_seconds': 60"
         ),
-        "bucket_high, bucket_low, min_sstable_size"
+        "expired_sstable_check_frequency_seconds"
     );
-    assert_eq!(without_effect("s", "SizeTieredCompactionStrategy', 'max_threshold': 16"), "max_threshold");
+    assert_eq!(
+        without_effect(
+            "s",
+            "SizeTieredCompactionStrategy', 'max_threshold': 16, 'min_sstable_size': 1, 'bucket_low': 0.3"
+    // What else small SSTables call for.
+    assert_eq!(
+        warnings("c", "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 5, 'fanout_size': 4}"),
+        [
+            "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L4, target_sstable_size 5MiB, min_sstable_size 2560KiB, sstable_growth 0"
+        ]
+    );
+    let same = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L4', 'target_sstable_size': '5MiB', 'min_sstable_size': '2560KiB', 'sstable_growth': 0}";
+    assert_eq!(warnings("d", same), Vec::<String>::new());
+        ),
+        "bucket_low, min_sstable_size"
+    );
     assert_eq!(without_effect("l", "LeveledCompactionStrategy', 'min_threshold': 8"), "min_threshold");
     let inert = "UnifiedCompactionStrategy', 'log_all': false, 'overlap_inclusion_method': 'TRANSITIVE', 'only_purge_repaired_tombstones': true";
     assert_eq!(without_effect("i", inert), "", "what changes nothing, and what is carried out");

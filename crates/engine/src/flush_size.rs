@@ -1,0 +1,65 @@
+//! What flushes of a table write to the disk: the measure of unified compaction's levels.
+
+use std::sync::Mutex;
+
+use crate::store::lock;
+
+/// The weight of the last flush in the mean, which is Cassandra's.
+const WEIGHT: f64 = 0.0046;
+/// A mean that differs from the size in use by more than this share takes its place.
+const DIFFERENCE_MAX: f64 = 0.5;
+const MIB: u64 = 1 << 20;
+
+/// The moving mean of a table's flushes since the start. Thread-safe.
+#[derive(Default)]
+pub(crate) struct FlushSize {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    mean_bytes: Option<f64>,
+    /// What levels are measured by: it stays as long as it fits, so that SSTables do not change their levels with every flush.
+    in_use_bytes: u64,
+}
+
+impl FlushSize {
+    /// Takes the bytes of one more flush into account.
+    pub fn note(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        let bytes = bytes as f64;
+        let mean = state.mean_bytes.map_or(bytes, |mean| mean + (bytes - mean) * WEIGHT);
+        state.mean_bytes = Some(mean);
+        let in_use = state.in_use_bytes as f64;
+        if state.in_use_bytes == 0 || (1.0 - in_use / mean).abs() > DIFFERENCE_MAX {
+            state.in_use_bytes = (mean as u64).div_ceil(MIB) * MIB;
+        }
+    }
+
+    /// Whole MiB; 0 before the first flush.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.state).in_use_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_measured_by_what_flushes_write_and_stay_while_that_fits() {
+        let size = FlushSize::default();
+        assert_eq!(size.bytes(), 0);
+        size.note(5 * MIB + 1);
+        assert_eq!(size.bytes(), 6 * MIB);
+        // One flush of another size says little,
+        size.note(1);
+        size.note(60 * MIB);
+        assert_eq!(size.bytes(), 6 * MIB);
+        // many of them say it.
+        (0..1000).for_each(|_| size.note(60 * MIB));
+        assert!(size.bytes() > 12 * MIB, "{}", size.bytes());
+        (0..3000).for_each(|_| size.note(3 * MIB));
+        assert!((3 * MIB..=6 * MIB).contains(&size.bytes()), "{}", size.bytes());
+    }
+}
