@@ -122,6 +122,18 @@ impl Strategy {
         }
     }
 
+    /// The merges that are all a table needs when it is to be compacted as a whole: of unified compaction one for each set of tables that do
+    /// not overlap the others, which need not meet; else one.
+    pub fn picks_of_all(&self, tables: &[TableMetadata]) -> Vec<Vec<SSTableId>> {
+        match self {
+            Strategy::Unified(_) => unified::apart(tables),
+            Strategy::TimeWindow(_) | Strategy::MemoryOnly(_) if tables.is_empty() => Vec::new(),
+            Strategy::TimeWindow(_) | Strategy::MemoryOnly(_) => {
+                vec![tables.iter().map(|table| table.id.clone()).collect()]
+            }
+        }
+    }
+
     /// Whether tables that hold nothing but expired data may be dropped without looking at what they overlap.
     pub fn unsafe_aggressive_expiration(&self) -> bool {
         match self {
@@ -201,6 +213,41 @@ mod tests {
     fn strategy(options: &[(&str, &str)]) -> Strategy {
         Strategy::from_options(&options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect())
             .unwrap()
+    }
+
+    #[test]
+    fn levels_are_as_large_as_flushes_or_as_a_definition_says_they_are() {
+        let mut tables: Vec<_> = (1..=3).map(table).collect();
+        tables.push(TableMetadata { size_bytes: 30 << 20, ..table(4) });
+        let picked = |strategy: &Strategy, flush_size_bytes| {
+            strategy.next(&tables, &HashSet::new(), flush_size_bytes).map(|pick| pick.tables.len())
+        };
+        // Three of 1 MiB and one of 30 MiB are of one level only if flushes are as large.
+        assert_eq!([0, 1 << 20, 16 << 20].map(|size| picked(&strategy(&[]), size)), [None, None, Some(4)]);
+        let said = strategy(&[("flush_size_override", "16MiB")]);
+        assert_eq!(picked(&said, 1 << 20), Some(4));
+        let said = strategy(&[("flush_size_override", "1MiB")]);
+        assert_eq!(picked(&said, 16 << 20), None);
+    }
+
+    #[test]
+    fn all_of_a_table_is_merged_in_sets_that_do_not_overlap() {
+        let of = |id, first, last| TableMetadata { first_token: Token(first), last_token: Token(last), ..table(id) };
+        // 1 and 4 hang together by 3; 5 begins where 2 ends.
+        let tables =
+            [of(1, 0, 9), of(2, 30, 40), of(3, 5, 20), of(4, 15, 29), of(5, 40, 41), of(6, 42, 50), of(7, -7, -1)];
+        let sets = |strategy: &Strategy| -> Vec<Vec<String>> {
+            let sets = strategy.picks_of_all(&tables).into_iter();
+            sets.map(|ids| ids.iter().map(|id| id.to_string()).collect()).collect()
+        };
+        assert_eq!(sets(&strategy(&[])), [vec!["7"], vec!["1", "3", "4"], vec!["2", "5"], vec!["6"]]);
+        for class in ["TimeWindowCompactionStrategy", "MemoryOnlyStrategy"] {
+            let other = strategy(&[("class", class), ("size_limit_in_mb", "64")]);
+            assert_eq!(sets(&other).concat().len(), 7, "{class}");
+            assert_eq!(sets(&other).len(), 1, "{class}");
+            assert!(other.picks_of_all(&[]).is_empty());
+        }
+        assert!(strategy(&[]).picks_of_all(&[]).is_empty());
     }
 
     #[test]

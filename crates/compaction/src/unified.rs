@@ -1,5 +1,6 @@
 //! UnifiedCompactionStrategy: levels by density, merges where too many tables of a level overlap.
 
+use sstable::SSTableId;
 use types::Token;
 
 use crate::options::UnifiedOptions;
@@ -48,9 +49,18 @@ struct Bucket<'t> {
     overlaps: Vec<Vec<usize>>,
 }
 
-/// Divides the tables of a level into groups that have no token in common.
+/// The tables in sets that have no token in common, by token.
+pub(crate) fn apart(tables: &[TableMetadata]) -> Vec<Vec<SSTableId>> {
+    let groups = groups(tables.iter().collect()).into_iter();
+    groups.map(|group| group.iter().map(|table| table.id.clone()).collect()).collect()
+}
+
 fn buckets<'t>(members: &[&'t TableMetadata]) -> Vec<Bucket<'t>> {
-    let mut by_start = members.to_vec();
+    groups(members.to_vec()).into_iter().map(Bucket::new).collect()
+}
+
+/// Divides tables into groups that have no token in common.
+fn groups(mut by_start: Vec<&TableMetadata>) -> Vec<Vec<&TableMetadata>> {
     by_start.sort_by_key(|table| (table.first_token, table.id.clone()));
     let mut groups: Vec<(Token, Vec<&TableMetadata>)> = Vec::new();
     for table in by_start {
@@ -62,7 +72,7 @@ fn buckets<'t>(members: &[&'t TableMetadata]) -> Vec<Bucket<'t>> {
             _ => groups.push((table.last_token, vec![table])),
         }
     }
-    groups.into_iter().map(|(_, group)| Bucket::new(group)).collect()
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 impl<'t> Bucket<'t> {
@@ -140,8 +150,6 @@ fn pick_limit(options: &UnifiedOptions, level: usize, overlap: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use sstable::SSTableId;
-
     use super::*;
 
     const MIB: u64 = 1 << 20;

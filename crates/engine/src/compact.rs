@@ -137,8 +137,9 @@ impl Overlaps for Outside<'_> {
 }
 
 impl Engine {
-    /// Merges all SSTables of a table, memtable flushed first, into one, or one per shard where its strategy splits what a merge
-    /// writes. Merges under way stop; what is flushed meanwhile may be merged beside it. Blocks until it is done.
+    /// Merges all SSTables of a table, memtable flushed first, into one, or as many as its strategy asks for: unified compaction merges those
+    /// apart that do not overlap, and splits what it writes. Merges under way stop; what is flushed meanwhile may be merged beside it.
+    /// Blocks until it is done.
     pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
@@ -160,13 +161,19 @@ impl Engine {
         let strategy = strategy_of(&table)?;
         let expired = self.expired(&table, &view, &metadata_of(&view.sstables), &HashSet::new(), false);
         self.drop_expired(store, &expired)?;
-        let inputs = store.view().sstables.clone();
-        if inputs.is_empty() {
-            return Ok(());
+        let view = store.view();
+        let _claim = stopped.claim(ids_of(&view.sstables));
+        let mut compacted = Ok(());
+        for picked in strategy.picks_of_all(&metadata_of(&view.sstables)) {
+            if self.is_closing(store) || store.merges.is_stopping() {
+                break;
+            }
+            let inputs = named(&view, &picked);
+            let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
+            // One that fails does not keep the others from being merged.
+            compacted = compacted.and(self.merge(store, &inputs, boundaries).map(|_| ()));
         }
-        let _claim = stopped.claim(ids_of(&inputs));
-        let boundaries = strategy.output_boundaries(&metadata_of(&inputs));
-        self.merge(store, &inputs, boundaries).map(|_| ())
+        compacted
     }
 
     /// Lets the compactor look at a table whose SSTables changed.

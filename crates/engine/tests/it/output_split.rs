@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use blockio::SimulatedDisk;
+use blockio::{Disk, OpenOptions, SimulatedDisk};
 use compaction::shard_boundaries;
 use engine::Engine;
 use model::{Table, TableOptions};
-use sstable::{BlockCache, SSTableReader, list_tables};
+use sstable::{BlockCache, Component, SSTableReader, list_tables};
 
 use crate::fixture::{create_table, insert, open_with, rows, set_options, small_options};
 use crate::gated_disk::GIVE_UP;
@@ -63,11 +63,33 @@ fn a_compaction_that_was_asked_for_writes_an_sstable_per_shard() {
         assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 4);
         assert_eq!(rows(&engine, &table).len(), 120);
     }
-    // As it comes, a table is too small to be split.
+    // As it comes, a table is too small to be split, but what does not overlap is merged apart.
     let table = set_options(&engine, &table, TableOptions::default()).unwrap();
+    engine.compact(&table).unwrap();
+    assert_eq!(shards_of(&disk, &table), [0, 1, 2, 3]);
+    assert_eq!(engine.compaction_stats().completed, 1 + 4 + 4);
+    flush_twice(&engine, &table);
     engine.compact(&table).unwrap();
     assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
     assert_eq!(rows(&engine, &table).len(), 120);
+}
+
+#[test]
+fn a_damaged_sstable_keeps_none_from_being_merged_that_it_does_not_overlap() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_sharded_table(&engine);
+    flush_twice(&engine, &table);
+    engine.compact(&table).unwrap();
+    let directory = format!("/node/data/ks/t-{}", table.id.0.simple());
+    let before = list_tables(&disk, directory.as_ref()).unwrap();
+    let data = disk.open(&before[1].path(Component::Data), OpenOptions::write()).unwrap();
+    data.write_at(&[!0; 8], data.len().unwrap() / 2).unwrap();
+    let error = engine.compact(&table).unwrap_err().to_string();
+    assert!(error.contains(&before[1].file_name(Component::Data)), "{error}");
+    let after = list_tables(&disk, directory.as_ref()).unwrap();
+    let kept: Vec<_> = before.iter().filter(|table| after.contains(table)).collect();
+    assert_eq!((after.len(), kept), (4, vec![&before[1]]), "the others are merged, and this one stays");
 }
 
 #[test]
