@@ -339,20 +339,26 @@ fn compression(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String,
         }
         return Ok([("enabled".to_string(), "false".to_string())].into_iter().collect());
     }
-    let class = options.remove("class").or_else(|| options.remove("sstable_compression"));
-    let Some(class) = class else {
+    let Some(class) = options.remove("class") else {
         return fail("Missing sub-option 'class' for the 'compression' option.".into());
     };
+    let chunk = options.remove("chunk_length_in_kb").unwrap_or_else(|| "16".into());
+    let Ok(kilobytes) = chunk.parse::<i32>() else {
+        return fail(format!("Invalid value for chunk_length_in_kb: {chunk}"));
+    };
+    if kilobytes > i32::MAX / 1024 {
+        return fail(format!("Value of chunk_length_in_kb is too large ({kilobytes})"));
+    }
     let full = if class.contains('.') { class } else { format!("{COMPRESSION_PACKAGE}{class}") };
     let compressor = full.strip_prefix(COMPRESSION_PACKAGE).unwrap_or_default();
     let Some(known) = compressor_sub_options(compressor) else {
         return fail(format!("Could not create Compression for type {full}"));
     };
-    let chunk = options.remove("chunk_length_in_kb").or_else(|| options.remove("chunk_length_kb"));
-    let chunk = chunk.unwrap_or_else(|| "16".into());
-    let Ok(kilobytes) = chunk.parse::<i32>() else {
-        return fail(format!("Invalid value for chunk_length_in_kb: {chunk}"));
-    };
+    let is_known = |name: &str| known.contains(&name) || name == "min_compress_ratio";
+    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
+    if !unknown.is_empty() {
+        return fail(format!("Unknown compression options: ([{}])", unknown.join(", ")));
+    }
     if kilobytes <= 0 {
         return fail("Invalid negative or null chunk_length_in_kb".into());
     }
@@ -363,14 +369,12 @@ fn compression(mut options: BTreeMap<String, String>) -> Result<BTreeMap<String,
         let ratio: f64 = ratio
             .parse()
             .map_err(|_| QueryError::configuration(format!("Invalid value {ratio} for min_compress_ratio")))?;
+        if ratio < 0.0 {
+            return fail("Invalid negative min_compress_ratio".into());
+        }
         if ratio != 0.0 && ratio < 1.0 {
             return fail("min_compress_ratio can either be 0 or greater than or equal to 1".into());
         }
-    }
-    let is_known = |name: &str| known.contains(&name) || ["min_compress_ratio", "crc_check_chance"].contains(&name);
-    let unknown: Vec<&str> = options.keys().map(String::as_str).filter(|name| !is_known(name)).collect();
-    if !unknown.is_empty() {
-        return fail(format!("Unknown compression options: ([{}])", unknown.join(", ")));
     }
     options.insert("class".into(), full);
     options.insert("chunk_length_in_kb".into(), kilobytes.to_string());

@@ -27,6 +27,28 @@ fn a_change_that_changes_nothing_answers_nothing() {
 }
 
 #[test]
+fn options_of_compression_that_cassandra_refuses_are_refused() {
+    let node = TestNode::with(&[]);
+    let failure = |options: &str| {
+        node.failure(&format!(
+            "CREATE TABLE t (k int PRIMARY KEY) WITH compression = {{'class': 'LZ4Compressor', {options}}}"
+        ))
+    };
+    // Names of before 4.0 are not known any more.
+    for old in ["crc_check_chance", "chunk_length_kb", "sstable_compression"] {
+        assert_eq!(failure(&format!("'{old}': 1")), format!("Unknown compression options: ([{old}])"));
+    }
+    assert_eq!(failure("'chunk_length_in_kb': 2097152"), "Value of chunk_length_in_kb is too large (2097152)");
+    assert_eq!(failure("'min_compress_ratio': -1"), "Invalid negative min_compress_ratio");
+    assert_eq!(
+        failure("'min_compress_ratio': 0.5"),
+        "min_compress_ratio can either be 0 or greater than or equal to 1"
+    );
+    let old = "CREATE TABLE t (k int PRIMARY KEY) WITH compression = {'sstable_compression': 'LZ4Compressor'}";
+    assert_eq!(node.failure(old), "Missing sub-option 'class' for the 'compression' option.");
+}
+
+#[test]
 fn a_strategy_that_another_carries_out_is_told() {
     let node = TestNode::with(&[]);
     let warnings = |name: &str, compaction: &str| {
