@@ -25,7 +25,11 @@ pub(super) fn tables() -> Vec<Definition> {
         .regular("unit", CqlType::Text)
         .options(TableOptions { comment: "current sstable tasks".into(), ..TableOptions::default() })
         .build();
-    vec![(KEYSPACE, in_memory_tables_table(), in_memory_tables), (KEYSPACE, table, sstable_tasks)]
+    vec![
+        (KEYSPACE, in_memory_tables_table(), in_memory_tables),
+        (KEYSPACE, table, sstable_tasks),
+        (KEYSPACE, thread_pools_table(), thread_pools),
+    ]
 }
 
 /// The merges under way.
@@ -45,6 +49,43 @@ fn sstable_tasks(processor: &Processor, rows: &mut RowList) {
             ("unit", text("bytes")),
         ];
         rows.add(task.keyspace.as_bytes(), &[task.table.as_bytes(), task.id.as_bytes()], &values);
+    }
+}
+
+fn thread_pools_table() -> model::Table {
+    let name = "thread_pools";
+    TableBuilder::new(KEYSPACE, name, table_id(KEYSPACE, name))
+        .partition_key("name", CqlType::Text)
+        .regular("active_tasks", CqlType::Int)
+        .regular("active_tasks_limit", CqlType::Int)
+        .regular("blocked_tasks", CqlType::Bigint)
+        .regular("blocked_tasks_all_time", CqlType::Bigint)
+        .regular("completed_tasks", CqlType::Bigint)
+        .regular("pending_tasks", CqlType::Int)
+        .build()
+}
+
+/// What Cassandra's pools do that have a counterpart here: compactions and flushes.
+fn thread_pools(processor: &Processor, rows: &mut RowList) {
+    let engine = processor.engine();
+    let (compactions, flushes, options) = (engine.compaction_stats(), engine.flush_stats(), engine.options());
+    let (compacting, compactors) = (compactions.active.len(), options.concurrent_compactors);
+    let (flushing, writers) = (flushes.active, options.memtable_flush_writers);
+    for (name, active, limit, pending, completed) in [
+        ("CompactionExecutor", compacting, compactors, compactions.pending, compactions.completed),
+        ("MemtableFlushWriter", flushing, writers, flushes.pending, flushes.completed),
+    ] {
+        let int = |number: usize| Some((number as i32).to_be_bytes().to_vec());
+        let long = |number: u64| Some((number as i64).to_be_bytes().to_vec());
+        let values = [
+            ("active_tasks", int(active)),
+            ("active_tasks_limit", int(limit)),
+            ("blocked_tasks", long(0)),
+            ("blocked_tasks_all_time", long(0)),
+            ("completed_tasks", long(completed)),
+            ("pending_tasks", int(pending)),
+        ];
+        rows.add(name.as_bytes(), &[], &values);
     }
 }
 

@@ -66,6 +66,15 @@ fn a_strategy_that_another_carries_out_is_told() {
             "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L10, target_sstable_size 160MiB, sstable_growth 0"
         ]
     );
+    // What else small SSTables call for.
+    assert_eq!(
+        warnings("c", "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 5, 'fanout_size': 4}"),
+        [
+            "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L4, target_sstable_size 5MiB, min_sstable_size 2560KiB, sstable_growth 0"
+        ]
+    );
+    let same = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L4', 'target_sstable_size': '5MiB', 'min_sstable_size': '2560KiB', 'sstable_growth': 0}";
+    assert_eq!(warnings("d", same), Vec::<String>::new());
     for own in ["UnifiedCompactionStrategy", "TimeWindowCompactionStrategy"] {
         assert_eq!(warnings(&own.to_lowercase(), &format!("{{'class': '{own}'}}")), Vec::<String>::new());
     }
@@ -96,15 +105,6 @@ fn a_strategy_that_another_carries_out_is_told() {
         without_effect(
             "s",
             "SizeTieredCompactionStrategy', 'max_threshold': 16, 'min_sstable_size': 1, 'bucket_low': 0.3"
-    // What else small SSTables call for.
-    assert_eq!(
-        warnings("c", "{'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 5, 'fanout_size': 4}"),
-        [
-            "LeveledCompactionStrategy is carried out as UnifiedCompactionStrategy with scaling_parameters L4, target_sstable_size 5MiB, min_sstable_size 2560KiB, sstable_growth 0"
-        ]
-    );
-    let same = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'L4', 'target_sstable_size': '5MiB', 'min_sstable_size': '2560KiB', 'sstable_growth': 0}";
-    assert_eq!(warnings("d", same), Vec::<String>::new());
         ),
         "bucket_low, min_sstable_size"
     );
