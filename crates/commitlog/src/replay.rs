@@ -24,6 +24,8 @@ pub struct Replay {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     salvage: bool,
+    /// A copy is kept of every segment, not of the damaged alone.
+    keeps_copies: bool,
     /// Segments to come, oldest first.
     pending: VecDeque<Arc<SegmentUse>>,
     /// Records that touch none of these are passed over; `None` for all.
@@ -128,6 +130,7 @@ impl Replay {
             disk,
             directory: options.directory.clone(),
             salvage: options.salvage,
+            keeps_copies: false,
             pending: found.clone().into(),
             wanted: None,
             found,
@@ -212,6 +215,7 @@ impl Replay {
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
             salvage: self.salvage,
+            keeps_copies: false,
             pending: self.to_preview().into(),
             wanted: Some(self.shared.preview_tables.clone()),
             found: Vec::new(),
@@ -233,6 +237,11 @@ impl Replay {
             std::mem::replace(&mut is_next, may_have) || may_have
         };
         self.found.iter().filter(is_read).cloned().collect()
+    }
+
+    /// From now on a copy is kept of every segment, as of those that are damaged: the caller cannot make anything of all records.
+    pub fn keep_copies(&mut self) {
+        self.keeps_copies = true;
     }
 
     /// What was found, so far.
@@ -305,7 +314,7 @@ impl Replay {
             let length = u64::from(range.end - range.start) * BLOCK_SIZE as u64;
             self.got_over(Gap::of(damage, length, Some(segment.id)))?;
         }
-        if !verdict.damaged.is_empty() {
+        if self.keeps_copies || !verdict.damaged.is_empty() {
             self.keep_copy(segment, image)?;
         }
         Ok(())
@@ -320,7 +329,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Keeps the bytes of a damaged segment, for whoever wants to look at them after the segment is reused; once, however often it is
+    /// Keeps the bytes of a segment, for whoever wants to look at them after the segment is reused; once, however often it is
     /// looked at before.
     fn keep_copy(&self, segment: &SegmentUse, image: &SegmentImage) -> Result<(), LogError> {
         let name = format!("commitlog.damaged-{}", segment.id);

@@ -25,7 +25,7 @@ use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 use crate::schema_change::Keyspaces;
-use crate::schema_rows;
+use crate::schema_rows::{self, SchemaDamage};
 use crate::store::{Generation, TableStore, lock};
 use crate::system::{is_local_system_keyspace, is_system_keyspace, system_keyspaces};
 
@@ -50,6 +50,7 @@ pub struct Engine {
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
     log_report: ReplayReport,
+    schema_damage: Vec<SchemaDamage>,
     recovery_time: Duration,
     flush_failures: Mutex<HashMap<TableId, EngineError>>,
     compaction_failures: Mutex<HashMap<TableId, EngineError>>,
@@ -132,6 +133,7 @@ impl Engine {
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
             log_report: ReplayReport::default(),
+            schema_damage: Vec::new(),
             recovery_time: Duration::ZERO,
             flush_failures: Mutex::new(HashMap::new()),
             compaction_failures: Mutex::new(HashMap::new()),
@@ -161,7 +163,11 @@ impl Engine {
             self.replay_records([(record.data, record.position)].into_iter(), &recovery.covered, &mut bunch)?;
         }
         let stored = self.load_keyspaces()?;
-        self.open_schema(&stored)?;
+        self.open_schema(&stored.keyspaces)?;
+        if !stored.damage.is_empty() {
+            // Records of what is left out are passed over.
+            replay.keep_copies();
+        }
         self.remove_truncated()?;
         self.cover(&mut recovery.covered)?;
         // Before anything is appended.
@@ -173,7 +179,11 @@ impl Engine {
         self.recovery_time = started.elapsed();
         self.settle_replayed()?;
         self.go_on_from_stored_timestamps()?;
-        self.store_system_schema(&stored)?;
+        self.store_system_schema(&stored.keyspaces)?;
+        if self.options.commitlog.salvage && !(self.log_report.gaps.is_empty() && stored.damage.is_empty()) {
+            self.store_salvaged_schema(&stored)?;
+        }
+        self.schema_damage = stored.damage;
         self.finish_drops()?;
         // While the log holds records from before, a start has to know what of them was truncated.
         if self.log.replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
@@ -347,6 +357,11 @@ impl Engine {
     /// What the log held when it was opened: records, and with salvage the gaps that were got over.
     pub fn log_report(&self) -> &ReplayReport {
         &self.log_report
+    }
+
+    /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they are.
+    pub fn schema_damage(&self) -> &[SchemaDamage] {
+        &self.schema_damage
     }
 
     /// How long reading and replaying the log took.

@@ -57,3 +57,4 @@ pub use memtable::{Lookup, MemtableConfiguration, PutCounts, RowPlace, TrieOptio
 pub use options::{EngineOptions, MemtableConfigurations, default_memtable_configurations};
 pub use recovery::ReplaySummary;
 pub use schema_change::Keyspaces;
+pub use schema_rows::SchemaDamage;

@@ -10,18 +10,18 @@
 //! Truncations come first because their records follow those that they concern.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use commitlog::{IntervalSet, LogPosition};
 use memtable::MemtableFull;
-use model::{Keyspace, PartitionUpdate, ReadUpdates, Schema, Table, TableId};
+use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Schema, Table, TableId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::schema_rows::{self, SchemaRows};
+use crate::schema_rows::{self, SchemaDamage, SchemaRows};
 use crate::store::TableStore;
-use crate::system::{SystemRow, read_rows};
+use crate::system::{SystemRow, is_system_keyspace, read_rows};
 
 /// What was replayed is little if it is less than this part of what memtables may hold.
 const REPLAYED_SHARE: u64 = 64;
@@ -192,10 +192,10 @@ impl Engine {
         Ok(read_rows(self.read(&self.find_table(keyspace, table), &range)?, self.now_seconds())?)
     }
 
-    /// Reads the user keyspaces out of the system tables.
-    pub(crate) fn load_keyspaces(&self) -> Result<Vec<Keyspace>, EngineError> {
+    /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves it out.
+    pub(crate) fn load_keyspaces(&self) -> Result<StoredSchema, EngineError> {
         let rows = |keyspace: &str, table: &str| self.system_rows(keyspace, table);
-        let stored = SchemaRows {
+        let rows = SchemaRows {
             keyspaces: rows("system_schema", schema_rows::KEYSPACES)?,
             tables: rows("system_schema", schema_rows::TABLES)?,
             columns: rows("system_schema", schema_rows::COLUMNS)?,
@@ -204,8 +204,42 @@ impl Engine {
             layouts: rows("system", schema_rows::LAYOUTS)?,
             is_foreign: false,
         };
-        schema_rows::load(&stored).map_err(|damage| EngineError::Startup(damage.to_string()))
+        if !self.options().commitlog.salvage {
+            let keyspaces = schema_rows::load(&rows).map_err(|damage| EngineError::Startup(damage.to_string()))?;
+            return Ok(StoredSchema { keyspaces, ..StoredSchema::default() });
+        }
+        let (keyspaces, mut damage) = schema_rows::load_whole(&rows);
+        let lost_keyspaces = schema_rows::without_keyspace(&rows);
+        damage.extend(lost_keyspaces.iter().map(|name| SchemaDamage(format!("keyspace {name}: only parts of it"))));
+        Ok(StoredSchema { keyspaces, damage, lost_keyspaces })
     }
+
+    /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more damage, and clients are
+    /// shown what there is. The files of tables that were left out stay.
+    pub(crate) fn store_salvaged_schema(&self, stored: &StoredSchema) -> Result<(), EngineError> {
+        let schema = self.schema();
+        for keyspace in schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name)) {
+            let mut updates = Vec::new();
+            schema_rows::store_keyspace(&schema, keyspace, self.next_timestamp_micros(), &mut updates);
+            self.write_durably(Mutation::new(updates))?;
+        }
+        for name in &stored.lost_keyspaces {
+            let (lost, mut updates) = (Keyspace::new(name, Default::default(), true), Vec::new());
+            schema_rows::drop_keyspace(&schema, &lost, self.next_timestamp_micros(), &mut updates);
+            self.write_durably(Mutation::new(updates))?;
+        }
+        Ok(())
+    }
+}
+
+/// The user keyspaces as they are stored.
+#[derive(Default)]
+pub(crate) struct StoredSchema {
+    pub keyspaces: Vec<Keyspace>,
+    /// What a salvage left out.
+    pub damage: Vec<SchemaDamage>,
+    /// Of which there are parts, but not themselves.
+    lost_keyspaces: BTreeSet<String>,
 }
 
 /// What there is to know of a table when its records are read.

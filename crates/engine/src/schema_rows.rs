@@ -18,7 +18,7 @@
 //! layout := u8 0  keyspace  name
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use model::{
@@ -96,7 +96,8 @@ fn schema_table<'s>(schema: &'s Schema, name: &str) -> &'s Arc<Table> {
     schema.table(keyspace, name).expect("system tables are part of every schema")
 }
 
-fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
+/// The writes that delete a keyspace.
+pub(crate) fn drop_keyspace(schema: &Schema, keyspace: &Keyspace, timestamp: i64, writes: &mut Vec<PartitionUpdate>) {
     for table in [KEYSPACES, TABLES, COLUMNS, DROPPED_COLUMNS, TYPES] {
         let mut write = SystemWrite::new(schema_table(schema, table), keyspace.name.as_bytes(), timestamp);
         write.clear();
@@ -396,8 +397,22 @@ impl std::error::Error for SchemaDamage {}
 
 /// The user keyspaces that the rows describe.
 pub(crate) fn load(rows: &SchemaRows) -> Result<Vec<Keyspace>, SchemaDamage> {
-    let by_table = RowsByTable::new(rows);
-    rows.keyspaces.iter().map(|row| load_keyspace(row, rows, &by_table)).collect()
+    let (keyspaces, damage) = load_whole(rows);
+    damage.into_iter().next().map_or(Ok(keyspaces), Err)
+}
+
+/// The user keyspaces with what of them is whole, and why the rest is not.
+pub(crate) fn load_whole(rows: &SchemaRows) -> (Vec<Keyspace>, Vec<SchemaDamage>) {
+    let (by_table, mut damage) = (RowsByTable::new(rows), Vec::new());
+    let keyspaces = rows.keyspaces.iter().map(|row| load_keyspace(row, rows, &by_table, &mut damage)).collect();
+    (keyspaces, damage)
+}
+
+/// The keyspaces that have rows though they are not there themselves.
+pub(crate) fn without_keyspace(rows: &SchemaRows) -> BTreeSet<String> {
+    let parts = [&rows.tables, &rows.columns, &rows.dropped_columns, &rows.types].into_iter().flatten();
+    let is_there = |name: &String| rows.keyspaces.iter().any(|row| row.text("keyspace_name") == *name);
+    parts.map(|row| row.text("keyspace_name")).filter(|name| !is_there(name)).collect()
 }
 
 /// The rows that belong to each table: a node has hundreds of tables, and a start loads them all.
@@ -433,23 +448,30 @@ fn of_keyspace<'r>(rows: &'r [SystemRow], keyspace: &str) -> impl Iterator<Item 
     rows.iter().filter(move |row| row.get("keyspace_name") == Some(keyspace.as_bytes()))
 }
 
-fn load_keyspace(row: &SystemRow, rows: &SchemaRows, by_table: &RowsByTable<'_>) -> Result<Keyspace, SchemaDamage> {
+fn load_keyspace(
+    row: &SystemRow,
+    rows: &SchemaRows,
+    by_table: &RowsByTable<'_>,
+    damage: &mut Vec<SchemaDamage>,
+) -> Keyspace {
     let name = row.text("keyspace_name");
     let durable_writes = row.boolean("durable_writes").unwrap_or(true);
     let mut keyspace = Keyspace::new(&name, row.text_map("replication"), durable_writes);
-    keyspace.types = load_types(&name, rows)?;
+    keyspace.types = load_types(&name, rows, damage);
     for row in of_keyspace(&rows.tables, &name) {
-        let table = load_table(&keyspace, row, by_table)?;
-        keyspace.tables.insert(table.name.clone(), Arc::new(table));
+        match load_table(&keyspace, row, by_table) {
+            Ok(table) => drop(keyspace.tables.insert(table.name.clone(), Arc::new(table))),
+            Err(wrong) => damage.push(wrong),
+        }
     }
-    Ok(keyspace)
+    keyspace
 }
 
 /// Types may use each other: those whose fields are all known are read first.
-fn load_types(keyspace: &str, rows: &SchemaRows) -> Result<BTreeMap<Arc<str>, Arc<UserType>>, SchemaDamage> {
+fn load_types(keyspace: &str, rows: &SchemaRows, damage: &mut Vec<SchemaDamage>) -> BTreeMap<Arc<str>, Arc<UserType>> {
     let mut types: BTreeMap<Arc<str>, Arc<UserType>> = BTreeMap::new();
     let mut waiting: Vec<&SystemRow> = of_keyspace(&rows.types, keyspace).collect();
-    while !waiting.is_empty() {
+    loop {
         let before = waiting.len();
         waiting.retain(|row| {
             let names = row.texts("field_names").into_iter();
@@ -465,11 +487,15 @@ fn load_types(keyspace: &str, rows: &SchemaRows) -> Result<BTreeMap<Arc<str>, Ar
             false
         });
         if waiting.len() == before {
-            let name = waiting[0].text("type_name");
-            return Err(SchemaDamage(format!("type {keyspace}.{name} uses an unknown type")));
+            break;
         }
     }
-    Ok(types)
+    let unknown = |row: &&SystemRow| {
+        let name = row.text("type_name");
+        SchemaDamage(format!("type {keyspace}.{name} uses an unknown type"))
+    };
+    damage.extend(waiting.iter().map(unknown));
+    types
 }
 
 fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> Result<Table, SchemaDamage> {
@@ -485,6 +511,14 @@ fn load_table(keyspace: &Keyspace, row: &SystemRow, rows: &RowsByTable<'_>) -> R
     }
     let place = (keyspace.name.as_bytes(), name.as_bytes());
     let columns = rows.columns.get(&place).map(Vec::as_slice).unwrap_or_default();
+    if !columns.iter().any(|row| row.text("kind") == "partition_key") {
+        return Err(damage("no partition key"));
+    }
+    let is_known =
+        |row: &&SystemRow| CqlType::parse_name(&row.text("type"), &|user| keyspace.types.get(user).cloned()).is_some();
+    if !columns.iter().all(is_known) {
+        return Err(damage("a column of unknown type"));
+    }
     let mut builder = TableBuilder::new(&keyspace.name, &name, id).options(load_options(row));
     for kind in ["partition_key", "clustering"] {
         let mut keys: Vec<&&SystemRow> = columns.iter().filter(|row| row.text("kind") == kind).collect();

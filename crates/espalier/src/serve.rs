@@ -218,6 +218,11 @@ fn log_opened(engine: &Engine) {
     for gap in &report.gaps {
         tracing::error!("the commit log had a gap: {gap}");
     }
+    for damage in engine.schema_damage() {
+        tracing::error!(
+            "{damage}; it is left out, its files stay, and its records are in the commit log's copies (commitlog.damaged-*)"
+        );
+    }
     if report.records > 0 || report.cut_records > 0 {
         tracing::info!(
             segments = report.segments,

@@ -18,6 +18,7 @@ mod power_cuts;
 mod pressure;
 mod promises;
 mod reads;
+mod salvage;
 mod schema;
 mod sstables;
 mod torture;

@@ -1,0 +1,160 @@
+//! A start that salvages a log in which a change of the schema is damaged, of which a part was flushed: it starts, with what is whole.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use blockio::{Disk, OpenOptions, SimulatedDisk};
+use engine::{Engine, EngineError, EngineOptions};
+use model::{Keyspace, Table, TableBuilder, TableId};
+use types::CqlType;
+use uuid::Uuid;
+
+use crate::fixture::{columns, create_table, insert, open_with, rows, small_options, stored_columns};
+
+const LOG: &str = "/node/commitlog/commitlog.log";
+/// The tables that a CREATE TABLE writes to.
+const CHANGED: [(&str, &str); 4] = [
+    ("system_schema", "keyspaces"),
+    ("system_schema", "tables"),
+    ("system_schema", "columns"),
+    ("system", "table_layouts"),
+];
+
+/// A change of the schema, of which the rows in the tables that `flushed` has a bit for were flushed, and a record of it that is damaged since:
+/// it names what `changed` does. Later records are sound.
+fn half_lost(
+    disk: &SimulatedDisk,
+    flushed: usize,
+    name: &str,
+    change: impl FnOnce(&mut Keyspace),
+) -> (SimulatedDisk, Arc<Table>) {
+    let engine = open_with(&small_options(disk));
+    let sound = create_table(&engine);
+    insert(&engine, &sound, 1, 1, "before", 10);
+    engine.flush_all().unwrap();
+    let changed = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        change(Arc::make_mut(keyspaces.get_mut("ks").unwrap()));
+        Ok(())
+    });
+    changed.unwrap();
+    for (index, (keyspace, table)) in CHANGED.into_iter().enumerate() {
+        if flushed & 1 << index != 0 {
+            let table = engine.schema().table(keyspace, table).unwrap().clone();
+            engine.flush(&table).unwrap();
+        }
+    }
+    // In blocks of their own, and by them it is known that those before were on the device.
+    (0..3).for_each(|row| insert(&engine, &sound, 2, row, &"after".repeat(1000), 10));
+    let image = disk.crash_image(1);
+    drop(engine);
+    damage(&image, name);
+    (image, sound)
+}
+
+/// Flips a bit where the log first has the name.
+fn damage(disk: &SimulatedDisk, name: &str) {
+    let file = disk.open(Path::new(LOG), OpenOptions::read()).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let at = bytes.windows(name.len()).position(|window| window == name.as_bytes());
+    disk.flip_bit(Path::new(LOG), at.expect("the log has it") as u64, 3).unwrap();
+}
+
+fn salvaging(disk: &SimulatedDisk) -> EngineOptions {
+    let mut options = small_options(disk);
+    options.commitlog.salvage = true;
+    options
+}
+
+fn made(name: &str) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", name, TableId(Uuid::from_u128(7))).partition_key("k", CqlType::Int);
+    Arc::new(builder.regular("v", CqlType::Text).build())
+}
+
+fn copies(disk: &SimulatedDisk) -> BTreeSet<String> {
+    let names = disk.list(Path::new("/node/commitlog")).unwrap().into_iter().map(|entry| entry.name);
+    names.filter(|name| name.starts_with("commitlog.damaged-")).collect()
+}
+
+/// Whatever of a CREATE TABLE was flushed.
+#[test]
+fn a_table_of_which_the_log_lost_a_part_is_left_out_and_told_and_the_others_are_there() {
+    for flushed in 0..1 << CHANGED.len() {
+        let table = made("halfknown");
+        let (disk, sound) = half_lost(&SimulatedDisk::new(), flushed, "halfknown", |keyspace| {
+            keyspace.tables.insert(table.name.clone(), Arc::clone(&table));
+        });
+        let refused = Engine::open(small_options(&disk)).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains(LOG) && refused.contains("--commitlog-salvage"), "{refused}");
+
+        let engine = open_with(&salvaging(&disk));
+        // What its row, its columns and their layout are in.
+        let (is_named, is_whole) = (flushed & 0b10 != 0, flushed & 0b1110 == 0b1110);
+        assert_eq!(engine.schema().table("ks", "halfknown").is_some(), is_whole, "{flushed:b}");
+        let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), usize::from(is_named && !is_whole), "{flushed:b}: {told:?}");
+        assert!(told.iter().all(|damage| damage.contains("table ks.halfknown: no ")), "{told:?}");
+        assert!(!engine.log_report().gaps.is_empty() && !copies(&disk).is_empty());
+        let there = rows(&engine, &sound);
+        assert!(there.contains(&(1, 1, "before".into())) && there.contains(&(2, 2, "after".repeat(1000))), "{there:?}");
+        assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"), "{flushed:b}");
+
+        // It is mended: the next start finds nothing, and the name is free.
+        let known = columns(&engine, "ks");
+        drop(engine);
+        let engine = open_with(&small_options(&disk));
+        assert_eq!((columns(&engine, "ks"), stored_columns(&engine, "ks").unwrap()), (known.clone(), known));
+        if !is_whole {
+            let mut keyspace = Keyspace::clone(engine.schema().keyspace("ks").unwrap());
+            keyspace.tables.insert(table.name.clone(), Arc::clone(&table));
+            engine.set_keyspace(keyspace).unwrap();
+            insert(&engine, &sound, 3, 3, "later", 10);
+        }
+        assert!(engine.schema().table("ks", "halfknown").is_some());
+    }
+}
+
+/// Whatever of an ALTER TABLE that adds a column was flushed: the table is there, with it or without.
+#[test]
+fn a_table_whose_change_the_log_lost_a_part_of_is_there_with_what_is_known() {
+    for flushed in 0..1 << CHANGED.len() {
+        let (disk, sound) = half_lost(&SimulatedDisk::new(), flushed, "halfknown", |keyspace| {
+            let altered = keyspace.tables["t"].to_builder().regular("halfknown", CqlType::Int).build();
+            keyspace.tables.insert("t".into(), Arc::new(altered));
+        });
+        let engine = open_with(&salvaging(&disk));
+        let table = engine.schema().table("ks", "t").unwrap().clone();
+        assert_eq!(table.column("halfknown").is_some(), flushed & 0b1000 != 0, "{flushed:b}");
+        assert!(engine.schema_damage().is_empty());
+        assert!(rows(&engine, &table).contains(&(1, 1, "before".into())) && table.id == sound.id);
+        assert_eq!(stored_columns(&engine, "ks").unwrap(), columns(&engine, "ks"), "{flushed:b}");
+    }
+}
+
+/// A new keyspace whose own row is among what is lost, and its table's are not.
+#[test]
+fn parts_of_a_keyspace_that_the_log_lost_are_told_and_deleted() {
+    let (disk, _) = half_lost(&SimulatedDisk::new(), 0, "unrelated", |keyspace| {
+        keyspace.tables.insert("unrelated".into(), made("unrelated"));
+    });
+    let engine = open_with(&salvaging(&disk));
+    let mut lost = Keyspace::new("lostkeyspace", Default::default(), true);
+    let builder = TableBuilder::new("lostkeyspace", "t", TableId(Uuid::from_u128(8))).partition_key("k", CqlType::Int);
+    lost.tables.insert("t".into(), Arc::new(builder.build()));
+    engine.set_keyspace(lost).unwrap();
+    for table in ["tables", "columns"] {
+        let table = engine.schema().table("system_schema", table).unwrap().clone();
+        engine.flush(&table).unwrap();
+    }
+    let sound = engine.schema().table("ks", "t").unwrap().clone();
+    (0..3).for_each(|row| insert(&engine, &sound, 2, row, &"after".repeat(1000), 10));
+    let image = disk.crash_image(2);
+    drop(engine);
+    damage(&image, "lostkeyspace");
+    let engine = open_with(&salvaging(&image));
+    let told: Vec<String> = engine.schema_damage().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("keyspace lostkeyspace: only parts of it"), "{told:?}");
+    assert!(stored_columns(&engine, "lostkeyspace").unwrap().is_empty());
+}
