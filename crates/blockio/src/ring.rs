@@ -273,6 +273,11 @@ impl SealedBatch {
         if done == self.filled - self.start { Ok(FilledBatch { batch: self }) } else { Err(self) }
     }
 
+    /// Where its first block begins.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Where its reservations end.
     pub fn end(&self) -> u64 {
         self.filled

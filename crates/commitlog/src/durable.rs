@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use crate::LogError;
-use crate::hold::{self, release_held_wake_ups};
+use crate::hold::{self, write_held};
 use crate::shared::Shared;
 
 /// Resolves when a record is on the device, or can no longer get there.
@@ -39,8 +39,9 @@ impl Durable {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
                 Poll::Pending => {
-                    release_held_wake_ups();
-                    thread::park();
+                    if !write_held() {
+                        thread::park();
+                    }
                 }
             }
         }

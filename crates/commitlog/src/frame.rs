@@ -60,6 +60,11 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
+    /// The head of a write of these blocks, whose last record ends at `filled`.
+    pub fn of(&self, run: Range<u64>, filled: u64) -> FrameHead {
+        FrameHead { run, filled, ..self.clone() }
+    }
+
     /// Pads the last block and writes the headers of all.
     pub fn finish(&self, batch: &mut FilledBatch, record_starts: &RecordStarts) {
         if self.filled < self.run.end {

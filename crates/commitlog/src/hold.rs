@@ -9,9 +9,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::lead::lead;
 use crate::primitive::thread_local;
 use crate::shared::Shared;
 use crate::{Durable, SyncMode};
+
+/// So many bytes of one thread's appends are not held back any longer: the device writes them while others are appended.
+const HELD_SIZE_MAX: u64 = 256 << 10;
 
 thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
@@ -21,6 +25,8 @@ thread_local! {
 struct Held {
     shared: Arc<Shared>,
     reach: u64,
+    /// Where the first of them begins.
+    from: u64,
     /// Who is polled with it has its position noted in place of being registered.
     waker: Waker,
     /// The position noted last, until it is asked for; 0 if there is none.
@@ -47,7 +53,7 @@ pub struct Awaited(u64);
 impl HeldWakeUps {
     pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> HeldWakeUps {
         release_held_wake_ups();
-        let held = Held { shared: Arc::clone(shared), reach: 0, waker: waker.clone(), awaited: 0 };
+        let held = Held { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
         HELD.with(|now| now.replace(Some(held)));
         HeldWakeUps { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }
@@ -80,21 +86,40 @@ impl Drop for HeldWakeUps {
 /// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is about to wait, or to
 /// do something that takes long.
 pub fn release_held_wake_ups() {
-    let held = with_held(|held| {
-        let held = held.as_mut().filter(|held| held.reach > 0)?;
-        Some((Arc::clone(&held.shared), std::mem::take(&mut held.reach)))
-    });
-    if let Some((shared, reach)) = held {
+    if let Some((shared, reach)) = take_held() {
         shared.signals.appended(reach);
     }
 }
 
-/// An append that ends at a ring position; answers whether its wake-up is held back.
-pub(crate) fn holds_back(shared: &Shared, end: u64) -> bool {
+/// Whose writer is to be told how far this thread's appends reach, if there were any.
+fn take_held() -> Option<(Arc<Shared>, u64)> {
+    with_held(|held| {
+        let held = held.as_mut().filter(|held| held.reach > 0)?;
+        Some((Arc::clone(&held.shared), std::mem::take(&mut held.reach)))
+    })
+}
+
+/// For a thread that would now sleep until what it has appended is on the device: writes what [`HeldWakeUps`] of this thread have held
+/// back, where nothing is under way beside it, or else tells the log's writer. Answers whether it wrote: those who waited were told.
+pub fn write_held() -> bool {
+    let Some((shared, reach)) = take_held() else { return false };
+    let wrote = lead(&shared);
+    if !wrote {
+        shared.signals.appended(reach);
+    }
+    wrote
+}
+
+/// An append that ends at a ring position; answers whether its wake-up is held back. So much that is worth a frame beside others is not.
+pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
     with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
-            held.reach = held.reach.max(end);
-            true
+            if held.reach == 0 {
+                held.from = start;
+            }
+            let holds = end - held.from < HELD_SIZE_MAX;
+            held.reach = if holds { held.reach.max(end) } else { 0 };
+            holds
         }
         _ => false,
     })

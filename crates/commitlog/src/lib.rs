@@ -1,7 +1,7 @@
 //! Durable append of opaque records, and their replay.
 //!
 //! The log is one file of fixed segments, which many threads fill in parallel: a record reserves its place by one
-//! compare-and-swap, copies itself into memory with no lock held, and a writer thread puts whole blocks on the device. A record is
+//! compare-and-swap, copies itself into memory with no lock held, and a writer thread, or one that waits, puts whole blocks on the device. A record is
 //! known by the position of its end. Each segment knows the tables that have records in it; once all of them have flushed
 //! past it ([`CommitLog::flushed`]) it is used again.
 //!
@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod course;
 mod decision;
 mod durable;
 mod error;
@@ -21,6 +22,7 @@ mod frame;
 mod hold;
 mod inspect;
 mod last_mark;
+mod lead;
 mod log;
 mod metrics;
 mod options;
@@ -49,7 +51,7 @@ pub use format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, BookkeepingEntry, EntryFault, Geometry,
     RecordFault, SegmentState, Superblock, SuperblockFault,
 };
-pub use hold::{Awaited, HeldWakeUps, release_held_wake_ups};
+pub use hold::{Awaited, HeldWakeUps, release_held_wake_ups, write_held};
 pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use blockio::{BLOCK_SIZE, BlockWrites, DirectoryLock, Disk, QueueMeans, Reservation, ReserveError};
 use uuid::Uuid;
 
+use crate::course::Course;
 use crate::format::{Geometry, RECORD_OVERHEAD, RecordHead, Superblock, TABLE_ID_SIZE, body_crc, record_start};
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
@@ -56,7 +57,8 @@ impl CommitLog {
             found.file.geometry().segments,
             found.live.clone(),
         );
-        let shared = Arc::new(Shared::new(found.file, segments, &options));
+        let course = Course::new(found.file.file().len()?);
+        let shared = Arc::new(Shared::new(found.file, segments, course, &options));
         let (thread, queue) = start_writer(&shared)?;
         let log = CommitLog {
             shared: Arc::clone(&shared),
@@ -118,7 +120,7 @@ impl CommitLog {
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
-        if hold::holds_back(shared, end) {
+        if hold::holds_back(shared, start, end) {
             // As in `appended`: whoever appends looks then whether a memtable was replaced before.
             fence(Ordering::SeqCst);
         } else {

@@ -31,13 +31,21 @@ impl Prewriting {
         end <= self.done
     }
 
-    /// Begins the next step if none is under way and the log, which is at `end`, comes near.
-    pub fn go_on(&mut self, end: u64, segment_end: u64, queue: &mut dyn BlockQueue) {
+    /// Whether a log that is at `end` has to wait for a step, or should begin one.
+    pub fn is_due(&self, end: u64, segment_end: u64) -> bool {
+        !self.reaches(end) || self.next_step(end, segment_end).is_some()
+    }
+
+    /// The step to begin if none is under way and the log, which is at `end`, comes near.
+    fn next_step(&self, end: u64, segment_end: u64) -> Option<Range<u64>> {
         // Whole steps: each grows the file, which costs a commit of its journal, and so do the writes beside it.
         let step = self.done..(self.done + STEP_SIZE).min(segment_end);
-        if self.under_way.is_some() || step.is_empty() || step.end > end + AHEAD_SIZE {
-            return;
-        }
+        (self.under_way.is_none() && !step.is_empty() && step.end <= end + AHEAD_SIZE).then_some(step)
+    }
+
+    /// Begins that step.
+    pub fn go_on(&mut self, end: u64, segment_end: u64, queue: &mut dyn BlockQueue) {
+        let Some(step) = self.next_step(end, segment_end) else { return };
         // A segment may begin behind blocks that were never needed: they are written too, because a file has no holes here.
         let frame = self.zeros.get_or_insert_with(zeros).frame(0..step.end - step.start);
         queue.submit(frame, step.start, Durability::Durable);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
 use uuid::Uuid;
 
+use crate::course::Course;
 use crate::file::LogFile;
 use crate::format::{BookkeepingEntry, SegmentState, advance, record_start, tables_checksum};
 use crate::metrics::Counters;
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub room: Room,
     pub counters: Counters,
     pub signals: Signals,
+    course: Mutex<Course>,
     /// The last activated segments, by number modulo [`RECENT`].
     recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
     /// Their ids, for those who need no more. Set before the tail says that there is such a segment, and reused when positions in
@@ -65,7 +67,7 @@ impl fmt::Debug for Hooks {
 }
 
 impl Shared {
-    pub fn new(file: LogFile, segments: Segments, options: &LogOptions) -> Shared {
+    pub fn new(file: LogFile, segments: Segments, course: Course, options: &LogOptions) -> Shared {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let segment_size = file.geometry().segment_size_bytes;
         let ring = BlockRing::new(segment_size as usize);
@@ -81,6 +83,7 @@ impl Shared {
             room: Room::default(),
             counters: Counters::default(),
             signals: Signals::new(),
+            course: Mutex::new(course),
             recent: Default::default(),
             recent_ids: Default::default(),
             segments: Mutex::new(segments),
@@ -138,6 +141,16 @@ impl Shared {
             self.fail(&error.to_string());
         }
         result
+    }
+
+    /// How far the log is; for whoever issues frames.
+    pub fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, unless somebody else has it.
+    pub fn try_course(&self) -> Option<MutexGuard<'_, Course>> {
+        self.course.try_lock().ok()
     }
 
     /// The segments; the lock is taken for a segment's change, never for an append inside one.

@@ -64,6 +64,14 @@ impl Signals {
         !ready()
     }
 
+    /// For the writer, which sleeps, by whoever writes in its place: it sleeps on until something is appended that reaches `wake_at`. It is
+    /// woken if `ready` says that it is there.
+    pub fn sleep_on(&self, wake_at: u64, ready: impl FnOnce() -> bool) {
+        if !self.fall_asleep(wake_at, ready) {
+            self.wake();
+        }
+    }
+
     /// The writer is awake: appends need not tell it.
     pub fn awake(&self) {
         self.wake_at.store(u64::MAX, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The writer thread: seals what was appended, finishes its blocks, hands them to the device as frames, and tells those who wait.
 //!
-//! It is the only one to write blocks of segments. Whoever finds the device idle wakes it, and its record goes at once; while
+//! Whoever finds the device idle wakes it, and its record goes at once, or [writes itself](crate::lead); while
 //! frames are under way what comes meanwhile collects, and goes when the device is idle again, or before that if it is worth a
 //! frame by itself. Frames end in any order. In the ordered modes what is acknowledged is the gapless part; in `each` every
 //! record is a frame and acknowledged as it ends.
@@ -8,27 +8,25 @@
 //! The first frame of a segment is issued only when the segment before it is durable to its end, and says so: therefore recovery
 //! can judge each segment by the horizons that name it.
 
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::task::Waker;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use blockio::{BLOCK_SIZE, BlockQueue, Durability, FilledBatch, QueueMeans, QueueWaker, SealedBatch, Written};
 
-use crate::frame::{FrameHead, find_records};
-use crate::prewrite::Prewriting;
+use crate::course::{Course, Placed};
+use crate::frame::find_records;
 use crate::shared::Shared;
 use crate::{LogError, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// The longest device write, but for a single record in `each`.
-const FRAME_SIZE_MAX: u64 = 1 << 20;
+pub(crate) const FRAME_SIZE_MAX: u64 = 1 << 20;
 /// While a frame is under way, so much makes another one worth its costs, at least: see [`Writer::wake_at`].
-const OVERLAP_SIZE: u64 = 32 << 10;
+pub(crate) const OVERLAP_SIZE: u64 = 32 << 10;
 /// A shorter frame beside which nothing is under way is written by this thread itself: its end then comes by way of none of the kernel's
 /// threads, each of which has to wait for a processor too.
 const ALONE_SIZE: u64 = 128 << 10;
@@ -40,40 +38,17 @@ const FRAMES_MAX_EACH: usize = 32;
 const PERIODIC_DELAY: Duration = Duration::from_millis(10);
 
 /// The thread's own state.
-pub(crate) struct Writer {
-    shared: Arc<Shared>,
+pub(crate) struct Writer<'a> {
+    shared: &'a Shared,
     queue: Box<dyn BlockQueue>,
-    /// Frames that were issued, without the gapless part that is written. In order.
-    issued: VecDeque<Issued>,
     /// Since when the oldest record waits that is in no batch.
     open_since: Option<Instant>,
     /// When the file was last synced (`periodic`).
     synced_at: Instant,
-    /// The ring position where the last batch that was taken ends.
-    taken: u64,
-    /// The ring position up to which blocks are written, gapless.
-    written: u64,
-    /// The same as blocks of a segment; (0, 0) at first.
-    written_place: (i64, u32),
-    /// The place of the durable horizon.
-    horizon: (i64, u32),
-    prewriting: Prewriting,
-    /// The segment whose successor was prepared last.
-    prepared_behind: Option<u64>,
-    /// Scratch: who is woken after a frame.
-    ready: Vec<Waker>,
 }
 
-/// A frame under way, or done behind one that is.
-#[derive(Debug)]
-struct Issued {
-    run: Range<u64>,
-    offset: u64,
-    /// Its end as blocks of a segment.
-    place: (i64, u32),
-    since: Instant,
-    done: bool,
-}
+/// The lock on where the log is; given back while the thread waits.
+type Held<'a> = MutexGuard<'a, Course>;
 
 /// Nobody may wait for a thread that is gone.
 struct FailOnPanic(Arc<Shared>);
@@ -104,7 +79,7 @@ pub(crate) type Started = Result<(QueueWaker, QueueMeans), LogError>;
 /// Runs the writer until the log is closed.
 pub(crate) fn run(shared: Arc<Shared>, started: SyncSender<Started>) {
     let _guard = FailOnPanic(Arc::clone(&shared));
-    match Writer::new(shared) {
+    match Writer::new(&shared) {
         Ok(writer) => {
             // Whoever started us waits for this.
             let _ = started.send(Ok((writer.queue.waker(), writer.queue.means())));
@@ -115,24 +90,10 @@ pub(crate) fn run(shared: Arc<Shared>, started: SyncSender<Started>) {
     }
 }
 
-impl Writer {
-    fn new(shared: Arc<Shared>) -> Result<Writer, LogError> {
+impl<'a> Writer<'a> {
+    fn new(shared: &'a Shared) -> Result<Writer<'a>, LogError> {
         let queue = shared.file.file().block_queue()?;
-        let prewriting = Prewriting::new(shared.file.file().len()?);
-        Ok(Writer {
-            shared,
-            queue,
-            issued: VecDeque::new(),
-            open_since: None,
-            synced_at: Instant::now(),
-            taken: 0,
-            written: 0,
-            written_place: (0, 0),
-            horizon: (0, 0),
-            prewriting,
-            prepared_behind: None,
-            ready: Vec::new(),
-        })
+        Ok(Writer { shared, queue, open_since: None, synced_at: Instant::now() })
     }
 
     fn run(mut self) {
@@ -147,33 +108,35 @@ impl Writer {
 
     /// Does what is next; false if that is nothing, for good.
     fn go_on(&mut self) -> Result<bool, LogError> {
-        self.collect()?;
+        let mut course = self.shared.course();
+        course.is_writer_idle = false;
+        self.collect(&mut course)?;
         if self.shared.signals.is_segment_wanted() {
             self.shared.make_room()?;
         }
-        match self.next_step() {
-            Step::Issue => self.issue()?,
-            Step::Sync => self.sync()?,
-            Step::Sleep { until, wake_at } => self.sleep(until, wake_at)?,
+        match self.next_step(&course) {
+            Step::Issue => self.issue(course)?,
+            Step::Sync => self.sync(&mut course)?,
+            Step::Sleep { until, wake_at } => self.sleep(course, until, wake_at)?,
             Step::Exit => return Ok(false),
         }
         Ok(true)
     }
 
-    fn next_step(&mut self) -> Step {
-        let shared = &*self.shared;
+    fn next_step(&mut self, course: &Course) -> Step {
+        let shared = self.shared;
         let signals = &shared.signals;
         let urgent = signals.urgent.swap(false, Ordering::AcqRel);
         let stopping = signals.stopping.load(Ordering::Acquire);
         let now = Instant::now();
-        let idle = self.issued.is_empty();
-        let unsynced = self.written > shared.waiters.horizon();
+        let idle = course.under_way() == 0;
+        let unsynced = course.written > shared.waiters.horizon();
         let sync_due = match shared.sync {
             SyncMode::Periodic { period } if unsynced => Some(self.synced_at + period),
             _ => None,
         };
         let sync_wanted = signals.sync_wanted.load(Ordering::Acquire) > shared.waiters.horizon();
-        let has_untaken = shared.tail.ring.has_untaken();
+        let has_untaken = has_untaken(shared, course);
         if idle && unsynced && (sync_due.is_some_and(|due| due <= now) || sync_wanted && !has_untaken) {
             return Step::Sync;
         }
@@ -184,8 +147,8 @@ impl Writer {
                 let until = sync_due.map_or(due, |sync| sync.min(due));
                 return Step::Sleep { until: Some(until), wake_at: u64::MAX };
             }
-            let wake_at = self.wake_at();
-            if shared.tail.ring.tail() >= wake_at || in_a_hurry && self.issued.len() < self.frames_max() {
+            let wake_at = self.wake_at(course);
+            if shared.tail.ring.tail() >= wake_at || in_a_hurry && course.under_way() < self.frames_max() {
                 return Step::Issue;
             }
             return Step::Sleep { until: None, wake_at };
@@ -193,17 +156,17 @@ impl Writer {
         if stopping && idle {
             return if unsynced { Step::Sync } else { Step::Exit };
         }
-        Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at() }
+        Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at(course) }
     }
 
     /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to be half as long as
     /// they are together: the device is kept busy by two or three, and the more there is to write, the fewer they are.
-    fn wake_at(&self) -> u64 {
-        match self.issued.len() {
+    fn wake_at(&self, course: &Course) -> u64 {
+        match course.under_way() {
             0 => 0,
             frames if frames >= self.frames_max() => u64::MAX,
             _ if self.shared.sync == SyncMode::Each => 0,
-            _ => self.taken + ((self.taken - self.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
+            _ => course.taken + ((course.taken - course.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
         }
     }
 
@@ -212,137 +175,118 @@ impl Writer {
     }
 
     /// Sleeps until woken, a frame is done or the time has come.
-    fn sleep(&mut self, until: Option<Instant>, wake_at: u64) -> Result<(), LogError> {
-        let shared = &*self.shared;
-        let ready = || shared.tail.ring.tail() >= wake_at && shared.tail.ring.has_untaken();
-        let slept = if shared.signals.fall_asleep(wake_at, ready) { self.queue.wait(until) } else { Ok(()) };
+    fn sleep(&mut self, mut course: Held<'a>, until: Option<Instant>, wake_at: u64) -> Result<(), LogError> {
+        let shared = self.shared;
+        let ready = || shared.tail.ring.tail() >= wake_at && has_untaken(shared, &course);
+        let falls_asleep = shared.signals.fall_asleep(wake_at, ready);
+        course.is_writer_idle = falls_asleep && course.under_way() == 0;
+        drop(course);
+        let slept = if falls_asleep { self.queue.wait(until) } else { Ok(()) };
         shared.signals.awake();
         Ok(slept?)
     }
 
+    /// Waits for the queue without the lock.
+    fn wait(&mut self, course: Held<'a>) -> Result<Held<'a>, LogError> {
+        drop(course);
+        self.queue.wait(None)?;
+        let mut course = self.shared.course();
+        self.collect(&mut course)?;
+        Ok(course)
+    }
+
     /// Seals the open batch and issues all that are sealed.
-    fn issue(&mut self) -> Result<(), LogError> {
+    fn issue(&mut self, mut course: Held<'a>) -> Result<(), LogError> {
         self.open_since = None;
-        let shared = Arc::clone(&self.shared);
+        let shared = self.shared;
         shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
-        while let Some(batch) = shared.tail.ring.take_sealed() {
+        while let Some(batch) = course.left.take().or_else(|| shared.tail.ring.take_sealed()) {
             let batch = wait_filled(batch);
             // A record may lie in it that was not copied, because what has to be on the device before it is not.
             if let Some(closed) = shared.closed() {
                 return Err(closed);
             }
-            self.issue_batch(batch)?;
+            course = self.issue_batch(course, Placed::new(shared, batch)?)?;
         }
         Ok(())
     }
 
-    fn issue_batch(&mut self, mut batch: FilledBatch) -> Result<(), LogError> {
-        let number = batch.start() / self.shared.segment_size();
-        let segment = self.shared.recent_segment(number);
-        let segment = segment.ok_or_else(|| LogError::Closed("a segment was lost from memory".into()))?;
-        let base = number * self.shared.segment_size();
-        if batch.end() > base + self.shared.segment_size() {
-            return Err(LogError::Closed("a batch reaches beyond its segment".into()));
+    fn issue_batch(&mut self, mut course: Held<'a>, mut placed: Placed) -> Result<Held<'a>, LogError> {
+        let shared = self.shared;
+        course.taken = placed.batch.end();
+        if placed.batch.start() == placed.base {
+            course = self.complete(course)?;
         }
-        self.taken = batch.end();
-        if batch.start() == base {
-            self.complete()?;
-        }
-        let apart = self.shared.sync == SyncMode::Each;
-        let mut head = FrameHead {
-            seed: self.shared.file.seed,
-            mode: self.shared.sync.code(),
-            segment_id: segment.id,
-            base,
-            run: 0..0,
-            filled: 0,
-            horizon: self.horizon,
+        let apart = shared.sync == SyncMode::Each;
+        let frames = if apart { find_records(&placed.batch)? } else { ordered_frames(&placed.batch) };
+        let head = course.frame_head(shared, &placed);
+        let finish = |data: Range<u64>| {
+            let run = data.start / BLOCK * BLOCK..data.end.next_multiple_of(BLOCK);
+            head.of(run.clone(), data.end).finish(&mut placed.batch, &shared.record_starts);
+            (run, data.end)
         };
-        let frames = if apart { find_records(&batch)? } else { ordered_frames(&batch) };
-        let runs = frames.into_iter().map(|data| {
-            head.run = data.start / BLOCK * BLOCK..data.end.next_multiple_of(BLOCK);
-            head.filled = data.end;
-            head.finish(&mut batch, &self.shared.record_starts);
-            (head.run.clone(), data.end)
-        });
-        let runs: Vec<_> = runs.collect();
-        let alone = !apart && self.issued.is_empty() && batch.end() - batch.start() < ALONE_SIZE;
-        let batch = Arc::new(batch);
-        let file_start = self.shared.file.geometry().segment_offset(segment.slot);
+        let runs: Vec<_> = frames.into_iter().map(finish).collect();
+        let is_alone = !apart && course.under_way() == 0 && placed.batch.end() - placed.batch.start() < ALONE_SIZE;
+        let placed = placed.share();
         for (run, filled) in runs {
-            let offset = file_start + (run.start - base);
-            let blocks = u32::try_from((run.end - base) / BLOCK).unwrap_or(u32::MAX);
-            self.prewrite(offset + (run.end - run.start), segment.slot)?;
-            self.wait_for_turn()?;
-            self.count(&run, filled);
-            let (place, since) = ((segment.id, blocks), Instant::now());
-            self.issued.push_back(Issued { run: run.clone(), offset, place, since, done: false });
-            if alone {
-                self.queue.submit_alone(batch.frame(run), offset, self.durability());
+            course = self.prewrite(course, placed.offset(shared, run.end), placed.segment.slot)?;
+            course = self.wait_for_turn(course)?;
+            let offset = course.begin(shared, &placed, run.clone(), filled);
+            let frame = placed.batch.frame(run);
+            if is_alone {
+                self.queue.submit_alone(frame, offset, self.durability());
             } else {
-                self.queue.submit(batch.frame(run), offset, self.durability());
+                self.queue.submit(frame, offset, self.durability());
             }
         }
-        let is_half_full = self.taken - base > self.shared.segment_size() / 2;
-        if is_half_full && self.prepared_behind.replace(number) != Some(number) {
-            self.shared.make_room()?;
+        if course.asks_for_segment(shared, &placed) {
+            shared.make_room()?;
         }
-        Ok(())
+        Ok(course)
     }
 
     /// Takes in what is done.
-    fn collect(&mut self) -> Result<(), LogError> {
+    fn collect(&mut self, course: &mut Course) -> Result<(), LogError> {
+        if let (true, Some(closed)) = (course.has_failed, self.shared.closed()) {
+            return Err(closed);
+        }
         let mut any = false;
         while let Some(Written { frame, offset, result }) = self.queue.next_written() {
             result?;
             let run = frame.range();
             drop(frame);
-            if self.prewriting.is_done(offset) {
+            if course.prewriting.is_done(offset) {
                 continue;
             }
             any = true;
-            if let Some(issued) = self.issued.iter_mut().find(|issued| issued.offset == offset) {
-                issued.done = true;
-                self.shared.counters.flush_waits.add(issued.since.elapsed());
-            }
+            course.ended(self.shared, offset);
             if self.shared.sync == SyncMode::Each {
-                self.shared.waiters.written(run, &mut self.ready);
+                self.shared.waiters.written(run, &mut course.ready);
             }
         }
         if any {
-            self.advance();
+            course.advance(self.shared);
         }
         Ok(())
-    }
-
-    /// Takes in the gapless part of what is done.
-    fn advance(&mut self) {
-        while let Some(issued) = self.issued.pop_front_if(|issued| issued.done) {
-            self.written = issued.run.end;
-            self.written_place = issued.place;
-        }
-        if self.durability() == Durability::Durable && self.written > self.shared.waiters.horizon() {
-            self.advance_horizon();
-        }
-        self.shared.room.announce();
     }
 
     /// Waits until another frame may be under way: one batch may be more frames than that.
-    fn wait_for_turn(&mut self) -> Result<(), LogError> {
-        while self.issued.len() >= self.frames_max() {
-            self.queue.wait(None)?;
-            self.collect()?;
+    fn wait_for_turn(&mut self, mut course: Held<'a>) -> Result<Held<'a>, LogError> {
+        while course.under_way() >= self.frames_max() {
+            course = self.wait(course)?;
         }
-        Ok(())
+        Ok(course)
     }
 
     /// Waits until everything issued is durable.
-    fn complete(&mut self) -> Result<(), LogError> {
-        while !self.issued.is_empty() {
-            self.queue.wait(None)?;
-            self.collect()?;
+    fn complete(&mut self, mut course: Held<'a>) -> Result<Held<'a>, LogError> {
+        while course.under_way() > 0 {
+            course = self.wait(course)?;
         }
-        if self.written > self.shared.waiters.horizon() { self.sync() } else { Ok(()) }
+        if course.written > self.shared.waiters.horizon() {
+            self.sync(&mut course)?;
+        }
+        Ok(course)
     }
 
     fn durability(&self) -> Durability {
@@ -352,42 +296,33 @@ impl Writer {
         }
     }
 
-    fn count(&self, run: &Range<u64>, filled: u64) {
-        let counters = &self.shared.counters;
-        counters.frames.fetch_add(1, Ordering::Relaxed);
-        counters.written_bytes.fetch_add(run.end - run.start, Ordering::Relaxed);
-        counters.padding_bytes.fetch_add(run.end.saturating_sub(filled), Ordering::Relaxed);
-    }
-
     /// Syncs the file; what was written is durable then.
-    fn sync(&mut self) -> Result<(), LogError> {
+    fn sync(&mut self, course: &mut Course) -> Result<(), LogError> {
         let since = Instant::now();
         self.shared.file.file().sync_data()?;
         self.shared.counters.flush_waits.add(since.elapsed());
         self.shared.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.synced_at = Instant::now();
-        self.advance_horizon();
+        course.advance_horizon(self.shared);
         Ok(())
-    }
-
-    fn advance_horizon(&mut self) {
-        self.horizon = self.written_place;
-        self.shared.waiters.advance(self.written, &mut self.ready);
-        self.shared.free_unused_if_waiting();
     }
 
     /// Makes sure that the file reaches to `end` with blocks that were written before: overwriting them later changes no
     /// metadata, so a durable write is one device write.
-    fn prewrite(&mut self, end: u64, slot: u32) -> Result<(), LogError> {
+    fn prewrite(&mut self, mut course: Held<'a>, end: u64, slot: u32) -> Result<Held<'a>, LogError> {
         let segment_end = self.shared.file.geometry().segment_offset(slot + 1);
-        self.prewriting.go_on(end, segment_end, &mut *self.queue);
-        while !self.prewriting.reaches(end) {
-            self.queue.wait(None)?;
-            self.collect()?;
-            self.prewriting.go_on(end, segment_end, &mut *self.queue);
+        course.prewriting.go_on(end, segment_end, &mut *self.queue);
+        while !course.prewriting.reaches(end) {
+            course = self.wait(course)?;
+            course.prewriting.go_on(end, segment_end, &mut *self.queue);
         }
-        Ok(())
+        Ok(course)
     }
+}
+
+/// Whether something was appended that is not issued.
+fn has_untaken(shared: &Shared, course: &Course) -> bool {
+    course.left.is_some() || shared.tail.ring.has_untaken()
 }
 
 /// How long the first record of a frame waits for company when nothing is under way.
@@ -412,7 +347,7 @@ fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
 }
 
 /// Waits for the last copies into a sealed batch: each takes no longer than a memcpy, unless its thread lost the processor.
-fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
+pub(crate) fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
     let mut tries = 0u32;
     loop {
         match batch.filled() {

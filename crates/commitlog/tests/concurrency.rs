@@ -293,3 +293,75 @@ fn appends_that_are_held_back_are_not_forgotten() {
     let _held = log.hold_wake_ups(std::task::Waker::noop());
     log.durable(log.append(&[], b"last").unwrap().position).wait().unwrap();
 }
+
+/// Held back or not, what is worth a frame beside others is written while the thread appends more.
+#[test]
+fn a_thread_that_holds_much_back_has_it_written_meanwhile() {
+    let disk = HoldingDisk::new();
+    let options = LogOptions { segment_size_bytes: 2 << 20, total_space_bytes: 8 << 20, ..options(SyncMode::Batch) };
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    disk.hold();
+    let _held = log.hold_wake_ups(Waker::noop());
+    let positions: Vec<_> = (0..40).map(|_| log.append(&[], &[7; 10_000]).unwrap().position).collect();
+    disk.wait_for(1);
+    disk.let_all_go();
+    positions.into_iter().for_each(|position| log.durable(position).wait().unwrap());
+}
+
+/// A log in which a frame was written, so that the next lies in the middle of a segment.
+fn begun_log(disk: &HoldingDisk) -> CommitLog {
+    let options = LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 4 << 20, ..options(SyncMode::Batch) };
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    log.durable(log.append(&[], b"first").unwrap().position).wait().unwrap();
+    disk.hold();
+    disk.let_all_go();
+    log
+}
+
+/// Frames that went past the writer's queue: nothing else writes them.
+fn led(log: &CommitLog, disk: &HoldingDisk, before: u64) -> u64 {
+    log.metrics().frames - before - disk.came()
+}
+
+#[test]
+fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sleeps() {
+    let disk = HoldingDisk::new();
+    let log = begun_log(&disk);
+    let before = log.metrics().frames;
+    // The writer may not be asleep yet.
+    let has_led = (0..200).any(|_| {
+        let _held = log.hold_wake_ups(Waker::noop());
+        let position = log.append(&[], b"held back").unwrap().position;
+        log.durable(position).wait().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        led(&log, &disk, before) > 0
+    });
+    assert!(has_led);
+    // Others are told of it, and go on.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let _held = log.hold_wake_ups(Waker::noop());
+                    log.durable(log.append(&[], &[7; 100]).unwrap().position).wait().unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_write_that_fails_in_the_writers_place_closes_the_log_as_the_writers_own_does() {
+    for _ in 0..10 {
+        let disk = HoldingDisk::new();
+        let log = begun_log(&disk);
+        let held = log.hold_wake_ups(Waker::noop());
+        let lost = log.append(&[], b"lost").unwrap().position;
+        disk.inject(blockio::Fault::Fail);
+        let told = log.durable(lost).wait().unwrap_err();
+        assert!(matches!(&told, LogError::Closed(reason) if reason.contains("/log/commitlog.log at offset")), "{told}");
+        drop(held);
+        assert!(log.sync().is_err() && matches!(log.append(&[], b"x"), Err(LogError::Closed(_))));
+        assert!(log.shutdown().is_err());
+    }
+}

@@ -87,6 +87,13 @@ mod shared {
     }
 }
 
+/// Nobody writes in the writer's place here.
+mod lead {
+    pub(crate) fn lead(_: &crate::shared::Shared) -> bool {
+        false
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum SyncMode {
     Batch,
@@ -361,7 +368,7 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
                 let held = hold::HeldWakeUps::new(&shared, Waker::noop());
                 for end in 1..=2 {
                     tail.store(end, Ordering::Release);
-                    assert!(hold::holds_back(&shared, end));
+                    assert!(hold::holds_back(&shared, end - 1, end));
                     fence(Ordering::SeqCst);
                 }
                 drop(held);
@@ -378,5 +385,79 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
             taken = tail.load(Ordering::Acquire);
         }
         appender.join().unwrap();
+    });
+}
+
+/// A thread appends and writes in the place of the writer, which sleeps, while another appends: what that one has appended is written, by
+/// whichever of them.
+#[test]
+fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
+    #[derive(Default)]
+    struct Course {
+        is_writer_idle: bool,
+        taken: u64,
+        under_way: bool,
+    }
+
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let (signals, tail) = (Arc::new(Signals::new()), Arc::new(AtomicU64::new(0)));
+        let course = Arc::new(Mutex::new(Course::default()));
+        signals.woken_by(QueueWaker(thread::current()));
+        let leading = {
+            let (signals, tail, course) = (Arc::clone(&signals), Arc::clone(&tail), Arc::clone(&course));
+            thread::spawn(move || {
+                let end = tail.fetch_add(1, Ordering::AcqRel) + 1;
+                let mut held = course.lock().unwrap();
+                if !held.is_writer_idle {
+                    drop(held);
+                    return signals.appended(end);
+                }
+                held.under_way = true;
+                held.taken = tail.load(Ordering::Acquire);
+                // Nothing that comes is worth a frame beside this one.
+                signals.sleep_on(u64::MAX, || false);
+                drop(held);
+                let mut held = course.lock().unwrap();
+                held.under_way = false;
+                match held.is_writer_idle {
+                    true => signals.sleep_on(0, || tail.load(Ordering::Acquire) > held.taken),
+                    false => signals.wake(),
+                }
+                if held.taken == 2 {
+                    // Nothing is left for it but to end.
+                    signals.wake();
+                }
+            })
+        };
+        let other = {
+            let (signals, tail) = (Arc::clone(&signals), Arc::clone(&tail));
+            thread::spawn(move || {
+                let end = tail.fetch_add(1, Ordering::AcqRel) + 1;
+                signals.appended(end);
+            })
+        };
+        loop {
+            let mut held = course.lock().unwrap();
+            held.is_writer_idle = false;
+            if !held.under_way {
+                held.taken = tail.load(Ordering::Acquire);
+            }
+            if held.taken == 2 && !held.under_way {
+                break;
+            }
+            let wake_at = if held.under_way { u64::MAX } else { 0 };
+            let is_asleep =
+                signals.fall_asleep(wake_at, || !held.under_way && tail.load(Ordering::Acquire) > held.taken);
+            held.is_writer_idle = is_asleep && !held.under_way;
+            drop(held);
+            if is_asleep {
+                thread::park();
+            }
+            signals.awake();
+        }
+        leading.join().unwrap();
+        other.join().unwrap();
     });
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use blockio::{
     AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, Durability,
-    File, Frame, OpenOptions, QueueMeans, QueueWaker, SimulatedDisk, Space, Written,
+    Fault, File, Frame, OpenOptions, QueueMeans, QueueWaker, SimulatedDisk, Space, Written,
 };
 
 /// When a test that waits in vain gives up.
@@ -73,6 +73,16 @@ impl HoldingDisk {
         let frames = self.frames.0.lock().unwrap();
         let (frames, _) = self.frames.1.wait_timeout_while(frames, GIVE_UP, |frames| !is_so(frames)).unwrap();
         assert!(is_so(&frames), "{frames:?}");
+    }
+
+    /// How many came, since it was asked to hold any.
+    pub fn came(&self) -> u64 {
+        self.frames.0.lock().unwrap().came as u64
+    }
+
+    /// The next operation of the disk itself ends so.
+    pub fn inject(&self, fault: Fault) {
+        self.inner.inject(fault, 0);
     }
 
     /// The most that were under way at a time, since it holds.

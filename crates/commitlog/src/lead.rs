@@ -1,0 +1,104 @@
+//! Writing in the place of the writer's thread. A thread that has appended, and would now sleep until that is on the device, writes it itself
+//! where nothing is under way: nobody has to be woken for it, and what it copied is in its own processor's cache.
+//!
+//! What it writes is a frame under way like any other. Others append meanwhile, and wake the writer for what is worth a frame beside it;
+//! what is left at the end the writer is woken for. It does the plain case alone: the middle of a segment, in `batch`, in blocks that were
+//! prewritten.
+
+use std::sync::Arc;
+use std::thread;
+
+use blockio::{BLOCK_SIZE, DiskError, Durability, Frame};
+
+use crate::SyncMode;
+use crate::course::{Course, Placed};
+use crate::shared::Shared;
+use crate::writer::{FRAME_SIZE_MAX, OVERLAP_SIZE, wait_filled};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// Nobody may wait for a frame whose writer is gone.
+struct FailOnPanic<'a>(&'a Shared);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail("one of its writers failed");
+        }
+    }
+}
+
+/// Writes what was appended if nothing is under way; answers whether it did. If not, the caller has the writer woken.
+pub(crate) fn lead(shared: &Shared) -> bool {
+    if shared.sync != SyncMode::Batch {
+        return false;
+    }
+    let _guard = FailOnPanic(shared);
+    let Some((frame, offset)) = begin(shared) else { return false };
+    let result = shared.file.file().write_blocks(frame.blocks(), offset, Durability::Durable);
+    drop(frame);
+    end(shared, offset, result);
+    true
+}
+
+fn begin(shared: &Shared) -> Option<(Frame, u64)> {
+    // Else the writer is awake, or somebody else does what we would.
+    let mut course = shared.try_course()?;
+    if !course.is_writer_idle || course.under_way() > 0 || course.left.is_some() {
+        return None;
+    }
+    shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
+    let batch = shared.tail.ring.take_sealed()?;
+    if !is_plain(shared, &course, batch.start(), batch.end()) {
+        course.left = Some(batch);
+        return None;
+    }
+    let batch = wait_filled(batch);
+    if shared.closed().is_some() {
+        return None;
+    }
+    let mut placed = Placed::new(shared, batch).inspect_err(|error| shared.fail(&error.to_string())).ok()?;
+    let (run, filled) = (placed.batch.start()..placed.batch.end(), placed.batch.filled());
+    course.taken = run.end;
+    let head = course.frame_head(shared, &placed).of(run.clone(), filled);
+    head.finish(&mut placed.batch, &shared.record_starts);
+    let offset = course.begin(shared, &placed, run.clone(), filled);
+    if course.asks_for_segment(shared, &placed) {
+        shared.signals.want_segment();
+    }
+    let wake_at = run.end + OVERLAP_SIZE;
+    shared.signals.sleep_on(wake_at, || shared.tail.ring.tail() >= wake_at);
+    Some((Arc::new(placed.batch).frame(run), offset))
+}
+
+/// Whether the writer's thread would do no more with the batch than write it.
+fn is_plain(shared: &Shared, course: &Course, start: u64, filled: u64) -> bool {
+    let (size, segment_size) = (filled - start, shared.segment_size());
+    let number = start / segment_size;
+    let Some(segment) = shared.recent_segment(number) else { return false };
+    let geometry = shared.file.geometry();
+    let end = geometry.segment_offset(segment.slot) + (filled - number * segment_size).next_multiple_of(BLOCK);
+    !start.is_multiple_of(segment_size)
+        && size <= FRAME_SIZE_MAX - BLOCK
+        && filled <= (number + 1) * segment_size
+        && !course.prewriting.is_due(end, geometry.segment_offset(segment.slot + 1))
+}
+
+fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>) {
+    let mut course = shared.course();
+    match result {
+        Ok(()) => {
+            course.ended(shared, offset);
+            course.advance(shared);
+        }
+        Err(error) => {
+            course.has_failed = true;
+            shared.fail(&error.to_string());
+        }
+    }
+    if course.is_writer_idle && !course.has_failed {
+        shared.signals.sleep_on(0, || shared.tail.ring.has_untaken());
+    } else {
+        shared.signals.wake();
+    }
+}
