@@ -91,7 +91,7 @@ class Scenarios(unittest.TestCase):
             (ycsb, "compile_binding", lambda: None), (ycsb, "client", lambda *_: ycsb.Measured(*[1.0] * 9, 5)),
             (inmemory_exhausted, "ControlGroup", mock.MagicMock()), (inmemory_exhausted, "forget_pages", lambda _: None),
             (sstables, "hand_over", lambda system, table, _: [self.directory / "da-1-bti-Data.db"] * self.copies(table)),
-            (sstables_read.shutil, "rmtree", lambda *_, **__: None), (sstables_write, "lz4_seconds", lambda _: (1e-9, 1e-9)),
+            (sstables_read, "shutil", SimpleNamespace(rmtree=lambda _: None)), (sstables_write, "lz4_seconds", lambda _: (1e-9, 1e-9)),
             *((module, "time", clock) for module in (memory, sstables_read, sstables_write, start)),
         ]
 
