@@ -173,7 +173,7 @@ impl PartitionUpdateBuilder {
         } else {
             let mut merged = Vec::new();
             let versions = [Row::new(&self.static_row), Row::new(blob)];
-            crate::RowMerger::default().merge(&self.table, &versions, DeletionTime::LIVE, &mut merged);
+            crate::RowMerger::of_all_written().merge(&self.table, &versions, DeletionTime::LIVE, &mut merged);
             self.static_row = merged;
         }
     }
@@ -275,7 +275,8 @@ impl PartitionUpdateBuilder {
             return;
         }
         rows.sort_by(compare);
-        let mut merger = crate::RowMerger::default();
+        // What a drop of its column takes goes when it is read: a row of nothing could not be read from the log again.
+        let mut merger = crate::RowMerger::of_all_written();
         let (mut sorted, mut merged, mut count) = (Vec::with_capacity(self.bytes.len()), Vec::new(), 0);
         sorted.extend_from_slice(head);
         for versions in rows.chunk_by(|left, right| compare(left, right) == Ordering::Equal) {

@@ -77,6 +77,36 @@ fn a_record_reads_back_as_what_was_written() {
     }
 }
 
+/// A drop takes cells when they are read: nothing else may be left of a row, but a row of nothing is no row.
+#[test]
+fn versions_of_a_row_that_a_drop_takes_read_back() {
+    let first = table("a", 1);
+    let dropped = first.to_builder().drop_column("v", CqlType::Text, 15).drop_column("s", CqlType::Text, 15).build();
+    let again = dropped.to_builder().static_column("s", CqlType::Text).regular("v", CqlType::Text).build();
+    let again = Arc::new(again);
+    let old = |is_static: bool, timestamp| {
+        let mut builder = RowBuilder::default();
+        let set = again.columns(is_static);
+        builder.start(set, is_static);
+        builder.cell(set.columns.len() - 1, &Cell::live(timestamp, b"old"));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    };
+    let mut update = PartitionUpdateBuilder::new(again.clone(), PartitionKey::new(&1i32.to_be_bytes()));
+    for timestamp in [7, 8] {
+        update.row(&clustering(1), &old(false, timestamp));
+        update.static_row(&old(true, timestamp));
+    }
+    let mutation = Mutation::from(update.build());
+    let mut record = Vec::new();
+    mutation.write_record(&mut record);
+    let (read, _) = Mutation::read_record(&record, &schema(&[&again])).unwrap();
+    let [read] = read.updates() else { panic!("one update was written") };
+    assert_eq!(read.row_count(), 1);
+    assert!(read.static_row().is_some());
+}
+
 /// However many rows there are, in whatever order they came, beside whatever else.
 #[test]
 fn any_number_of_rows_reads_back() {
