@@ -77,8 +77,9 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let to = all.get(last).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
     let offending = all.get(current.number)?;
 
-    // Token ends count the characters between quotes, not the quotes: Cassandra's brackets show it.
-    let shown_end = |token: &Token| token.start + char_bytes(text, token.start, token.text(text).chars().count());
+    // Token ends count the UTF-16 units between quotes, not the quotes: Cassandra's brackets show it.
+    let shown_end =
+        |token: &Token| token.start + unit_bytes(text, token.start, token.text(text).encode_utf16().count());
     let end = shown_end(to);
     let open = offending.start;
     let close = shown_end(offending).max(open);
@@ -102,7 +103,9 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     Some(shown)
 }
 
-/// Bytes of the next `count` characters from `start` on.
-fn char_bytes(text: &str, start: usize, count: usize) -> usize {
-    text.get(start..).unwrap_or_default().chars().take(count).map(char::len_utf8).sum()
+/// Bytes of the characters that lie wholly in the next `count` UTF-16 units from `start` on.
+fn unit_bytes(text: &str, start: usize, count: usize) -> usize {
+    let mut left = count;
+    let fits = |c: &char| left.checked_sub(c.len_utf16()).map(|rest| left = rest).is_some();
+    text.get(start..).unwrap_or_default().chars().take_while(fits).map(char::len_utf8).sum()
 }

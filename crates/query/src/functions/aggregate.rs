@@ -150,13 +150,17 @@ impl Accumulator {
                 let value = number.to_f64();
                 self.state = State::Float { sum: value, compensation: 0.0, plain: value };
             }
-            // As Cassandra has it, an average of decimals is rounded at every step.
-            (State::Decimal(average), Number::Decimal(value)) if self.aggregate.kind == Kind::Avg => {
-                let step = value.subtract(average).map_err(too_large)?;
-                *average = average.add(&divide_half_even(&step, self.count)).map_err(too_large)?;
+            (state, Number::Decimal(value)) => {
+                // From a zero of scale 0 on: also of one value the scale is none below that.
+                let zero = Decimal::new(0, 0);
+                let so_far = if let State::Decimal(so_far) = &*state { so_far } else { &zero };
+                let step = match self.aggregate.kind {
+                    // As Cassandra has it, an average of decimals is rounded at every step.
+                    Kind::Avg => divide_half_even(&value.subtract(so_far).map_err(too_large)?, self.count),
+                    _ => value.clone(),
+                };
+                *state = State::Decimal(so_far.add(&step).map_err(too_large)?);
             }
-            (State::Decimal(sum), Number::Decimal(value)) => *sum = sum.add(value).map_err(too_large)?,
-            (_, Number::Decimal(value)) => self.state = State::Decimal(value.clone()),
             (State::Integer(sum), _) => *sum += number.to_bigint(),
             (_, _) => self.state = State::Integer(number.to_bigint()),
         }

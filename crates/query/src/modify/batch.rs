@@ -123,14 +123,15 @@ async fn carry_out(
     let is_conditional = statements.iter().any(|(statement, _)| statement.is_conditional());
     let mut only_key = None;
     let default = execution.timestamp_micros();
-    for (statement, execution) in statements {
+    for (place, (statement, execution)) in statements.iter().enumerate() {
         statement.resolve(execution, |modification| {
             modification.validate(execution)?;
             if is_conditional {
                 return check_one_partition(modification, &mut only_key, execution);
             }
             let timestamp = attributes.timestamp(default, execution)?;
-            modification.add_to(&mut updates, timestamp, execution)
+            let added = modification.add_to(&mut updates, timestamp, execution);
+            added.map_err(|error| wrong_key(&statements[place + 1..]).unwrap_or(error))
         })?;
     }
     if is_conditional {
@@ -142,6 +143,14 @@ async fn carry_out(
     alive?;
     write(&mutation, Some(kind), execution).await?;
     Ok(ResponseBody::Void)
+}
+
+/// What is wrong with the first wrong partition key of these statements: Cassandra makes the keys of all before it looks at anything else.
+fn wrong_key(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Option<QueryError> {
+    let keys = |(statement, execution): &(&ModificationPlan, &Execution<'_>)| {
+        statement.resolve(execution, |modification| modification.target.keys(execution).map(drop)).err()
+    };
+    statements.iter().find_map(keys)
 }
 
 /// A conditional batch is about one partition.

@@ -292,7 +292,6 @@ impl ClusteringRestrictions {
     pub fn prefixes(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
         let mut prefixes = vec![Vec::new()];
         for restriction in self.restrictions.iter().take(self.in_slices()) {
-            let name = restriction.first_name();
             match &restriction.kind {
                 ClusteringKind::Equal(tuple) => {
                     let values = tuple.bind(execution)?;
@@ -311,12 +310,14 @@ impl ClusteringRestrictions {
                         true => "Invalid null value in condition for columns:",
                         false => "Invalid null value in condition for column",
                     };
+                    let names: Vec<&str> = restriction.columns.iter().map(|column| &*column.name).collect();
+                    let name = if let [only] = *names { only.to_owned() } else { format!("[{}]", names.join(", ")) };
                     let mut longer = Vec::with_capacity(prefixes.len() * alternatives.len());
                     for prefix in &prefixes {
                         for values in &alternatives {
                             let mut prefix = prefix.clone();
                             for value in values {
-                                push_component(Some(value_of(value, null, name)?), &mut prefix);
+                                push_component(Some(value_of(value, null, &name)?), &mut prefix);
                             }
                             longer.push(prefix);
                         }

@@ -162,8 +162,9 @@ impl SelectPlan {
             Some(state) => state.remaining.min(limit),
             None => limit,
         };
-        // What is sorted afterwards is only cut then.
-        let per_partition = if self.ordering.sort.is_some() { per_partition.min(limit) } else { per_partition };
+        // What is sorted afterwards is only cut then: something computed may fail for a row that is cut.
+        let is_cut = self.ordering.sort.is_some() && self.selection.is_plain();
+        let per_partition = if is_cut { per_partition.min(limit) } else { per_partition };
         let left = state.map_or(per_partition, |state| state.remaining_in_partition.min(per_partition));
         Limits { remaining, per_partition, remaining_in_partition: left, page }
     }

@@ -62,7 +62,7 @@ impl Ordering {
         }
         let (mut sort, mut directions) = (Vec::new(), Vec::new());
         let mut next = 0;
-        for clause in clauses {
+        for clause in distinct(clauses) {
             let column = find_column(table, &clause.column)?;
             if column.kind != ColumnKind::Clustering {
                 return Err(QueryError::invalid(format!(
@@ -88,6 +88,18 @@ impl Ordering {
         }
         Ok(Ordering { is_reversed, sort: restrictions.is_key_in().then_some(sort) })
     }
+}
+
+/// Of a column that is named twice the later order counts, at the place of the first: Cassandra has a map of them.
+fn distinct(clauses: &[ast::Ordering]) -> Vec<&ast::Ordering> {
+    let mut kept: Vec<&ast::Ordering> = Vec::with_capacity(clauses.len());
+    for clause in clauses {
+        match kept.iter_mut().find(|known| known.column == clause.column) {
+            Some(known) => *known = clause,
+            None => kept.push(clause),
+        }
+    }
+    kept
 }
 
 /// Looks up the columns of an ORDER BY.

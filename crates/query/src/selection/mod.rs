@@ -10,7 +10,7 @@ mod writetime;
 use std::sync::Arc;
 
 use cql::ast::{SelectClause, Selectable};
-use model::{Column, ColumnKind, Table};
+use model::{Column, Table};
 use types::CqlType;
 
 use crate::execution::Execution;
@@ -205,18 +205,18 @@ pub(crate) fn check_names(clause: &SelectClause, table: &Table, preparing: &Prep
     if !table.has_statics() {
         return Ok(());
     }
-    let (mut any_static, mut any_other) = (false, false);
-    for selector in selectors {
-        prepare::check_names(&selector.selectable, table, preparing)?;
-        let mut names = Vec::new();
-        prepare::column_names(&selector.selectable, &mut names);
-        for column in names.iter().filter_map(|name| table.column(name.as_str())) {
-            any_static |= column.kind == ColumnKind::Static;
-            any_other |= matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular);
+    // It looks for a static column, and where there is one for one that is none, nor of the partition key.
+    let look_for = |is_wanted: &dyn Fn(Source) -> bool| -> Result<bool, QueryError> {
+        for selector in selectors {
+            prepare::check_names(&selector.selectable, table, preparing)?;
+            if prepare::selects(&selector.selectable, table, is_wanted) {
+                return Ok(true);
+            }
         }
-        if any_static && any_other {
-            break;
-        }
+        Ok(false)
+    };
+    if look_for(&|source| matches!(source, Source::Static(_)))? {
+        look_for(&|source| !matches!(source, Source::Static(_) | Source::PartitionKey(_)))?;
     }
     Ok(())
 }

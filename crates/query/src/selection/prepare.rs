@@ -55,14 +55,6 @@ pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Sel
     })
 }
 
-/// Collects the names of the columns that an expression mentions.
-pub(super) fn column_names(selectable: &Selectable, names: &mut Vec<Identifier>) {
-    if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {
-        names.push(name.clone());
-    }
-    inner(selectable).into_iter().for_each(|inner| column_names(inner, names));
-}
-
 /// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the text that is Cassandra's
 /// mistake: it answers whether one of them does not.
 pub(super) fn selects(selectable: &Selectable, table: &Table, is_wanted: &dyn Fn(Source) -> bool) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use types::{CqlType, collection};
 
-use super::writetime::WritetimeSelector;
+use super::writetime::{Part, WritetimeSelector};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::functions::{Accumulator, Function};
@@ -180,9 +180,26 @@ impl Selector {
         }
     }
 
+    /// The terms that say which elements of a collection are asked for.
+    fn parts(&self) -> Vec<&Term> {
+        match self {
+            Selector::Element { element, .. } => vec![element],
+            Selector::Slice { from, to, .. } => from.iter().chain(to).collect(),
+            Selector::Writetime { selector, .. } => match &selector.part {
+                Part::Element(element) => vec![element],
+                Part::Slice(from, to) => from.iter().chain(to).collect(),
+                Part::Whole | Part::Field(_) => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether [`check_constants`](Self::check_constants) has anything to check.
     pub fn has_constants(&self) -> bool {
-        matches!(self, Selector::Function { .. }) || self.inner().into_iter().any(Selector::has_constants)
+        let is_call = |part: &&Term| matches!(part, Term::Function(_));
+        matches!(self, Selector::Function { .. })
+            || self.parts().iter().any(is_call)
+            || self.inner().into_iter().any(Selector::has_constants)
     }
 
     /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that are.
@@ -193,6 +210,7 @@ impl Selector {
         {
             return self.evaluate(&nothing).map(|_| ());
         }
+        self.parts().into_iter().try_for_each(|part| part.bind(execution).map(drop))?;
         self.inner().into_iter().try_for_each(|inner| inner.check_constants(execution))?;
         if let Selector::Function { function, arguments } = self
             && let Some(argument) = function.checked_argument().and_then(|place| arguments.get(place))

@@ -7,6 +7,7 @@ use cql::ast::{self, Identifier};
 use types::{CqlType, MarshalError, collection};
 
 use super::{Assignable, Assignment, Term, prepare};
+use crate::names::hash_slot;
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
 
@@ -289,7 +290,9 @@ pub(super) fn prepare_user_type(
             None => Term::NULL,
         });
     }
-    if let Some((field, _)) = fields.iter().find(|(field, _)| definition.field_index(field.as_str()).is_none()) {
+    // Of several the first in the order of Cassandra's hash map.
+    let unknown = fields.iter().filter(|(field, _)| definition.field_index(field.as_str()).is_none());
+    if let Some((field, _)) = unknown.min_by_key(|(field, _)| hash_slot(field.as_str(), fields.len())) {
         let message = format!("Unknown field '{field}' in value of user defined type {}", definition.name);
         return Err(QueryError::invalid(message));
     }
@@ -309,8 +312,14 @@ pub(super) fn list_assignment(
             }
             all_elements(elements, &value_spec(receiver, element), preparing)
         }
-        _ => Ok(Assignment::No),
+        // As in Cassandra nothing else is tried: of several functions of a name the first that is looked at refuses the call.
+        other => Err(neither_list_nor_vector(other)),
     }
+}
+
+/// What is said of `[a, b]` for another type.
+pub(super) fn neither_list_nor_vector(ty: &CqlType) -> QueryError {
+    QueryError::invalid(format!("Unexpected receiver type '{ty}'; only list and vector are expected"))
 }
 
 /// An empty collection fits any, and none exactly.

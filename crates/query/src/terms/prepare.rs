@@ -27,10 +27,7 @@ pub(crate) fn prepare(
         ast::Term::List(elements) => match &receiver.ty {
             CqlType::Vector { .. } => literal::prepare_vector(elements, receiver, preparing),
             CqlType::List { .. } => literal::prepare_elements(CollectionKind::List, elements, receiver, preparing),
-            other => {
-                let message = format!("Unexpected receiver type '{other}'; only list and vector are expected");
-                Err(QueryError::invalid(message))
-            }
+            other => Err(literal::neither_list_nor_vector(other)),
         },
         ast::Term::Set(elements) => match &receiver.ty {
             CqlType::Map { .. } if elements.is_empty() => literal::prepare_map(&[], receiver, preparing),
