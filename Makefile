@@ -17,7 +17,7 @@ SECONDS ?= 60
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
 	@echo 'make test [STAGES="a b"]     every proof (proof/stages.py lists the stages)'
-	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier'
+	@echo 'make oracle SEED=1 OPS=5000  random histories against Cassandra 5.0.8 and Espalier; RESUME=1 goes on with a long run'
 	@echo 'make node drivers catalog errors tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
@@ -41,7 +41,7 @@ build:
 	@cargo build --release --quiet --bin espalier
 
 oracle: install build
-	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS)
+	@$(PYTHON) -m proof.differential --seed $(SEED) --ops $(OPS) $(if $(RESUME),--resume)
 
 node drivers catalog errors kill log tables upgrade: install build
 	@$(PYTHON) -m proof.$@

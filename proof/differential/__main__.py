@@ -5,7 +5,10 @@ Kept histories (regressions/*.json) run first. A difference is shrunk, printed a
 
 Several histories run at a time, in lanes (lanes.py): each has an Espalier of its own, and all share one Cassandra.
 
-usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--self] ...
+A seed gives 100 histories, about 55,000 statements; then comes the next seed. A long run keeps a journal, by which `--resume` goes on
+with one that was ended, or differed.
+
+usage: python -m proof.differential [--seed S] [--ops N] [--lanes L] [--resume] [--self] ...
 """
 
 import argparse
@@ -22,6 +25,7 @@ from pathlib import Path
 
 from proof import places
 from proof.differential.compare import Difference, Outcome
+from proof.differential.journal import Entry, Journal
 from proof.differential.lanes import Lane, Numbered
 from proof.differential.steps import History
 from proof.oracle.cassandra import Cassandra
@@ -29,7 +33,9 @@ from proof.oracle.espalier import Espalier
 
 REGRESSIONS = Path(__file__).with_name("regressions")
 FOUND = places.CACHE / "differences"
+JOURNALS = places.CACHE / "journals"
 STEPS_PER_HISTORY = 130
+HISTORIES_PER_SEED = 100
 LONG_RUN = 50_000           # statements
 REPORTED_EVERY = 20_000
 
@@ -43,7 +49,7 @@ def main() -> None:
         totals = Totals(options)
         if not options.self and not options.replay:
             totals.strange_traces = lanes[0].check_traces()
-        waiting = Waiting(histories(options))
+        waiting = Waiting(histories(options, totals.journal.ended if totals.journal else set()))
         with ThreadPoolExecutor(len(lanes)) as threads:
             try:
                 for done in [threads.submit(run, lane, waiting, totals, options) for lane in lanes]:
@@ -59,7 +65,7 @@ def run(lane: Lane, waiting: "Waiting", totals: "Totals", options: argparse.Name
     try:
         while not totals.is_enough and (chosen := waiting.next()) is not None:
             with waiting.keyspaces[chosen.keyspace]:
-                totals.add(lane, lane.run(chosen, options.stop_at))
+                totals.add(lane, chosen, lane.run(chosen, options.stop_at))
     except BaseException:
         waiting.end()           # for the other lanes too
         raise
@@ -79,7 +85,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ops", type=int, default=20_000, help="statements to send to each")
     parser.add_argument("--lanes", type=int, default=4, help="histories at a time")
-    parser.add_argument("--first", type=int, default=0, help="number of the first history")
+    parser.add_argument("--first", type=int, default=0, help="number of a seed's first history")
+    parser.add_argument("--resume", action="store_true", help="go on with the long run of this seed: count what is in its journal")
     parser.add_argument("--self", action="store_true", help="Cassandra against a second Cassandra: proves this program")
     parser.add_argument("--replay", type=Path, help="run one kept history")
     parser.add_argument("--no-shrink", action="store_true")
@@ -92,14 +99,24 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def histories(options: argparse.Namespace):
+def histories(options: argparse.Namespace, ended: set[tuple[int, int]]):
     if options.replay:
         yield History.from_json(json.loads(options.replay.read_text()))
         return
     for kept in sorted(REGRESSIONS.glob("*.json")):
         yield History.from_json(json.loads(kept.read_text()))
-    for number in itertools.count(options.first):
-        yield Numbered(options.seed, number, STEPS_PER_HISTORY)
+    for seed in itertools.count(options.seed):
+        for number in range(options.first, options.first + HISTORIES_PER_SEED):
+            if (seed, number) not in ended:
+                yield Numbered(seed, number, STEPS_PER_HISTORY)
+
+
+def journal(options: argparse.Namespace) -> Journal | None:
+    """Of a long run. One that is not resumed begins anew."""
+    if options.ops < LONG_RUN or options.replay:
+        return None
+    file = JOURNALS / f"seed-{options.seed}.jsonl"
+    return Journal.resume(file) if options.resume and file.exists() else Journal.begin(file)
 
 
 class Waiting:
@@ -127,6 +144,8 @@ class Totals:
         self.options = options
         self.lock = threading.Lock()
         self.started = time.monotonic()
+        self.journal = journal(options)
+        self.before = self.journal.statements if self.journal else 0
         self.histories = 0
         self.equal = 0
         self.explained: dict[str, int] = {}
@@ -137,43 +156,53 @@ class Totals:
 
     @property
     def statements(self) -> int:
+        """Of this run."""
         return self.equal + sum(self.explained.values()) + sum(self.again.values())
 
     @property
     def is_enough(self) -> bool:
-        return self.statements >= self.options.ops or len(self.found) >= self.options.max_found
+        return self.before + self.statements >= self.options.ops or len(self.found) >= self.options.max_found
 
-    def add(self, lane: Lane, outcome: Outcome) -> None:
+    def add(self, lane: Lane, chosen: History | Numbered, outcome: Outcome) -> None:
         with self.lock:
-            self.count(lane, outcome)
+            self.count(outcome)
+            new = self.unseen(outcome.differences)
+            if self.journal and isinstance(chosen, Numbered):
+                self.journal.add(Entry(chosen.seed, chosen.number, outcome.equal, outcome.explained, len(outcome.differences)))
             self.report_progress()
+        for signature, difference in new.items():
+            self.found[signature] = self.keep(lane, difference)      # the other lanes go on meanwhile
 
-    def count(self, lane: Lane, outcome: Outcome) -> None:
+    def count(self, outcome: Outcome) -> None:
         self.histories += 1
         self.equal += outcome.equal
         for rule, count in outcome.explained.items():
             self.explained[rule] = self.explained.get(rule, 0) + count
         for difference in outcome.differences:
-            signature = difference.signature
-            self.again[signature] = self.again.get(signature, 0) + 1
-            if signature not in self.found and len(self.found) < self.options.max_found:
-                self.found[signature] = self.keep(lane, difference)
+            self.again[difference.signature] = self.again.get(difference.signature, 0) + 1
+
+    def unseen(self, differences: list[Difference]) -> dict[str, Difference]:
+        """Those that look like none before, now as found."""
+        new = {}
+        for difference in differences:
+            if difference.signature not in self.found and len(self.found) < self.options.max_found:
+                self.found[difference.signature] = new[difference.signature] = difference
+        return new
 
     def report_progress(self) -> None:
         if self.statements >= self.reported + REPORTED_EVERY:
             self.reported = self.statements
             print(f"{self.histories} histories, {self.statements} statements in {time.monotonic() - self.started:.0f} s, "
-                  f"{sum(self.again.values())} differences", flush=True)
+                  f"{sum(self.again.values())} differences{f'; {self.before} statements before' if self.before else ''}", flush=True)
 
     def keep(self, lane: Lane, difference: Difference) -> Difference:
         """Shrinks, prints and writes a difference not seen before."""
-        print(f"\nDIFFERENCE {len(self.found) + 1}: {difference}", flush=True)
+        print(f"\nDIFFERENCE: {difference}", flush=True)
         if not self.options.no_shrink:
             difference = lane.shrink(difference, self.options.shrink_seconds)
-            print(f"  shrunk to {len(difference.history.steps)} steps:")
-            for step in difference.history.steps:
-                print("    " + str(step).replace("\n", "\n    "))
-            print(f"  cassandra: {difference.left}\n  espalier:  {difference.right}", flush=True)
+            lines = [f"  shrunk to {len(difference.history.steps)} steps:"]
+            lines += ["    " + str(step).replace("\n", "\n    ") for step in difference.history.steps]
+            print("\n".join(lines) + f"\n  cassandra: {difference.left}\n  espalier:  {difference.right}", flush=True)
         FOUND.mkdir(parents=True, exist_ok=True)
         file = FOUND / f"{difference.history.file_name}-{difference.index}.json"
         file.write_text(json.dumps(difference.history.to_json(), indent=1))
@@ -190,6 +219,8 @@ class Totals:
                   f"\n      cassandra: {difference.left[:300]}\n      espalier:  {difference.right[:300]}")
         for strange in self.strange_traces:
             print(f"  {strange}")
+        if self.journal:
+            print("in all:", *self.journal.summary(), sep="\n  ")
         print(f"{self.equal} passed, {sum(self.again.values()) + len(self.strange_traces)} failed")
 
 

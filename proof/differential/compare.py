@@ -1,9 +1,10 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
+import re
 from dataclasses import dataclass, replace
 
 from proof.differential.answers import comparable
-from proof.differential.explained import PAGES, PAGES_OF_A_FILTER, explanation, pages_of_group_by
+from proof.differential.explained import PAGES_OF_A_FILTER, explanation, pages
 from proof.differential.steps import History, Step
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
@@ -12,6 +13,7 @@ from proof.wire.responses import Lost, Message, Response
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {}"
 PAGES_MAX = 300
+LIMIT = re.compile(r"(?<!PARTITION )LIMIT \d+ ")
 
 
 @dataclass
@@ -136,18 +138,22 @@ def explained(step: Step, left: list, right: list) -> str | None:
              if one is not other and comparable(one) != comparable(other)]
     if all(rules):
         return rules[0]
-    return PAGES if pages_of_group_by(step, left, right) else None
+    return pages(step, left, right)
 
 
 def ends_early(connections: list[Connection], step: Step, left: list, right: list) -> str | None:
-    """The rule of a filtered read whose last pages Cassandra forgets, where both answer alike without pages: with all rows of ours."""
-    if step.page_size is None or "ALLOW FILTERING" not in step.cql:
+    """The rule of a filtered read whose last rows Cassandra forgets, where both answer alike without pages, or without a LIMIT too:
+    with all rows of ours first."""
+    if "ALLOW FILTERING" not in step.cql:
         return None
     theirs, ours = rows_of(left), rows_of(right)
     if not len(theirs) < len(ours) or theirs != ours[:len(theirs)]:
         return None
-    whole = exchange(connections, replace(step, page_size=None, reuse=False))
-    return PAGES_OF_A_FILTER if compare(*whole) is None and rows_of(whole[1]) == ours else None
+    for cql in (step.cql, LIMIT.sub("", step.cql)):
+        whole = exchange(connections, replace(step, cql=cql, page_size=None, reuse=False))
+        if compare(*whole) is None and rows_of(whole[1])[:len(ours)] == ours:
+            return PAGES_OF_A_FILTER
+    return None
 
 
 def rows_of(answers: list) -> list[tuple]:

@@ -1,0 +1,72 @@
+"""The journal of a long run: a line for each history that ended, so that a run goes on where it was interrupted.
+
+A seed that differed somewhere is run again from its start: what mended it may have changed more than the statement that differed.
+"""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What came of the `number`-th history of a seed: statements answered alike, explained (by rule), and otherwise."""
+
+    seed: int
+    number: int
+    equal: int
+    explained: dict[str, int]
+    different: int
+
+    @property
+    def statements(self) -> int:
+        return self.equal + sum(self.explained.values()) + self.different
+
+
+class Journal:
+    """For one thread at a time."""
+
+    def __init__(self, file: Path, entries: list[Entry]):
+        self.file = file
+        self.entries = entries
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(map(line, entries)))
+
+    @classmethod
+    def begin(cls, file: Path) -> "Journal":
+        return cls(file, [])
+
+    @classmethod
+    def resume(cls, file: Path) -> "Journal":
+        """With what was written, but for the seeds that differed and a last line that was cut short."""
+        entries = [Entry(**json.loads(text)) for text in file.read_text().splitlines(keepends=True) if text.endswith("\n")]
+        differed = {entry.seed for entry in entries if entry.different}
+        return cls(file, [entry for entry in entries if entry.seed not in differed])
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        with self.file.open("a") as file:
+            file.write(line(entry))
+
+    @property
+    def ended(self) -> set[tuple[int, int]]:
+        """(seed, number) of each history."""
+        return {(entry.seed, entry.number) for entry in self.entries}
+
+    @property
+    def statements(self) -> int:
+        return sum(entry.statements for entry in self.entries)
+
+    def summary(self) -> list[str]:
+        """What the record of a run says: how much of which seeds, and what was explained."""
+        seeds = sorted({entry.seed for entry in self.entries})
+        explained = sum((Counter(entry.explained) for entry in self.entries), Counter())
+        different = sum(entry.different for entry in self.entries)
+        return [f"seeds {seeds[0]} to {seeds[-1]}: {len(self.entries)} histories, {self.statements} statements; "
+                f"{different} differences unexplained, {explained.total()} explained:" if seeds else "no history has ended",
+                *(f"{count:8}  {rule}" for rule, count in sorted(explained.items()))]
+
+
+def line(entry: Entry) -> str:
+    return json.dumps(asdict(entry)) + "\n"
