@@ -68,7 +68,7 @@ class Generator:
         steps += [Step("cql", table.create()) for table in self.tables]
         while len(steps) < count - len(self.tables):
             step = self.step()
-            # Cassandra deletes too little there (docs/differences.md).
+            # Cassandra deletes something else there (docs/differences.md).
             if not ("DELETE" in str(step) and repeats_before_a_range(step)):
                 steps.append(step)
         steps += [Step("cql", f"SELECT * FROM {table.full_name}", page_size=5000) for table in self.tables if table.alive]

@@ -1,4 +1,4 @@
-"""Statements in which IN may name a value twice before a range of several columns: there Cassandra loses the range's end."""
+"""Statements in which IN may name a value twice before a range of several columns: there Cassandra reads, and deletes, other ranges."""
 
 import re
 import struct

@@ -85,7 +85,7 @@ class Explaining(unittest.TestCase):
         for value in ("[1]", "[-1, 2]", "([1])"):
             self.assertIsNone(explanation(Step("cql", f"INSERT INTO t (k, d) VALUES (-1, {value})"), [int_], [double]))
 
-    def test_rows_go_missing_only_behind_a_value_that_is_there_twice(self):
+    def test_ranges_are_others_only_behind_a_value_that_is_there_twice(self):
         cql = "SELECT * FROM t WHERE p = 1 AND k0 IN ({}) AND (k1, k2) >= (1, 2) AND (k1) <= (7)"
         some, more = [rows(b"1")], [rows(b"1", b"2")]
         name = "values twice before a range"
@@ -93,7 +93,8 @@ class Explaining(unittest.TestCase):
         self.assertEqual(explanation(Step("cql", cql.format("?, ?"), ["00", "00"]), some, more), name)
         self.assertIsNone(explanation(Step("cql", cql.format("?, ?"), ["00", "01"]), some, more))
         self.assertIsNone(explanation(Step("cql", cql.format("0, 1")), some, more))
-        self.assertIsNone(explanation(Step("cql", cql.format("0, 0")), more, some))
+        self.assertEqual(explanation(Step("cql", cql.format("from_json('0'), 0")), more, some), name)
+        self.assertIsNone(explanation(Step("cql", "SELECT * FROM t WHERE p = 1 AND k0 IN (0, 0) AND k1 > 2"), some, more))
 
     def test_fields_are_taken_for_columns_only_where_they_are_fields(self):
         step = Step("cql", "SELECT mask_replace(u, {street: 1}) FROM t")
