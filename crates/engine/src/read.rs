@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use memtable::{Lookup, RowPlace};
 use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, Table};
-use sstable::SSTableReader;
+use sstable::{RowLookup, SSTableReader};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
 use crate::newest_first::{self, NewestFirst};
-use crate::store::View;
+use crate::store::{Generation, View};
 
 impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
@@ -63,8 +63,8 @@ impl Engine {
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
     }
 
-    /// Looks up one row of a table without static columns where memory alone has it and nothing has to be merged, and hands it to
-    /// `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
+    /// Looks up one row of a table without static columns where it is in memory (in tables without clustering columns also in
+    /// the cache of SSTables) and nothing has to be merged, and hands it to `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
     pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let catalog = self.catalog();
         let Ok(store) = catalog.store(table) else { return Lookup::Unknown };
@@ -75,14 +75,24 @@ impl Engine {
         if let Some(resident) = view.resident() {
             return resident.data.find_row(table, place, take);
         }
-        if !view.sstables.is_empty() {
+        let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
+        if view.sstables.is_empty() {
+            return match (generations.next(), generations.next()) {
+                (Some(only), None) => only.memtable.find_row(table, place, take),
+                (None, _) => Lookup::Absent,
+                _ => Lookup::Unknown,
+            };
+        }
+        // A partition may have many rows in memory or few; in SSTables those of one alone are looked up.
+        let is_absent =
+            |generation: &Arc<Generation>| generation.memtable.find_row(table, place, &mut |_| {}) == Lookup::Absent;
+        if !table.clustering().is_empty() || !generations.all(is_absent) {
             return Lookup::Unknown;
         }
-        let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
-        match (generations.next(), generations.next()) {
-            (Some(only), None) => only.memtable.find_row(table, place, take),
-            (None, _) => Lookup::Absent,
-            _ => Lookup::Unknown,
+        match sstable::find_only_row(&view.sstables, table, (place.token, place.key), take) {
+            RowLookup::Found => Lookup::Found,
+            RowLookup::Absent => Lookup::Absent,
+            RowLookup::Unknown => Lookup::Unknown,
         }
     }
 

@@ -207,16 +207,16 @@ impl Processor {
         select.find_row(&execution, cells)
     }
 
-    /// Carries out a prepared SELECT on the spot, where no part of it can wait: rows are read from memory alone. `None`
-    /// for everything else, which [`Processor::execute`] carries out.
-    pub fn execute_in_memory(
+    /// Carries out a prepared SELECT of stored rows on the spot: nothing of it waits but for the disk, which holds up its thread here as
+    /// in [`Processor::execute`]. `None` for everything else, which that carries out.
+    pub fn execute_at_once(
         &self,
         prepared: &Prepared,
         client: &ClientState,
         options: &QueryOptions<'_>,
     ) -> Option<Result<Response, QueryError>> {
         let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
-        if !self.engine.is_in_memory(select.table()) {
+        if self.virtual_tables.contains(select.table()) {
             return None;
         }
         let schema = self.engine.borrow_schema();

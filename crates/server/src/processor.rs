@@ -54,7 +54,7 @@ impl QueryHandler for Processor {
         client: &ClientState,
         options: &QueryOptions<'_>,
     ) -> Option<Result<Response, QueryError>> {
-        self.execute_in_memory(statement, client, options)
+        Processor::execute_at_once(self, statement, client, options)
     }
 
     fn find_row(

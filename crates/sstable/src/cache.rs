@@ -7,11 +7,23 @@ use blockio::OpenOptions;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use crate::error::Corruption;
+
 /// A block of a file: the file's number and the block's.
 type Key = (u64, u64);
 
 /// A page or chunk in memory. Its bytes are by themselves, so that a power of two of them takes no more than that.
 pub(crate) type Block = Arc<Box<[u8]>>;
+
+/// What a look that must not wait ends with where the cache lacks something, or what it has makes no sense: whoever waits will be told more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotCached;
+
+impl From<Box<Corruption>> for NotCached {
+    fn from(_: Box<Corruption>) -> Self {
+        NotCached
+    }
+}
 
 /// Bytes an entry costs beside its content: its place in the cache's tables, and the counted pointer.
 const ENTRY_OVERHEAD_BYTES: u64 = 112;

@@ -142,15 +142,16 @@ impl BloomFilter {
         if self.words.is_empty() {
             return true;
         }
+        // All bits are looked at, without a branch for each: the processor then waits for all of them at once, and for those of the next
+        // filter beside them.
         let (increment, mut base) = hash;
+        let mut all = 1;
         for _ in 0..self.hash_count {
             let index = self.bit(base);
-            if self.words[(index >> 6) as usize] & 1 << (index & 63) == 0 {
-                return false;
-            }
+            all &= self.words[(index >> 6) as usize] >> (index & 63);
             base = base.wrapping_add(increment);
         }
-        true
+        all == 1
     }
 
     /// Whether a key may be present.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use blockio::File;
 
-use crate::cache::{Block, BlockCache};
+use crate::cache::{Block, BlockCache, NotCached};
 use crate::error::{Corruption, SSTableError};
 use crate::page_checksums::ComponentChecksums;
 use crate::trie::{PAGE_SIZE, Pages};
@@ -67,7 +67,24 @@ impl IndexFile {
     }
 }
 
+/// Pages that the cache has.
+pub(crate) struct CachedPages<'f>(pub &'f IndexFile);
+
+impl Pages for CachedPages<'_> {
+    type Error = NotCached;
+
+    fn page(&self, number: u64) -> Result<Block, NotCached> {
+        self.0.cache.peek((self.0.number, number)).ok_or(NotCached)
+    }
+
+    fn file(&self) -> &str {
+        &self.0.name
+    }
+}
+
 impl Pages for IndexFile {
+    type Error = SSTableError;
+
     fn page(&self, number: u64) -> Result<Block, SSTableError> {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         if start >= self.length {

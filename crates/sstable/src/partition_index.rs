@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use model::PartitionKey;
 use types::murmur3;
 
-use crate::cache::Block;
-use crate::error::{Corruption, SSTableError};
-use crate::index_file::IndexFile;
+use crate::cache::{Block, NotCached};
+use crate::error::{Corruption, Decoded, SSTableError};
+use crate::index_file::{CachedPages, IndexFile};
 use crate::input::Input;
-use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, Walker, read_sized, sized_length};
+use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, follow, read_sized, sized_length};
 
 /// Footer: position of the first key, number of keys, position of the root.
 const FOOTER_LENGTH: usize = 24;
@@ -182,12 +182,12 @@ impl PartitionIndex {
         self.file.memory_bytes() + self.root_page.get().map_or(0, |page| page.len())
     }
 
-    fn root_page(&self) -> Result<Block, SSTableError> {
+    fn root_page(&self) -> Result<&Block, SSTableError> {
         if let Some(page) = self.root_page.get() {
-            return Ok(page.clone());
+            return Ok(page);
         }
         let page = self.file.page(self.root / PAGE_SIZE as u64)?;
-        Ok(self.root_page.get_or_init(|| page).clone())
+        Ok(self.root_page.get_or_init(|| page))
     }
 
     pub fn key_count(&self) -> u64 {
@@ -206,20 +206,28 @@ impl PartitionIndex {
     pub fn candidate(&self, key: &PartitionKey, hash: (u64, u64)) -> Result<Option<Place>, SSTableError> {
         let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
-        let mut walker = Walker::on_page(&*self.file, self.root_page()?, self.root)?;
-        for byte in encoded {
-            if !walker.descend(byte)? {
-                break;
+        self.search(&*self.file, self.root_page()?, &encoded, hash)
+    }
+
+    /// As [`PartitionIndex::candidate`], of an encoded key, where the cache has all that it takes.
+    pub fn cached_candidate(&self, encoded: &[u8], hash: (u64, u64)) -> Result<Option<Place>, NotCached> {
+        self.search(&CachedPages(&self.file), self.root_page.get().ok_or(NotCached)?, encoded, hash)
+    }
+
+    fn search<P: Pages>(
+        &self,
+        pages: &P,
+        root_page: &Block,
+        encoded: &[u8],
+        hash: (u64, u64),
+    ) -> Result<Option<Place>, P::Error> {
+        let found = follow(pages, (self.root, root_page), encoded, |position, bits, bytes| {
+            if bits >= WITH_HASH && bytes.first() != Some(&hash_byte(hash)) {
+                return Ok(None);
             }
-        }
-        if walker.has_children() || !walker.has_payload() {
-            return Ok(None);
-        }
-        let (bits, bytes) = walker.payload();
-        if bits >= WITH_HASH && bytes.first() != Some(&hash_byte(hash)) {
-            return Ok(None);
-        }
-        self.place(bits, bytes, walker.position()).map(Some)
+            Ok(Some(self.place(bits, bytes, position)?))
+        })?;
+        Ok(found.flatten())
     }
 
     /// A cursor over all places in key order.
@@ -227,13 +235,13 @@ impl PartitionIndex {
         Ok(PlaceCursor { index: self, cursor: EntryCursor::new(&*self.file, self.root)? })
     }
 
-    fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Result<Place, SSTableError> {
+    fn place(&self, bits: u8, bytes: &[u8], position: u64) -> Decoded<Place> {
         let (skip, size) = if bits >= WITH_HASH { (1, bits - 7) } else { (0, bits) };
         match bytes.get(skip..skip + usize::from(size)) {
             Some(stored) => Ok(Place::of_stored(read_sized(stored))),
             None => {
                 let file = Pages::file(&*self.file);
-                Err(Corruption::new(file, position, "a payload within its page", "the end of the page").into())
+                Err(Corruption::new(file, position, "a payload within its page", "the end of the page"))
             }
         }
     }
@@ -251,7 +259,7 @@ impl PlaceCursor<'_> {
             return Ok(None);
         }
         let (bits, bytes) = self.cursor.payload();
-        self.index.place(bits, bytes, self.cursor.position()).map(Some)
+        Ok(Some(self.index.place(bits, bytes, self.cursor.position())?))
     }
 
     /// The hash byte of the current entry, if it has one.

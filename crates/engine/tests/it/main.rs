@@ -6,6 +6,7 @@ mod begun;
 mod big;
 mod damage;
 mod fixture;
+mod found_rows;
 mod full_memtables;
 mod gated_disk;
 mod in_memory;

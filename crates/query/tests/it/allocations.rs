@@ -88,7 +88,7 @@ fn bytes_of_select(rows: i32, limit: usize) -> u64 {
     let options = QueryOptions::default();
     let read = |_| {
         let counted = allocation_counter::measure(|| {
-            let answer = node.processor.execute_in_memory(&select, &node.client, &options).unwrap().unwrap();
+            let answer = node.processor.execute_at_once(&select, &node.client, &options).unwrap().unwrap();
             assert!(matches!(answer.body, ResponseBody::Rows(rows) if rows.row_count == limit));
         });
         counted.bytes_total
@@ -122,7 +122,7 @@ fn a_select_of_one_column_allocates_little_of_a_row_in_pieces() {
     let bytes = |select: &str| {
         let select = node.processor.prepare(select, Some("ks")).unwrap();
         let options = QueryOptions::default();
-        let read = || node.processor.execute_in_memory(&select, &node.client, &options).unwrap().unwrap();
+        let read = || node.processor.execute_at_once(&select, &node.client, &options).unwrap().unwrap();
         let counted = allocation_counter::measure(|| drop(read()));
         let ResponseBody::Rows(rows) = read().body else { panic!("rows") };
         (counted.bytes_total, rows.row_count, rows.cells.len())

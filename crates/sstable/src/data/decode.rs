@@ -62,6 +62,11 @@ impl UnfilteredHead {
         self.flags & flag::IS_MARKER != 0
     }
 
+    /// Whether a row comes with its own deletion.
+    pub fn has_deletion(&self) -> bool {
+        self.flags & flag::HAS_DELETION != 0
+    }
+
     /// All bytes of the unfiltered.
     pub fn length(&self) -> usize {
         self.head_length + self.body_length

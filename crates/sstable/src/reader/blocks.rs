@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockio::File;
 
-use crate::cache::{self, BlockCache};
+use crate::cache::{self, BlockCache, NotCached};
 use crate::compression::CompressionInfo;
-use crate::error::{Corruption, SSTableError};
+use crate::error::{Corruption, Decoded, SSTableError};
 use crate::input::Input;
 
 /// Block of an uncompressed table that has no CRC.db.
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 /// Bytes a sequential reader fetches at once.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
+/// What spans more blocks is not read without a cursor.
+const SPILLED_BLOCKS: u64 = 4;
 /// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
 
@@ -210,6 +212,34 @@ impl DataFile {
     /// Keeps waypoints in the cache, in the place of others behind the same data position.
     pub fn keep_waypoints(&self, position: u64, waypoints: Vec<u8>) {
         self.cache.put((self.waypoints_number, position), Arc::new(waypoints.into_boxed_slice()));
+    }
+
+    /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks; those are put together in
+    /// `spill`.
+    pub fn decode_cached<T>(
+        &self,
+        position: u64,
+        spill: &mut Vec<u8>,
+        mut decode: impl FnMut(&mut Input<'_>) -> Decoded<T>,
+    ) -> Result<T, NotCached> {
+        let peek = |index: u64| self.cache.peek((self.number, index)).ok_or(NotCached);
+        let first = position / self.block_length;
+        let block = peek(first)?;
+        let bytes = block.get((position % self.block_length) as usize..).ok_or(NotCached)?;
+        match decode(&mut Input::new(&self.name, position, bytes)) {
+            Err(corruption) if corruption.short => {}
+            result => return Ok(result?),
+        }
+        spill.clear();
+        spill.extend_from_slice(bytes);
+        for index in first + 1..first + SPILLED_BLOCKS {
+            spill.extend_from_slice(&peek(index)?);
+            match decode(&mut Input::new(&self.name, position, spill)) {
+                Err(corruption) if corruption.short => {}
+                result => return Ok(result?),
+            }
+        }
+        Err(NotCached)
     }
 
     /// A block through the cache.

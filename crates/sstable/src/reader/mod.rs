@@ -2,6 +2,7 @@
 
 mod blocks;
 mod cursor;
+mod find;
 mod reversed;
 mod stored;
 mod waypoints;
@@ -18,6 +19,7 @@ use types::murmur3;
 pub use blocks::ReadMode;
 pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
+pub use find::{RowLookup, find_only_row};
 
 use crate::cache::BlockCache;
 use crate::clustering::kind;
@@ -53,14 +55,23 @@ pub(crate) struct View {
     pub columns: FileColumns,
     /// For encoding positions of rows.
     pub clustering: Vec<ClusteringColumnType>,
+    /// Between which all rows lie.
+    covered: (ClusteringBound, ClusteringBound),
 }
 
 impl View {
     fn new(files: &Files, table: &Arc<Table>) -> Result<Arc<View>, SSTableError> {
         let name = files.descriptor.file_name(Component::Statistics);
         let columns = FileColumns::new(&name, &files.statistics.header, table)?;
-        Ok(Arc::new(View { table: table.clone(), columns, clustering: clustering_types(table) }))
+        let stats = &files.statistics.stats;
+        let covered = (covered_bound(&stats.covered_start), covered_bound(&stats.covered_end));
+        Ok(Arc::new(View { table: table.clone(), columns, clustering: clustering_types(table), covered }))
     }
+}
+
+fn covered_bound(covered: &CoveredBound) -> ClusteringBound {
+    let side = if covered.kind < kind::CLUSTERING { Side::Before } else { Side::After };
+    ClusteringBound::new(covered.prefix.clone(), side)
 }
 
 /// An open table. Cheap to clone; clones share files and memory. Reads take no locks but those of the cache.
@@ -372,14 +383,11 @@ impl SSTableReader {
         if slices.is_all() || stats.has_partition_level_deletions || !header.statics.is_empty() {
             return true;
         }
-        let side = |kind: u8| if kind < kind::CLUSTERING { Side::Before } else { Side::After };
-        let bound = |covered: &CoveredBound| ClusteringBound::new(covered.prefix.clone(), side(covered.kind));
-        let (start, end) = (bound(&stats.covered_start), bound(&stats.covered_end));
+        let (start, end) = &self.view.covered;
         let comparator = self.view.table.comparator();
         // The covered rows lie between the bounds; a slice that only touches one shares nothing with them.
         slices.as_slice().iter().any(|slice| {
-            comparator.compare_bounds(&slice.start, &end).is_lt()
-                && comparator.compare_bounds(&slice.end, &start).is_gt()
+            comparator.compare_bounds(&slice.start, end).is_lt() && comparator.compare_bounds(&slice.end, start).is_gt()
         })
     }
 

@@ -8,4 +8,4 @@ mod walk;
 pub(crate) use builder::TrieBuilder;
 pub(crate) use node::PAGE_SIZE;
 pub(crate) use payload::{Payload, read_sized, sized_length};
-pub(crate) use walk::{EntryCursor, Pages, Walker};
+pub(crate) use walk::{EntryCursor, Pages, follow};

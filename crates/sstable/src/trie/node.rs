@@ -286,6 +286,30 @@ impl Node {
         (start..start + width).fold(0, |value, index| value << 8 | at(index))
     }
 
+    /// Position of the child for a transition byte, if there is one.
+    #[inline]
+    pub fn child_for(&self, file: &str, page: &[u8], byte: u8) -> Decoded<Option<u64>> {
+        let slot = match self.kind.family {
+            Family::Leaf => return Ok(None),
+            Family::Single | Family::Dense => {
+                let slot = usize::from(byte.wrapping_sub(self.first));
+                if byte < self.first || slot >= self.slots() {
+                    return Ok(None);
+                }
+                slot
+            }
+            Family::Sparse => match self.transitions(page).binary_search(&byte) {
+                Ok(slot) => slot,
+                Err(_) => return Ok(None),
+            },
+        };
+        match self.kind.family {
+            // As where it is searched for: no distance, no child.
+            Family::Single if self.distance(page, slot) == 0 => Ok(None),
+            _ => self.child(file, page, slot),
+        }
+    }
+
     /// Position of the child in a slot; none for an empty slot of a dense node.
     pub fn child(&self, file: &str, page: &[u8], slot: usize) -> Decoded<Option<u64>> {
         let distance = self.distance(page, slot);

@@ -4,19 +4,24 @@ use std::sync::Arc;
 
 use super::node::{Node, PAGE_SIZE};
 use crate::cache::Block;
-use crate::error::{Corruption, SSTableError};
+use crate::error::Corruption;
 
 /// Where a walker gets pages from.
 pub(crate) trait Pages {
+    /// Why there is no page; damage of a page becomes one.
+    type Error: From<Box<Corruption>>;
+
     /// Page `number` of the file; shorter than [`PAGE_SIZE`] only at the file's end.
-    fn page(&self, number: u64) -> Result<Block, SSTableError>;
+    fn page(&self, number: u64) -> Result<Block, Self::Error>;
 
     /// Name of the file, for errors.
     fn file(&self) -> &str;
 }
 
 impl<P: Pages + ?Sized> Pages for &P {
-    fn page(&self, number: u64) -> Result<Block, SSTableError> {
+    type Error = P::Error;
+
+    fn page(&self, number: u64) -> Result<Block, P::Error> {
         (**self).page(number)
     }
 
@@ -26,7 +31,9 @@ impl<P: Pages + ?Sized> Pages for &P {
 }
 
 impl<P: Pages + ?Sized> Pages for Arc<P> {
-    fn page(&self, number: u64) -> Result<Block, SSTableError> {
+    type Error = P::Error;
+
+    fn page(&self, number: u64) -> Result<Block, P::Error> {
         (**self).page(number)
     }
 
@@ -35,8 +42,34 @@ impl<P: Pages + ?Sized> Pages for Arc<P> {
     }
 }
 
+/// Goes down from the node at `root`, whose page is at hand, as far as there are children for the bytes of `key`; hands the last node's payload
+/// to `found` if it is an entry without children.
+pub(crate) fn follow<P: Pages, T>(
+    pages: &P,
+    (root, root_page): (u64, &Block),
+    key: &[u8],
+    found: impl FnOnce(u64, u8, &[u8]) -> Result<T, P::Error>,
+) -> Result<Option<T>, P::Error> {
+    let file = pages.file();
+    let (mut held, mut number): (Option<Block>, u64) = (None, root / PAGE_SIZE as u64);
+    let mut node = Node::read(file, root_page, root)?;
+    for byte in key {
+        let page = held.as_ref().unwrap_or(root_page);
+        let Some(child) = node.child_for(file, page, *byte)? else { break };
+        if child / PAGE_SIZE as u64 != number {
+            number = child / PAGE_SIZE as u64;
+            held = Some(pages.page(number)?);
+        }
+        node = Node::read(file, held.as_ref().unwrap_or(root_page), child)?;
+    }
+    if node.has_children() || node.payload_bits == 0 {
+        return Ok(None);
+    }
+    found(node.position, node.payload_bits, node.payload(held.as_ref().unwrap_or(root_page))).map(Some)
+}
+
 /// Stands on one node of a trie.
-pub(crate) struct Walker<P: Pages> {
+struct Walker<P: Pages> {
     pages: P,
     page: Block,
     page_number: u64,
@@ -45,20 +78,15 @@ pub(crate) struct Walker<P: Pages> {
 
 impl<P: Pages> Walker<P> {
     /// Starts at the node at `position`.
-    pub fn new(pages: P, position: u64) -> Result<Self, SSTableError> {
+    pub fn new(pages: P, position: u64) -> Result<Self, P::Error> {
         let page = pages.page(position / PAGE_SIZE as u64)?;
-        Walker::on_page(pages, page, position)
-    }
-
-    /// Starts at the node at `position`, whose page is at hand.
-    pub fn on_page(pages: P, page: Block, position: u64) -> Result<Self, SSTableError> {
         let page_number = position / PAGE_SIZE as u64;
         let node = Node::read(pages.file(), &page, position)?;
         Ok(Walker { pages, page, page_number, node })
     }
 
     /// Moves to the node at `position`.
-    pub fn go_to(&mut self, position: u64) -> Result<(), SSTableError> {
+    pub fn go_to(&mut self, position: u64) -> Result<(), P::Error> {
         let page_number = position / PAGE_SIZE as u64;
         if page_number != self.page_number {
             self.page = self.pages.page(page_number)?;
@@ -86,22 +114,12 @@ impl<P: Pages> Walker<P> {
         self.node.has_children()
     }
 
-    /// Goes to the child for `byte`; false = there is none and the walker stays.
-    #[inline]
-    pub fn descend(&mut self, byte: u8) -> Result<bool, SSTableError> {
-        let Ok(slot) = self.node.search(&self.page, byte) else { return Ok(false) };
-        match self.node.child(self.pages.file(), &self.page, slot)? {
-            None => Ok(false),
-            Some(child) => self.go_to(child).map(|()| true),
-        }
-    }
-
-    fn child(&self, slot: usize) -> Result<Option<u64>, SSTableError> {
+    fn child(&self, slot: usize) -> Result<Option<u64>, P::Error> {
         Ok(self.node.child(self.pages.file(), &self.page, slot)?)
     }
 
     /// The first child at or after `slot`.
-    fn child_from(&self, slot: usize) -> Result<Option<(usize, u64)>, SSTableError> {
+    fn child_from(&self, slot: usize) -> Result<Option<(usize, u64)>, P::Error> {
         for slot in slot..self.node.slots() {
             if let Some(child) = self.child(slot)? {
                 return Ok(Some((slot, child)));
@@ -111,7 +129,7 @@ impl<P: Pages> Walker<P> {
     }
 
     /// The last child before `slot`.
-    fn child_before(&self, slot: usize) -> Result<Option<(usize, u64)>, SSTableError> {
+    fn child_before(&self, slot: usize) -> Result<Option<(usize, u64)>, P::Error> {
         for slot in (0..slot.min(self.node.slots())).rev() {
             if let Some(child) = self.child(slot)? {
                 return Ok(Some((slot, child)));
@@ -132,7 +150,7 @@ pub(crate) struct EntryCursor<P: Pages> {
 
 impl<P: Pages> EntryCursor<P> {
     /// A cursor over the trie with the given root; call a seek before anything else.
-    pub fn new(pages: P, root: u64) -> Result<Self, SSTableError> {
+    pub fn new(pages: P, root: u64) -> Result<Self, P::Error> {
         Ok(EntryCursor { walker: Walker::new(pages, root)?, ancestors: Vec::with_capacity(24) })
     }
 
@@ -146,31 +164,31 @@ impl<P: Pages> EntryCursor<P> {
         self.walker.position()
     }
 
-    fn reset(&mut self) -> Result<(), SSTableError> {
+    fn reset(&mut self) -> Result<(), P::Error> {
         let root = self.ancestors.first().map(|ancestor| ancestor.0);
         self.ancestors.clear();
         root.map_or(Ok(()), |root| self.walker.go_to(root))
     }
 
-    fn enter(&mut self, slot: usize, child: u64) -> Result<(), SSTableError> {
+    fn enter(&mut self, slot: usize, child: u64) -> Result<(), P::Error> {
         self.ancestors.push((self.walker.position(), slot));
         self.walker.go_to(child)
     }
 
     /// Stands on the first entry; false = the trie is empty.
-    pub fn seek_first(&mut self) -> Result<bool, SSTableError> {
+    pub fn seek_first(&mut self) -> Result<bool, P::Error> {
         self.reset()?;
         self.first_below()
     }
 
     /// Stands on the last entry.
-    pub fn seek_last(&mut self) -> Result<bool, SSTableError> {
+    pub fn seek_last(&mut self) -> Result<bool, P::Error> {
         self.reset()?;
         self.last_below()
     }
 
     /// The first entry at or below the current node.
-    fn first_below(&mut self) -> Result<bool, SSTableError> {
+    fn first_below(&mut self) -> Result<bool, P::Error> {
         loop {
             if self.walker.has_payload() {
                 return Ok(true);
@@ -184,7 +202,7 @@ impl<P: Pages> EntryCursor<P> {
     }
 
     /// The last entry at or below the current node.
-    fn last_below(&mut self) -> Result<bool, SSTableError> {
+    fn last_below(&mut self) -> Result<bool, P::Error> {
         while let Some((slot, child)) = self.walker.child_before(usize::MAX)? {
             self.enter(slot, child)?;
         }
@@ -195,13 +213,13 @@ impl<P: Pages> EntryCursor<P> {
         }
     }
 
-    fn barren(&self) -> SSTableError {
+    fn barren(&self) -> P::Error {
         let file = self.walker.pages.file();
         Corruption::new(file, self.walker.position(), "a payload on a leaf", "a leaf without payload").into()
     }
 
     /// Moves to the next entry.
-    pub fn next(&mut self) -> Result<bool, SSTableError> {
+    pub fn next(&mut self) -> Result<bool, P::Error> {
         match self.walker.child_from(0)? {
             Some((slot, child)) => {
                 self.enter(slot, child)?;
@@ -212,7 +230,7 @@ impl<P: Pages> EntryCursor<P> {
     }
 
     /// The first entry after everything at or below the current node.
-    fn next_beside(&mut self) -> Result<bool, SSTableError> {
+    fn next_beside(&mut self) -> Result<bool, P::Error> {
         while let Some((parent, slot)) = self.ancestors.pop() {
             self.walker.go_to(parent)?;
             if let Some((slot, child)) = self.walker.child_from(slot + 1)? {
@@ -224,7 +242,7 @@ impl<P: Pages> EntryCursor<P> {
     }
 
     /// Moves to the previous entry.
-    pub fn previous(&mut self) -> Result<bool, SSTableError> {
+    pub fn previous(&mut self) -> Result<bool, P::Error> {
         while let Some((parent, slot)) = self.ancestors.pop() {
             self.walker.go_to(parent)?;
             if let Some((slot, child)) = self.walker.child_before(slot)? {
@@ -239,7 +257,7 @@ impl<P: Pages> EntryCursor<P> {
     }
 
     /// Stands on the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before it.
-    pub fn seek_floor(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
+    pub fn seek_floor(&mut self, key: &[u8]) -> Result<bool, P::Error> {
         self.reset()?;
         for byte in key {
             match self.walker.node.search(&self.walker.page, *byte) {
@@ -254,7 +272,7 @@ impl<P: Pages> EntryCursor<P> {
     }
 
     /// The last entry in the children before `slot`, else the node's own, else the one before the node.
-    fn floor_below(&mut self, slot: usize) -> Result<bool, SSTableError> {
+    fn floor_below(&mut self, slot: usize) -> Result<bool, P::Error> {
         if let Some((slot, child)) = self.walker.child_before(slot)? {
             self.enter(slot, child)?;
             return self.last_below();
@@ -267,7 +285,7 @@ impl<P: Pages> EntryCursor<P> {
 
     /// Stands on the first entry that may hold `key` or a greater one: the leaf whose key is a prefix of `key` if there
     /// is one, else the first greater entry. For tries of unique prefixes, where payloads sit on leaves only.
-    pub fn seek_candidate(&mut self, key: &[u8]) -> Result<bool, SSTableError> {
+    pub fn seek_candidate(&mut self, key: &[u8]) -> Result<bool, P::Error> {
         self.reset()?;
         for byte in key {
             if !self.walker.has_children() {
@@ -284,7 +302,7 @@ impl<P: Pages> EntryCursor<P> {
         self.first_below()
     }
 
-    fn ceiling_from(&mut self, slot: usize) -> Result<bool, SSTableError> {
+    fn ceiling_from(&mut self, slot: usize) -> Result<bool, P::Error> {
         match self.walker.child_from(slot)? {
             Some((slot, child)) => {
                 self.enter(slot, child)?;
@@ -302,10 +320,13 @@ pub(crate) mod tests {
     use super::super::payload::{read_sized, sized_length};
     use super::super::{Payload, TrieBuilder};
     use super::*;
+    use crate::error::SSTableError;
 
     pub(crate) struct Bytes(pub Vec<u8>);
 
     impl Pages for Bytes {
+        type Error = SSTableError;
+
         fn page(&self, number: u64) -> Result<Block, SSTableError> {
             let start = (number as usize * PAGE_SIZE).min(self.0.len());
             Ok(Arc::new(self.0[start..(start + PAGE_SIZE).min(self.0.len())].into()))
