@@ -1,19 +1,75 @@
 //! The bounded cache that all tables share: index pages and uncompressed data blocks.
+//!
+//! What is held, and for how long, is `quick_cache`'s business. A look-up there waits for memory four times, one after the other, and for a
+//! lock. So blocks that are looked up also stand in [`NearBlocks`], a plain array that a look-up needs one step into; what is evicted is taken
+//! out of both, and what was seen in the array since the last eviction that came by is passed over by that one.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::{ArcSwapOption, Guard};
 use blockio::OpenOptions;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::error::Corruption;
 
 /// A block of a file: the file's number and the block's.
 type Key = (u64, u64);
 
-/// A page or chunk in memory. Its bytes are by themselves, so that a power of two of them takes no more than that.
-pub(crate) type Block = Arc<Box<[u8]>>;
+/// A page or chunk in memory.
+pub(crate) type Block = Arc<Held>;
+
+/// The bytes of a block. They are by themselves, so that a power of two of them takes no more than that.
+#[derive(Debug)]
+pub(crate) struct Held {
+    key: Key,
+    /// Whether it was seen in the array since an eviction came by.
+    is_seen: AtomicBool,
+    bytes: Box<[u8]>,
+}
+
+impl Held {
+    fn new(key: Key, bytes: Box<[u8]>) -> Block {
+        Arc::new(Held { key, is_seen: AtomicBool::new(false), bytes })
+    }
+
+    fn see(&self) {
+        // Most were: then nothing is written to what other threads look at as well.
+        if !self.is_seen.load(Ordering::Relaxed) {
+            self.is_seen.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A block that is looked at for a moment: it is held without counting its holders.
+pub(crate) struct Lent(Guard<Option<Block>>);
+
+impl From<Block> for Lent {
+    fn from(block: Block) -> Lent {
+        Lent(Guard::from_inner(Some(block)))
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self.0.as_ref() {
+            Some(held) => &held.bytes,
+            None => &[],
+        }
+    }
+}
 
 /// What a look that must not wait ends with where the cache lacks something, or what it has makes no sense: whoever waits will be told more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +82,9 @@ impl From<Box<Corruption>> for NotCached {
 }
 
 /// Bytes an entry costs beside its content: its place in the cache's tables, and the counted pointer.
-const ENTRY_OVERHEAD_BYTES: u64 = 112;
+const ENTRY_OVERHEAD_BYTES: u64 = 136;
+/// There is a place in the array for so many bytes of the cache: twice and more of what chunks of the usual sizes need.
+const BYTES_PER_PLACE: u64 = 4096;
 
 #[derive(Clone)]
 struct Bytes;
@@ -37,11 +95,90 @@ impl Weighter<Key, Block> for Bytes {
     }
 }
 
+/// Blocks of the cache, each in the one place that its key gives it, if no other was there first.
+struct NearBlocks {
+    places: Box<[ArcSwapOption<Held>]>,
+    /// By how much a hash is shifted for the number of a place.
+    shift: u32,
+}
+
+impl NearBlocks {
+    fn new(capacity_bytes: u64) -> NearBlocks {
+        let count = (capacity_bytes / BYTES_PER_PLACE).clamp(16, 1 << 24).next_power_of_two();
+        let places = (0..count).map(|_| ArcSwapOption::empty()).collect();
+        NearBlocks { places, shift: u64::BITS - count.trailing_zeros() }
+    }
+
+    fn place(&self, key: Key) -> &ArcSwapOption<Held> {
+        // Neighbours in a file come apart by this.
+        let hash = (key.0.rotate_left(40) ^ key.1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.places[(hash >> self.shift) as usize]
+    }
+
+    #[inline]
+    fn get(&self, key: Key) -> Option<Lent> {
+        let lent = self.place(key).load();
+        let held = lent.as_deref().filter(|held| held.key == key)?;
+        held.see();
+        Some(Lent(lent))
+    }
+
+    /// Puts a block of the cache in its place, if that is free.
+    fn put(&self, block: &Block, cache: &Blocks) {
+        let place = self.place(block.key);
+        if place.load().is_some() {
+            return;
+        }
+        place.compare_and_swap(&None::<Block>, Some(block.clone()));
+        // It may have been evicted before it was here.
+        if !cache.contains_key(&block.key) {
+            self.take_out(block);
+        }
+    }
+
+    fn take_out(&self, block: &Block) {
+        let place = self.place(block.key);
+        if place.load().as_ref().is_some_and(|held| Arc::ptr_eq(held, block)) {
+            place.compare_and_swap(block, None);
+        }
+    }
+}
+
+/// So many blocks that were seen an eviction passes over at most: it ends soon, and room is made even where all were seen since the last one.
+const PASSED_OVER_MAX: u64 = 8;
+
+/// What the cache does with the array.
+#[derive(Clone)]
+struct Evictions {
+    near: Arc<NearBlocks>,
+    /// Blocks passed over since one was evicted.
+    passed_over: Arc<AtomicU64>,
+}
+
+impl Lifecycle<Key, Block> for Evictions {
+    /// What was evicted, which is freed once the cache's lock is.
+    type RequestState = Option<Block>;
+
+    fn is_pinned(&self, _: &Key, block: &Block) -> bool {
+        block.is_seen.swap(false, Ordering::Relaxed)
+            && self.passed_over.fetch_add(1, Ordering::Relaxed) < PASSED_OVER_MAX
+    }
+
+    fn on_evict(&self, evicted: &mut Option<Block>, _: Key, block: Block) {
+        self.passed_over.store(0, Ordering::Relaxed);
+        self.near.take_out(&block);
+        *evicted = Some(block);
+    }
+}
+
+type Blocks = Cache<Key, Block, Bytes, DefaultHashBuilder, Evictions>;
+
 /// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into it. Cheap to clone; clones
 /// share the content.
 #[derive(Clone)]
 pub struct BlockCache {
-    blocks: Arc<Cache<Key, Block, Bytes>>,
+    near: Arc<NearBlocks>,
+    blocks: Arc<Blocks>,
     open_options: OpenOptions,
 }
 
@@ -49,8 +186,10 @@ impl BlockCache {
     /// A cache of at most `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
         let expected = (capacity_bytes / 8192).clamp(16, 1 << 24) as usize;
-        let blocks = Arc::new(Cache::with_weighter(expected, capacity_bytes, Bytes));
-        BlockCache { blocks, open_options: OpenOptions::read() }
+        let near = Arc::new(NearBlocks::new(capacity_bytes));
+        let evictions = Evictions { near: near.clone(), passed_over: Arc::default() };
+        let blocks = Cache::with(expected, capacity_bytes, Bytes, DefaultHashBuilder::default(), evictions);
+        BlockCache { near, blocks: Arc::new(blocks), open_options: OpenOptions::read() }
     }
 
     /// The same, for files that are opened from now on to be read past the kernel's page cache where it allows.
@@ -74,18 +213,34 @@ impl BlockCache {
     }
 
     /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load.
-    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Block, E>) -> Result<Block, E> {
-        self.blocks.get_or_insert_with(&key, load)
+    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Box<[u8]>, E>) -> Result<Block, E> {
+        if let Some(Lent(lent)) = self.near.get(key)
+            && let Some(block) = Guard::into_inner(lent)
+        {
+            return Ok(block);
+        }
+        let block = self.blocks.get_or_insert_with(&key, || load().map(|bytes| Held::new(key, bytes)))?;
+        self.near.put(&block, &self.blocks);
+        Ok(block)
     }
 
     /// A block, if it is here.
-    pub(crate) fn peek(&self, key: Key) -> Option<Block> {
+    pub(crate) fn peek(&self, key: Key) -> Option<Lent> {
+        self.near.get(key).or_else(|| {
+            let block = self.blocks.get(&key)?;
+            self.near.put(&block, &self.blocks);
+            Some(Lent::from(block))
+        })
+    }
+
+    /// What was put here last under a key of which nothing is loaded.
+    pub(crate) fn latest(&self, key: Key) -> Option<Block> {
         self.blocks.get(&key)
     }
 
-    /// Puts a block in the place of what was there.
-    pub(crate) fn put(&self, key: Key, block: Block) {
-        self.blocks.insert(key, block);
+    /// Puts bytes in the place of what was there, under a key of which nothing is loaded.
+    pub(crate) fn put(&self, key: Key, bytes: Box<[u8]>) {
+        self.blocks.insert(key, Held::new(key, bytes));
     }
 
     /// A number for a file that is opened, never used again in this process.
@@ -98,5 +253,83 @@ impl BlockCache {
 impl std::fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "BlockCache({} of {} bytes)", self.used_bytes(), self.capacity_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use testkit::Random;
+
+    use super::*;
+
+    const BLOCK_BYTES: usize = 1000;
+
+    /// What the block of a key must hold.
+    fn content(key: Key) -> Box<[u8]> {
+        let word = (key.0 << 32 | key.1).to_be_bytes();
+        (0..BLOCK_BYTES).map(|at| word[at % 8]).collect()
+    }
+
+    fn load(key: Key) -> Result<Box<[u8]>, NotCached> {
+        Ok(content(key))
+    }
+
+    #[test]
+    fn threads_see_the_right_bytes_beside_evictions() {
+        let cache = BlockCache::new(100 * BLOCK_BYTES as u64);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    for _ in 0..20_000 {
+                        let key = (random.below(3) as u64, random.below(90) as u64);
+                        match random.one_in(2) {
+                            true => assert_eq!(&**cache.get(key, || load(key)).unwrap(), &*content(key)),
+                            false => assert!(cache.peek(key).is_none_or(|block| *block == *content(key))),
+                        }
+                    }
+                });
+            }
+        });
+        assert!(cache.used_bytes() <= cache.capacity_bytes());
+    }
+
+    #[test]
+    fn what_is_evicted_is_freed() {
+        let cache = BlockCache::new(50 * BLOCK_BYTES as u64);
+        let mut all: Vec<Weak<Held>> = Vec::new();
+        let mut random = Random(1);
+        for _ in 0..5_000 {
+            let key = (0, random.below(400) as u64);
+            all.push(Arc::downgrade(&cache.get(key, || load(key)).unwrap()));
+            let looked_at = (0, random.below(400) as u64);
+            drop(cache.peek(looked_at));
+        }
+        let mut held: Vec<Block> = all.iter().filter_map(Weak::upgrade).collect();
+        held.sort_by_key(|block| block.key);
+        held.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        assert!(held.len() > 10 && held.len() <= 50, "{} blocks", held.len());
+        assert!(held.iter().all(|block| cache.blocks.contains_key(&block.key)));
+    }
+
+    #[test]
+    fn what_is_looked_at_outlives_what_is_read_once() {
+        let cache = BlockCache::new(100 * BLOCK_BYTES as u64);
+        let hot = |number: u64| (7, number);
+        let mut loads = 0;
+        for number in 0..3_000 {
+            cache.get((1, number), || load((1, number))).unwrap();
+            for number in 0..20 {
+                let loaded = cache.get(hot(number), || {
+                    loads += 1;
+                    load(hot(number))
+                });
+                assert!(loaded.is_ok());
+            }
+        }
+        assert!(loads < 100, "{loads} loads of 20 blocks that are looked at all the time");
     }
 }

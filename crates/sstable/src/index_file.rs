@@ -1,10 +1,8 @@
 //! Partitions.db and Rows.db as pages behind the cache.
 
-use std::sync::Arc;
-
 use blockio::File;
 
-use crate::cache::{Block, BlockCache, NotCached};
+use crate::cache::{Block, BlockCache, Lent, NotCached};
 use crate::error::{Corruption, SSTableError};
 use crate::page_checksums::ComponentChecksums;
 use crate::trie::{PAGE_SIZE, Pages};
@@ -72,8 +70,9 @@ pub(crate) struct CachedPages<'f>(pub &'f IndexFile);
 
 impl Pages for CachedPages<'_> {
     type Error = NotCached;
+    type Page = Lent;
 
-    fn page(&self, number: u64) -> Result<Block, NotCached> {
+    fn page(&self, number: u64) -> Result<Lent, NotCached> {
         self.0.cache.peek((self.0.number, number)).ok_or(NotCached)
     }
 
@@ -84,8 +83,20 @@ impl Pages for CachedPages<'_> {
 
 impl Pages for IndexFile {
     type Error = SSTableError;
+    type Page = Lent;
 
-    fn page(&self, number: u64) -> Result<Block, SSTableError> {
+    fn page(&self, number: u64) -> Result<Lent, SSTableError> {
+        self.block(number).map(Lent::from)
+    }
+
+    fn file(&self) -> &str {
+        &self.name
+    }
+}
+
+impl IndexFile {
+    /// A page that may be kept.
+    pub fn block(&self, number: u64) -> Result<Block, SSTableError> {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         if start >= self.length {
             let got = format!("the end of the file at {}", self.length);
@@ -98,11 +109,7 @@ impl Pages for IndexFile {
             if let Some(checksums) = &self.checksums {
                 checksums.check_page(&self.name, number, &page)?;
             }
-            Ok(Arc::new(page))
+            Ok(page)
         })
-    }
-
-    fn file(&self) -> &str {
-        &self.name
     }
 }

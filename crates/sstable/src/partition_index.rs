@@ -186,7 +186,7 @@ impl PartitionIndex {
         if let Some(page) = self.root_page.get() {
             return Ok(page);
         }
-        let page = self.file.page(self.root / PAGE_SIZE as u64)?;
+        let page = self.file.block(self.root / PAGE_SIZE as u64)?;
         Ok(self.root_page.get_or_init(|| page))
     }
 
@@ -217,7 +217,7 @@ impl PartitionIndex {
     fn search<P: Pages>(
         &self,
         pages: &P,
-        root_page: &Block,
+        root_page: &[u8],
         encoded: &[u8],
         hash: (u64, u64),
     ) -> Result<Option<Place>, P::Error> {

@@ -11,7 +11,7 @@ use crate::data::{read_deletion, write_deletion};
 use crate::error::{Corruption, SSTableError};
 use crate::index_file::IndexFile;
 use crate::input::Input;
-use crate::trie::{EntryCursor, Pages, Payload, TrieBuilder, read_sized, sized_length};
+use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_sized, sized_length};
 
 /// Payload bit: a range deletion is open at the start of the block.
 const OPEN_MARKER: u8 = 8;
@@ -176,6 +176,13 @@ pub(crate) struct RowIndexEntry {
 impl RowIndexEntry {
     /// Reads the record at `position`.
     pub fn read(file: &IndexFile, position: u64) -> Result<Self, SSTableError> {
+        // Most lie within a page.
+        let page = file.page(position / PAGE_SIZE as u64)?;
+        let bytes = page.get((position % PAGE_SIZE as u64) as usize..).unwrap_or_default();
+        match Self::parse(file.file(), position, bytes) {
+            Err(corruption) if corruption.short => {}
+            parsed => return Ok(parsed?),
+        }
         let head = file.read(position, 2)?;
         let key_length = usize::from(Input::new(file.file(), position, &head).u16("key length")?);
         let bytes = file.read(position, 2 + key_length + RECORD_TAIL_MAX)?;

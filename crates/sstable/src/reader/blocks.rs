@@ -1,5 +1,6 @@
 //! Data.db as a sequence of uncompressed blocks, each verified where it is read.
 
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,8 @@ use crate::input::Input;
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 /// Bytes a sequential reader fetches at once.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
+/// What is looked at together of something of unknown length.
+const NEAR_LINES: [usize; 2] = [64, 128];
 /// What spans more blocks is not read without a cursor.
 const SPILLED_BLOCKS: u64 = 4;
 /// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
@@ -206,12 +209,12 @@ impl DataFile {
 
     /// What was kept of waypoints behind a data position.
     pub fn waypoints(&self, position: u64) -> Option<cache::Block> {
-        self.cache.peek((self.waypoints_number, position))
+        self.cache.latest((self.waypoints_number, position))
     }
 
     /// Keeps waypoints in the cache, in the place of others behind the same data position.
     pub fn keep_waypoints(&self, position: u64, waypoints: Vec<u8>) {
-        self.cache.put((self.waypoints_number, position), Arc::new(waypoints.into_boxed_slice()));
+        self.cache.put((self.waypoints_number, position), waypoints.into_boxed_slice());
     }
 
     /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks; those are put together in
@@ -226,6 +229,10 @@ impl DataFile {
         let first = position / self.block_length;
         let block = peek(first)?;
         let bytes = block.get((position % self.block_length) as usize..).ok_or(NotCached)?;
+        // Most is longer than what the processor fetches at once.
+        for line in NEAR_LINES {
+            black_box(bytes.get(line).copied());
+        }
         match decode(&mut Input::new(&self.name, position, bytes)) {
             Err(corruption) if corruption.short => {}
             result => return Ok(result?),
@@ -261,7 +268,7 @@ impl DataFile {
                     stored
                 }
             };
-            Ok(Arc::new(block.into_boxed_slice()))
+            Ok(block.into_boxed_slice())
         })
     }
 }
