@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
@@ -169,6 +170,8 @@ impl Node {
             }
             log.discard_replayed()?;
         }
+        // Then the thread that waits writes, where nothing is under way.
+        let _held = (self.choices.below(2) == 0).then(|| log.hold_wake_ups(Waker::noop()));
         let mut waiting = Vec::new();
         for _ in 0..20 + self.choices.below(60) {
             self.clock.fetch_add(self.choices.below(2000) as i64 - 1000, Ordering::Relaxed);
@@ -333,6 +336,7 @@ fn failed_operation(seed: u64) -> bool {
     let fault = [Fault::Fail, Fault::ShortWrite, Fault::FailSync, Fault::Full][seed as usize % 4];
     let skip = seed / 4 % 60;
     node.disk.inject(fault, skip);
+    let held = (node.choices.below(2) == 0).then(|| log.hold_wake_ups(Waker::noop()));
     let mut outcome = Ok(());
     for _ in 0..60 {
         outcome = node.append(&log).and_then(|at| {
@@ -351,7 +355,7 @@ fn failed_operation(seed: u64) -> bool {
         assert!(outcome.is_err(), "seed {seed}: {fault:?} {skip}");
         assert!(log.append(&[], b"x").is_err(), "seed {seed}: {error}");
     }
-    drop(log);
+    drop((held, log));
     for image_seed in 0..3 {
         let disk = node.disk.crash_image(image_seed);
         let (log, replay) = CommitLog::open(Arc::new(disk), node.options()).unwrap();
