@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -47,6 +47,7 @@ pub struct Engine {
     purger: Purger,
     shut_down: AtomicBool,
     drops_unfinished: AtomicBool,
+    tables_dropped: AtomicU64,
     last_timestamp_micros: AtomicI64,
     replayed: ReplaySummary,
     log_report: ReplayReport,
@@ -68,9 +69,10 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The store of a table; fails if it is gone.
+    /// The store of a table; fails if it is gone, also where another was made under its id.
     pub fn store(&self, table: &Table) -> Result<&Arc<TableStore>, EngineError> {
-        let store = self.stores.get(&table.id).filter(|store| !store.is_dropped());
+        let is_of = |store: &&Arc<TableStore>| !store.is_dropped() && store.incarnation == table.incarnation();
+        let store = self.stores.get(&table.id).filter(is_of);
         store.ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
     }
 }
@@ -130,6 +132,7 @@ impl Engine {
             purger: Purger::new(),
             shut_down: AtomicBool::new(false),
             drops_unfinished: AtomicBool::new(true),
+            tables_dropped: AtomicU64::new(0),
             last_timestamp_micros: AtomicI64::new(0),
             replayed: ReplaySummary::default(),
             log_report: ReplayReport::default(),
@@ -470,6 +473,11 @@ impl Engine {
     /// Whether tables were dropped whose files may still be there; not known at start.
     pub(crate) fn drops_unfinished(&self) -> &AtomicBool {
         &self.drops_unfinished
+    }
+
+    /// How many tables were dropped since the start. Changes with the schema's lock held.
+    pub(crate) fn tables_dropped(&self) -> &AtomicU64 {
+        &self.tables_dropped
     }
 
     pub(crate) fn schema_lock(&self) -> &Mutex<()> {

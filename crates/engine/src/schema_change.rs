@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use model::{Keyspace, Mutation, Schema};
+use model::{Keyspace, Mutation, Schema, Table};
 use uuid::Uuid;
 
 use crate::engine::{Engine, Stores};
@@ -32,6 +33,7 @@ impl Engine {
         if keyspaces == old.keyspaces {
             return Ok((result, old));
         }
+        self.set_incarnations(&old, &mut keyspaces);
         let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
         self.check_in_memory_space(&old, &new)?;
         if finished.is_err() && self.takes_dropped_id(&new)? {
@@ -42,6 +44,20 @@ impl Engine {
         self.store_schema(&old, &new)?;
         self.publish_schema(&new, stores)?;
         Ok((result, new))
+    }
+
+    /// A table keeps the incarnation that its id has; a new one has that of no table that was dropped. So a statement that was resolved before
+    /// does not reach the data of a table that took the id.
+    fn set_incarnations(&self, old: &Schema, keyspaces: &mut Keyspaces) {
+        let next = self.tables_dropped().load(Ordering::Relaxed);
+        let wanted = |table: &Table| old.table_by_id(table.id).map_or(next, |known| known.incarnation());
+        let is_wrong = |table: &Arc<Table>| table.incarnation() != wanted(table);
+        for keyspace in keyspaces.values_mut().filter(|keyspace| keyspace.tables.values().any(is_wrong)) {
+            for table in Arc::make_mut(keyspace).tables.values_mut().filter(|table| is_wrong(table)) {
+                let incarnation = wanted(table);
+                Arc::make_mut(table).set_incarnation(incarnation);
+            }
+        }
     }
 
     /// Whether a table has the id, and so the directory, of one that was dropped and whose files are still there.
@@ -68,6 +84,7 @@ impl Engine {
 
     fn publish_schema(&self, new: &Arc<Schema>, stores: Stores) -> Result<(), EngineError> {
         let removed = self.publish(new, stores);
+        self.tables_dropped().fetch_add(removed.len() as u64, Ordering::Relaxed);
         self.settle_in_memory();
         // What cannot be deleted for one table keeps none of the others.
         let results: Vec<_> = removed.iter().map(|store| self.drop_store(store)).collect();

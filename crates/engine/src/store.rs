@@ -134,6 +134,8 @@ impl View {
 pub(crate) struct TableStore {
     pub directory: PathBuf,
     pub table: ArcSwap<Table>,
+    /// The table's; it keeps it for life.
+    pub incarnation: u64,
     pub durable_writes: AtomicBool,
     dropped: AtomicBool,
     files_distrusted: AtomicBool,
@@ -175,6 +177,7 @@ impl TableStore {
         let resident = ArcSwapOption::new(active.resident.clone());
         TableStore {
             directory,
+            incarnation: table.incarnation(),
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
             dropped: AtomicBool::new(false),

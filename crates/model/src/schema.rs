@@ -246,6 +246,17 @@ impl Default for TableOptions {
     }
 }
 
+/// Tells a table from those that had its id before and were dropped. Not a part of what defines a table: those that differ in nothing else
+/// are equal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Incarnation(u64);
+
+impl PartialEq for Incarnation {
+    fn eq(&self, _: &Incarnation) -> bool {
+        true
+    }
+}
+
 /// A table's schema. Immutable: a change makes a new one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
@@ -265,9 +276,21 @@ pub struct Table {
     next_column_id: u32,
     comparator: ClusteringComparator,
     by_name: HashMap<Arc<str>, Arc<Column>>,
+    incarnation: Incarnation,
 }
 
 impl Table {
+    /// Differs from that of every other table that this process knew under the same id and that was dropped; tables compare equal whatever it is,
+    /// and altered ones keep it. Nothing stores it.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.0
+    }
+
+    /// Sets that: for whoever keeps the data of tables, before anyone else sees this one.
+    pub fn set_incarnation(&mut self, incarnation: u64) {
+        self.incarnation = Incarnation(incarnation);
+    }
+
     /// The partition key's columns in order.
     pub fn partition_key(&self) -> &[Arc<Column>] {
         &self.partition_key
@@ -348,6 +371,7 @@ impl Table {
             dropped: self.dropped.clone(),
             next_column_id: self.next_column_id,
             used_sets: [self.statics.all().len(), self.regulars.all().len()],
+            incarnation: self.incarnation,
         }
     }
 }
@@ -366,6 +390,7 @@ pub struct TableBuilder {
     next_column_id: u32,
     /// How many static and regular sets rows may have been written under already.
     used_sets: [usize; 2],
+    incarnation: Incarnation,
 }
 
 impl TableBuilder {
@@ -383,6 +408,7 @@ impl TableBuilder {
             dropped: Vec::new(),
             next_column_id: 1,
             used_sets: [0, 0],
+            incarnation: Incarnation::default(),
         }
     }
 
@@ -541,6 +567,7 @@ impl TableBuilder {
             next_column_id: self.next_column_id,
             comparator,
             by_name,
+            incarnation: self.incarnation,
         }
     }
 }

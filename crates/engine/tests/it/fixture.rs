@@ -60,7 +60,7 @@ pub fn create_table(engine: &Engine) -> Arc<Table> {
     let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
     keyspace.tables.insert(table.name.clone(), table.clone());
     engine.set_keyspace(keyspace).unwrap();
-    table
+    engine.schema().table("ks", "t").unwrap().clone()
 }
 
 pub fn clustering(value: i32) -> Vec<u8> {

@@ -164,9 +164,11 @@ fn a_table_that_takes_the_id_of_a_dropped_one_gets_nothing_of_it() {
     let builder = builder.clustering("c", CqlType::Int, false).regular("other", CqlType::Int);
     let new = Arc::new(builder.regular("v", CqlType::Text).build());
     set_tables(&engine, &[&new], true).unwrap();
+    let new = engine.schema().table("ks", "t").unwrap().clone();
     assert_eq!(rows(&engine, &new), []);
     drop(engine);
     let engine = open(&disk.crash_image(3));
+    let new = engine.schema().table("ks", "t").unwrap().clone();
     assert_eq!(rows(&engine, &new), []);
 }
 

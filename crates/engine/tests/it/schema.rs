@@ -12,7 +12,7 @@ use types::CqlType;
 use uuid::Uuid;
 
 use crate::fixture::{
-    Directory, columns, create_table, delete_rows, insert, open, open_with, options, rows, small_options,
+    Directory, columns, create_table, delete_rows, insert, insertion, open, open_with, options, rows, small_options,
     stored_columns,
 };
 
@@ -133,6 +133,41 @@ fn a_dropped_table_is_gone_and_its_name_can_be_used_again() {
     assert_eq!(rows(&engine, &new), []);
     drop(engine);
     assert_eq!(rows(&open(&directory), &new), []);
+}
+
+/// A statement that was resolved before the table was dropped is not one of the table that has its id now.
+#[test]
+fn what_was_resolved_before_a_drop_reaches_nothing_of_a_table_made_under_the_same_id() {
+    let directory = Directory::new();
+    let engine = open(&directory);
+    let old = create_table(&engine);
+    insert(&engine, &old, 1, 1, "old", 10);
+    let (schema, late) = (engine.borrow_schema(), insertion(&old, 1, 2, "late", 10));
+    for table in [None, Some(Arc::new(old.to_builder().build()))] {
+        let change = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+            let tables = &mut Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables;
+            tables.remove("t");
+            tables.extend(table.map(|table| ("t".into(), table)));
+            Ok(())
+        });
+        change.unwrap();
+    }
+    let is_gone = |outcome: Result<(), EngineError>| matches!(outcome, Err(EngineError::UnknownTable(_)));
+    assert!(is_gone(block_on(engine.write(&late))));
+    assert!(is_gone(engine.begin_write(&schema, late.clone()).map(drop)), "by the schema of before");
+    assert!(is_gone(engine.begin_write(&engine.borrow_schema(), late).map(drop)), "by that of now");
+    assert!(is_gone(engine.read(&old, &model::ReadRange::all_rows(model::KeyRange::all())).map(drop)));
+
+    let new = engine.schema().table("ks", "t").unwrap().clone();
+    assert_eq!((&*new, rows(&engine, &new)), (&*old, vec![]), "the same but in time");
+    let altered = Arc::new(new.to_builder().regular("w", CqlType::Int).build());
+    let alter = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables.insert("t".into(), altered.clone());
+        Ok(())
+    });
+    alter.unwrap();
+    insert(&engine, &new, 1, 3, "resolved before it was altered", 10);
+    assert_eq!(rows(&engine, &altered).len(), 1);
 }
 
 #[test]
