@@ -53,7 +53,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// The name it was opened under.
     fn path(&self) -> &Path;
 
-    /// Reads at `offset` and answers how many bytes it got: fewer than asked only at the end of the file.
+    /// Reads at `offset` and answers how many bytes it got: fewer than asked only at the end of the file. Fails with
+    /// [`DiskErrorKind::WouldWait`] where it would have to wait for the device, on a thread that may not.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError>;
 
     /// Writes all of `data` at `offset`, growing the file if need be. Durable after `sync_data`.

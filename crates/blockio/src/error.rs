@@ -30,6 +30,9 @@ pub enum DiskErrorKind {
     UnexpectedEnd,
     /// The back end or file system cannot do this (no hard links, no O_DIRECT).
     Unsupported,
+    /// It would have to wait for the device, on a thread that may not: try again where that is allowed. See
+    /// [`without_waiting`](crate::without_waiting).
+    WouldWait,
     /// Anything else the kernel reports; the medium is not to be trusted with this file any more.
     Io,
 }
@@ -43,6 +46,7 @@ impl DiskError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::Full,
             io::ErrorKind::UnexpectedEof => DiskErrorKind::UnexpectedEnd,
             io::ErrorKind::Unsupported => DiskErrorKind::Unsupported,
+            io::ErrorKind::WouldBlock => DiskErrorKind::WouldWait,
             _ => DiskErrorKind::Io,
         };
         DiskError { operation, path: path.to_path_buf(), offset, source: Arc::new(source), kind }
@@ -58,6 +62,11 @@ impl DiskError {
     ) -> DiskError {
         let source = Arc::new(io::Error::other(text));
         DiskError { operation, path: path.to_path_buf(), offset, source, kind }
+    }
+
+    /// That a read of the file would have to wait.
+    pub fn would_wait(path: &Path, offset: Option<u64>) -> DiskError {
+        DiskError::new("read", path, offset, io::ErrorKind::WouldBlock.into())
     }
 
     /// What the caller can do about it.

@@ -20,6 +20,7 @@ mod ring_tests;
 mod simulated;
 mod sleeper;
 mod system;
+mod waiting;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use background::{give_way, start_promptly};
@@ -27,5 +28,6 @@ pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, Fil
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
-pub use simulated::{Fault, Operation, SimulatedDisk, Stall};
+pub use simulated::{Fault, Operation, SimulatedDisk, Stall, StalledReads};
 pub use system::SystemDisk;
+pub use waiting::{may_wait, to_wait, without_waiting};

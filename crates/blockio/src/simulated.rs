@@ -13,7 +13,7 @@ mod queue;
 mod storage;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use faults::{Fault, Operation};
 use faults::{Faults, Verb};
@@ -23,13 +23,14 @@ use storage::Inode;
 
 use crate::{
     AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
-    Durability, File, OpenMode, OpenOptions, Space,
+    Durability, File, OpenMode, OpenOptions, Space, may_wait,
 };
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
+    reads_go_on: Arc<Condvar>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ struct State {
     locked: Vec<PathBuf>,
     capacity_bytes: Option<u64>,
     faults: Faults,
+    /// Reads wait of files whose path contains this.
+    stalled_reads: Option<String>,
 }
 
 impl SimulatedDisk {
@@ -55,7 +58,7 @@ impl SimulatedDisk {
         let names = state.names.after_crash(&mut choices);
         let inodes = state.inodes.iter().map(|inode| inode.after_crash(&mut choices)).collect();
         let image = State { names, inodes, capacity_bytes: state.capacity_bytes, ..State::default() };
-        SimulatedDisk { state: Arc::new(Mutex::new(image)) }
+        SimulatedDisk { state: Arc::new(Mutex::new(image)), reads_go_on: Arc::default() }
     }
 
     /// Has an operation fail: the one that comes after `skip` others of the kind that the fault applies to.
@@ -79,6 +82,12 @@ impl SimulatedDisk {
     /// The device stands still while what is returned lives: whoever asks anything of it waits.
     pub fn stall(&self) -> Stall<'_> {
         Stall { _state: self.lock() }
+    }
+
+    /// Reads of files whose path contains `part` have to wait while what is returned lives.
+    pub fn stall_reads(&self, part: &str) -> StalledReads {
+        self.lock().stalled_reads = Some(part.to_owned());
+        StalledReads(self.clone())
     }
 
     /// What was done to the disk so far.
@@ -297,6 +306,16 @@ pub struct Stall<'a> {
     _state: MutexGuard<'a, State>,
 }
 
+/// Reads that wait.
+pub struct StalledReads(SimulatedDisk);
+
+impl Drop for StalledReads {
+    fn drop(&mut self) {
+        self.0.lock().stalled_reads = None;
+        self.0.reads_go_on.notify_all();
+    }
+}
+
 struct SimulatedLock {
     disk: SimulatedDisk,
     dir: PathBuf,
@@ -336,6 +355,16 @@ impl File for SimulatedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         let mut state = self.disk.lock();
+        let is_stalled = |state: &State| {
+            state.stalled_reads.as_ref().is_some_and(|part| self.path.to_string_lossy().contains(part.as_str()))
+        };
+        if is_stalled(&state) {
+            if !may_wait() {
+                return Err(DiskError::would_wait(&self.path, Some(offset)));
+            }
+            let waited = self.disk.reads_go_on.wait_while(state, |state| is_stalled(state));
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         let fault = state.faults.next(Verb::Read, &self.path, offset, &[]);
         let mut got = state.inodes[self.inode].read(buffer, offset);
         match fault {

@@ -18,7 +18,7 @@ use ring_queue::RingQueue;
 use crate::queue::PlainQueue;
 use crate::{
     AlignedBuffer, AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError,
-    DiskErrorKind, Durability, File, OpenMode, OpenOptions, Space,
+    DiskErrorKind, Durability, File, OpenMode, OpenOptions, Space, may_wait,
 };
 
 /// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
@@ -287,6 +287,27 @@ impl SystemFile {
             Ok(got)
         })
     }
+
+    /// Reads what the page cache has. Past it everything has to wait, and so may anything where the file system does not tell.
+    fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        if self.is_read_only && self.direct().is_some() {
+            return Err(DiskError::would_wait(&self.path, Some(offset)));
+        }
+        let mut got = 0;
+        while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            let at = offset + got as u64;
+            match rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(rest)], at, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return Err(DiskError::would_wait(&self.path, Some(at)));
+                }
+                Err(e) => return Err(self.error("read", Some(at), e.into())),
+            }
+        }
+        Ok(got)
+    }
 }
 
 impl File for SystemFile {
@@ -295,6 +316,9 @@ impl File for SystemFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        if !may_wait() {
+            return self.read_at_hand(buffer, offset);
+        }
         if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
             match self.read_direct(direct, buffer, offset) {
                 Ok(got) => return Ok(got),

@@ -62,6 +62,7 @@ impl DiskFailureKind {
         match error {
             ReadError::Corruption { .. } => Some(DiskFailureKind::Corruption),
             ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported => None,
+            error if error.would_wait() => None,
             ReadError::Io { .. } => Some(DiskFailureKind::FileSystem),
             _ => None,
         }
@@ -70,7 +71,7 @@ impl DiskFailureKind {
     fn of_disk(error: &blockio::DiskError) -> Option<DiskFailureKind> {
         match error.kind() {
             DiskErrorKind::UnexpectedEnd => Some(DiskFailureKind::Corruption),
-            DiskErrorKind::Full | DiskErrorKind::Locked | DiskErrorKind::Unsupported => None,
+            DiskErrorKind::Full | DiskErrorKind::Locked | DiskErrorKind::Unsupported | DiskErrorKind::WouldWait => None,
             _ => Some(DiskFailureKind::FileSystem),
         }
     }

@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
+use blockio::DiskErrorKind;
 use model::{PartitionUpdate, ReadError};
+use sstable::SSTableError;
 use types::CqlType;
 
 /// Keys that a message names, in characters; one at least.
@@ -84,6 +86,21 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 impl EngineError {
+    /// Whether it only says that a read would have to wait for a device, on a thread that may not: see [`without_waiting`](crate::without_waiting).
+    pub fn would_wait(&self) -> bool {
+        let disk = |error: &blockio::DiskError| error.kind() == DiskErrorKind::WouldWait;
+        match self {
+            EngineError::Read(error) => error.would_wait(),
+            EngineError::Disk(error) => disk(error),
+            EngineError::SSTable(error) => match &**error {
+                SSTableError::Disk(error) => disk(error),
+                SSTableError::Source(error) => error.would_wait(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// That the log does not take a mutation of these updates.
     pub(crate) fn too_large(updates: &[PartitionUpdate], size_bytes: u64, size_bytes_max: u64) -> EngineError {
         let mut largest: Vec<_> = updates.iter().collect();

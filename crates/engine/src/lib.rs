@@ -46,6 +46,7 @@ pub use admin::TableStats;
 pub use adopt::AdoptedTable;
 pub use begun_write::BegunWrite;
 pub use block_on::block_on;
+pub use blockio::{to_wait, without_waiting};
 pub use commitlog::{Awaited, Durable, HeldWakeUps};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use disk_failure::{DiskFailureHook, DiskFailureKind};

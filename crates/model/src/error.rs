@@ -30,6 +30,13 @@ pub enum ReadError {
     Closed,
 }
 
+impl ReadError {
+    /// Whether it only says that the read would have to wait for a device, on a thread that may not.
+    pub fn would_wait(&self) -> bool {
+        matches!(self, ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

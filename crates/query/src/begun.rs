@@ -47,7 +47,8 @@ impl Processor {
             return None;
         }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        let mutation = modification.mutation(&execution).ok()??;
+        let (mutation, _) = engine::without_waiting(|| modification.mutation(&execution));
+        let mutation = mutation.ok()??;
         let warnings = execution.into_warnings();
         // What waits is large: it is moved only if it does.
         let write = match self.engine().begin_write(&schema, mutation) {

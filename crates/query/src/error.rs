@@ -12,6 +12,8 @@ pub enum ErrorKind {
     Server,
     /// This node's disk failed the statement.
     DiskFailure(engine::DiskFailureKind),
+    /// A read would have to wait for a device where that is not allowed: the statement is carried out again where it is, and no client sees this.
+    WouldWait,
     /// The request itself is malformed (a paging state, a number of a level).
     Protocol,
     /// The text is no CQL.
@@ -206,7 +208,10 @@ impl From<types::MarshalError> for QueryError {
 impl From<model::ReadError> for QueryError {
     /// Damage and I/O errors: the replica (this node) failed.
     fn from(error: model::ReadError) -> Self {
-        let kind = engine::DiskFailureKind::of_read(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
+        let kind = match engine::DiskFailureKind::of_read(&error) {
+            _ if error.would_wait() => ErrorKind::WouldWait,
+            failure => failure.map_or(ErrorKind::Server, ErrorKind::DiskFailure),
+        };
         QueryError::new(kind, error.to_string())
     }
 }
@@ -220,6 +225,7 @@ impl From<engine::EngineError> for QueryError {
             | EngineError::MutationTooLarge { .. }
             | EngineError::InMemoryTableFull { .. } => QueryError::invalid(message),
             EngineError::InMemorySpace(_) => QueryError::configuration(message),
+            error if error.would_wait() => QueryError::new(ErrorKind::WouldWait, message),
             error => {
                 let kind = engine::DiskFailureKind::of(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
                 QueryError::new(kind, message)

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use model::Schema;
 
-use crate::{ClientState, Processor, QueryError, QueryOptions, Value};
+use crate::{ClientState, ErrorKind, Processor, QueryError, QueryOptions, ResponseBody, Value};
 
 /// The state of carrying out one statement.
 pub(crate) struct Execution<'a> {
@@ -60,6 +60,17 @@ impl<'a> Execution<'a> {
     /// Tells the client something that is not an error.
     pub fn warn(&self, message: impl Into<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
+    }
+
+    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device. It is told where that is allowed.
+    /// Whatever a statement reads it reads before it writes.
+    pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
+        let would_wait = matches!(outcome, Err(error) if error.kind == ErrorKind::WouldWait);
+        if would_wait {
+            self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            engine::to_wait().await;
+        }
+        would_wait
     }
 
     /// The warnings of an execution that is over.

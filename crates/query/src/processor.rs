@@ -259,7 +259,12 @@ impl Processor {
         };
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        let body = self.dispatch(&prepared.plan, &execution).await;
+        let body = loop {
+            let body = self.dispatch(&prepared.plan, &execution).await;
+            if !execution.begins_anew(&body).await {
+                break body;
+            }
+        };
         with_warnings(body, execution.into_warnings(), &self.engine)
     }
 
@@ -317,7 +322,12 @@ impl Processor {
         }
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, &[], keyspace, &schema);
-        let body = modify::execute_batch(kind, &statements, &execution).await;
+        let body = loop {
+            let body = modify::execute_batch(kind, &statements, &execution).await;
+            if !execution.begins_anew(&body).await {
+                break body;
+            }
+        };
         with_warnings(body, execution.into_warnings(), &self.engine)
     }
 }

@@ -3,14 +3,22 @@
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
 use crate::start::written;
-use query::{BegunModification, Consistency, ErrorKind, QueryError, WriteType};
+use query::{BegunModification, Consistency, ErrorKind, QueryError, WriteType, without_waiting};
 use std::future::{Future, pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::task::JoinError;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Sleep, sleep};
+
+/// So much work may wait for devices at a time, each on a thread of its own; more waits for its turn, without a thread. Far fewer than the runtime has, which
+/// needs some for scans too.
+const WAITING_MAX: usize = 64;
+
+static WAITING: Semaphore = Semaphore::const_new(WAITING_MAX);
 
 type Task<H> = Pin<Box<dyn Future<Output = Reply<H>> + Send>>;
 
@@ -115,10 +123,14 @@ impl<H: QueryHandler> InFlight<H> {
     /// Polls the work, and nothing that limits its time.
     pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
         let Some(work) = &mut self.work else { return Poll::Pending };
-        let outcome = match self.limit.blocks {
-            true => tokio::task::block_in_place(|| work.poll(self.stream, cx)),
-            false => work.poll(self.stream, cx),
+        let (outcome, has_to_wait) = match self.limit.blocks {
+            true => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
+            false => without_waiting(|| work.poll(self.stream, cx)),
         };
+        if has_to_wait && let Some(Work::Task(task)) = self.work.take() {
+            self.work = Some(Work::Task(Box::pin(where_it_may_wait(task))));
+            return self.poll_work(cx);
+        }
         if outcome.is_ready() {
             self.work = None;
         }
@@ -150,7 +162,24 @@ impl<H: QueryHandler> InFlight<H> {
 /// It is done to its end even if nobody waits any more.
 async fn apart<H: QueryHandler>(mut work: Task<H>) -> Reply<H> {
     let task = tokio::spawn(poll_fn(move |cx| tokio::task::block_in_place(|| work.as_mut().poll(cx))));
-    match task.await.map_err(JoinError::try_into_panic) {
+    reply_of(task.await).await
+}
+
+/// Does work that has to wait for a device on a thread of its own: none of those that serve connections stands still with the device.
+async fn where_it_may_wait<H: QueryHandler>(work: Task<H>) -> Reply<H> {
+    let turn = WAITING.acquire().await;
+    let runtime = Handle::current();
+    let task = spawn_blocking(move || {
+        let reply = runtime.block_on(work);
+        drop(turn);
+        reply
+    });
+    reply_of(task.await).await
+}
+
+/// The reply of a task, or its panic.
+async fn reply_of<H: QueryHandler>(outcome: Result<Reply<H>, JoinError>) -> Reply<H> {
+    match outcome.map_err(JoinError::try_into_panic) {
         Ok(reply) => reply,
         Err(Ok(panic)) => resume_unwind(panic),
         // The runtime is shutting down, and all that wait with it.

@@ -7,10 +7,11 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use blockio::OpenOptions;
-use quick_cache::sync::Cache;
+use blockio::{OpenOptions, may_wait};
+use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::error::Corruption;
@@ -212,16 +213,47 @@ impl BlockCache {
         self.blocks.capacity()
     }
 
-    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load.
-    pub(crate) fn get<E>(&self, key: Key, load: impl FnOnce() -> Result<Box<[u8]>, E>) -> Result<Block, E> {
+    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load; those that may not wait fail
+    /// with what `would_wait` says.
+    pub(crate) fn get<E>(
+        &self,
+        key: Key,
+        load: impl FnOnce() -> Result<Box<[u8]>, E>,
+        would_wait: impl FnOnce() -> E,
+    ) -> Result<Block, E> {
         if let Some(Lent(lent)) = self.near.get(key)
             && let Some(block) = Guard::into_inner(lent)
         {
             return Ok(block);
         }
-        let block = self.blocks.get_or_insert_with(&key, || load().map(|bytes| Held::new(key, bytes)))?;
+        let block = match self.blocks.get(&key) {
+            Some(block) => block,
+            None => self.load(key, || load().map(|bytes| Held::new(key, bytes)), would_wait)?,
+        };
         self.near.put(&block, &self.blocks);
         Ok(block)
+    }
+
+    #[cold]
+    fn load<E>(
+        &self,
+        key: Key,
+        load: impl FnOnce() -> Result<Block, E>,
+        would_wait: impl FnOnce() -> E,
+    ) -> Result<Block, E> {
+        if may_wait() {
+            return self.blocks.get_or_insert_with(&key, load);
+        }
+        match self.blocks.get_value_or_guard(&key, Some(Duration::ZERO)) {
+            GuardResult::Value(block) => Ok(block),
+            GuardResult::Guard(place) => {
+                let block = load()?;
+                // Fails where the block was removed meanwhile: then it is not kept.
+                let _ = place.insert(block.clone());
+                Ok(block)
+            }
+            GuardResult::Timeout => Err(would_wait()),
+        }
     }
 
     /// A block, if it is here.
@@ -259,7 +291,9 @@ impl std::fmt::Debug for BlockCache {
 #[cfg(test)]
 mod tests {
     use std::sync::Weak;
+    use std::thread;
 
+    use blockio::without_waiting;
     use testkit::Random;
 
     use super::*;
@@ -276,6 +310,11 @@ mod tests {
         Ok(content(key))
     }
 
+    /// Who may wait does.
+    fn unexpected() -> NotCached {
+        panic!("this thread may wait")
+    }
+
     #[test]
     fn threads_see_the_right_bytes_beside_evictions() {
         let cache = BlockCache::new(100 * BLOCK_BYTES as u64);
@@ -287,7 +326,7 @@ mod tests {
                     for _ in 0..20_000 {
                         let key = (random.below(3) as u64, random.below(90) as u64);
                         match random.one_in(2) {
-                            true => assert_eq!(&**cache.get(key, || load(key)).unwrap(), &*content(key)),
+                            true => assert_eq!(&**cache.get(key, || load(key), unexpected).unwrap(), &*content(key)),
                             false => assert!(cache.peek(key).is_none_or(|block| *block == *content(key))),
                         }
                     }
@@ -304,7 +343,7 @@ mod tests {
         let mut random = Random(1);
         for _ in 0..5_000 {
             let key = (0, random.below(400) as u64);
-            all.push(Arc::downgrade(&cache.get(key, || load(key)).unwrap()));
+            all.push(Arc::downgrade(&cache.get(key, || load(key), unexpected).unwrap()));
             let looked_at = (0, random.below(400) as u64);
             drop(cache.peek(looked_at));
         }
@@ -321,15 +360,38 @@ mod tests {
         let hot = |number: u64| (7, number);
         let mut loads = 0;
         for number in 0..3_000 {
-            cache.get((1, number), || load((1, number))).unwrap();
+            cache.get((1, number), || load((1, number)), unexpected).unwrap();
             for number in 0..20 {
-                let loaded = cache.get(hot(number), || {
+                let count = || {
                     loads += 1;
                     load(hot(number))
-                });
+                };
+                let loaded = cache.get(hot(number), count, unexpected);
                 assert!(loaded.is_ok());
             }
         }
         assert!(loads < 100, "{loads} loads of 20 blocks that are looked at all the time");
+    }
+
+    #[test]
+    fn who_may_not_wait_is_told_of_a_load_under_way_and_gets_what_is_here() {
+        let cache = BlockCache::new(1 << 20);
+        let bytes = || vec![7; 100].into_boxed_slice();
+        let read = |block: Result<Block, &'static str>| block.map(|block| block.to_vec());
+        let get = || {
+            let unexpected = || panic!("somebody else loads it");
+            read(without_waiting(|| cache.get((1, 1), unexpected, || "would wait")).0)
+        };
+        let load = || {
+            thread::scope(|scope| scope.spawn(|| assert_eq!(get(), Err("would wait"))).join().unwrap());
+            Ok(bytes())
+        };
+        assert_eq!(read(cache.get((1, 1), load, || "would wait")), Ok(bytes().to_vec()));
+        assert_eq!(get(), Ok(bytes().to_vec()));
+        let (loaded, _) = without_waiting(|| cache.get((1, 2), || Err("the device says"), || "would wait"));
+        assert_eq!(read(loaded), Err("the device says"));
+        let (loaded, _) = without_waiting(|| cache.get((1, 2), || Ok(bytes()), || "would wait"));
+        assert_eq!(read(loaded), Ok(bytes().to_vec()));
+        assert!(cache.peek((1, 2)).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! Partitions.db and Rows.db as pages behind the cache.
 
-use blockio::File;
+use blockio::{DiskError, File};
 
 use crate::cache::{Block, BlockCache, Lent, NotCached};
 use crate::error::{Corruption, SSTableError};
@@ -102,7 +102,7 @@ impl IndexFile {
             let got = format!("the end of the file at {}", self.length);
             return Err(Corruption::new(&self.name, start, "a page of a trie", got).into());
         }
-        self.cache.get((self.number, number), || {
+        let load = || {
             let length = (self.length - start).min(PAGE_SIZE as u64) as usize;
             let mut page = vec![0; length].into_boxed_slice();
             self.file.read_exact_at(&mut page, start)?;
@@ -110,6 +110,8 @@ impl IndexFile {
                 checksums.check_page(&self.name, number, &page)?;
             }
             Ok(page)
-        })
+        };
+        let would_wait = || DiskError::would_wait(self.file.path(), Some(start)).into();
+        self.cache.get((self.number, number), load, would_wait)
     }
 }

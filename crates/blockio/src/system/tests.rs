@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{AlignedBuffer, BlockRing, Frame, QueueMeans, Written};
+use crate::{AlignedBuffer, BlockRing, Frame, QueueMeans, Written, without_waiting};
 
 /// A directory of its own, removed at the end.
 struct Scratch(PathBuf);
@@ -203,5 +203,28 @@ fn reads_past_the_page_cache_are_those_through_it() {
             let got = file.read_at(&mut buffer, offset as u64).unwrap();
             assert!(buffer[..got] == *expected, "{wanted} bytes at {offset}: got {got}");
         }
+    }
+}
+
+#[test]
+fn a_read_that_may_not_wait_has_what_is_in_memory_or_says_that_it_would() {
+    let dir = Scratch::new("waiting");
+    let path = dir.0.join("f");
+    let bytes: Vec<u8> = (0..3 * BLOCK_SIZE as u32).map(|number| (number / 7) as u8).collect();
+    let file = SystemDisk::new().open(&path, OpenOptions::create_new()).unwrap();
+    file.write_at(&bytes, 0).unwrap();
+    file.sync_data().unwrap();
+    for options in [OpenOptions::read(), OpenOptions::read().blocks()] {
+        let file = SystemDisk::new().open(&path, options).unwrap();
+        let mut buffer = vec![0; bytes.len()];
+        let (read, _) = without_waiting(|| file.read_at(&mut buffer, 100));
+        let is_direct = options.blocks && file.block_writes() == BlockWrites::Direct;
+        match read {
+            Ok(length) => assert!(!is_direct && buffer[..length] == bytes[100..]),
+            // Not every file system tells.
+            Err(error) => assert_eq!(error.kind(), DiskErrorKind::WouldWait),
+        }
+        let length = file.read_at(&mut buffer, 100).unwrap();
+        assert!(buffer[..length] == bytes[100..]);
     }
 }

@@ -12,14 +12,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-struct Node {
-    address: SocketAddr,
-    engine: Arc<Engine>,
+pub struct Node {
+    pub address: SocketAddr,
+    pub engine: Arc<Engine>,
     metrics: Arc<server::Metrics>,
     _runtime: tokio::runtime::Runtime,
 }
 
 fn serve(disk: &SimulatedDisk, sync: SyncMode, write_timeout: Duration) -> Node {
+    let options = ServerOptions { write_timeout, ..ServerOptions::default() };
+    serve_with(disk, sync, options, ProcessorOptions::default())
+}
+
+pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, server: ServerOptions, processor: ProcessorOptions) -> Node {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 4 << 20;
@@ -27,10 +32,10 @@ fn serve(disk: &SimulatedDisk, sync: SyncMode, write_timeout: Duration) -> Node 
     options.concurrent_compactors = 0;
     let engine = Engine::open(options).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), write_timeout, ..ServerOptions::default() };
-    let listener = runtime.block_on(Listener::bind(options)).unwrap();
+    let server = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..server };
+    let listener = runtime.block_on(Listener::bind(server)).unwrap();
     let address = listener.local_addr();
-    let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), ProcessorOptions::default())));
+    let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), processor)));
     let metrics = server.metrics();
     runtime.spawn(server.run(std::future::pending()));
     let mut client = Client::ready(address, 4);

@@ -7,5 +7,6 @@ mod hostile;
 mod log;
 mod pipelining;
 mod prepared;
+mod stalled_reads;
 mod startup;
 mod wire;

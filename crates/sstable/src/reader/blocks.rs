@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blockio::File;
+use blockio::{DiskError, File};
 
 use crate::cache::{self, BlockCache, NotCached};
 use crate::compression::CompressionInfo;
@@ -251,7 +251,7 @@ impl DataFile {
 
     /// A block through the cache.
     fn cached(&self, index: u64) -> Result<cache::Block, SSTableError> {
-        self.cache.get((self.number, index), || {
+        let load = || {
             let (offset, length) = self.stored_range(index)?;
             let mut stored = vec![0; length];
             self.read_exact_at(&mut stored, offset)?;
@@ -269,7 +269,9 @@ impl DataFile {
                 }
             };
             Ok(block.into_boxed_slice())
-        })
+        };
+        let would_wait = || DiskError::would_wait(self.file.path(), None).into();
+        self.cache.get((self.number, index), load, would_wait)
     }
 }
 

@@ -1,0 +1,75 @@
+//! Threads that may not wait for a device.
+//!
+//! A read of a file takes no time where the kernel has its pages, and as long as the device likes where it has not. A thread that serves
+//! many, of whom few want that device, reads within [`without_waiting`]: what would have to wait fails with
+//! [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. Whoever meets that waits for [`to_wait`] and begins anew; by that, whoever polls it learns that
+//! it has to be polled where it may wait.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
+
+thread_local! {
+    static WAITING: Cell<Waiting> = const { Cell::new(Waiting::Allowed) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    Allowed,
+    Forbidden,
+    /// Forbidden, and somebody has to.
+    Wanted,
+}
+
+/// Puts back what was the rule before, also behind a panic.
+struct Before(Waiting);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        WAITING.set(self.0);
+    }
+}
+
+/// Does what this thread does for others who must not be kept waiting. Answers also whether something in it has to wait for a device, and
+/// will only go on ([`to_wait`]) where it may.
+pub fn without_waiting<T>(act: impl FnOnce() -> T) -> (T, bool) {
+    let _before = Before(WAITING.replace(Waiting::Forbidden));
+    let outcome = act();
+    (outcome, WAITING.get() == Waiting::Wanted)
+}
+
+/// Whether this thread may wait for a device now.
+pub fn may_wait() -> bool {
+    WAITING.get() == Waiting::Allowed
+}
+
+/// Ready when it is polled where waiting is allowed.
+pub async fn to_wait() {
+    poll_fn(|_| match may_wait() {
+        true => Poll::Ready(()),
+        false => {
+            WAITING.set(Waiting::Wanted);
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn what_has_to_wait_says_so_and_goes_on_where_it_may() {
+        let mut work = pin!(to_wait());
+        let mut poll = || work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert_eq!(without_waiting(may_wait), (false, false));
+        assert_eq!(without_waiting(&mut poll), (false, true));
+        assert!(may_wait() && poll());
+        let panicked = std::panic::catch_unwind(|| without_waiting(|| panic!("on purpose")));
+        assert!(panicked.is_err() && may_wait());
+    }
+}

@@ -1,0 +1,51 @@
+//! A table's device that stalls: a real engine over a disk in memory, behind the server.
+
+use crate::log::serve_with;
+use crate::wire::{Client, RESULT};
+use blockio::SimulatedDisk;
+use commitlog::SyncMode;
+use query::ProcessorOptions;
+use server::ServerOptions;
+use std::collections::HashSet;
+use std::time::Duration;
+
+const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) };
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn who_wants_nothing_of_a_device_that_stalls_does_not_wait_for_it() {
+    let disk = SimulatedDisk::new();
+    let server = ServerOptions { read_timeout: LONG, write_timeout: LONG, ..ServerOptions::default() };
+    let node =
+        serve_with(&disk, PERIODIC, server, ProcessorOptions { read_timeout: LONG, ..ProcessorOptions::default() });
+    let mut client = Client::ready(node.address, 4);
+    for statement in [
+        "CREATE TABLE ks.stalled (k int PRIMARY KEY, v int, l list<int>)",
+        "CREATE TABLE ks.beside (k int PRIMARY KEY, v int)",
+        "INSERT INTO ks.stalled (k, v, l) VALUES (1, 7, [1, 2])",
+        "INSERT INTO ks.beside (k, v) VALUES (1, 8)",
+    ] {
+        client.ask(statement).result_kind();
+    }
+    for name in ["stalled", "beside"] {
+        node.engine.flush(node.engine.schema().table("ks", name).unwrap()).unwrap();
+    }
+    let stalled = disk.stall_reads("/ks/stalled-");
+    // More of each than there are threads.
+    for stream in (10..26).step_by(2) {
+        client.query(stream, "SELECT v FROM ks.stalled WHERE k = 1");
+        client.query(stream + 1, "UPDATE ks.stalled SET l[0] = 3 WHERE k = 1");
+    }
+    let beside = "SELECT v FROM ks.beside WHERE k = 1";
+    client.query(100, beside);
+    assert_eq!(client.receive().unwrap().stream, 100, "another request of the same connection");
+    assert_eq!(Client::ready(node.address, 4).ask(beside).body.last(), Some(&8), "another connection");
+    drop(stalled);
+    let answers: Vec<_> = (10..26).map(|_| client.receive().unwrap()).collect();
+    for answer in &answers {
+        assert_eq!(answer.opcode, RESULT, "{answer:?}");
+        assert!(answer.stream % 2 == 1 || answer.body.last() == Some(&7), "{answer:?}");
+    }
+    assert_eq!(answers.iter().map(|answer| answer.stream).collect::<HashSet<_>>(), (10..26).collect());
+    assert_eq!(client.ask("SELECT l FROM ks.stalled WHERE k = 1").body.last(), Some(&2));
+}
