@@ -165,7 +165,7 @@ def failed_syncs(checks: Checks) -> None:
 
 
 def no_direct_writes(checks: Checks) -> None:
-    """A file system without O_DIRECT: the log goes through the page cache and is synced there, which is said once."""
+    """A file system without O_DIRECT: the log and SSTables go through the page cache and are synced there, which is said once of each."""
     disk = Disk()
     disk.refuses_direct = True
     with node_on(disk, commitlog_sync="batch") as (node, mount):
@@ -175,6 +175,7 @@ def no_direct_writes(checks: Checks) -> None:
         log = (node.directory / "log").read_text(errors="replace")
         line = "the commit log is written through the page cache: O_DIRECT is refused here"
         checks.equal("the page cache: it is said once", log.count(line), 1)
+        checks.equal("the page cache: of SSTables too", log.count("SSTables are written through the page cache: O_DIRECT is refused here"), 1)
         checks.true("the page cache: nothing else is claimed", "written past the page cache" not in log, log[-4000:])
         checks.equal("the page cache: rows are there", keys(node), set(range(1, 300)))
         with mount.lock:

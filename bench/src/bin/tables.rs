@@ -136,6 +136,7 @@ impl Run<'_> {
             now_seconds: 1_800_000_000,
             boundaries: Vec::new(),
             column_index_size_bytes: 16 * 1024,
+            past_page_cache: true,
             host_id: uuid::Uuid::nil(),
             new_id: &mut || {
                 next_id += 1;

@@ -57,6 +57,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`DiskErrorKind::WouldWait`] where it would have to wait for the device, on a thread that may not.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError>;
 
+    /// As [`read_at`](File::read_at), of bytes that nobody is expected to come back to: where the system can do so, those that were not in the page cache
+    /// before do not stay there.
+    fn read_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        self.read_at(buffer, offset)
+    }
+
     /// Writes all of `data` at `offset`, growing the file if need be. Durable after `sync_data`.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError>;
 
@@ -101,12 +107,23 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Reads exactly `buffer`; [`DiskErrorKind::UnexpectedEnd`] says what was expected and got.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         let got = self.read_at(buffer, offset)?;
-        if got == buffer.len() {
-            return Ok(());
-        }
-        let text = format!("the file ends early: expected {} bytes, got {got}", buffer.len());
-        Err(DiskError::of_kind(DiskErrorKind::UnexpectedEnd, "read", self.path(), Some(offset), text))
+        expect_all(self.path(), offset, buffer.len(), got)
     }
+
+    /// Reads exactly `buffer` as [`read_once_at`](File::read_once_at) does.
+    fn read_exact_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        let got = self.read_once_at(buffer, offset)?;
+        expect_all(self.path(), offset, buffer.len(), got)
+    }
+}
+
+/// Fails if fewer bytes came than were wanted.
+fn expect_all(path: &Path, offset: u64, wanted: usize, got: usize) -> Result<(), DiskError> {
+    if got == wanted {
+        return Ok(());
+    }
+    let text = format!("the file ends early: expected {wanted} bytes, got {got}");
+    Err(DiskError::of_kind(DiskErrorKind::UnexpectedEnd, "read", path, Some(offset), text))
 }
 
 /// How to open a file.

@@ -39,6 +39,8 @@ struct State {
     inodes: Vec<Inode>,
     locked: Vec<PathBuf>,
     capacity_bytes: Option<u64>,
+    refuses_direct: bool,
+    direct_bytes: u64,
     faults: Faults,
     /// Reads wait of files whose path contains this.
     stalled_reads: Option<String>,
@@ -69,6 +71,16 @@ impl SimulatedDisk {
     /// Limits the bytes that all files hold together.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.lock().capacity_bytes = Some(capacity_bytes);
+    }
+
+    /// Has files that are opened from now on be written through a page cache, as on a file system without O_DIRECT.
+    pub fn refuse_direct(&self) {
+        self.lock().refuses_direct = true;
+    }
+
+    /// How many bytes were written past the page cache so far, to files opened with [`OpenOptions::blocks`], and queues not counted.
+    pub fn direct_bytes(&self) -> u64 {
+        self.lock().direct_bytes
     }
 
     /// Flips a bit of a file where it lies, synced or not. `bit` counts from the byte's least significant one.
@@ -203,8 +215,19 @@ impl Disk for SimulatedDisk {
                 inode
             }
         };
+        let not_direct = match (options.blocks, state.refuses_direct) {
+            (true, false) => None,
+            (true, true) => Some("O_DIRECT is refused here"),
+            (false, _) => Some("not opened for blocks"),
+        };
         drop(guard);
-        Ok(Box::new(SimulatedFile { disk: self.clone(), inode, path: path.to_path_buf(), mode: options.mode }))
+        Ok(Box::new(SimulatedFile {
+            disk: self.clone(),
+            inode,
+            path: path.to_path_buf(),
+            mode: options.mode,
+            not_direct,
+        }))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
@@ -333,6 +356,8 @@ struct SimulatedFile {
     inode: usize,
     path: PathBuf,
     mode: OpenMode,
+    /// Why it is not written past the page cache, if so.
+    not_direct: Option<&'static str>,
 }
 
 impl SimulatedFile {
@@ -438,7 +463,11 @@ impl File for SimulatedFile {
         if !offset.is_multiple_of(BLOCK_SIZE as u64) {
             return self.error("write blocks", Some(offset), std::io::ErrorKind::InvalidInput);
         }
-        self.write(&blocks, offset, durability)
+        self.write(&blocks, offset, durability)?;
+        if self.not_direct.is_none() {
+            self.disk.lock().direct_bytes += blocks.len() as u64;
+        }
+        Ok(())
     }
 
     fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
@@ -446,7 +475,10 @@ impl File for SimulatedFile {
     }
 
     fn block_writes(&self) -> BlockWrites {
-        BlockWrites::Direct
+        match self.not_direct {
+            None => BlockWrites::Direct,
+            Some(reason) => BlockWrites::Buffered { reason: reason.into() },
+        }
     }
 }
 

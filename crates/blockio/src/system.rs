@@ -29,6 +29,9 @@ const DIRECT_READ_BYTES: usize = 256 * 1024;
 /// The same where they land in the caller's own memory.
 const BLOCKS_READ_BYTES: usize = 4 << 20;
 
+/// `RWF_DONTCACHE` of Linux 6.14: a page that such a read brought into the cache leaves it again.
+const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
 thread_local! {
     /// Where direct reads land: the device wants aligned memory, callers want their own.
     static DIRECT_READ: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(DIRECT_READ_BYTES));
@@ -339,6 +342,22 @@ impl File for SystemFile {
             }
         }
         Ok(got)
+    }
+
+    fn read_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut got = 0;
+        while self.direct().is_none() && got < buffer.len() {
+            let at = offset + got as u64;
+            match rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(&mut buffer[got..])], at, DONT_CACHE) {
+                Ok(0) => return Ok(got),
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                // The system or the file system does not know of it.
+                Err(e) if is_refusal(&e.into()) => break,
+                Err(e) => return Err(self.error("read", Some(at), e.into())),
+            }
+        }
+        Ok(got + self.read_at(&mut buffer[got..], offset + got as u64)?)
     }
 
     fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {

@@ -40,6 +40,8 @@ pub struct CompactionInput<'a> {
     pub boundaries: Vec<Token>,
     /// Uncompressed bytes per block of the row index.
     pub column_index_size_bytes: u64,
+    /// Whether the outputs are written past the kernel's page cache.
+    pub past_page_cache: bool,
     /// Our node: log intervals of tables that it wrote are kept, those of others are not.
     pub host_id: Uuid,
     /// Makes the id of each output.
@@ -162,6 +164,7 @@ fn writer_options(input: &CompactionInput<'_>) -> Result<WriterOptions, Compacti
     let partitions: u64 = input.tables.iter().map(|reader| reader.partition_count()).sum();
     options.estimated_partitions = cardinality.estimate().min(partitions).max(1);
     options.column_index_size_bytes = input.column_index_size_bytes;
+    options.past_page_cache = input.past_page_cache;
     options.base = encoding_base(statistics().map(|statistics| statistics.header.base));
     for (is_static, included) in [(true, &mut options.statics), (false, &mut options.regulars)] {
         let columns = &input.table.columns(is_static).columns;

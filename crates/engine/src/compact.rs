@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use blockio::BlockWrites;
 use compaction::{
     CompactionError, CompactionInput, OptionError, Overlaps, Strategy, TableMetadata, TombstoneCandidate,
     TombstoneOptions, compact, fully_expired, worth_compacting_alone,
@@ -351,6 +352,7 @@ impl Engine {
                 now_seconds: self.now_seconds(),
                 boundaries,
                 column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
+                past_page_cache: self.sstable_writes() == &BlockWrites::Direct,
                 host_id: self.host_id(),
                 new_id: &mut || self.files().new_id(),
                 progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),

@@ -388,6 +388,11 @@ impl Engine {
         (self.log.block_writes(), self.log.queue_means().clone())
     }
 
+    /// How SSTables are written to the device, as a start found out.
+    pub fn sstable_writes(&self) -> &BlockWrites {
+        self.files.writes()
+    }
+
     /// Why the log takes no more records, if so: it failed, or was shut down.
     pub fn log_closed(&self) -> Option<String> {
         self.log.closed().map(|reason| reason.to_string())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blockio::{DirectoryEntry, Disk, OpenOptions};
+use blockio::{BlockWrites, DirectoryEntry, Disk, OpenOptions};
 use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
 use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
@@ -37,6 +37,8 @@ pub(crate) fn unfinished_snapshot_directory(store: &TableStore, name: &str) -> P
 pub(crate) struct TableFiles {
     disk: Arc<dyn Disk>,
     cache: BlockCache,
+    /// How SSTables are written.
+    writes: BlockWrites,
     column_index_size_bytes: u64,
     host_id: Uuid,
 }
@@ -55,10 +57,16 @@ impl TableFiles {
         let cache = BlockCache::new(options.cache_bytes);
         TableFiles {
             disk: options.disk.clone(),
-            cache: if options.direct_reads { cache.with_direct_reads() } else { cache },
+            cache: if options.disk_access.reads_directly() { cache.with_direct_reads() } else { cache },
+            writes: options.disk_access.writes(&*options.disk, &options.directory),
             column_index_size_bytes: u64::from(options.column_index_size_bytes),
             host_id,
         }
+    }
+
+    /// How SSTables are written.
+    pub fn writes(&self) -> &BlockWrites {
+        &self.writes
     }
 
     /// Bytes of pages and chunks in memory.
@@ -130,6 +138,7 @@ impl TableFiles {
         options.estimated_partitions = statistics.partition_count.max(1);
         options.base = encoding_base(&statistics);
         options.column_index_size_bytes = self.column_index_size_bytes;
+        options.past_page_cache = self.writes == BlockWrites::Direct;
         let [regular_min, static_min] = statistics.column_set_min;
         retain_written(table, true, static_min, &mut options.statics);
         retain_written(table, false, regular_min, &mut options.regulars);

@@ -17,6 +17,7 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
     all.into_iter().map(|(name, configuration)| (name.to_string(), Ok(configuration))).collect()
 }
 
+use crate::disk_access::DiskAccess;
 use crate::disk_failure::DiskFailureHook;
 use crate::in_memory::InMemoryNotices;
 
@@ -43,8 +44,8 @@ pub struct EngineOptions {
     pub column_index_size_bytes: u32,
     /// Memory for pages and chunks of SSTables, bytes (`file_cache_size`).
     pub cache_bytes: u64,
-    /// Whether SSTables are read past the kernel's page cache (`disk_access_mode: direct`).
-    pub direct_reads: bool,
+    /// Whether SSTables go past the kernel's page cache (`disk_access_mode`).
+    pub disk_access: DiskAccess,
     /// Compactions that run at the same time; 0 switches compaction off.
     pub concurrent_compactors: usize,
     /// Bytes per second that all compactions together write, before compression; 0 is no limit.
@@ -75,7 +76,7 @@ impl EngineOptions {
             memtable_shards: std::thread::available_parallelism().map_or(2, |cores| cores.get()),
             column_index_size_bytes: 16 << 10,
             cache_bytes: 128 << 20,
-            direct_reads: false,
+            disk_access: DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
             on_disk_failure: None,

@@ -103,8 +103,8 @@ pub struct Config {
     pub memtable_flush_writers: usize,
     pub column_index_size_bytes: u32,
     pub file_cache_size_bytes: u64,
-    /// `disk_access_mode` `direct`: SSTables are read past the kernel's page cache.
-    pub direct_reads: bool,
+    /// `disk_access_mode`.
+    pub disk_access: engine::DiskAccess,
     pub concurrent_compactors: usize,
     pub compaction_throughput_bytes: u64,
     pub max_memory_to_lock_fraction: f64,
@@ -155,7 +155,7 @@ impl Default for Config {
             memtable_flush_writers: 2,
             column_index_size_bytes: 16 << 10,
             file_cache_size_bytes: 128 << 20,
-            direct_reads: false,
+            disk_access: engine::DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
             max_memory_to_lock_fraction: 0.2,

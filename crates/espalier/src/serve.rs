@@ -214,6 +214,9 @@ fn log_opened(engine: &Engine) {
             tracing::info!("the commit log is written through the page cache: {reason}");
         }
     }
+    if let BlockWrites::Buffered { reason } = engine.sstable_writes() {
+        tracing::info!("SSTables are written through the page cache: {reason}");
+    }
     let (report, replayed) = (engine.log_report(), engine.replay_summary());
     for gap in &report.gaps {
         tracing::error!("the commit log had a gap: {gap}");
@@ -264,7 +267,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.memtable_flush_writers = config.memtable_flush_writers;
     options.column_index_size_bytes = config.column_index_size_bytes;
     options.cache_bytes = config.file_cache_size_bytes;
-    options.direct_reads = config.direct_reads;
+    options.disk_access = config.disk_access;
     options.concurrent_compactors = config.concurrent_compactors;
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;
     options.opens_damaged =

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use blockio::AlignedBuffer;
+
 use crate::error::{Corruption, Decoded, SSTableError};
 use crate::input::Input;
 
@@ -109,14 +111,18 @@ impl CompressionParams {
     }
 }
 
-/// Stored bytes on their way to a file. The room behind them is kept, so that it is not cleared for each chunk.
-#[derive(Default)]
+/// Stored bytes on their way to a file, in memory that a device takes. The room behind them is kept, so that it is not cleared for each chunk.
 pub(crate) struct Stored {
-    bytes: Vec<u8>,
+    bytes: AlignedBuffer,
     length: usize,
 }
 
 impl Stored {
+    /// None yet, and room for so many.
+    pub fn with_room(length: usize) -> Self {
+        Stored { bytes: AlignedBuffer::new(length), length: 0 }
+    }
+
     /// The bytes so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
@@ -131,7 +137,9 @@ impl Stored {
     fn room(&mut self, length: usize) -> &mut [u8] {
         let end = self.length + length;
         if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
+            let mut larger = AlignedBuffer::new(end.max(2 * self.bytes.len()));
+            larger[..self.length].copy_from_slice(&self.bytes[..self.length]);
+            self.bytes = larger;
         }
         &mut self.bytes[self.length..end]
     }
@@ -152,6 +160,12 @@ impl Stored {
     /// Goes back to the first bytes.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
+    }
+
+    /// Lets go of the first bytes.
+    pub fn remove_first(&mut self, count: usize) {
+        self.bytes.copy_within(count..self.length, 0);
+        self.length -= count;
     }
 }
 
@@ -441,7 +455,7 @@ mod tests {
     }
 
     fn stored(compressor: Compressor, chunk: &[u8]) -> Vec<u8> {
-        let mut out = Stored::default();
+        let mut out = Stored::with_room(0);
         ChunkCompressor::new(compressor).unwrap().compress(chunk, &mut out).unwrap();
         let crc = crc32fast::hash(out.as_slice());
         out.extend(&crc.to_be_bytes());

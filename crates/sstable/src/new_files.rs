@@ -32,7 +32,12 @@ impl NewFiles {
 
     /// Opens a component's file, empty.
     pub fn create(&mut self, component: Component) -> Result<Box<dyn File>, SSTableError> {
-        let file = self.disk.open(&self.descriptor.temporary_path(component), OpenOptions::create())?;
+        self.create_as(component, OpenOptions::create())
+    }
+
+    /// Opens a component's file in a way that leaves it empty.
+    pub fn create_as(&mut self, component: Component, options: OpenOptions) -> Result<Box<dyn File>, SSTableError> {
+        let file = self.disk.open(&self.descriptor.temporary_path(component), options)?;
         if !self.written.contains(&component) {
             self.written.push(component);
         }

@@ -228,3 +228,20 @@ fn a_read_that_may_not_wait_has_what_is_in_memory_or_says_that_it_would() {
         assert!(buffer[..length] == bytes[100..]);
     }
 }
+
+#[test]
+fn what_is_read_once_is_what_is_read() {
+    let dir = Scratch::new("once");
+    let path = dir.0.join("f");
+    let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i.wrapping_mul(i) / 11) as u8).collect();
+    SystemDisk::new().open(&path, OpenOptions::create_new()).unwrap().write_at(&bytes, 0).unwrap();
+    for options in [OpenOptions::read(), OpenOptions::read().blocks(), OpenOptions::write().blocks()] {
+        let file = SystemDisk::new().open(&path, options).unwrap();
+        for (offset, length) in [(0, 300_000), (0, 0), (5, 100_000), (4096, 8192), (299_990, 100), (300_000, 9)] {
+            let mut read = vec![0; length];
+            let got = file.read_once_at(&mut read, offset).unwrap();
+            assert_eq!(read[..got], bytes[offset as usize..][..length.min(300_000 - offset as usize)]);
+        }
+        assert_eq!(file.read_exact_once_at(&mut [0; 9], 299_999).unwrap_err().kind(), DiskErrorKind::UnexpectedEnd);
+    }
+}

@@ -32,6 +32,7 @@ pub fn merge(
         now_seconds,
         boundaries,
         column_index_size_bytes: 128,
+        past_page_cache: true,
         host_id: Uuid::nil(),
         new_id: &mut || {
             *next_id += 1;
@@ -199,6 +200,7 @@ fn a_stopped_merge_leaves_its_inputs_and_nothing_else() {
         now_seconds: 1100,
         boundaries: Vec::new(),
         column_index_size_bytes: 128,
+        past_page_cache: true,
         host_id: Uuid::nil(),
         new_id: &mut || SSTableId::from_sequence(99),
         progress: &mut |progress: Progress| {

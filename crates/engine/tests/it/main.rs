@@ -5,6 +5,7 @@ mod adoption;
 mod begun;
 mod big;
 mod damage;
+mod disk_access;
 mod fixture;
 mod found_rows;
 mod full_memtables;

@@ -4,6 +4,7 @@ use super::memtables;
 use super::options::Honoured;
 use super::units::{boolean, bytes_per_second, duration, number, scalar, size_bytes, text};
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
+use engine::DiskAccess;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -80,9 +81,10 @@ fn disk_failure_policy(config: &mut Config, value: &Value) -> Result<(), String>
 }
 
 fn disk_access_mode(config: &mut Config, value: &Value) -> Result<(), String> {
-    config.direct_reads = match scalar(value).as_deref() {
-        Some("auto" | "standard" | "mmap" | "mmap_index_only") => false,
-        Some("direct") => true,
+    config.disk_access = match scalar(value).as_deref() {
+        Some("auto") => DiskAccess::DirectWrites,
+        Some("standard" | "mmap" | "mmap_index_only") => DiskAccess::Buffered,
+        Some("direct") => DiskAccess::Direct,
         _ => return Err(format!("expected auto, standard, mmap, mmap_index_only or direct, got {value}")),
     };
     Ok(())
@@ -344,7 +346,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "disk_access_mode",
         default: "auto",
-        note: "`auto` and `standard`: SSTables are read through the kernel's page cache, into our own; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: past the kernel's",
+        note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system allows, SSTables are read through it, into our own cache; `standard`: written and read through it; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: written and read past it",
         apply: disk_access_mode,
     },
     Honoured {

@@ -144,6 +144,12 @@ impl DataFile {
         Ok(self.file.read_exact_at(buffer, offset)?)
     }
 
+    /// As `read_exact_at`, for a reader who goes on from there.
+    fn read_ahead_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
+        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        Ok(self.file.read_exact_once_at(buffer, offset)?)
+    }
+
     /// From now on, the share of blocks whose checksum is verified.
     pub fn set_crc_check_chance(&self, chance: f64) {
         self.verified_share.store(verified_share(chance), Ordering::Relaxed);
@@ -189,7 +195,7 @@ impl DataFile {
         let offset = index * self.block_length;
         let length = READ_AHEAD_BYTES.next_multiple_of(self.block_length).min(self.length.saturating_sub(offset));
         let read = own.room(length as usize);
-        self.read_exact_at(read, offset)?;
+        self.read_ahead_at(read, offset)?;
         if !self.verify_next() {
             own.ready += length as usize;
             return Ok(());
@@ -422,7 +428,7 @@ impl DataWindow {
             let wanted = READ_AHEAD_BYTES.max(length as u64).min(data.file_length.saturating_sub(offset));
             ahead.resize(wanted as usize, 0);
             *ahead_start = offset;
-            let read = data.read_exact_at(ahead, offset);
+            let read = data.read_ahead_at(ahead, offset);
             if let Err(error) = read {
                 ahead.clear();
                 return Err(error);

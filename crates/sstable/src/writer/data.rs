@@ -1,33 +1,25 @@
 //! Data.db on its way to disk: chunks, checksums, digest.
 
-use blockio::File;
+use blockio::{AlignedBuffer, AlignedSlice, BLOCK_SIZE, Durability, File};
 
+use super::pending::Pending;
 use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams, Stored};
 use crate::error::SSTableError;
 
-/// Stored bytes are handed to the disk in pieces of about this size, a multiple of the unit of CRC.db.
-const WRITE_BYTES: usize = 256 * 1024;
-/// Unit of CRC.db in tables of ours.
-const CHECKSUM_CHUNK_LENGTH: u32 = 4096;
+/// Stored bytes are handed to the disk in pieces of about this size, whole blocks.
+const WRITE_BYTES: usize = 512 * 1024;
+/// Room behind a piece for the row that completes it.
+const ROW_BYTES: usize = 256 * 1024;
+/// Unit of CRC.db in tables of ours: a block, so that pieces are whole units and whole blocks.
+const CHECKSUM_CHUNK_LENGTH: u32 = BLOCK_SIZE as u32;
 
 /// Takes uncompressed data and writes Data.db.
 pub(super) struct DataOut {
-    file: Box<dyn File>,
     /// Data that no chunk was made of yet.
-    pub pending: Vec<u8>,
-    /// Data position of `pending[0]`.
+    pending: Pending,
+    /// Data position of the first byte that is pending.
     pending_position: u64,
-    chunk_length: usize,
-    compression: Option<(CompressionParams, ChunkCompressor)>,
-    offsets: Vec<u64>,
-    crcs: Vec<u32>,
-    /// Compressed chunks with their checksums.
-    stored: Stored,
-    /// File offset of the first of them.
-    stored_position: u64,
-    digest: Digest,
-    /// Stored bytes without checksums.
-    compressed_length: u64,
+    chunks: Chunks,
 }
 
 /// What is known when Data.db is complete.
@@ -43,28 +35,14 @@ pub(super) struct DataDone {
 
 impl DataOut {
     pub fn new(file: Box<dyn File>, compression: Option<CompressionParams>) -> Result<Self, SSTableError> {
-        let chunk_length = compression.as_ref().map_or(CHECKSUM_CHUNK_LENGTH, |params| params.chunk_length) as usize;
-        let compression = match compression {
-            Some(params) => {
-                let compressor = ChunkCompressor::new(params.compressor)?;
-                Some((params, compressor))
-            }
-            None => None,
-        };
-        let pending = if compression.is_some() { 2 * chunk_length } else { WRITE_BYTES + 4 * chunk_length };
-        Ok(DataOut {
-            file,
-            pending: Vec::with_capacity(pending),
-            pending_position: 0,
-            chunk_length,
-            compression,
-            offsets: Vec::new(),
-            crcs: Vec::new(),
-            stored: Stored::default(),
-            stored_position: 0,
-            digest: Digest::new(),
-            compressed_length: 0,
-        })
+        let chunks = Chunks::new(file, compression)?;
+        let pending = Pending::with_room(chunks.least() + ROW_BYTES);
+        Ok(DataOut { pending, pending_position: 0, chunks })
+    }
+
+    /// Where data is appended.
+    pub fn end(&mut self) -> &mut Vec<u8> {
+        self.pending.end()
     }
 
     /// Data position behind everything appended so far.
@@ -74,39 +52,97 @@ impl DataOut {
 
     /// Bytes of the file so far, without what is pending.
     pub fn stored_length(&self) -> u64 {
-        self.stored_position + self.stored.len() as u64
+        self.chunks.stored_length()
     }
 
     /// Makes chunks of what is pending, as far as it fills them.
     pub fn settle(&mut self) -> Result<(), SSTableError> {
-        let least = if self.compression.is_some() { self.chunk_length } else { WRITE_BYTES };
-        if self.pending.len() < least {
+        if self.pending.len() < self.chunks.least() {
             return Ok(());
         }
-        let pending = std::mem::take(&mut self.pending);
-        let (chunks, rest) = pending.split_at(pending.len() / self.chunk_length * self.chunk_length);
-        self.store(chunks)?;
-        self.pending_position += chunks.len() as u64;
-        let (done, left) = (chunks.len(), rest.len());
-        self.pending = pending;
-        self.pending.copy_within(done.., 0);
-        self.pending.truncate(left);
+        let whole = self.pending.len() / self.chunks.length * self.chunks.length;
+        self.chunks.store(&self.pending.as_slice()[..whole])?;
+        self.pending_position += whole as u64;
+        self.pending.remove_first(whole);
         Ok(())
+    }
+
+    /// Writes the last, short chunk and makes the file durable.
+    pub fn finish(mut self) -> Result<DataDone, SSTableError> {
+        self.settle()?;
+        let data_length = self.position();
+        if self.pending.len() > 0 {
+            self.chunks.store(self.pending.as_slice())?;
+        }
+        self.chunks.finish(data_length)
+    }
+}
+
+/// Chunks on their way to the file.
+struct Chunks {
+    file: Box<dyn File>,
+    /// Of a whole one, in data.
+    length: usize,
+    compression: Option<(CompressionParams, ChunkCompressor)>,
+    offsets: Vec<u64>,
+    crcs: Vec<u32>,
+    /// Compressed chunks with their checksums.
+    stored: Stored,
+    /// File offset of the first of them.
+    stored_position: u64,
+    digest: Digest,
+    /// Stored bytes without checksums.
+    compressed_length: u64,
+}
+
+impl Chunks {
+    fn new(file: Box<dyn File>, compression: Option<CompressionParams>) -> Result<Self, SSTableError> {
+        let length = compression.as_ref().map_or(CHECKSUM_CHUNK_LENGTH, |params| params.chunk_length) as usize;
+        let compression = match compression {
+            Some(params) => {
+                let compressor = ChunkCompressor::new(params.compressor)?;
+                Some((params, compressor))
+            }
+            None => None,
+        };
+        // A codec may ask for somewhat more than what it is given.
+        let stored = if compression.is_some() { WRITE_BYTES + 2 * length } else { 0 };
+        Ok(Chunks {
+            file,
+            length,
+            compression,
+            offsets: Vec::new(),
+            crcs: Vec::new(),
+            stored: Stored::with_room(stored),
+            stored_position: 0,
+            digest: Digest::new(),
+            compressed_length: 0,
+        })
+    }
+
+    /// As much data is stored at a time, or more.
+    fn least(&self) -> usize {
+        if self.compression.is_some() { self.length } else { WRITE_BYTES }
+    }
+
+    fn stored_length(&self) -> u64 {
+        self.stored_position + self.stored.len() as u64
     }
 
     /// Stores whole chunks, or with them the last.
     fn store(&mut self, chunks: &[u8]) -> Result<(), SSTableError> {
         if self.compression.is_some() {
-            return chunks.chunks(self.chunk_length).try_for_each(|chunk| self.store_compressed(chunk));
+            return chunks.chunks(self.length).try_for_each(|chunk| self.store_compressed(chunk));
         }
-        for chunk in chunks.chunks(self.chunk_length) {
+        for chunk in chunks.chunks(self.length) {
             let crc = crc32fast::hash(chunk);
             self.crcs.push(crc);
             self.digest.append(crc, chunk.len());
         }
-        self.file.write_at(chunks, self.stored_position)?;
-        self.stored_position += chunks.len() as u64;
-        Ok(())
+        let (blocks, rest) = chunks.split_at(whole_blocks(chunks.len()));
+        write_blocks(&*self.file, blocks, self.stored_position)?;
+        self.stored_position += blocks.len() as u64;
+        self.write_rest(rest)
     }
 
     fn store_compressed(&mut self, chunk: &[u8]) -> Result<(), SSTableError> {
@@ -131,24 +167,29 @@ impl DataOut {
         Ok(())
     }
 
+    /// Writes what is stored, less the block that it ends within.
     fn write_stored(&mut self) -> Result<(), SSTableError> {
-        self.file.write_at(self.stored.as_slice(), self.stored_position)?;
-        self.stored_position += self.stored.len() as u64;
-        self.stored.truncate(0);
+        let blocks = whole_blocks(self.stored.len());
+        write_blocks(&*self.file, &self.stored.as_slice()[..blocks], self.stored_position)?;
+        self.stored_position += blocks as u64;
+        self.stored.remove_first(blocks);
         Ok(())
     }
 
-    /// Writes the last, short chunk and makes the file durable.
-    pub fn finish(mut self) -> Result<DataDone, SSTableError> {
-        self.settle()?;
-        let data_length = self.position();
-        let last = std::mem::take(&mut self.pending);
-        if !last.is_empty() {
-            self.store(&last)?;
+    /// Writes the end of the file, less than a block: through the page cache. A whole block would have to be cut again, for which the kernel reads it.
+    fn write_rest(&mut self, bytes: &[u8]) -> Result<(), SSTableError> {
+        if !bytes.is_empty() {
+            self.file.write_at(bytes, self.stored_position)?;
+            self.stored_position += bytes.len() as u64;
         }
-        if self.stored.len() > 0 {
-            self.write_stored()?;
-        }
+        Ok(())
+    }
+
+    /// Writes the rest and makes the file durable.
+    fn finish(mut self, data_length: u64) -> Result<DataDone, SSTableError> {
+        self.write_stored()?;
+        let rest = self.stored.as_slice().to_vec();
+        self.write_rest(&rest)?;
         self.file.sync_data()?;
         let (mut compression_info, mut checksums, mut compression_ratio) = (None, None, -1.0);
         match self.compression {
@@ -164,6 +205,28 @@ impl DataOut {
         }
         let digest = self.digest.finalize();
         Ok(DataDone { digest, compression_info, checksums, compression_ratio, file_length: self.stored_position })
+    }
+}
+
+/// Of so many bytes, those that make whole blocks.
+fn whole_blocks(length: usize) -> usize {
+    length / BLOCK_SIZE * BLOCK_SIZE
+}
+
+/// Writes whole blocks, past the page cache if the file was opened so.
+fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTableError> {
+    match AlignedSlice::new(bytes) {
+        Some(blocks) if blocks.is_empty() => Ok(()),
+        Some(blocks) => Ok(file.write_blocks(blocks, position, Durability::AtNextSync)?),
+        // A row that was larger than the room for it had all be moved.
+        None => {
+            let mut aligned = AlignedBuffer::new(WRITE_BYTES);
+            for (position, piece) in (position..).step_by(WRITE_BYTES).zip(bytes.chunks(WRITE_BYTES)) {
+                aligned[..piece.len()].copy_from_slice(piece);
+                file.write_blocks(aligned.blocks(0..piece.len()), position, Durability::AtNextSync)?;
+            }
+            Ok(())
+        }
     }
 }
 

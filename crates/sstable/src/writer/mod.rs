@@ -2,10 +2,11 @@
 
 mod data;
 mod options;
+mod pending;
 
 use std::sync::Arc;
 
-use blockio::{Disk, File};
+use blockio::{Disk, File, OpenOptions};
 use model::{DeletionTime, PartitionHead, PartitionKey, Row, StoredRow, Table, Unfiltered, UnfilteredCursor};
 use types::murmur3;
 
@@ -120,8 +121,9 @@ impl SSTableWriter {
         options: WriterOptions,
     ) -> Result<Self, SSTableError> {
         let mut new_files = NewFiles::new(disk, descriptor);
+        let data_file = OpenOptions { blocks: options.past_page_cache, ..OpenOptions::create() };
         let files = OpenFiles {
-            data: DataOut::new(new_files.create(Component::Data)?, options.compression.clone())?,
+            data: DataOut::new(new_files.create_as(Component::Data, data_file)?, options.compression.clone())?,
             partitions: IndexOut::new(new_files.create(Component::Partitions)?),
             partition_index: PartitionIndexWriter::new(),
             rows: IndexOut::new(new_files.create(Component::Rows)?),
@@ -203,7 +205,7 @@ impl SSTableWriter {
         }
         let Some(files) = &mut self.files else { return Err(finished()) };
         let start = files.data.position();
-        let out = &mut files.data.pending;
+        let out = files.data.end();
         out.extend_from_slice(&(key.len() as u16).to_be_bytes());
         out.extend_from_slice(key);
         write_deletion(head.deletion, out)?;
@@ -233,7 +235,7 @@ impl SSTableWriter {
         };
         let begun = self.begin_unfiltered(prefix, weight)?;
         let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
-        let (previous_size, out) = (begun.previous_size, &mut files.data.pending);
+        let (previous_size, out) = (begun.previous_size, files.data.end());
         match unfiltered {
             Unfiltered::Row(row) => {
                 self.encoder.row(&self.table, row.clustering, row.row, previous_size, &mut self.stats, out)?;
@@ -254,7 +256,7 @@ impl SSTableWriter {
     pub fn add_stored(&mut self, row: &StoredRow<'_>) -> Result<(), SSTableError> {
         let begun = self.begin_unfiltered(row.clustering, 0)?;
         let Some(files) = &mut self.files else { return Err(finished()) };
-        self.encoder.stored_row(row, begun.previous_size, &mut self.stats, &mut files.data.pending)?;
+        self.encoder.stored_row(row, begun.previous_size, &mut self.stats, files.data.end())?;
         self.end_unfiltered(begun)
     }
 
@@ -293,7 +295,7 @@ impl SSTableWriter {
             return Err(SSTableError::Unwritable { what: "a range deletion that is never closed".into() });
         }
         let end = files.data.position() - partition.start;
-        files.data.pending.push(flag::END_OF_PARTITION);
+        files.data.end().push(flag::END_OF_PARTITION);
         files.data.settle()?;
         if files.row_index.block_count() > 0 && partition.block.is_some() {
             close_block(&mut files.row_index, &mut partition, &self.positions)?;

@@ -26,6 +26,8 @@ pub struct WriterOptions {
     pub column_index_size_bytes: u64,
     /// How Data.db is compressed; none = not at all.
     pub compression: Option<CompressionParams>,
+    /// Whether Data.db is written past the kernel's page cache, where it allows.
+    pub past_page_cache: bool,
     /// What of the commit log the table holds, (start, end].
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// The node whose commit log that is.
@@ -48,6 +50,7 @@ impl WriterOptions {
             regulars: (0..table.regulars().columns.len()).collect(),
             column_index_size_bytes: COLUMN_INDEX_SIZE_DEFAULT,
             compression: CompressionParams::from_options(&table.options.compression)?,
+            past_page_cache: true,
             commit_log_intervals: Vec::new(),
             originating_host_id: None,
             repaired_at: 0,

@@ -7,6 +7,7 @@ mod bytes_read;
 mod crash;
 mod damage;
 mod decoders;
+mod direct;
 mod dumping;
 mod every_bit;
 mod fixture;

@@ -1,0 +1,78 @@
+//! Encoded data on its way to a file.
+
+use blockio::BLOCK_SIZE;
+
+/// Data that was not written yet. Encoders append it to a vector, whose memory starts anywhere, and a device takes memory that starts at a block: a
+/// few bytes before the data are left unused.
+pub(super) struct Pending {
+    bytes: Vec<u8>,
+    unused: usize,
+    /// Of data.
+    room: usize,
+    /// Of `bytes`, as long as it did not grow.
+    capacity: usize,
+}
+
+impl Pending {
+    /// No data yet. Up to `room` bytes start at a block; where more come at a time, they are moved and may start anywhere.
+    pub fn with_room(room: usize) -> Self {
+        let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK_SIZE);
+        let unused = bytes.as_ptr().align_offset(BLOCK_SIZE).min(BLOCK_SIZE);
+        bytes.resize(unused, 0);
+        Pending { unused, room, capacity: bytes.capacity(), bytes }
+    }
+
+    /// How many bytes of data there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.unused
+    }
+
+    /// The data.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.unused..]
+    }
+
+    /// To append data to.
+    pub fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Lets go of the first bytes.
+    pub fn remove_first(&mut self, count: usize) {
+        let rest = self.unused + count..self.bytes.len();
+        if self.bytes.capacity() != self.capacity && rest.len() <= self.room {
+            let mut anew = Pending::with_room(self.room);
+            anew.bytes.extend_from_slice(&self.bytes[rest]);
+            *self = anew;
+            return;
+        }
+        let left = rest.len();
+        self.bytes.copy_within(rest, self.unused);
+        self.bytes.truncate(self.unused + left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blockio::AlignedSlice;
+
+    #[test]
+    fn data_starts_at_a_block_again_after_more_came_than_there_was_room_for() {
+        let mut pending = Pending::with_room(2 * BLOCK_SIZE);
+        let mut data = Vec::new();
+        for length in [10, BLOCK_SIZE, 3 * BLOCK_SIZE, 5, 40 * BLOCK_SIZE, 2 * BLOCK_SIZE, 1, 0] {
+            pending.end().extend((0..length).map(|i| (i * 7 + length) as u8));
+            data.extend((0..length).map(|i| (i * 7 + length) as u8));
+            assert_eq!((pending.as_slice(), pending.len()), (&data[..], data.len()));
+            let whole = data.len() / BLOCK_SIZE * BLOCK_SIZE;
+            pending.remove_first(whole);
+            data.drain(..whole);
+            assert_eq!(pending.as_slice(), data);
+            let start = pending.as_slice().as_ptr();
+            assert!(start.addr().is_multiple_of(BLOCK_SIZE), "{length}");
+            assert!(pending.bytes.capacity() < 4 * BLOCK_SIZE, "memory for large rows is given back");
+        }
+        assert!(AlignedSlice::new(&pending.as_slice()[..0]).is_some());
+    }
+}
