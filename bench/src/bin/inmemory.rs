@@ -196,7 +196,10 @@ impl Latencies {
         if !is_sampled {
             return operation();
         }
-        let (started, cpu) = (Instant::now(), thread_nanos());
+        // The clock of the thread is a system call, and where the kernel does not preempt, one that ends lets run whatever waits for the
+        // processor: within what is timed it would be where all of them wait.
+        let cpu = thread_nanos();
+        let started = Instant::now();
         let outcome = operation();
         self.nanos.push(started.elapsed().as_nanos() as u64);
         self.cpu_nanos += thread_nanos() - cpu;
