@@ -135,14 +135,15 @@ impl<'a> Writer<'a> {
             SyncMode::Periodic { period } if unsynced => Some(self.synced_at + period),
             _ => None,
         };
-        let sync_wanted = signals.sync_wanted.load(Ordering::Acquire) > shared.waiters.horizon();
-        let has_untaken = has_untaken(shared, course);
-        if idle && unsynced && (sync_due.is_some_and(|due| due <= now) || sync_wanted && !has_untaken) {
+        // What is appended behind it does not matter to whoever wants a sync: it would never end while others append.
+        let sync_wanted = signals.sync_wanted.load(Ordering::Acquire);
+        let is_wanted_written = sync_wanted > shared.waiters.horizon() && sync_wanted <= course.written;
+        if unsynced && (sync_due.is_some_and(|due| due <= now) || is_wanted_written) {
             return Step::Sync;
         }
-        if has_untaken {
+        if has_untaken(shared, course) {
             let due = *self.open_since.get_or_insert(now) + delay(shared.sync);
-            let in_a_hurry = urgent || stopping || sync_wanted;
+            let in_a_hurry = urgent || stopping || sync_wanted > course.taken;
             if due > now && !in_a_hurry {
                 let until = sync_due.map_or(due, |sync| sync.min(due));
                 return Step::Sleep { until: Some(until), wake_at: u64::MAX };

@@ -274,6 +274,29 @@ fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_al
     }
 }
 
+/// Under load there is always something that was appended behind it.
+#[test]
+fn a_sync_ends_when_what_it_is_for_is_written() {
+    let disk = HoldingDisk::new();
+    let options = options(SyncMode::Periodic { period: Duration::from_secs(3600) });
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+    disk.hold();
+    log.try_append(&[Uuid::from_u128(1)], b"before").unwrap();
+    std::thread::scope(|scope| {
+        let (told, synced) = std::sync::mpsc::channel();
+        let log = &log;
+        scope.spawn(move || told.send(log.sync()));
+        disk.wait_for(1);
+        log.try_append(&[Uuid::from_u128(1)], b"behind").unwrap();
+        disk.let_go(0);
+        let outcome = synced.recv_timeout(Duration::from_secs(60));
+        // Lest a sync that waits for more keeps the test from ending.
+        disk.let_all_go();
+        outcome.expect("the frame behind it is held").unwrap();
+    });
+    log.shutdown().unwrap();
+}
+
 /// What a thread holds back is told when it lets go, when it waits, and by whoever else appends.
 #[test]
 fn appends_that_are_held_back_are_not_forgotten() {
