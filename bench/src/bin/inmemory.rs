@@ -76,6 +76,8 @@ fn main() -> ExitCode {
 fn open(directory: &Path) -> Outcome<Arc<Engine>> {
     let mut options = EngineOptions::new(Arc::new(SystemDisk::new()), directory);
     options.commitlog.sync = SyncMode::Periodic { period: Duration::from_secs(10) };
+    // What SSTables had in there stays until it is evicted: with room for more, the process grows until that is full.
+    options.cache_bytes = 1 << 20;
     Ok(Engine::open(options)?)
 }
 
