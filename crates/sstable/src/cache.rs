@@ -3,6 +3,7 @@
 //! What is held, and for how long, is `quick_cache`'s business. A look-up there waits for memory four times, one after the other, and for a
 //! lock. So blocks that are looked up also stand in [`NearBlocks`], a plain array that a look-up needs one step into; what is evicted is taken
 //! out of both, and what was seen in the array since the last eviction that came by is passed over by that one.
+//! What a file has here leaves with it: see [`CachedFile`](crate::cached_file::CachedFile).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use blockio::{OpenOptions, may_wait};
 use quick_cache::sync::{Cache, GuardResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
+use crate::cached_file::HeldNumbers;
 use crate::error::Corruption;
 
 /// A block of a file: the file's number and the block's.
-type Key = (u64, u64);
+pub(crate) type Key = (u64, u64);
 
 /// A page or chunk in memory.
 pub(crate) type Block = Arc<Held>;
@@ -29,11 +31,13 @@ pub(crate) struct Held {
     /// Whether it was seen in the array since an eviction came by.
     is_seen: AtomicBool,
     bytes: Box<[u8]>,
+    /// What the cache has of the same file.
+    file: Arc<HeldNumbers>,
 }
 
 impl Held {
-    fn new(key: Key, bytes: Box<[u8]>) -> Block {
-        Arc::new(Held { key, is_seen: AtomicBool::new(false), bytes })
+    fn new(key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) -> Block {
+        Arc::new(Held { key, is_seen: AtomicBool::new(false), bytes, file: file.clone() })
     }
 
     fn see(&self) {
@@ -82,8 +86,8 @@ impl From<Box<Corruption>> for NotCached {
     }
 }
 
-/// Bytes an entry costs beside its content: its place in the cache's tables, and the counted pointer.
-const ENTRY_OVERHEAD_BYTES: u64 = 136;
+/// Bytes an entry costs beside its content: its places in the cache's tables and among its file's numbers, and the counted pointer.
+const ENTRY_OVERHEAD_BYTES: u64 = 160;
 /// There is a place in the array for so many bytes of the cache: twice and more of what chunks of the usual sizes need.
 const BYTES_PER_PLACE: u64 = 4096;
 
@@ -168,6 +172,7 @@ impl Lifecycle<Key, Block> for Evictions {
     fn on_evict(&self, evicted: &mut Option<Block>, _: Key, block: Block) {
         self.passed_over.store(0, Ordering::Relaxed);
         self.near.take_out(&block);
+        block.file.remove(block.key.1);
         *evicted = Some(block);
     }
 }
@@ -218,6 +223,7 @@ impl BlockCache {
     pub(crate) fn get<E>(
         &self,
         key: Key,
+        file: &Arc<HeldNumbers>,
         load: impl FnOnce() -> Result<Box<[u8]>, E>,
         would_wait: impl FnOnce() -> E,
     ) -> Result<Block, E> {
@@ -228,7 +234,15 @@ impl BlockCache {
         }
         let block = match self.blocks.get(&key) {
             Some(block) => block,
-            None => self.load(key, || load().map(|bytes| Held::new(key, bytes)), would_wait)?,
+            None => {
+                // Noted before it is there: whoever evicts it finds the note.
+                let load = || {
+                    let bytes = load()?;
+                    file.add(key.1);
+                    Ok(Held::new(key, file, bytes))
+                };
+                self.load(key, load, would_wait)?
+            }
         };
         self.near.put(&block, &self.blocks);
         Ok(block)
@@ -271,8 +285,17 @@ impl BlockCache {
     }
 
     /// Puts bytes in the place of what was there, under a key of which nothing is loaded.
-    pub(crate) fn put(&self, key: Key, bytes: Box<[u8]>) {
-        self.blocks.insert(key, Held::new(key, bytes));
+    pub(crate) fn put(&self, key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) {
+        self.blocks.insert(key, Held::new(key, file, bytes));
+        // Noted when it is there: what it took the place of was evicted under the same number.
+        file.add(key.1);
+    }
+
+    /// Takes out a block of a file that nobody reads any more.
+    pub(crate) fn remove(&self, key: Key) {
+        if let Some((_, block)) = self.blocks.remove(&key) {
+            self.near.take_out(&block);
+        }
     }
 
     /// A number for a file that is opened, never used again in this process.
@@ -310,6 +333,10 @@ mod tests {
         Ok(content(key))
     }
 
+    fn file() -> Arc<HeldNumbers> {
+        Arc::default()
+    }
+
     /// Who may wait does.
     fn unexpected() -> NotCached {
         panic!("this thread may wait")
@@ -317,16 +344,18 @@ mod tests {
 
     #[test]
     fn threads_see_the_right_bytes_beside_evictions() {
-        let cache = BlockCache::new(100 * BLOCK_BYTES as u64);
+        let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
         std::thread::scope(|scope| {
             for seed in 0..4 {
-                let cache = &cache;
+                let (cache, file) = (&cache, &file);
                 scope.spawn(move || {
                     let mut random = Random(seed);
                     for _ in 0..20_000 {
                         let key = (random.below(3) as u64, random.below(90) as u64);
                         match random.one_in(2) {
-                            true => assert_eq!(&**cache.get(key, || load(key), unexpected).unwrap(), &*content(key)),
+                            true => {
+                                assert_eq!(&**cache.get(key, file, || load(key), unexpected).unwrap(), &*content(key))
+                            }
                             false => assert!(cache.peek(key).is_none_or(|block| *block == *content(key))),
                         }
                     }
@@ -338,12 +367,12 @@ mod tests {
 
     #[test]
     fn what_is_evicted_is_freed() {
-        let cache = BlockCache::new(50 * BLOCK_BYTES as u64);
+        let (cache, file) = (BlockCache::new(50 * BLOCK_BYTES as u64), file());
         let mut all: Vec<Weak<Held>> = Vec::new();
         let mut random = Random(1);
         for _ in 0..5_000 {
             let key = (0, random.below(400) as u64);
-            all.push(Arc::downgrade(&cache.get(key, || load(key), unexpected).unwrap()));
+            all.push(Arc::downgrade(&cache.get(key, &file, || load(key), unexpected).unwrap()));
             let looked_at = (0, random.below(400) as u64);
             drop(cache.peek(looked_at));
         }
@@ -352,21 +381,22 @@ mod tests {
         held.dedup_by(|a, b| Arc::ptr_eq(a, b));
         assert!(held.len() > 10 && held.len() <= 50, "{} blocks", held.len());
         assert!(held.iter().all(|block| cache.blocks.contains_key(&block.key)));
+        assert_eq!(file.count(), held.len(), "numbers of a file's blocks");
     }
 
     #[test]
     fn what_is_looked_at_outlives_what_is_read_once() {
-        let cache = BlockCache::new(100 * BLOCK_BYTES as u64);
+        let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
         let hot = |number: u64| (7, number);
         let mut loads = 0;
         for number in 0..3_000 {
-            cache.get((1, number), || load((1, number)), unexpected).unwrap();
+            cache.get((1, number), &file, || load((1, number)), unexpected).unwrap();
             for number in 0..20 {
                 let count = || {
                     loads += 1;
                     load(hot(number))
                 };
-                let loaded = cache.get(hot(number), count, unexpected);
+                let loaded = cache.get(hot(number), &file, count, unexpected);
                 assert!(loaded.is_ok());
             }
         }
@@ -375,22 +405,22 @@ mod tests {
 
     #[test]
     fn who_may_not_wait_is_told_of_a_load_under_way_and_gets_what_is_here() {
-        let cache = BlockCache::new(1 << 20);
+        let (cache, file) = (BlockCache::new(1 << 20), file());
         let bytes = || vec![7; 100].into_boxed_slice();
         let read = |block: Result<Block, &'static str>| block.map(|block| block.to_vec());
         let get = || {
             let unexpected = || panic!("somebody else loads it");
-            read(without_waiting(|| cache.get((1, 1), unexpected, || "would wait")).0)
+            read(without_waiting(|| cache.get((1, 1), &file, unexpected, || "would wait")).0)
         };
         let load = || {
             thread::scope(|scope| scope.spawn(|| assert_eq!(get(), Err("would wait"))).join().unwrap());
             Ok(bytes())
         };
-        assert_eq!(read(cache.get((1, 1), load, || "would wait")), Ok(bytes().to_vec()));
+        assert_eq!(read(cache.get((1, 1), &file, load, || "would wait")), Ok(bytes().to_vec()));
         assert_eq!(get(), Ok(bytes().to_vec()));
-        let (loaded, _) = without_waiting(|| cache.get((1, 2), || Err("the device says"), || "would wait"));
+        let (loaded, _) = without_waiting(|| cache.get((1, 2), &file, || Err("the device says"), || "would wait"));
         assert_eq!(read(loaded), Err("the device says"));
-        let (loaded, _) = without_waiting(|| cache.get((1, 2), || Ok(bytes()), || "would wait"));
+        let (loaded, _) = without_waiting(|| cache.get((1, 2), &file, || Ok(bytes()), || "would wait"));
         assert_eq!(read(loaded), Ok(bytes().to_vec()));
         assert!(cache.peek((1, 2)).is_some());
     }

@@ -3,6 +3,7 @@
 use blockio::{DiskError, File};
 
 use crate::cache::{Block, BlockCache, Lent, NotCached};
+use crate::cached_file::CachedFile;
 use crate::error::{Corruption, SSTableError};
 use crate::page_checksums::ComponentChecksums;
 use crate::trie::{PAGE_SIZE, Pages};
@@ -13,8 +14,7 @@ pub(crate) struct IndexFile {
     name: String,
     file: Box<dyn File>,
     length: u64,
-    cache: BlockCache,
-    number: u64,
+    pages: CachedFile,
     checksums: Option<ComponentChecksums>,
 }
 
@@ -30,12 +30,12 @@ impl IndexFile {
         if let Some(checksums) = &checksums {
             checksums.check_length(&name, length)?;
         }
-        Ok(IndexFile { name, file, length, cache, number: BlockCache::file_number(), checksums })
+        Ok(IndexFile { name, file, length, pages: CachedFile::new(cache), checksums })
     }
 
     /// A file without content, which stands for one that cannot be read.
     pub fn empty(name: String, file: Box<dyn File>, cache: BlockCache) -> Self {
-        IndexFile { name, file, length: 0, cache, number: BlockCache::file_number(), checksums: None }
+        IndexFile { name, file, length: 0, pages: CachedFile::new(cache), checksums: None }
     }
 
     /// Bytes held in memory besides the cache.
@@ -73,7 +73,7 @@ impl Pages for CachedPages<'_> {
     type Page = Lent;
 
     fn page(&self, number: u64) -> Result<Lent, NotCached> {
-        self.0.cache.peek((self.0.number, number)).ok_or(NotCached)
+        self.0.pages.peek(number).ok_or(NotCached)
     }
 
     fn file(&self) -> &str {
@@ -112,6 +112,6 @@ impl IndexFile {
             Ok(page)
         };
         let would_wait = || DiskError::would_wait(self.file.path(), Some(start)).into();
-        self.cache.get((self.number, number), load, would_wait)
+        self.pages.get(number, load, would_wait)
     }
 }

@@ -10,6 +10,7 @@
 
 mod big;
 mod cache;
+mod cached_file;
 mod clustering;
 mod compression;
 mod copy;

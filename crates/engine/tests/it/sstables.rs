@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use blockio::{Fault, SimulatedDisk};
-use engine::Engine;
+use engine::{Engine, EngineError};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, TableOptions, Unfiltered, UnfilteredCursor};
 
 use crate::fixture::{
@@ -153,6 +153,40 @@ fn imported_tables_are_there_at_once_and_after_a_restart_and_go_with_a_truncatio
     drop(engine);
     let engine = open(&to);
     assert_eq!(rows(&engine, &table).len(), 2);
+}
+
+#[test]
+fn blocks_leave_the_cache_with_their_sstables() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_table(&engine);
+    let empty = engine.cache_bytes();
+    // Three SSTables, read through the cache.
+    let write = |timestamp| {
+        for round in 0..3 {
+            (0..200).for_each(|key| insert(&engine, &table, key, round, &"v".repeat(500), timestamp));
+            engine.flush(&table).unwrap();
+        }
+        assert_eq!(rows(&engine, &table).len(), 600);
+        engine.cache_bytes() - empty
+    };
+    let full = write(1);
+    // What system tables have there may change.
+    let is_gone = || engine.cache_bytes() < empty + full / 4;
+    assert!(!is_gone());
+    engine.compact(&table).unwrap();
+    assert!(is_gone(), "{} bytes of {full} after a compaction", engine.cache_bytes());
+    assert_eq!(rows(&engine, &table).len(), 600);
+    assert!(!is_gone());
+    engine.truncate(&table).unwrap();
+    assert!(is_gone(), "{} bytes of {full} after a truncation", engine.cache_bytes());
+    assert!(write(2) > full / 2);
+    let dropped = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables.remove("t");
+        Ok(())
+    });
+    dropped.unwrap();
+    assert!(is_gone(), "{} bytes of {full} after a drop", engine.cache_bytes());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use blockio::{DiskError, File};
 
 use crate::cache::{self, BlockCache, NotCached};
+use crate::cached_file::CachedFile;
 use crate::compression::CompressionInfo;
 use crate::error::{Corruption, Decoded, SSTableError};
 use crate::input::Input;
@@ -65,10 +66,9 @@ pub(crate) struct DataFile {
     pub length: u64,
     layout: Layout,
     pub block_length: u64,
-    cache: BlockCache,
-    number: u64,
-    /// As `number`, of the waypoints beside the blocks.
-    waypoints_number: u64,
+    blocks: CachedFile,
+    /// Waypoints beside the blocks, by data positions.
+    waypoints: CachedFile,
     /// Share of blocks whose checksum is verified, in 1/65536.
     verified_share: AtomicU64,
     blocks_read: AtomicU64,
@@ -102,9 +102,8 @@ impl DataFile {
             length,
             layout,
             block_length,
-            cache,
-            number: BlockCache::file_number(),
-            waypoints_number: BlockCache::file_number(),
+            blocks: CachedFile::new(cache.clone()),
+            waypoints: CachedFile::new(cache),
             verified_share: AtomicU64::new(verified_share(crc_check_chance)),
             blocks_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
@@ -215,12 +214,12 @@ impl DataFile {
 
     /// What was kept of waypoints behind a data position.
     pub fn waypoints(&self, position: u64) -> Option<cache::Block> {
-        self.cache.latest((self.waypoints_number, position))
+        self.waypoints.latest(position)
     }
 
     /// Keeps waypoints in the cache, in the place of others behind the same data position.
     pub fn keep_waypoints(&self, position: u64, waypoints: Vec<u8>) {
-        self.cache.put((self.waypoints_number, position), waypoints.into_boxed_slice());
+        self.waypoints.put(position, waypoints.into_boxed_slice());
     }
 
     /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks; those are put together in
@@ -231,7 +230,7 @@ impl DataFile {
         spill: &mut Vec<u8>,
         mut decode: impl FnMut(&mut Input<'_>) -> Decoded<T>,
     ) -> Result<T, NotCached> {
-        let peek = |index: u64| self.cache.peek((self.number, index)).ok_or(NotCached);
+        let peek = |index: u64| self.blocks.peek(index).ok_or(NotCached);
         let first = position / self.block_length;
         let block = peek(first)?;
         let bytes = block.get((position % self.block_length) as usize..).ok_or(NotCached)?;
@@ -277,7 +276,7 @@ impl DataFile {
             Ok(block.into_boxed_slice())
         };
         let would_wait = || DiskError::would_wait(self.file.path(), None).into();
-        self.cache.get((self.number, index), load, would_wait)
+        self.blocks.get(index, load, would_wait)
     }
 }
 

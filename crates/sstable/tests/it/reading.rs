@@ -222,6 +222,26 @@ fn reads_past_the_page_cache_find_the_same() {
     }
 }
 
+/// Blocks, pages of both indexes and waypoints.
+#[test]
+fn an_sstable_that_is_closed_leaves_nothing_in_the_cache() {
+    let cache = BlockCache::new(64 << 20);
+    for name in NAMES {
+        let fixture = Fixture::load(name);
+        let reader = SSTableReader::open(&*disk(), &fixture.descriptor, &fixture.table, &cache).unwrap();
+        let keys = everything(&reader).into_iter().map(|content| content.key);
+        for (index, key) in keys.enumerate().take(200) {
+            let range = ReadRange::all_rows(KeyRange::Single(key));
+            read(&reader, &ReadRange { reversed: index % 2 == 0, ..range });
+        }
+        let cursor = reader.cursor(&ReadRange::all_rows(KeyRange::all())).unwrap();
+        drop(reader);
+        assert!(cache.used_bytes() > 0, "{name}: a cursor has it open");
+        drop(cursor);
+        assert_eq!(cache.used_bytes(), 0, "{name}");
+    }
+}
+
 #[test]
 fn every_key_is_found_and_others_are_not() {
     for name in NAMES {
