@@ -8,9 +8,9 @@ use commitlog::{IntervalSet, LogPosition, PositionInterval};
 use memtable::MemtableStatistics;
 use model::{BoxCursor, ColumnSet, ReadRange, Table, UnfilteredCursor};
 use sstable::{
-    BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, SSTableError, SSTableId,
-    SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs, remove_leftovers,
-    remove_tables, replace_tables,
+    BlockCache, CommitLogPosition, Component, Descriptor, EncodingBase, PreparedSSTable, ReadMode, SSTableError,
+    SSTableId, SSTableReader, SSTableWriter, WriterOptions, list_big_tables, list_tables, missing_tocs,
+    remove_leftovers, remove_tables, replace_tables,
 };
 use uuid::Uuid;
 
@@ -32,6 +32,11 @@ pub(crate) fn snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
 pub(crate) fn unfinished_snapshot_directory(store: &TableStore, name: &str) -> PathBuf {
     snapshot_directory(store, &format!("{UNFINISHED}{name}"))
 }
+
+/// SSTables that are larger are loaded past the page cache.
+const LOADED_DIRECTLY_BYTES: u64 = 1 << 20;
+/// For the pages of the indexes that lead to the places where loading begins, and the blocks there.
+const LOAD_CACHE_BYTES: u64 = 256 << 10;
 
 /// What all SSTables of a node share.
 pub(crate) struct TableFiles {
@@ -106,6 +111,17 @@ impl TableFiles {
 
     pub fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {
         Ok(Arc::new(SSTableReader::open(&*self.disk, descriptor, table, &self.cache)?))
+    }
+
+    /// An SSTable opened once more for whoever reads all of it, in several places at a time: past the page cache, where what was written is not either.
+    /// There the kernel would read ahead for each place, and throw much of that away. The same one if it is small, or cannot be opened again.
+    pub fn for_load(&self, sstable: &Arc<SSTableReader>) -> Arc<SSTableReader> {
+        if self.writes != BlockWrites::Direct || sstable.data_length_bytes() < LOADED_DIRECTLY_BYTES {
+            return sstable.clone();
+        }
+        let cache = BlockCache::new(LOAD_CACHE_BYTES).with_direct_reads();
+        let opened = SSTableReader::open(&*self.disk, sstable.descriptor(), sstable.table(), &cache);
+        opened.map_or_else(|_| sstable.clone(), Arc::new)
     }
 
     /// Writes what a memtable holds, durably; `None` if that is nothing.
@@ -282,10 +298,11 @@ pub(crate) fn open_cursor(
     sstable: &Arc<SSTableReader>,
     table: &Arc<Table>,
     range: &ReadRange,
+    mode: ReadMode,
 ) -> Result<BoxCursor<'static>, EngineError> {
     let cursor = match Arc::ptr_eq(sstable.table(), table) {
-        true => sstable.cursor(range)?,
-        false => sstable.with_table(table)?.cursor(range)?,
+        true => sstable.cursor_with(range, mode)?,
+        false => sstable.with_table(table)?.cursor_with(range, mode)?,
     };
     Ok(Box::new(cursor))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use memtable::{Lookup, RowPlace};
 use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, Table};
-use sstable::{RowLookup, SSTableReader};
+use sstable::{ReadMode, RowLookup, SSTableReader};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -142,7 +142,7 @@ fn all_sources(
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
     let mut sources: Vec<BoxCursor<'static>> = memtable_sources(view, table, range).collect();
     for sstable in sstables {
-        sources.push(open_cursor(sstable, table, range)?);
+        sources.push(open_cursor(sstable, table, range, ReadMode::Cached)?);
     }
     Ok(sources)
 }
@@ -165,7 +165,7 @@ fn newest_sources(
         if search.ends_before(max_timestamp(sstable)) {
             break;
         }
-        let cursor = open_cursor(sstable, table, range)?;
+        let cursor = open_cursor(sstable, table, range, ReadMode::Cached)?;
         // There is nothing to be saved behind the last.
         let is_last = index + 1 == sstables.len();
         sources.push(if is_last { cursor } else { search.enter(cursor)? });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compaction::{PurgeCursor, gc_before};
 use memtable::for_each_update;
 use model::{BoxCursor, KeyBound, KeyRange, MergeCursor, PartitionKey, ReadRange, Table};
-use sstable::SSTableReader;
+use sstable::{ReadMode, SSTableReader};
 use types::Token;
 
 use super::Resident;
@@ -13,6 +13,9 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::files::open_cursor;
 use crate::store::{TableStore, View};
+
+/// So many ranges are loaded at a time for each core: while some wait for the device, others have something to do.
+const RANGES_PER_CORE: usize = 2;
 
 /// What of a table's data is not among the sources that are loaded: where there is some, deletions in the sources are kept, however
 /// old, because they may shadow it.
@@ -34,7 +37,13 @@ impl Engine {
         };
         let has_memtables = view.generations().filter(is_older).any(|generation| !generation.memtable.is_empty());
         if has_memtables || !view.sstables.is_empty() {
-            self.load_ranges(&table, resident, Rest::Nothing, &|range| sources(&view, resident, &table, range))?;
+            let sstables: Vec<_> = view.sstables.iter().map(|sstable| self.files().for_load(sstable)).collect();
+            let sources = |range: &ReadRange| {
+                let mut sources = memtable_sources(&view, resident, &table, range);
+                sources.extend(sstable_sources(&sstables, &table, range)?);
+                Ok(sources)
+            };
+            self.load_ranges(&table, resident, Rest::Nothing, &sources)?;
         }
         resident.set_complete();
         Ok(())
@@ -56,8 +65,8 @@ impl Engine {
         rest: Rest,
         sources: &(dyn Fn(&ReadRange) -> Result<Vec<BoxCursor<'static>>, EngineError> + Sync),
     ) -> Result<(), EngineError> {
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let ranges = token_ranges(threads);
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let ranges = token_ranges(cores * RANGES_PER_CORE);
         std::thread::scope(|scope| {
             let load = |keys: KeyRange| {
                 move || -> Result<(), EngineError> {
@@ -85,17 +94,16 @@ impl Engine {
     }
 }
 
-fn sources(
+/// Of what older generations hold.
+fn memtable_sources(
     view: &View,
     resident: &Arc<Resident>,
     table: &Arc<Table>,
     range: &ReadRange,
-) -> Result<Vec<BoxCursor<'static>>, EngineError> {
+) -> Vec<BoxCursor<'static>> {
     let is_its_own = |other: &Arc<Resident>| Arc::ptr_eq(other, resident);
     let older = view.generations().filter(|generation| !generation.resident.as_ref().is_some_and(is_its_own));
-    let mut sources: Vec<_> = older.map(|generation| generation.memtable.clone().cursor(table, range)).collect();
-    sources.extend(sstable_sources(&view.sstables, table, range)?);
-    Ok(sources)
+    older.map(|generation| generation.memtable.clone().cursor(table, range)).collect()
 }
 
 fn sstable_sources(
@@ -103,7 +111,7 @@ fn sstable_sources(
     table: &Arc<Table>,
     range: &ReadRange,
 ) -> Result<Vec<BoxCursor<'static>>, EngineError> {
-    sstables.iter().map(|sstable| open_cursor(sstable, table, range)).collect()
+    sstables.iter().map(|sstable| open_cursor(sstable, table, range, ReadMode::Sequential)).collect()
 }
 
 /// All tokens in a number of ranges.
