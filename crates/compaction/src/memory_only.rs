@@ -3,7 +3,7 @@
 //! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what came
 //! since, all are merged once the small ones together have 3/8 of the large one. While the merge writes another large one,
 //! there are at most 1 + 3/8 + 1 of the data, and what is flushed meanwhile: an eighth, after which a table is flushed for its size
-//! only when the merge is done.
+//! only when the merge is done. Of small tables more is flushed at a time, so that what is on disk exceeds that by no more than such a flush.
 
 use std::collections::BTreeMap;
 

@@ -273,8 +273,12 @@ impl Engine {
         let bytes = generation.account(growth_bytes, self.pool());
         if let Some(resident) = &generation.resident {
             self.note_memory_use(store, resident.data.used_bytes());
-            let is_due = bytes >= resident.flush_bytes() && !resident.is_failed() && !generation.is_flush_requested();
-            if is_due && !merges_are_behind(&store.borrow_view()) && generation.request_flush() {
+            let is_due = resident.are_many(bytes, self.options().in_memory_flush_bytes_min);
+            if is_due
+                && !generation.is_flush_requested()
+                && !merges_are_behind(&store.borrow_view())
+                && generation.request_flush()
+            {
                 self.request_flush(store);
             }
         }

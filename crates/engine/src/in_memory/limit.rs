@@ -45,18 +45,34 @@ pub(crate) struct MemoryLimit {
 
 /// Room that writes have until they are applied.
 #[derive(Default)]
-pub(crate) struct Reservations(Vec<(Arc<TableStore>, u64)>);
+pub(crate) struct Reservations {
+    /// Most writes are to one table, and need no memory for this.
+    first: Option<Reservation>,
+    others: Vec<Reservation>,
+}
+
+/// Bytes of a table's room; given back when dropped.
+struct Reservation(Arc<TableStore>, u64);
 
 impl Reservations {
+    fn add(&mut self, store: &Arc<TableStore>, bytes: u64) {
+        let reservation = Reservation(store.clone(), bytes);
+        match &self.first {
+            None => self.first = Some(reservation),
+            Some(_) => self.others.push(reservation),
+        }
+    }
+
     /// What the same write has of a table already, bytes.
     fn of(&self, store: &Arc<TableStore>) -> u64 {
-        self.0.iter().filter(|(other, _)| Arc::ptr_eq(other, store)).map(|(_, bytes)| bytes).sum()
+        let all = self.first.iter().chain(&self.others);
+        all.filter(|Reservation(other, _)| Arc::ptr_eq(other, store)).map(|Reservation(_, bytes)| bytes).sum()
     }
 }
 
-impl Drop for Reservations {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.0.iter().for_each(|(store, bytes)| store.limit.give_back(*bytes));
+        self.0.limit.give_back(self.1);
     }
 }
 
@@ -228,7 +244,7 @@ fn try_reserve_one(
     let most_bytes = if is_deletion(update) { limit_bytes + limit_bytes / DELETION_SHARE } else { limit_bytes };
     let bytes = growth_max(update);
     if store.limit.try_take(bytes, most_bytes, || resident.data.used_bytes()) {
-        reservations.0.push((store.clone(), bytes));
+        reservations.add(store, bytes);
         return Ok(true);
     }
     if !resident.data.grows(update) {

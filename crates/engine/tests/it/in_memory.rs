@@ -10,6 +10,8 @@ use model::{
     Cell, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableOptions,
 };
 
+use testkit::Random;
+
 use crate::fixture::{
     clustering, create_table, delete_rows, insert, memory_only, open_with, rows, rows_at, set_options, small_options,
 };
@@ -114,6 +116,34 @@ fn what_is_in_sstables_and_in_the_log_is_in_memory_after_a_start() {
         assert!(engine.is_in_memory(&table));
         assert_eq!(rows(&engine, &table), expected);
     }
+}
+
+/// In large pieces, past the cache.
+#[test]
+fn a_load_reads_ahead_and_leaves_the_cache_to_others() {
+    let disk = SimulatedDisk::new();
+    let mut options = options(&disk);
+    options.cache_bytes = 8 << 20;
+    let engine = Engine::open(options).unwrap();
+    let table = create_table(&engine);
+    let mut random = Random(1);
+    for timestamp in 0..3 {
+        for key in 0..700 {
+            // It does not compress.
+            let value: String = (0..2_000).map(|_| char::from(b'!' + random.below(90) as u8)).collect();
+            insert(&engine, &table, key, 1, &value, timestamp);
+        }
+        engine.flush(&table).unwrap();
+    }
+    let data_bytes = engine.table_stats(&table).unwrap().disk_bytes;
+    let (operations, cache_bytes) = (disk.operations(), engine.cache_bytes());
+    let table = set_options(&engine, &table, memory_only(64)).unwrap();
+    let operations = disk.operations() - operations;
+    assert!(engine.is_in_memory(&table) && rows(&engine, &table).len() == 700);
+    // Of 16 KiB each there would be 250.
+    assert!(operations < 150, "{operations} operations for {data_bytes} bytes");
+    let cached = engine.cache_bytes() - cache_bytes;
+    assert!(cached < data_bytes / 4, "{cached} bytes of blocks");
 }
 
 #[test]
@@ -292,6 +322,7 @@ fn a_table_that_is_not_merged_is_flushed_no_more_for_its_size() {
     let mut options = options(&disk);
     // The log is never so full that it asks.
     options.commitlog.total_space_bytes = 256 << 20;
+    options.in_memory_flush_bytes_min = 1 << 20;
     let engine = Engine::open(options).unwrap();
     let table = create_in_memory(&engine, 64);
     let (value, mut now) = ("x".repeat(10_000), 0);
@@ -312,6 +343,22 @@ fn a_table_that_is_not_merged_is_flushed_no_more_for_its_size() {
         std::thread::sleep(std::time::Duration::from_millis(1)); // until it is flushed again for its size
     }
     assert_eq!(rows(&engine, &table).len(), 200);
+}
+
+/// As one on the disk: what a memtable holds is not written to the disk over and over.
+#[test]
+fn a_small_table_is_flushed_no_more_often_than_one_on_the_disk() {
+    let disk = SimulatedDisk::new();
+    let mut options = options(&disk);
+    options.commitlog.total_space_bytes = 256 << 20;
+    let engine = Engine::open(options).unwrap();
+    let table = create_in_memory(&engine, 64);
+    let value = "x".repeat(10_000);
+    for round in 0..20 {
+        (0..200).for_each(|key| insert(&engine, &table, key, 1, &value, round));
+    }
+    let stats = engine.flush_stats();
+    assert_eq!((stats.pending, stats.active, engine.table_stats(&table).unwrap().sstable_count), (0, 0, 0));
 }
 
 /// The page on heavy deletes: what is deleted is free at once, and at last the tombstones are.

@@ -88,18 +88,22 @@ impl ResidentTable {
     pub fn apply(&self, update: &PartitionUpdate) -> Result<(), MemtableFull> {
         let parts = &self.0;
         loop {
-            let part = parts.part_of(update.key().token());
+            let list = parts.list.load();
+            let part = &list[index_of(&list, update.key().token())];
             let mut writing = lock(&part.writing);
             if writing.is_replaced {
                 continue;
             }
             match part.apply(&mut writing, update) {
                 Ok(growth_bytes) => {
-                    parts.used_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
-                    parts.split_if_large(&part, &mut writing);
+                    // What takes the place of something as large is common, and others look at the sum.
+                    if growth_bytes != 0 {
+                        parts.used_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
+                        parts.split_if_large(part, &mut writing);
+                    }
                     return Ok(());
                 }
-                Err(MemtableFull) => parts.split_now(&part, writing)?,
+                Err(MemtableFull) => parts.split_now(part, writing)?,
             }
         }
     }
