@@ -19,7 +19,7 @@ mod vector;
 use std::fmt;
 use std::sync::Arc;
 
-use cql::ast::{ArithmeticOperator, FunctionName, NativeType};
+use cql::ast::{ArithmeticOperator, FunctionName, Identifier, NativeType};
 use types::CqlType;
 
 use crate::execution::Execution;
@@ -134,6 +134,15 @@ impl Function {
     pub fn signature(&self) -> String {
         let arguments: Vec<String> = self.arguments.iter().map(ToString::to_string).collect();
         format!("{} : ({}) -> {}", self.qualified_name(), arguments.join(", "), self.returns)
+    }
+
+    /// `system."_multiply" : (int, int(constant)) -> int`, of a function some of whose arguments are known before any row is read.
+    pub fn signature_applied_to(&self, is_constant: &[bool]) -> String {
+        let name = Identifier::quoted(&self.name);
+        let arguments = self.arguments.iter().zip(is_constant);
+        let arguments: Vec<String> =
+            arguments.map(|(ty, constant)| format!("{ty}{}", if *constant { "(constant)" } else { "" })).collect();
+        format!("system.{name} : ({}) -> {}", arguments.join(", "), self.returns)
     }
 
     /// What receives the argument at `place`.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use model::{ClusteringBound, ColumnKind, KeyBound, KeyRange, PartitionKey, Side, Slice, Slices, Table};
 
 use super::SelectPlan;
+use super::grouping::Grouping;
 use super::paging::PagingState;
 use super::read::{Limits, Page};
 use crate::consistency;
@@ -32,6 +33,7 @@ impl SelectPlan {
         let limit = bind_limit(self.limit.as_ref(), execution)?;
         let per_partition_limit = bind_limit(self.per_partition_limit.as_ref(), execution)?;
         self.selection.check_constants(execution)?;
+        self.grouping.as_ref().map_or(Ok(()), Grouping::check_function)?;
         // First, as in Cassandra: what is wrong with it is told even where nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;

@@ -82,6 +82,11 @@ impl Grouping {
         Ok(Some(Grouping { prefix, function }))
     }
 
+    /// Refuses a function by which rows that belong together may not stand together. Cassandra does so when the statement is carried out.
+    pub fn check_function(&self) -> Result<(), QueryError> {
+        self.function.as_ref().map_or(Ok(()), Selector::check_monotonic)
+    }
+
     /// What the rows of a group, in one partition, have in common. Written into `out`.
     pub fn key(
         &self,

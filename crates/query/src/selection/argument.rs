@@ -4,9 +4,9 @@ use std::fmt;
 
 use cql::ast::Selectable;
 use model::Table;
-use types::CqlType;
+use types::{CqlType, UserType};
 
-use super::prepare::call_of;
+use super::prepare::{call_of, check_names};
 use super::shown::Shown;
 use crate::names::find_column;
 use crate::preparing::Preparing;
@@ -115,17 +115,18 @@ impl Assignable for Argument<'_> {
             }
             (Selectable::Set(elements), CqlType::Map { .. }) if elements.is_empty() => Ok(Assignment::Weak),
             (Selectable::MapOrUdt(entries), CqlType::Map { key, value, .. }) => {
+                for (key, value) in entries {
+                    check_names(key, self.table, preparing)?;
+                    check_names(value, self.table, preparing)?;
+                }
                 let entries = entries.iter().flat_map(|(k, v)| [(k, (**key).clone()), (v, (**value).clone())]);
                 all(&mut { entries })
             }
             (Selectable::MapOrUdt(entries), CqlType::Udt { definition, .. }) => {
-                let fields = entries.iter().filter_map(|(name, value)| match name {
-                    Selectable::Column(name) => {
-                        let place = definition.field_index(name.as_str())?;
-                        definition.fields.get(place).map(|(_, ty)| (value, ty.clone()))
-                    }
-                    _ => None,
-                });
+                let fields = self.fields(entries, definition, preparing)?;
+                let fields = fields
+                    .into_iter()
+                    .filter_map(|(place, value)| definition.fields.get(place).map(|(_, ty)| (value, ty.clone())));
                 all(&mut { fields })
             }
             (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
@@ -185,7 +186,30 @@ impl Assignable for Argument<'_> {
     }
 }
 
-impl Argument<'_> {
+impl<'a> Argument<'a> {
+    /// The values of a user type and the places of their fields. Names are looked up field by field.
+    fn fields(
+        &self,
+        entries: &'a [(Selectable, Selectable)],
+        definition: &UserType,
+        preparing: &Preparing<'_>,
+    ) -> Result<Vec<(usize, &'a Selectable)>, QueryError> {
+        let mut fields = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            let Selectable::Column(name) = name else {
+                let message = format!("{} is not a valid field identifier of type {} ", Shown(name), definition.name);
+                return Err(QueryError::invalid(message));
+            };
+            let place = definition.field_index(name.as_str()).ok_or_else(|| {
+                let (name, ty) = (name.as_str(), &definition.name);
+                QueryError::invalid(format!("Unknown field '{name}' in value of user defined type {ty}"))
+            })?;
+            check_names(value, self.table, preparing)?;
+            fields.push((place, value));
+        }
+        Ok(fields)
+    }
+
     fn inner_assignment(
         &self,
         selectable: &Selectable,

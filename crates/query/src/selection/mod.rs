@@ -192,7 +192,9 @@ fn json_name(name: &str) -> String {
 pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool {
     let SelectClause::Selectors(selectors) = clause else { return false };
     let selects = |is_wanted: &dyn Fn(Source) -> bool| {
-        selectors.iter().any(|selector| prepare::selects(&selector.selectable, table, is_wanted))
+        selectors
+            .iter()
+            .any(|selector| prepare::selects(&selector.selectable, table, is_wanted, &|_| Ok(())).unwrap_or_default())
     };
     selects(&|source| matches!(source, Source::Static(_)))
         && !selects(&|source| !matches!(source, Source::Static(_) | Source::PartitionKey(_)))
@@ -205,11 +207,12 @@ pub(crate) fn check_names(clause: &SelectClause, table: &Table, preparing: &Prep
     if !table.has_statics() {
         return Ok(());
     }
+    let look_up = |selectable: &Selectable| prepare::check_names(selectable, table, preparing);
     // It looks for a static column, and where there is one for one that is none, nor of the partition key.
     let look_for = |is_wanted: &dyn Fn(Source) -> bool| -> Result<bool, QueryError> {
         for selector in selectors {
-            prepare::check_names(&selector.selectable, table, preparing)?;
-            if prepare::selects(&selector.selectable, table, is_wanted) {
+            look_up(&selector.selectable)?;
+            if prepare::selects(&selector.selectable, table, is_wanted, &look_up)? {
                 return Ok(true);
             }
         }
@@ -234,13 +237,6 @@ pub(crate) fn prepare_grouping(
             "Aggregate functions are not supported within the GROUP BY clause, got: {}",
             call.function.qualified_name()
         );
-        return Err(QueryError::invalid(message));
-    }
-    if let Selector::Function { function, .. } = &selector
-        && !function.is_monotonic
-    {
-        let message =
-            format!("Only monotonic functions are supported in the GROUP BY clause. Got: {}", function.signature());
         return Err(QueryError::invalid(message));
     }
     Ok((selector, builder.used))

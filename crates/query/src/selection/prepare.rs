@@ -56,18 +56,38 @@ pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Sel
 }
 
 /// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the text that is Cassandra's
-/// mistake: it answers whether one of them does not.
-pub(super) fn selects(selectable: &Selectable, table: &Table, is_wanted: &dyn Fn(Source) -> bool) -> bool {
+/// mistake: it answers whether one of them does not. Those it looks at here first, so that `look_up` may fail of them.
+pub(super) fn selects(
+    selectable: &Selectable,
+    table: &Table,
+    is_wanted: &dyn Fn(Source) -> bool,
+    look_up: &dyn Fn(&Selectable) -> Result<(), QueryError>,
+) -> Result<bool, QueryError> {
     match selectable {
         Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } => {
-            table.column(name.as_str()).is_some_and(|column| is_wanted(Source::of(table, column)))
+            Ok(table.column(name.as_str()).is_some_and(|column| is_wanted(Source::of(table, column))))
         }
-        Selectable::MapOrUdt(entries) => entries.iter().any(|(_, value)| !selects(value, table, is_wanted)),
-        other => inner(other).into_iter().any(|inner| selects(inner, table, is_wanted)),
+        Selectable::MapOrUdt(entries) => {
+            for (_, value) in entries {
+                look_up(value)?;
+                if !selects(value, table, is_wanted, look_up)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        other => {
+            for inner in inner(other) {
+                if selects(inner, table, is_wanted, look_up)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
     }
 }
 
-/// Looks up the columns and functions that an expression mentions, inner ones first.
+/// Looks up the columns and functions that an expression mentions outside of maps and user types, inner ones first.
 pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
     if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {
         find_column(table, name)?;
@@ -79,6 +99,21 @@ pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Pr
     {
         resolve_call(&name, &arguments, None, table, preparing)?
             .ok_or_else(|| QueryError::invalid(format!("Unknown function '{name}'")))?;
+    }
+    Ok(())
+}
+
+/// Looks up the names within maps and user types as well: Cassandra does where it prints an expression, as it does for a type hint.
+fn check_shown(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
+    let Selectable::MapOrUdt(entries) = selectable else {
+        return inner(selectable).into_iter().try_for_each(|inner| check_shown(inner, table, preparing));
+    };
+    for (key, value) in entries {
+        let key = Some(key).filter(|key| !matches!(key, Selectable::Column(_)));
+        for shown in key.into_iter().chain([value]) {
+            check_names(shown, table, preparing)?;
+            check_shown(shown, table, preparing)?;
+        }
     }
     Ok(())
 }
@@ -99,8 +134,8 @@ fn inner(selectable: &Selectable) -> Vec<&Selectable> {
         Selectable::BetweenParenthesesOrTuple(elements) | Selectable::List(elements) | Selectable::Set(elements) => {
             elements.iter().collect()
         }
-        // Keys that are names may be fields.
-        Selectable::MapOrUdt(entries) => entries.iter().map(|(_, value)| value).collect(),
+        // It may be a map or a user type, whose keys are no columns.
+        Selectable::MapOrUdt(_) => Vec::new(),
     }
 }
 
@@ -388,6 +423,7 @@ impl Builder {
         expected: Option<&CqlType>,
         preparing: &mut Preparing<'_>,
     ) -> Result<Named, QueryError> {
+        check_shown(inner, &self.table, preparing)?;
         let whole = format!("({type_name}){}", Shown(inner));
         let receiver = self.receiver(&whole, ty.clone());
         if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, &receiver)?.is_assignable() {

@@ -222,6 +222,28 @@ impl Selector {
         Ok(())
     }
 
+    /// Checks that values grow with those of the one column in it, for GROUP BY.
+    pub fn check_monotonic(&self) -> Result<(), QueryError> {
+        match self {
+            Selector::Column { .. } => Ok(()),
+            Selector::Function { function, arguments } => {
+                let is_constant: Vec<bool> = arguments.iter().map(Selector::is_constant).collect();
+                let grows_with_first =
+                    is_constant.split_first().is_some_and(|(first, rest)| !first && rest.iter().all(|c| *c));
+                if !function.is_monotonic || !grows_with_first {
+                    return Err(QueryError::invalid(format!(
+                        "Only monotonic functions are supported in the GROUP BY clause. Got: {} ",
+                        function.signature_applied_to(&is_constant)
+                    )));
+                }
+                arguments.iter().filter(|argument| !argument.is_constant()).try_for_each(Selector::check_monotonic)
+            }
+            _ => Err(QueryError::invalid(
+                "Only column names and monotonic scalar functions are supported in the GROUP BY clause.",
+            )),
+        }
+    }
+
     /// An unset marker as argument of a function is an error.
     fn refuse_unset(&self, function: &Function, execution: &Execution<'_>) -> Result<(), QueryError> {
         if let Selector::Term { term: Term::Marker { index, .. }, .. } = self

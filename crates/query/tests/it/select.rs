@@ -184,6 +184,41 @@ fn names_are_looked_up_before_restrictions_only_where_statics_may_be_all_that_is
 }
 
 #[test]
+fn fields_of_a_replacement_are_looked_up_before_restrictions_one_by_one() {
+    let node = TestNode::with(&[
+        "CREATE TYPE u (f int, g text)",
+        "CREATE TABLE plain (p int PRIMARY KEY, v frozen<u>)",
+        "CREATE TABLE statics (p int, c int, s int static, v frozen<u>, PRIMARY KEY (p, c))",
+    ]);
+    let unknown = "Unknown field 'h' in value of user defined type u";
+    let undefined = |table| format!("Undefined column name nosuch in table ks.{table}");
+    assert_eq!(node.failure("SELECT mask_replace(v, {f: 1, h: 2}) FROM statics WHERE p = 1 AND p > 1"), unknown);
+    assert_eq!(node.failure("SELECT mask_replace(v, {f: 1, h: nosuch}) FROM plain"), unknown);
+    assert_eq!(node.failure("SELECT mask_replace(v, {f: nosuch, h: 1}) FROM plain"), undefined("plain"));
+    assert_eq!(node.failure("SELECT (u){f: 1, h: 2} FROM plain"), unknown);
+    // A hint is printed first, by which the names in it are looked up.
+    assert_eq!(node.failure("SELECT (u){h: 1, f: nosuch} FROM plain"), undefined("plain"));
+}
+
+#[test]
+fn a_function_of_groups_is_refused_for_its_columns_first_and_when_it_is_carried_out() {
+    let node = TestNode::with(&["CREATE TABLE t (p int, c int, d timestamp, PRIMARY KEY (p, c, d))"]);
+    let refused = |grouping: &str| node.failure(&format!("SELECT * FROM t GROUP BY {grouping}"));
+    let monotonic = |got| format!("Only monotonic functions are supported in the GROUP BY clause. Got: system.{got} ");
+    assert_eq!(refused("p * c"), "GROUP BY functions accept only one clustering column as parameter, got: p,c");
+    assert_eq!(refused("p * 2"), "Group by functions are only supported on clustering columns, got p");
+    assert_eq!(refused("1 / 0"), "GROUP BY functions must have one clustering column name as parameter");
+    assert_eq!(refused("p, c * 2, d"), "Functions are only supported on the last element of the GROUP BY clause");
+    assert_eq!(refused("p, c * 2"), monotonic("\"_multiply\" : (int, int(constant)) -> int"));
+    assert_eq!(refused("p, abs(c)"), monotonic("abs : (int) -> int"));
+    assert_eq!(refused("p, floor(c + 1, 1d)"), monotonic("\"_add\" : (int, int(constant)) -> int"));
+    let moving_start = "floor : (timestamp, duration(constant), timestamp) -> timestamp";
+    assert_eq!(refused("p, c, floor(d, 1d, d)"), monotonic(moving_start));
+    assert_eq!(refused("p, c * 2 LIMIT 0"), "LIMIT must be strictly positive");
+    node.run("SELECT * FROM t GROUP BY p, c, to_date(floor(d, 1d))");
+}
+
+#[test]
 fn columns_in_any_order_are_what_an_expression_beside_them_sees() {
     let node = TestNode::with(&[
         "CREATE TABLE t (k int, c int, s text static, a text, b int, d text, e blob, m map<text, int>, z set<int>, PRIMARY KEY (k, c))",
