@@ -31,6 +31,11 @@ def comparable(answer: Response) -> dict:
     return seen | {k: v for k, v in vars(answer).items() if k not in ("tracing_id", "warnings")}
 
 
+def rows_of(answers: list[Response]) -> list[tuple]:
+    """Of all pages."""
+    return [signless(row, answer.metadata.columns) for answer in answers if isinstance(answer, Rows) for row in answer.rows]
+
+
 def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
     return columns and [(keyspace, table, TO_JSON.sub("system.to_json(", name), kind) for keyspace, table, name, kind in columns]
 

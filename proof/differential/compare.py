@@ -1,10 +1,10 @@
 """Sends a history to two servers and finds the first step they answer differently."""
 
-import re
 from dataclasses import dataclass, replace
+from functools import partial
 
+from proof.differential.again import explanation
 from proof.differential.answers import comparable
-from proof.differential.explained import PAGES_OF_A_FILTER, explanation, pages
 from proof.differential.steps import History, Step
 from proof.oracle.espalier import Espalier
 from proof.wire import Connection, ConnectionClosed, Error, Prepared, QueryOptions, Rows
@@ -13,8 +13,6 @@ from proof.wire.responses import Lost, Message, Response
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {}"
 PAGES_MAX = 300
-AGGREGATE = re.compile(r"\b(?:count|min|max|sum|avg)\(", re.IGNORECASE)
-LIMIT = re.compile(r"(?<!PARTITION )LIMIT \d+ ")
 
 
 @dataclass
@@ -90,7 +88,7 @@ class Pair:
                 continue
             diverged = isinstance(left[-1], Error) != isinstance(right[-1], Error) or isinstance(right[-1], Lost)
             diverged = diverged and not step.cql.lstrip().upper().startswith("SELECT")
-            rule = explained(step, left, right) or ends_early(connections, step, left, right)
+            rule = explanation(partial(exchange, connections), step, left, right)
             if rule is not None:
                 outcome.explained[rule] = outcome.explained.get(rule, 0) + 1
                 if diverged:
@@ -129,37 +127,6 @@ def compact(node, *keyspace_and_table: str) -> None:
     except RuntimeError as failure:
         if isinstance(node, Espalier) or "NullPointerException" not in str(failure):
             raise
-
-
-def explained(step: Step, left: list, right: list) -> str | None:
-    """The rule that explains each pair of answers that differs, or all of them together; None."""
-    if len(left) != len(right):
-        return explanation(step, left, right)
-    rules = [explanation(step, [one], [other]) for one, other in zip(left, right)
-             if one is not other and comparable(one) != comparable(other)]
-    if all(rules):
-        return rules[0]
-    return pages(step, left, right)
-
-
-def ends_early(connections: list[Connection], step: Step, left: list, right: list) -> str | None:
-    """The rule of a filtered read of which Cassandra forgets rows, or leaves them out of a sum, where both answer alike without pages, or
-    without a LIMIT too: with all rows of ours first."""
-    if "ALLOW FILTERING" not in step.cql or not all(isinstance(side[-1], Rows) for side in (left, right)):
-        return None
-    theirs, ours = rows_of(left), rows_of(right)
-    for cql in (step.cql, LIMIT.sub("", step.cql)):
-        whole = exchange(connections, replace(step, cql=cql, page_size=None, reuse=False))
-        if compare(*whole) is not None:
-            continue
-        rest = iter(rows_of(whole[1]))
-        if rows_of(whole[1])[:len(ours)] == ours and (AGGREGATE.search(cql) or all(row in rest for row in theirs)):
-            return PAGES_OF_A_FILTER
-    return None
-
-
-def rows_of(answers: list) -> list[tuple]:
-    return [row for answer in answers if isinstance(answer, Rows) for row in answer.rows]
 
 
 def require(answer: Response) -> None:

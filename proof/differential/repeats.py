@@ -1,7 +1,9 @@
 """Statements in which IN may name a value twice before a range of several columns: there Cassandra reads, and deletes, other ranges."""
 
+import json
 import re
 import struct
+from dataclasses import replace
 
 from proof.differential.steps import Step
 
@@ -9,6 +11,9 @@ RANGE_OF_SEVERAL = re.compile(r"\(\w+(?:, ?\w+)+\) *[<>]")
 ALTERNATIVES = re.compile(r"\bIN \(((?:[^()]|\([^()]*\))*)\)")
 ALTERNATIVES_BOUND = re.compile(r"\bIN <(\w+)>")
 MARKER = re.compile(r"\?|:n\d+")
+BETWEEN = re.compile(r", (?=(?:[^']*'[^']*')*[^']*$)(?![^(]*\))")     # commas outside of texts and parentheses
+FROM_JSON = re.compile(r"from_?json\('((?:[^']|'')*)'\)", re.IGNORECASE)
+BOUND = re.compile(r"<(\w+)>")
 
 
 def repeats_before_a_range(step: Step) -> bool:
@@ -18,12 +23,17 @@ def repeats_before_a_range(step: Step) -> bool:
 def repeats(cql: str, values: list) -> bool:
     if not RANGE_OF_SEVERAL.search(cql):
         return False
-    left = iter(values)
-    bound = MARKER.sub(lambda marker: f"<{next(left, None) if marker[0] == '?' else named(values, marker[0])}>", cql)
+    bound = bound_text(cql, values)
     lists = [listed.split(", ") for listed in ALTERNATIVES.findall(bound)]
     lists += [elements(value) for value in ALTERNATIVES_BOUND.findall(bound)]
     # What a function gives may be any of the other values.
     return any(len(set(items)) < len(items) or len(items) > 1 and any("(" in item for item in items) for items in lists)
+
+
+def bound_text(cql: str, values: list) -> str:
+    """The statement with <hex> for each marker."""
+    left = iter(values)
+    return MARKER.sub(lambda marker: f"<{next(left, None) if marker[0] == '?' else named(values, marker[0])}>", cql)
 
 
 def named(values: list, marker: str) -> str | None:
@@ -42,3 +52,37 @@ def elements(value: str) -> list[str]:
         return found
     except (ValueError, struct.error):
         return [value]
+
+
+def without_repeats(step: Step) -> Step:
+    """The statement with each value once in every IN, as far as they look alike."""
+    bound = ALTERNATIVES.sub(lambda listed: f"IN ({', '.join(once(BETWEEN.split(listed[1])))})", bound_text(step.cql, step.values))
+    bound = ALTERNATIVES_BOUND.sub(lambda listed: f"IN <{list_of(once(elements(listed[1])))}>", bound)
+    values = [None if value == "None" else value for value in BOUND.findall(bound)]
+    return replace(step, cql=BOUND.sub("?", bound), values=values, named=False, reuse=False)
+
+
+def once(items: list[str]) -> list[str]:
+    """Each the first time that it is there."""
+    seen: dict[str, str] = {}
+    for item in items:
+        seen.setdefault(plain(item), item)
+    return list(seen.values())
+
+
+def plain(item: str) -> str:
+    """A constant as it is written without from_json()."""
+    called = FROM_JSON.fullmatch(item.strip())
+    if called is None:
+        return item
+    try:
+        value = json.loads(called[1].replace("''", "'"))
+    except ValueError:
+        return item
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else json.dumps(value)
+
+
+def list_of(items: list[str]) -> str:
+    """Serialized; of hexadecimal values."""
+    data = [bytes.fromhex(item) for item in items]
+    return (struct.pack(">i", len(data)) + b"".join(struct.pack(">i", len(value)) + value for value in data)).hex()

@@ -13,10 +13,12 @@ import shutil
 import sys
 import traceback
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from random import Random
 
-from proof.differential.compare import compact, compare, ends_early, exchange, explained
+from proof.differential.again import explanation
+from proof.differential.compare import compact, compare, exchange
 from proof.differential.generator import Generator
 from proof.differential.reads import read
 from proof.differential.steps import Step
@@ -102,7 +104,7 @@ class Proof:
     def ask(self, step: Step) -> None:
         answers = exchange(self.connections, step)
         difference = compare(*answers)
-        alike = difference is None or explained(step, *answers) or ends_early(self.connections, step, *answers)
+        alike = difference is None or explanation(partial(exchange, self.connections), step, *answers)
         self.check(str(step), bool(alike), str(difference))
 
 

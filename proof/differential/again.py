@@ -1,0 +1,223 @@
+"""Differences that are meant, borne out by asking both servers again: the same read without pages, say, to which both have to give one answer.
+
+A rule of explained.py whose answers alone prove too little has its proof here; other rules stand here alone. Only reads are asked again,
+so that nothing changes by it. In all of them ours is the answer that has to come again, and Cassandra has to bear it out.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from proof.differential.answers import comparable, rows_of
+from proof.differential.explained import (COLLECTION_FUNCTIONS, DOCUMENTS, EQUAL_KEYS, FAILS_INSIDE, FIELDS, OPERATORS, PAGING_STATE,
+                                          PREPARED_LIVE_ON, differing_columns, is_failure, renamed, suspicions)
+from proof.differential.repeats import repeats_before_a_range, without_repeats
+from proof.differential.steps import Step
+from proof.wire.responses import Lost, Prepared, Response, Rows
+
+Answers = list[Response]
+Ask = Callable[[Step], tuple[Answers, Answers]]     # of Cassandra and of Espalier
+
+GROUP_PAGES = "pages of GROUP BY"
+PAGES_BEHIND_NOTHING = "pages behind IN ()"
+PAGES_OF_A_FILTER = "pages of a filter"
+REPEATED_VALUES = "values twice before a range"
+DELETED_KEYS = "keys of deleted elements"
+
+LIMIT = re.compile(r"(?<!PARTITION )LIMIT (\d+)(?: |$)")
+AGGREGATE = re.compile(r"\b(?:count|min|max|sum|avg)\(", re.IGNORECASE)
+
+
+def explanation(ask: Ask, step: Step, left: Answers, right: Answers) -> str | None:
+    """The rule that explains why Cassandra answered `left` and Espalier `right`, or None."""
+    if any(isinstance(answer, Lost) for answer in (*left, *right)):
+        return None
+    suspected = suspicions(step, left, right)
+    if suspected:
+        return suspected[0] if all(PROOFS.get(name, taken)(ask, step, left, right) for name in suspected) else None
+    if not is_read(step):
+        return None
+    return next((name for name, explains in WHOLE.items() if explains(ask, step, left, right)), None)
+
+
+def is_read(step: Step) -> bool:
+    return step.kind == "cql" and step.cql.lstrip().upper().startswith("SELECT")
+
+
+def taken(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """The answers alone are proof."""
+    return True
+
+
+def agree(step: Step, left: Answers, right: Answers) -> bool:
+    """Whether both say the same, but for what the answers alone explain and says nothing of rows."""
+    names = suspicions(step, left, right)
+    alike = [comparable(answer) for answer in left] == [comparable(answer) for answer in right]
+    return alike or bool(names) and not set(names) & set(PROOFS)
+
+
+def at_once(step: Step) -> Step:
+    """The read without pages, prepared anew."""
+    return replace(step, page_size=None, reuse=False)
+
+
+def says_as_before(ours: Answers, before: Answers) -> bool:
+    """The same rows, or the same error behind whatever rows."""
+    return rows_of(ours) == rows_of(before) if are_rows(before) else ends(ours) == ends(before)
+
+
+def is_borne_out_at_once(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether both give one answer without pages, and it is what we said. Where we said an error, Cassandra may fail inside."""
+    theirs, ours = ask(at_once(step))
+    return says_as_before(ours, right) and (agree(step, theirs, ours) or is_failure(theirs[-1]) and not are_rows(ours))
+
+
+def is_borne_out_anew(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether both answer alike, or explicably, once both have prepared the statement again; and we as before."""
+    anew = replace(step, reuse=False)
+    theirs, ours = ask(anew)
+    if rows_of(ours) != rows_of(right) or ends(ours) != ends(right):
+        return False
+    return agree(anew, theirs, ours) or explanation(ask, anew, theirs, ours) is not None
+
+
+def ends(answers: Answers) -> dict:
+    """With what a conversation ended, whatever it was asked by."""
+    return {key: value for key, value in comparable(answers[-1]).items() if key not in ("columns", "changed")}
+
+
+def fails_at_once_too(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Cassandra fails again, without pages, or then says what we say. A write is not asked again."""
+    if not is_read(step):
+        return True
+    theirs, ours = ask(at_once(step))
+    return says_as_before(ours, right) and (is_failure(theirs[-1]) or agree(step, theirs, ours))
+
+
+def are_rows(answers: Answers) -> bool:
+    return all(isinstance(answer, Rows | Prepared) for answer in answers)
+
+
+COLUMNS = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = '{}' AND table_name = '{}' AND {} ALLOW FILTERING"
+TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE) (\w+)\.(\w+)\b")
+
+
+def names_descending_key(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether the statement names a clustering column whose order is DESC."""
+    said = " ".join([step.cql, *(cql for cql, _ in step.items)])
+    return any(re.search(rf"\b{re.escape(name)}\b", said) for name in columns_that(ask, said, "clustering_order = 'desc'"))
+
+
+def columns_that(ask: Ask, said: str, condition: str) -> set[str]:
+    """Of the tables that a statement names, as Cassandra has them."""
+    asked = [ask(Step("cql", COLUMNS.format(*table, condition)))[0] for table in sorted(set(TABLE.findall(said)))]
+    return {name.decode() for answers in asked for name, in rows_of(answers)}
+
+
+def are_clustering_columns(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether nothing but clustering columns differs."""
+    keys = columns_that(ask, step.cql, "kind = 'clustering'")
+    return all(name in keys for pair in zip(left, right) if isinstance(pair[0], Rows) for name in differing_columns(*pair))
+
+
+def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Where LIMIT cuts in another order, all documents are the same, and ours are the first by the right order."""
+    if "LIMIT" not in step.cql:
+        return True
+    found = LIMIT.search(step.cql)
+    if found is None:
+        return False
+    theirs, ours = (rows_of(side) for side in ask(at_once(replace(step, cql=LIMIT.sub("", step.cql)))))
+    return sorted(theirs) == sorted(ours) and rows_of(right) == ours[:int(found[1])] and all(row in theirs for row in rows_of(left))
+
+
+PROOFS = {PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_at_once_too,
+          OPERATORS: names_descending_key, FIELDS: names_descending_key, EQUAL_KEYS: are_clustering_columns, COLLECTION_FUNCTIONS: names_descending_key, DOCUMENTS: documents_are_the_same_without_limit}
+
+
+def pages_of_groups(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    return "GROUP BY" in step.cql and are_other_pages(ask, step, left, right)
+
+
+def pages_behind_nothing(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    return " IN ()" in step.cql and are_other_pages(ask, step, left, right)
+
+
+def are_other_pages(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    return are_the_same_rows(left, right) and is_borne_out_at_once(ask, step, left, right)
+
+
+def may_be_pages(step: Step, left: Answers, right: Answers) -> bool:
+    """Whether the same rows may be cut into pages at other places, as far as the answers alone tell."""
+    return ("GROUP BY" in step.cql or " IN ()" in step.cql) and are_the_same_rows(left, right)
+
+
+def are_the_same_rows(left: Answers, right: Answers) -> bool:
+    """On pages of whatever size, of which the last may be empty, with the same warnings. They may be timeuuids, too."""
+    if not are_rows(left) or not are_rows(right) or rows_of(left) != rows_of(right):
+        return False
+    theirs, ours = ([answer for answer in side if isinstance(answer, Rows)] for side in (left, right))
+    warned = [{warning for answer in side for warning in answer.warnings} for side in (theirs, ours)]
+    return warned[0] == warned[1] and renamed(repr(columns(theirs))) == renamed(repr(columns(ours)))
+
+
+def columns(answers: list[Rows]) -> list[tuple] | None:
+    return comparable(answers[0])["columns"] if answers else None
+
+
+def pages_of_a_filter(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """A filtered read of which Cassandra forgets rows, or leaves them out of a sum: both answer alike without pages, or without a LIMIT
+    too, with all rows of ours first, and as many as were asked for."""
+    if "ALLOW FILTERING" not in step.cql or not are_rows(left) or not are_rows(right):
+        return False
+    return is_whole(ask, at_once(step), left, right, None) or any(
+        is_whole(ask, at_once(replace(step, cql=LIMIT.sub("", step.cql))), left, right, int(limit)) for limit in LIMIT.findall(step.cql))
+
+
+def is_whole(ask: Ask, whole: Step, left: Answers, right: Answers, limit: int | None) -> bool:
+    theirs, ours = ask(whole)
+    if not are_rows(ours) or not agree(whole, theirs, ours) or rows_of(right) != rows_of(ours)[:limit]:
+        return False
+    rest = iter(rows_of(ours))
+    return AGGREGATE.search(whole.cql) is not None or all(row in rest for row in rows_of(left))
+
+
+def values_twice_before_a_range(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Where IN names a value twice before a range of several columns, Cassandra reads other ranges; with each once it gives our rows."""
+    if not are_rows(left) or not are_rows(right) or not repeats_before_a_range(step):
+        return False
+    once = at_once(without_repeats(step))
+    theirs, ours = ask(once)
+    return are_rows(ours) and agree(once, theirs, ours) and rows_of(theirs) == rows_of(right)
+
+
+KEY = r"(\"[^\"]+\"|\w+) CONTAINS KEY ((?:\w+\()?'(?:[^']|'')*'\)?|\?|[^\s?:()']+)"
+CONTAINS_KEY = re.compile(KEY)
+SELECTION = re.compile(r"SELECT (?!JSON |DISTINCT )(.*?) FROM ", re.DOTALL)
+
+
+def keys_of_deleted_elements(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Cassandra gives rows for a key of a map in which it shows no such key; the others are our rows."""
+    found, selection = CONTAINS_KEY.findall(step.cql), SELECTION.match(step.cql)
+    if len(found) != 1 or selection is None or step.named or "GROUP BY" in step.cql or AGGREGATE.search(selection[1]):
+        return False
+    if not are_rows(left) or not are_rows(right):
+        return False
+    (name, key), limit = found[0], LIMIT.search(step.cql)
+    before = step.cql[:CONTAINS_KEY.search(step.cql).end()].count("?") - 1
+    values = [step.values[before], *step.values] if key == "?" else step.values
+    shown = ", ".join(f'"{column}"' for _, _, column, _ in columns_of(right)) if selection[1] == "*" else selection[1]
+    cql = LIMIT.sub("", step.cql).replace(selection[0], f"SELECT {name}[{key}], {shown} FROM ", 1)
+    theirs, ours = (rows_of(side) for side in ask(at_once(replace(step, cql=cql, values=values, skip_metadata=False))))
+    kept = [row[1:] for row in theirs if row[0] is not None]
+    if len(kept) == len(theirs) or kept != [row[1:] for row in ours]:
+        return False
+    return rows_of(right) == kept[:int(limit[1]) if limit else None]
+
+
+def columns_of(answers: Answers) -> list[tuple]:
+    return next((answer.metadata.columns for answer in answers if isinstance(answer, Rows) and answer.metadata.columns), [])
+
+
+WHOLE = {GROUP_PAGES: pages_of_groups, PAGES_BEHIND_NOTHING: pages_behind_nothing, PAGES_OF_A_FILTER: pages_of_a_filter,
+         REPEATED_VALUES: values_twice_before_a_range, DELETED_KEYS: keys_of_deleted_elements}
