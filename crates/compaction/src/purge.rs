@@ -43,6 +43,7 @@ struct Purger<'a> {
     /// Deletions made before this time (seconds) may go.
     gc_before: u32,
     overlaps: &'a dyn Overlaps,
+    /// Of the current partition, once there is something that could go: most have nothing.
     key: Option<PartitionKey>,
     /// For the current partition, once somebody asked.
     oldest: Slot<Option<i64>>,
@@ -225,8 +226,11 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
             return Ok(false);
         }
         let head = self.source.partition();
-        self.purger.key = Some(head.key.clone());
+        self.purger.key = None;
         self.purger.oldest.set(None);
+        if !head.deletion.is_live() || head.static_row.is_some() {
+            self.purger.key = Some(head.key.clone());
+        }
         self.has_static_row = match head.static_row {
             Some(row) => self.purger.row(row, self.source.table(), &mut self.builder, &mut self.static_row),
             None => false,
@@ -253,6 +257,9 @@ impl<C: UnfilteredCursor> UnfilteredCursor for PurgeCursor<'_, C> {
                 // Nothing of it is deleted or expires.
                 self.current = Current::Source;
                 return Ok(true);
+            }
+            if self.purger.key.is_none() {
+                self.purger.key = Some(self.source.partition().key.clone());
             }
             match self.source.unfiltered() {
                 Unfiltered::Row(RowRef { row, .. }) => {

@@ -249,13 +249,21 @@ impl<'i, 'a> Output<'i, 'a> {
         Ok(())
     }
 
+    #[inline]
     fn writer(&mut self) -> Result<&mut SSTableWriter, CompactionError> {
         if self.writer.is_none() {
-            let descriptor = Descriptor::new(self.input.dir, (self.input.new_id)());
-            let writer = SSTableWriter::create(self.input.disk, &descriptor, self.input.table, self.options.clone())?;
-            self.writer = Some(writer);
+            self.create_writer()?;
         }
         Ok(self.writer.as_mut().expect("created above"))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn create_writer(&mut self) -> Result<(), CompactionError> {
+        let descriptor = Descriptor::new(self.input.dir, (self.input.new_id)());
+        let writer = SSTableWriter::create(self.input.disk, &descriptor, self.input.table, self.options.clone())?;
+        self.writer = Some(writer);
+        Ok(())
     }
 
     fn close(&mut self) -> Result<(), CompactionError> {

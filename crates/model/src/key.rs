@@ -12,7 +12,6 @@ const INLINE_MAX: usize = 30;
 
 /// A serialized partition key with its token: Cassandra's decorated key. Cheap to make and to clone: a short one owns no memory, a long
 /// one shares it.
-#[derive(Clone)]
 pub struct PartitionKey {
     token: Token,
     bytes: KeyBytes,
@@ -51,16 +50,22 @@ impl PartitionKey {
         PartitionKey { token, bytes: KeyBytes::new(bytes) }
     }
 
-    /// Makes it the key of these bytes, in the memory that it has where it has some, nobody shares that and they are as many.
-    pub(crate) fn replace(&mut self, bytes: &[u8]) {
-        if let KeyBytes::Shared(own) = &mut self.bytes
-            && let Some(own) = Arc::get_mut(own).filter(|own| own.len() == bytes.len())
-        {
-            own.copy_from_slice(bytes);
-            self.token = murmur3::token(bytes);
-            return;
+    /// Makes it the key of these bytes, in the place that it has; in memory that it has beside that if nobody shares it and they are as many.
+    #[inline]
+    pub fn replace(&mut self, token: Token, bytes: &[u8]) {
+        self.token = token;
+        let own = match &mut self.bytes {
+            KeyBytes::Inline { length, bytes: own } if bytes.len() <= INLINE_MAX => {
+                *length = bytes.len() as u8;
+                Some(&mut own[..bytes.len()])
+            }
+            KeyBytes::Shared(own) if own.len() == bytes.len() => Arc::get_mut(own),
+            _ => None,
+        };
+        match own {
+            Some(own) => own.copy_from_slice(bytes),
+            None => self.bytes = KeyBytes::new(bytes),
         }
-        *self = PartitionKey::new(bytes);
     }
 
     /// The Murmur3 token.
@@ -94,6 +99,23 @@ impl PartitionKey {
     }
 }
 
+impl Clone for PartitionKey {
+    #[inline]
+    fn clone(&self) -> Self {
+        PartitionKey { token: self.token, bytes: self.bytes.clone() }
+    }
+
+    /// Where many keys pass through one place, this one does not wait for the processor to have the key before it in that place: a short
+    /// one is not moved as a whole.
+    #[inline]
+    fn clone_from(&mut self, other: &Self) {
+        match &other.bytes {
+            KeyBytes::Inline { .. } => self.replace(other.token, other.bytes()),
+            KeyBytes::Shared(bytes) => (self.token, self.bytes) = (other.token, KeyBytes::Shared(bytes.clone())),
+        }
+    }
+}
+
 impl fmt::Debug for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PartitionKey").field("token", &self.token).field("bytes", &self.bytes()).finish()
@@ -124,5 +146,33 @@ impl PartialOrd for PartitionKey {
 impl Ord for PartitionKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.token.cmp(&other.token).then_with(|| self.bytes().cmp(other.bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_the_place_of_another_is_that_key_and_leaves_what_others_share() {
+        let keys: Vec<PartitionKey> = [0_usize, 1, 8, 16, 29, 30, 31, 31, 90, 90]
+            .iter()
+            .zip(0..)
+            .map(|(length, i)| PartitionKey::new(&vec![i; *length]))
+            .collect();
+        for first in &keys {
+            for second in &keys {
+                let (mut cloned, mut replaced) = (first.clone(), first.clone());
+                cloned.clone_from(second);
+                replaced.replace(second.token(), second.bytes());
+                assert_eq!((&cloned, cloned.bytes(), cloned.token()), (second, second.bytes(), second.token()));
+                assert_eq!((&replaced, replaced.bytes(), replaced.token()), (second, second.bytes(), second.token()));
+                assert_eq!(first.token(), murmur3::token(first.bytes()));
+                // Memory of its own.
+                let mut alone = PartitionKey::new(first.bytes());
+                alone.replace(second.token(), second.bytes());
+                assert_eq!((&alone, alone.bytes()), (second, second.bytes()));
+            }
+        }
     }
 }

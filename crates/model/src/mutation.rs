@@ -447,7 +447,7 @@ impl ReadUpdates {
                 if !Arc::ptr_eq(&update.table, table) {
                     update.table = table.clone();
                 }
-                update.key.replace(key);
+                update.key.replace(murmur3::token(key), key);
                 update.bytes.clear();
                 update.bytes.extend_from_slice(bytes);
                 update.parts = parts;

@@ -9,6 +9,8 @@ use model::{
     RowBuilder, RowRef, Side, Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
 };
 
+use types::murmur3;
+
 use super::stored::Stored;
 use super::waypoints::Trail;
 use super::{DataWindow, Located, ReadMode, SSTableReader};
@@ -82,9 +84,9 @@ impl Partition {
         }
     }
 
-    /// As [`Partition::new`], where another one was.
-    fn become_next(&mut self, key: PartitionKey, deletion: DeletionTime, start: u64, rows_start: u64) {
-        (self.key, self.deletion, self.start, self.rows_start) = (key, deletion, start, Some(rows_start));
+    /// Takes the place of the partition before, of which the key was replaced already.
+    fn become_next(&mut self, deletion: DeletionTime, start: u64, rows_start: u64) {
+        (self.deletion, self.start, self.rows_start) = (deletion, start, Some(rows_start));
         (self.index, self.index_sought, self.has_static_row) = (None, false, false);
     }
 }
@@ -245,7 +247,8 @@ impl SSTableCursor {
                 Corruption::new(name, data_position, "the partition that the index names", "another key").into()
             );
         }
-        self.enter(key, deletion, data_position, rows_start)?;
+        self.partition = Some(Partition::new(key, deletion, data_position, rows_start));
+        self.read_static_row(rows_start)?;
         if let Some(partition) = &mut self.partition {
             (partition.index, partition.index_sought) = (index, true);
         }
@@ -260,18 +263,14 @@ impl SSTableCursor {
             self.partition = None;
             return Ok(false);
         }
-        let (key, deletion, rows_start) = self.read_key(position, None)?;
-        if matches!(&self.plan, Plan::From { end, .. } if !is_before(end, &key)) {
+        let rows_start = self.read_next(position)?;
+        if let (Plan::From { end, .. }, Some(partition)) = (&self.plan, &self.partition)
+            && !is_before(end, &partition.key)
+        {
             self.partition = None;
             return Ok(false);
         }
-        if let Some(previous) = &self.partition
-            && previous.key >= key
-        {
-            let name = &self.window.data().name;
-            return Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into());
-        }
-        self.enter(key, deletion, position, rows_start)?;
+        self.read_static_row(rows_start)?;
         if (!self.unbounded || self.reversed)
             && let Some(partition) = &mut self.partition
         {
@@ -281,6 +280,34 @@ impl SSTableCursor {
         }
         self.begin();
         Ok(true)
+    }
+
+    /// Reads key and deletion of the partition at a data position, behind the current one if there is one, and makes it the current one; where
+    /// it goes on. Its key takes the place of the one before: it is not moved.
+    fn read_next(&mut self, position: u64) -> Result<u64, SSTableError> {
+        if self.partition.is_none() {
+            let (key, deletion, rows_start) = self.read_key(position, None)?;
+            self.partition = Some(Partition::new(key, deletion, position, rows_start));
+            return Ok(rows_start);
+        }
+        let version = self.reader.files().descriptor.version;
+        let Self { window, partition: Some(partition), .. } = self else { return Ok(position) };
+        let (deletion, rows_start, is_behind) = window.decode(position, |input| {
+            let stored = input.short_bytes("partition key")?;
+            let deletion = read_partition_deletion(version, input)?;
+            let token = murmur3::token(stored);
+            let is_behind = (partition.key.token(), partition.key.bytes()) < (token, stored);
+            if is_behind {
+                partition.key.replace(token, stored);
+            }
+            Ok((deletion, input.offset(), is_behind))
+        })?;
+        if !is_behind {
+            let name = &window.data().name;
+            return Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into());
+        }
+        partition.become_next(deletion, position, rows_start);
+        Ok(rows_start)
     }
 
     /// Reads key and deletion of the partition at a data position, and where that goes on. `expected` is taken for the key if it is that
@@ -300,18 +327,8 @@ impl SSTableCursor {
         })
     }
 
-    /// Stands in a partition, behind its static row.
-    fn enter(
-        &mut self,
-        key: PartitionKey,
-        deletion: DeletionTime,
-        start: u64,
-        rows_start: u64,
-    ) -> Result<(), SSTableError> {
-        match &mut self.partition {
-            Some(partition) => partition.become_next(key, deletion, start, rows_start),
-            none => *none = Some(Partition::new(key, deletion, start, rows_start)),
-        }
+    /// Reads the static row of the partition that was entered, if the file has such.
+    fn read_static_row(&mut self, rows_start: u64) -> Result<(), SSTableError> {
         if self.reader.files().statistics.header.statics.is_empty() {
             return Ok(());
         }

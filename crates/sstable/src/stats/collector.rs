@@ -17,6 +17,9 @@ pub(crate) type Position = (Vec<u8>, i8);
 pub(crate) struct StatsCollector {
     partition_size: EstimatedHistogram,
     cell_count: EstimatedHistogram,
+    /// Where the partition before was counted.
+    last_size_bucket: usize,
+    last_cells_bucket: usize,
     timestamps: Option<(i64, i64)>,
     deletion_times: Option<(u32, u32)>,
     ttls: Option<(i32, i32)>,
@@ -38,6 +41,8 @@ impl StatsCollector {
         StatsCollector {
             partition_size: EstimatedHistogram::new(PARTITION_SIZE_BUCKETS),
             cell_count: EstimatedHistogram::new(CELL_COUNT_BUCKETS),
+            last_size_bucket: 0,
+            last_cells_bucket: 0,
             timestamps: None,
             deletion_times: None,
             ttls: None,
@@ -129,8 +134,8 @@ impl StatsCollector {
         ends: Option<(&Position, &Position)>,
         comparator: &ClusteringComparator,
     ) {
-        self.partition_size.add(i64::try_from(size).unwrap_or(i64::MAX));
-        self.cell_count.add(self.cells_in_partition);
+        self.partition_size.add(i64::try_from(size).unwrap_or(i64::MAX), &mut self.last_size_bucket);
+        self.cell_count.add(self.cells_in_partition, &mut self.last_cells_bucket);
         let Some((first, last)) = ends else { return };
         let Some((start, end)) = &mut self.covered else {
             self.covered = Some((first.clone(), last.clone()));

@@ -29,12 +29,13 @@ impl EstimatedHistogram {
         EstimatedHistogram { counts: vec![0; offsets.len() + 1], offsets }
     }
 
-    /// Counts one value.
-    pub fn add(&mut self, value: i64) {
-        // The first buckets are one number each, and most partitions have few cells.
-        let own = usize::try_from(value.wrapping_sub(1)).ok().filter(|own| self.offsets.get(*own) == Some(&value));
-        let bucket = own.unwrap_or_else(|| self.offsets.partition_point(|offset| *offset < value));
-        self.counts[bucket] += 1;
+    /// Counts one value. `near` is where the one before it was counted, zero at first: values that follow one another are often alike.
+    pub fn add(&mut self, value: i64, near: &mut usize) {
+        let is_above = |bucket: usize| self.offsets.get(bucket).is_some_and(|end| *end < value);
+        if is_above(*near) || *near > 0 && !is_above(*near - 1) {
+            *near = self.offsets.partition_point(|offset| *offset < value);
+        }
+        self.counts[*near] += 1;
     }
 
     /// Values counted.
@@ -104,8 +105,9 @@ mod tests {
     #[test]
     fn values_land_at_or_below_their_bucket_end() {
         let mut histogram = EstimatedHistogram::new(20);
+        let mut near = 0;
         for value in [0, 1, 2, 9, 10, 11, 1_000_000] {
-            histogram.add(value);
+            histogram.add(value, &mut near);
         }
         assert_eq!(histogram.counts[0], 2);
         assert_eq!(histogram.counts[8], 2);
@@ -114,5 +116,19 @@ mod tests {
         let mut bytes = Vec::new();
         histogram.write(&mut bytes);
         assert_eq!(EstimatedHistogram::read(&mut Input::new("t", 0, &bytes)).unwrap(), histogram);
+    }
+
+    #[test]
+    fn a_value_is_counted_in_its_bucket_wherever_the_one_before_was() {
+        let offsets = EstimatedHistogram::new(20).offsets;
+        let values = offsets.iter().flat_map(|end| [end - 1, *end, end + 1]).chain([-3, i64::MIN, i64::MAX]);
+        for value in values {
+            let bucket = offsets.iter().position(|end| value <= *end).unwrap_or(offsets.len());
+            for mut near in 0..=offsets.len() {
+                let mut histogram = EstimatedHistogram::new(20);
+                histogram.add(value, &mut near);
+                assert_eq!((near, histogram.counts[bucket], histogram.count()), (bucket, 1, 1), "{value}");
+            }
+        }
     }
 }

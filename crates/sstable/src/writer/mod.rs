@@ -56,8 +56,10 @@ impl IndexOut {
     }
 }
 
-/// The partition being written.
-struct OpenPartition {
+/// The partition being written, or the one written last. One after the other is described in the same place: where it is moved, the processor waits
+/// until the rows before it are written to memory.
+struct CurrentPartition {
+    is_open: bool,
     key: PartitionKey,
     deletion: DeletionTime,
     /// Data position.
@@ -68,6 +70,28 @@ struct OpenPartition {
     /// The range deletion in force.
     open: DeletionTime,
     block: Option<Block>,
+}
+
+impl CurrentPartition {
+    fn none() -> Self {
+        CurrentPartition {
+            is_open: false,
+            key: PartitionKey::new(b""),
+            deletion: DeletionTime::LIVE,
+            start: 0,
+            previous_start: 0,
+            has_rows: false,
+            open: DeletionTime::LIVE,
+            block: None,
+        }
+    }
+
+    fn begin(&mut self, head: &PartitionHead<'_>, start: u64) {
+        self.key.clone_from(head.key);
+        (self.deletion, self.start, self.previous_start) = (head.deletion, start, 0);
+        (self.has_rows, self.open, self.block) = (false, DeletionTime::LIVE, None);
+        self.is_open = true;
+    }
 }
 
 /// An unfiltered being written.
@@ -98,9 +122,8 @@ pub struct SSTableWriter {
     encoder: Encoder,
     stats: StatsCollector,
     filter: Option<BloomFilterBuilder>,
-    partition: Option<OpenPartition>,
+    partition: CurrentPartition,
     positions: Positions,
-    last_key: Option<PartitionKey>,
     partition_count: u64,
 }
 
@@ -137,9 +160,8 @@ impl SSTableWriter {
             encoder: Encoder::new(table, options.base, &options.statics, &options.regulars),
             stats: StatsCollector::new(),
             filter: BloomFilterBuilder::new(options.estimated_partitions, table.options.bloom_filter_fp_chance),
-            partition: None,
+            partition: CurrentPartition::none(),
             positions: Positions::default(),
-            last_key: None,
             partition_count: 0,
             options,
         })
@@ -195,8 +217,8 @@ impl SSTableWriter {
 
     /// Begins a partition; its key must be above that of the one before.
     pub fn begin_partition(&mut self, head: &PartitionHead<'_>) -> Result<(), SSTableError> {
-        debug_assert!(self.partition.is_none(), "the partition before was ended");
-        if self.last_key.as_ref().is_some_and(|last| last >= head.key) {
+        debug_assert!(!self.partition.is_open, "the partition before was ended");
+        if self.partition_count > 0 && self.partition.key >= *head.key {
             return Err(SSTableError::Unwritable { what: "partitions that are not in token order".into() });
         }
         let key = head.key.bytes();
@@ -215,15 +237,7 @@ impl SSTableWriter {
         } else if head.static_row.is_some_and(|row| !row.is_empty(&self.table)) {
             return Err(SSTableError::Unwritable { what: "a static row in a table without static columns".into() });
         }
-        self.partition = Some(OpenPartition {
-            key: head.key.clone(),
-            deletion: head.deletion,
-            start,
-            previous_start: 0,
-            has_rows: false,
-            open: DeletionTime::LIVE,
-            block: None,
-        });
+        self.partition.begin(head, start);
         Ok(())
     }
 
@@ -234,7 +248,7 @@ impl SSTableWriter {
             Unfiltered::Marker(marker) => (marker.prefix, if marker.side == model::Side::Before { -1 } else { 1 }),
         };
         let begun = self.begin_unfiltered(prefix, weight)?;
-        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         let (previous_size, out) = (begun.previous_size, files.data.end());
         match unfiltered {
             Unfiltered::Row(row) => {
@@ -261,7 +275,10 @@ impl SSTableWriter {
     }
 
     fn begin_unfiltered(&mut self, prefix: &[u8], weight: i8) -> Result<Begun, SSTableError> {
-        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let (Some(files), partition @ CurrentPartition { is_open: true, .. }) = (&mut self.files, &mut self.partition)
+        else {
+            return Err(finished());
+        };
         let offset = files.data.position() - partition.start;
         if partition.block.is_none() {
             partition.block = Some(Block { offset, open: partition.open });
@@ -275,7 +292,7 @@ impl SSTableWriter {
     }
 
     fn end_unfiltered(&mut self, begun: Begun) -> Result<(), SSTableError> {
-        let (Some(files), Some(partition)) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
+        let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
         if let Some(block) = partition.block
@@ -288,9 +305,11 @@ impl SSTableWriter {
 
     /// Ends the open partition.
     pub fn end_partition(&mut self) -> Result<(), SSTableError> {
-        let (Some(files), Some(mut partition)) = (&mut self.files, self.partition.take()) else {
+        let (Some(files), partition @ CurrentPartition { is_open: true, .. }) = (&mut self.files, &mut self.partition)
+        else {
             return Err(finished());
         };
+        partition.is_open = false;
         if !partition.open.is_live() {
             return Err(SSTableError::Unwritable { what: "a range deletion that is never closed".into() });
         }
@@ -298,14 +317,15 @@ impl SSTableWriter {
         files.data.end().push(flag::END_OF_PARTITION);
         files.data.settle()?;
         if files.row_index.block_count() > 0 && partition.block.is_some() {
-            close_block(&mut files.row_index, &mut partition, &self.positions)?;
+            close_block(&mut files.row_index, partition, &self.positions)?;
         }
-        let OpenPartition { key, deletion, start, has_rows, .. } = partition;
+        let CurrentPartition { key, deletion, start, has_rows, .. } = &*partition;
+        let (deletion, start, has_rows) = (*deletion, *start, *has_rows);
         let record = files.row_index.finish_partition(key.bytes(), start, deletion, end)?;
         files.row_index.drain(&mut files.rows.pending);
         files.rows.flush(INDEX_WRITE_BYTES)?;
         let hash = murmur3::hash128(key.bytes());
-        files.partition_index.add(&key, hash, record.map_or(Place::Data(start), Place::Rows));
+        files.partition_index.add(key, hash, record.map_or(Place::Data(start), Place::Rows));
         files.partition_index.drain(&mut files.partitions.pending);
         files.partitions.flush(INDEX_WRITE_BYTES)?;
         if let Some(filter) = &mut self.filter {
@@ -313,7 +333,6 @@ impl SSTableWriter {
         }
         let ends = has_rows.then_some((&self.positions.first, &self.positions.last));
         self.stats.end_partition(end + 1, ends, self.table.comparator());
-        self.last_key = Some(key);
         self.partition_count += 1;
         Ok(())
     }
@@ -380,7 +399,7 @@ fn set(position: &mut Position, prefix: &[u8], weight: i8) {
 
 fn close_block(
     index: &mut RowIndexWriter,
-    partition: &mut OpenPartition,
+    partition: &mut CurrentPartition,
     positions: &Positions,
 ) -> Result<(), SSTableError> {
     let Some(block) = partition.block.take() else { return Ok(()) };

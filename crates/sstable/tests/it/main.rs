@@ -13,6 +13,7 @@ mod every_bit;
 mod fixture;
 mod format;
 mod large;
+mod order;
 mod reading;
 mod reencode;
 mod salvage;
