@@ -131,8 +131,10 @@ def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, ri
     return sorted(theirs) == sorted(ours) and rows_of(right) == ours[:int(found[1])] and all(row in theirs for row in rows_of(left))
 
 
-PROOFS = {PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_at_once_too,
-          OPERATORS: names_descending_key, FIELDS: names_descending_key, EQUAL_KEYS: are_clustering_columns, COLLECTION_FUNCTIONS: names_descending_key, DOCUMENTS: documents_are_the_same_without_limit}
+PROOFS = {
+    PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_at_once_too,
+    OPERATORS: names_descending_key, COLLECTION_FUNCTIONS: names_descending_key, FIELDS: names_descending_key,
+    EQUAL_KEYS: are_clustering_columns, DOCUMENTS: documents_are_the_same_without_limit}
 
 
 def pages_of_groups(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:

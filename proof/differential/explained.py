@@ -13,7 +13,7 @@ from proof.differential.answers import comparable
 from proof.differential.months import months_before_1582
 from proof.differential.repeats import RANGE_OF_SEVERAL, bound_text
 from proof.differential.steps import Step
-from proof.wire.responses import Error, Lost, Prepared, Response, Rows
+from proof.wire.responses import Error, Lost, Response, Rows
 
 
 @dataclass(frozen=True)

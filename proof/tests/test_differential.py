@@ -303,6 +303,27 @@ class AskingAgain(unittest.TestCase):
         self.explains(None, step, theirs, refused("no"), [rows(b"u")], [])
         self.explains(None, step, refused("Undefined column name zip in table ks.t"), [rows(b"1")], [rows(b"u")], [])
 
+    def test_collection_functions_are_refused_of_descending_keys_only(self):
+        theirs = refused("Function system.collection_min requires a set or list argument, but found argument k0 of type frozen<list<int>>")
+        step = Step("cql", "SELECT collection_min(k0) FROM ks.t")
+        self.explains("collection functions of descending keys", step, theirs, [rows()], [rows(b"k0")], [])
+        self.explains(None, step, theirs, [rows()], [rows(b"k1")], [])
+        self.explains(None, step, theirs, refused("no"), [rows(b"k0")], [])
+
+    def test_pages_behind_nothing_have_the_same_rows(self):
+        step, ends, goes_on = Step("cql", "SELECT s FROM t WHERE k IN ()", page_size=1), rows(b"1"), rows(b"1", more=b"x")
+        self.explains("pages behind IN ()", step, [ends], [goes_on, rows()], [ends], [ends])
+        self.explains(None, step, [ends], [goes_on, rows(b"2")], [rows(b"1", b"2")], [rows(b"1", b"2")])
+        self.explains(None, step, [ends], [goes_on, rows()], [rows(b"1", b"2")], [ends])
+        self.explains(None, Step("cql", "SELECT s FROM t WHERE k IN (1)", page_size=1), [ends], [goes_on, rows()], [ends], [ends])
+
+    def test_a_timeuuid_differs_in_the_name_of_its_type_only(self):
+        step = Step("cql", "SELECT min(k) FROM t")
+        theirs, ours = [typed(OLD_TIMEUUID_CLASS, b"1")], [typed("timeuuid", b"1")]
+        self.explains("min and max of a timeuuid", step, theirs, ours)
+        for other in (typed("uuid", b"1"), typed("timeuuid", b"2"), typed("timeuuid", b"1", name="x"), typed("timeuuid", b"1", warnings=["w"])):
+            self.explains(None, step, theirs, [other])
+
     def test_a_boolean_key_may_be_any_byte_that_is_true(self):
         step = Step("cql", "SELECT k FROM ks.t")
 
