@@ -171,6 +171,8 @@ class Suspecting(unittest.TestCase):
                 ("SELECT floor(d, 1mo, 1) FROM t", "8015f37b", "80000016", None),
                 ("SELECT floor(d, 1mo, '1600-01-24') FROM t", "8015f37b", "80000017", None),
                 ("SELECT floor(d, 1mo, '1500-01-24') FROM t", "8015f37b", "80000017", name),
+                ("SELECT floor(d, 1y, '1500-01-24') FROM t", "8015f37b", "80000017", name),
+                ("SELECT floor(d, 7mo, '1500-01-24') FROM t", "8015f37b", "80000017", None),
                 ("SELECT floor(d, 2w, 1) FROM t", "8015f37b", "80000017", None)):
             self.explains(said, cql, day(theirs), day(ours), ask=same_again(day(theirs), day(ours)))
         other = "SELECT floor(d, 1mo, 1), d FROM t"
