@@ -61,3 +61,4 @@ pub use options::{EngineOptions, MemtableConfigurations, default_memtable_config
 pub use recovery::ReplaySummary;
 pub use schema_change::Keyspaces;
 pub use schema_rows::SchemaDamage;
+pub use sstable::{Edge, PartitionSlice};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use memtable::{Lookup, RowPlace};
-use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, Table};
-use sstable::{ReadMode, RowLookup, SSTableReader};
+use model::{BoxCursor, MergeCursor, PartitionKey, ReadRange, Row, RowRef, Table};
+use sstable::{Edge, PartitionSlice, ReadMode, RowLookup, SSTableReader};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -63,8 +63,7 @@ impl Engine {
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
     }
 
-    /// Looks up one row of a table without static columns where it is in memory (in tables without clustering columns also in
-    /// the cache of SSTables) and nothing has to be merged, and hands it to `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
+    /// Looks up one row of a table without static columns where it is in memory or in the cache of SSTables and nothing has to be merged, and hands it to `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
     pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let catalog = self.catalog();
         let Ok(store) = catalog.store(table) else { return Lookup::Unknown };
@@ -83,17 +82,37 @@ impl Engine {
                 _ => Lookup::Unknown,
             };
         }
-        // A partition may have many rows in memory or few; in SSTables those of one alone are looked up.
         let is_absent =
             |generation: &Arc<Generation>| generation.memtable.find_row(table, place, &mut |_| {}) == Lookup::Absent;
-        if !table.clustering().is_empty() || !generations.all(is_absent) {
+        if !generations.all(is_absent) {
             return Lookup::Unknown;
+        }
+        if !table.clustering().is_empty() {
+            return find_clustered_row(&view.sstables, table, place, take);
         }
         match sstable::find_only_row(&view.sstables, table, (place.token, place.key), take) {
             RowLookup::Found => Lookup::Found,
             RowLookup::Absent => Lookup::Absent,
             RowLookup::Unknown => Lookup::Unknown,
         }
+    }
+
+    /// Looks up rows of a partition of a table without static columns, where they are in the cache of SSTables and nothing has to be merged, and hands them
+    /// to `take` until that says false. False where [`Engine::read`] has to say: then those that were handed over do not count. Never blocks.
+    pub fn find_rows(
+        &self,
+        table: &Table,
+        slice: &PartitionSlice<'_>,
+        take: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> bool {
+        let catalog = self.catalog();
+        let Ok(store) = catalog.store(table) else { return false };
+        let view = store.borrow_view();
+        if !store.is_readable() || view.resident().is_some() {
+            return false;
+        }
+        let is_absent = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);
+        view.generations().all(is_absent) && sstable::find_rows(&view.sstables, table, slice, take)
     }
 
     /// Brings near what reads of these partitions, right after, will look at in memtables.
@@ -109,6 +128,28 @@ impl Engine {
             view.sstables.is_empty() || view.resident().is_some()
         })
     }
+}
+
+/// One row of a partition that may have many.
+fn find_clustered_row(
+    sstables: &[Arc<SSTableReader>],
+    table: &Table,
+    place: RowPlace<'_>,
+    take: &mut dyn FnMut(Row<'_>),
+) -> Lookup {
+    let edge = |weight: i8| Edge { prefix: place.clustering, weight };
+    let RowPlace { token, key, .. } = place;
+    let slice = PartitionSlice { token, key, start: edge(-1), end: edge(1), reversed: false, borders_max: 0 };
+    let mut found = Lookup::Absent;
+    let is_known = sstable::find_rows(sstables, table, &slice, &mut |row| {
+        // Some types have several forms of a value: whoever reads wants the one that was written.
+        found = if row.clustering == place.clustering { Lookup::Found } else { Lookup::Unknown };
+        if found == Lookup::Found {
+            take(row.row);
+        }
+        false
+    });
+    if is_known { found } else { Lookup::Unknown }
 }
 
 /// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where nothing else

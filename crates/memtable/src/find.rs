@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use bytecomp::encode_decorated_key;
 use model::{Row, Table};
+use types::Token;
 
 use crate::layout::{Header, Layout};
 use crate::shard::Shard;
@@ -38,6 +39,17 @@ pub(crate) fn find_row(
         };
         path.shrink_to(PATH_BYTES_MAX);
         lookup
+    })
+}
+
+/// See [`crate::Memtable::lacks_partition`].
+pub(crate) fn lacks_partition(shard: &Shard, token: Token, key: &[u8]) -> bool {
+    PATH.with_borrow_mut(|path| {
+        path.clear();
+        encode_decorated_key(token, key, path);
+        let is_absent = shard.trie.pin().get(path).is_none();
+        path.shrink_to(PATH_BYTES_MAX);
+        is_absent
     })
 }
 

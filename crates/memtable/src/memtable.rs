@@ -33,6 +33,12 @@ pub trait Memtable: Send + Sync {
         Lookup::Unknown
     }
 
+    /// Whether nothing of a partition, its deletion included, is here; false where a cursor has to say.
+    fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
+        let _ = (token, key);
+        self.is_empty()
+    }
+
     /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and more, read right
     /// after; otherwise without effect.
     fn prefetch(&self, keys: &[&PartitionKey]) {

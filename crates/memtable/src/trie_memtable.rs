@@ -7,7 +7,7 @@ use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserve
 use types::Token;
 
 use crate::cursor::TrieCursor;
-use crate::find::find_row;
+use crate::find::{find_row, lacks_partition};
 use crate::layout::{Layout, decode_token, partition_path};
 use crate::resident::{Purge, Walk};
 use crate::shard::{Shard, newer_of};
@@ -90,6 +90,10 @@ impl Memtable for TrieMemtable {
 
     fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         find_row(&self.layout, &self.shards[self.shard_of(place.token)], table, place, take)
+    }
+
+    fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
+        lacks_partition(&self.shards[self.shard_of(token)], token, key)
     }
 
     fn prefetch(&self, keys: &[&PartitionKey]) {

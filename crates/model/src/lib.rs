@@ -29,7 +29,8 @@ pub use observer::RowObserver;
 pub use range::{KeyBound, KeyRange, ReadRange};
 pub use row::{
     Cell, CellPlace, Cells, ColumnData, ComplexCells, Liveness, PlainRow, PlainValues, Row, RowBuilder, RowCutter,
-    RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, compare_paths, mark_piece, reconcile_cells,
+    RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row, compare_paths, mark_piece,
+    reconcile_cells,
 };
 pub use schema::{
     Column, ColumnId, ColumnKind, ColumnSet, ColumnSets, DroppedColumn, Keyspace, Schema, Table, TableBuilder, TableId,

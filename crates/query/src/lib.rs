@@ -26,6 +26,7 @@ mod row_target;
 mod row_view;
 mod select;
 mod selection;
+mod slice_target;
 mod system;
 mod terms;
 mod trace;

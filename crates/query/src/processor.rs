@@ -185,10 +185,10 @@ impl Processor {
         self.carry_out(prepared, client, options).await
     }
 
-    /// Appends to `cells` the row that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if it asks for no more than one
-    /// and that is found at once; how many rows that are. `None`, without any effect, for everything else, and if the statement is not
+    /// Appends to `cells` the rows that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if they are a few of one partition
+    /// and found at once; how many they are. `None`, without any effect, for everything else, and if the statement is not
     /// current any more.
-    pub fn find_row(
+    pub fn find_rows(
         &self,
         prepared: &Prepared,
         client: &ClientState,
@@ -204,7 +204,7 @@ impl Processor {
             return None;
         }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        select.find_row(&execution, cells)
+        select.find_row(&execution, cells).or_else(|| select.find_rows(&execution, cells))
     }
 
     /// Carries out a prepared SELECT of stored rows on the spot: nothing of it waits but for the disk, which holds up its thread here as

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use cql::ast::{Operator, Relation, WhereClause};
+use cql::ast::{self, Operator, Relation, WhereClause};
 use model::{Column, PartitionKey, Table, push_component};
 
 use crate::QueryError;
@@ -23,8 +23,9 @@ pub(crate) struct RowTarget {
     clustering: Vec<KeyPart>,
 }
 
+/// The value of a column of a key.
 #[derive(Debug)]
-struct KeyPart {
+pub(crate) struct KeyPart {
     name: Arc<str>,
     term: Term,
 }
@@ -51,6 +52,11 @@ impl RowTarget {
         Ok((key.len() + clustering.len() == clause.relations.len()).then_some(RowTarget { key, clustering }))
     }
 
+    /// A partition, and rows of it by the first of their clustering columns.
+    pub fn of_parts(key: Vec<KeyPart>, clustering: Vec<KeyPart>) -> RowTarget {
+        RowTarget { key, clustering }
+    }
+
     /// The row whose key and clustering have these values, in order.
     pub fn of_values(table: &Table, values: impl Fn(&Column) -> Term) -> RowTarget {
         let part = |column: &Arc<Column>| KeyPart { name: column.name.clone(), term: values(column) };
@@ -63,6 +69,11 @@ impl RowTarget {
     /// Whether a row is given, not only its partition.
     pub fn gives_row(&self, table: &Table) -> bool {
         self.clustering.len() == table.clustering().len()
+    }
+
+    /// How many clustering columns are given.
+    pub fn clustering_count(&self) -> usize {
+        self.clustering.len()
     }
 
     /// Whether clustering columns are given.
@@ -133,6 +144,16 @@ impl<'v> RowValues<'v> {
 }
 
 impl KeyPart {
+    pub fn prepare(
+        column: &Column,
+        value: &ast::Term,
+        table: &Table,
+        preparing: &mut Preparing<'_>,
+    ) -> Result<KeyPart, QueryError> {
+        let term = prepare_term(value, &column_spec(table, column), preparing)?;
+        Ok(KeyPart { name: column.name.clone(), term })
+    }
+
     fn value<'b>(&self, bound: &'b Bound<'_>) -> Result<&'b [u8], QueryError> {
         let name = &self.name;
         match bound {
@@ -161,8 +182,7 @@ fn key_parts(
             _ => None,
         });
         if let Some(value) = given {
-            let term = prepare_term(value, &column_spec(table, column), preparing)?;
-            parts.push(KeyPart { name: column.name.clone(), term });
+            parts.push(KeyPart::prepare(column, value, table, preparing)?);
         }
     }
     Ok(parts)

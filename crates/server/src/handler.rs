@@ -53,9 +53,9 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Appends the cells of the one row that a prepared statement asks for, in the protocol's form, if it is found at once and the
-    /// statement is current; how many rows that are, none or one. Otherwise `None`, without any effect.
-    fn find_row(
+    /// Appends the cells of the few rows that a prepared statement asks for, in the protocol's form, if they are found at once and the
+    /// statement is current; how many rows that are. Otherwise `None`, without any effect.
+    fn find_rows(
         &self,
         _statement: &Self::Statement,
         _client: &ClientState,

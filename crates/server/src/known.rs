@@ -54,7 +54,7 @@ impl<H: QueryHandler> Known<'_, H> {
         let query_options = query_options(options, &bound, header.version, None);
         match prepared.is_modification {
             true => self.write(&query_options, size_bytes, encoder),
-            false => self.find_row(&query_options, encoder),
+            false => self.find_rows(&query_options, encoder),
         }
     }
 
@@ -78,7 +78,7 @@ impl<H: QueryHandler> Known<'_, H> {
         }
     }
 
-    fn find_row(&self, options: &QueryOptions<'_>, encoder: &mut Encoder) -> Option<Started<H>> {
+    fn find_rows(&self, options: &QueryOptions<'_>, encoder: &mut Encoder) -> Option<Started<H>> {
         let Known { shared, session, prepared, header, .. } = self;
         let is_changed = self.client_id.is_some_and(|id| id != prepared.result_id);
         let metadata = ResultMetadata {
@@ -87,7 +87,7 @@ impl<H: QueryHandler> Known<'_, H> {
             skip: options.skip_metadata && !is_changed,
             changed_id: is_changed.then_some(&prepared.result_id[..]),
         };
-        let find = |cells: &mut Vec<u8>| shared.handler.find_row(&prepared.statement, &session.client, options, cells);
+        let find = |cells: &mut Vec<u8>| shared.handler.find_rows(&prepared.statement, &session.client, options, cells);
         let is_sent = encoder.try_envelope(&ResponseHead::new(header.stream, Opcode::Result), |out| {
             let mut rows = RowsWriter::new(out, header.version, &metadata);
             let is_found = rows.encoded_rows_with(find);

@@ -57,14 +57,14 @@ impl QueryHandler for Processor {
         Processor::execute_at_once(self, statement, client, options)
     }
 
-    fn find_row(
+    fn find_rows(
         &self,
         statement: &Prepared,
         client: &ClientState,
         options: &QueryOptions<'_>,
         cells: &mut Vec<u8>,
     ) -> Option<usize> {
-        Processor::find_row(self, statement, client, options, cells)
+        Processor::find_rows(self, statement, client, options, cells)
     }
 
     fn begin(&self, statement: &Prepared, client: &ClientState, options: &QueryOptions<'_>) -> Option<Begun> {

@@ -135,8 +135,8 @@ impl NearBlocks {
             return;
         }
         place.compare_and_swap(&None::<Block>, Some(block.clone()));
-        // It may have been evicted before it was here.
-        if !cache.contains_key(&block.key) {
+        // It may have been evicted, or another put in its place, before it was here.
+        if !cache.peek(&block.key).is_some_and(|held| Arc::ptr_eq(&held, block)) {
             self.take_out(block);
         }
     }
@@ -281,14 +281,17 @@ impl BlockCache {
 
     /// What was put here last under a key of which nothing is loaded.
     pub(crate) fn latest(&self, key: Key) -> Option<Block> {
-        self.blocks.get(&key)
+        self.peek(key).and_then(|Lent(lent)| Guard::into_inner(lent))
     }
 
     /// Puts bytes in the place of what was there, under a key of which nothing is loaded.
     pub(crate) fn put(&self, key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) {
-        self.blocks.insert(key, Held::new(key, file, bytes));
+        let block = Held::new(key, file, bytes);
+        // What was there before is taken out of the array as if it were evicted.
+        self.blocks.insert(key, block.clone());
         // Noted when it is there: what it took the place of was evicted under the same number.
         file.add(key.1);
+        self.near.put(&block, &self.blocks);
     }
 
     /// Takes out a block of a file that nobody reads any more.
@@ -382,6 +385,31 @@ mod tests {
         assert!(held.len() > 10 && held.len() <= 50, "{} blocks", held.len());
         assert!(held.iter().all(|block| cache.blocks.contains_key(&block.key)));
         assert_eq!(file.count(), held.len(), "numbers of a file's blocks");
+    }
+
+    #[test]
+    fn what_was_put_last_is_found_and_nothing_else_is_kept() {
+        let (cache, file) = (BlockCache::new(100 * BLOCK_BYTES as u64), file());
+        let all: Vec<Weak<Held>> = thread::scope(|scope| {
+            let writers = [0, 1].map(|writer| {
+                let (cache, file) = (&cache, &file);
+                scope.spawn(move || {
+                    let mut random = Random(writer);
+                    let mut put = Vec::new();
+                    for number in 0..5_000_u64 {
+                        let key = (0, random.below(8) as u64);
+                        cache.put(key, file, Box::new(number.to_be_bytes()));
+                        put.extend(cache.latest(key).iter().map(Arc::downgrade));
+                    }
+                    put
+                })
+            });
+            writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+        });
+        cache.put((0, 3), &file, Box::new(*b"the last"));
+        assert_eq!(&**cache.latest((0, 3)).unwrap(), b"the last");
+        let held: Vec<Block> = all.iter().filter_map(Weak::upgrade).collect();
+        assert!(held.iter().all(|block| cache.blocks.peek(&block.key).is_some_and(|kept| Arc::ptr_eq(&kept, block))));
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn rows(bytes: &[u8]) -> Result<(), SSTableError> {
 
 fn blocks(file: &Arc<IndexFile>, position: u64) -> Result<(), SSTableError> {
     let entry = RowIndexEntry::read(file, position)?;
-    let mut blocks = BlockCursor::new(file, entry.root)?;
+    let mut blocks = BlockCursor::new(&**file, entry.root)?;
     blocks.floor(&entry.key)?;
     blocks.end()?;
     let mut block = blocks.first()?;

@@ -46,7 +46,10 @@ pub use error::{Corruption, SSTableError};
 pub use filter::BloomFilter;
 pub use lifecycle::{ReplaceError, missing_tocs, remove_all_tables, remove_leftovers, remove_tables, replace_tables};
 pub use new_files::PreparedSSTable;
-pub use reader::{ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, list_tables, read_statistics};
+pub use reader::{
+    Edge, PartitionSlice, ReadMode, RowLookup, SSTableCursor, SSTableReader, find_only_row, find_rows, list_tables,
+    read_statistics,
+};
 pub use salvage::{Loss, Salvaged, salvage};
 pub use stats::{
     Cardinality, CommitLogPosition, CoveredBound, EncodingBase, EstimatedHistogram, HeaderColumn, SerializationHeader,

@@ -7,9 +7,10 @@ use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR, writ
 use model::{DeletionTime, Table};
 use types::vint;
 
+use crate::cache::NotCached;
 use crate::data::{read_deletion, write_deletion};
-use crate::error::{Corruption, SSTableError};
-use crate::index_file::IndexFile;
+use crate::error::{Decoded, SSTableError};
+use crate::index_file::{CachedPages, IndexFile};
 use crate::input::Input;
 use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_sized, sized_length};
 
@@ -159,6 +160,42 @@ impl RowIndexWriter {
     }
 }
 
+/// The record of an indexed partition, beside its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexedPartition {
+    /// Where the partition starts in the data.
+    pub data_position: u64,
+    /// Root of its trie.
+    pub root: u64,
+    pub block_count: u64,
+    /// The partition's deletion.
+    pub deletion: DeletionTime,
+}
+
+impl IndexedPartition {
+    /// The record at `position`, if it is that of `key` and the cache has it in one page. None where it is another's.
+    pub fn of_cached(file: &IndexFile, position: u64, key: &[u8]) -> Result<Option<Self>, NotCached> {
+        let page = CachedPages(file).page(position / PAGE_SIZE as u64)?;
+        let bytes = page.get((position % PAGE_SIZE as u64) as usize..).ok_or(NotCached)?;
+        let (found, record) = Self::parse(file.file(), position, bytes)?;
+        Ok((found == key).then_some(record))
+    }
+
+    /// Reads key and record.
+    fn parse<'b>(file: &'b str, position: u64, bytes: &'b [u8]) -> Decoded<(&'b [u8], Self)> {
+        let mut input = Input::new(file, position, bytes);
+        let key = input.short_bytes("partition key")?;
+        let base = input.offset();
+        let data_position = input.uvint("data position")?;
+        let root =
+            input.svint("root distance")?.checked_add_unsigned(base).filter(|root| (0..base as i64).contains(root));
+        let root = root.ok_or_else(|| input.damaged("a root before the record", "another position"))? as u64;
+        let block_count = input.uvint("block count")?;
+        let deletion = read_deletion(&mut input)?;
+        Ok((key, IndexedPartition { data_position, root, block_count, deletion }))
+    }
+}
+
 /// The record of an indexed partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowIndexEntry {
@@ -189,37 +226,32 @@ impl RowIndexEntry {
         Ok(Self::parse(file.file(), position, &bytes)?)
     }
 
-    fn parse(file: &str, position: u64, bytes: &[u8]) -> Result<Self, Box<Corruption>> {
-        let mut input = Input::new(file, position, bytes);
-        let key = input.short_bytes("partition key")?.to_vec();
-        let base = input.offset();
-        let data_position = input.uvint("data position")?;
-        let root =
-            input.svint("root distance")?.checked_add_unsigned(base).filter(|root| (0..base as i64).contains(root));
-        let root = root.ok_or_else(|| input.damaged("a root before the record", "another position"))? as u64;
-        let block_count = input.uvint("block count")?;
-        let deletion = read_deletion(&mut input)?;
-        Ok(RowIndexEntry { key, data_position, root, block_count, deletion })
+    fn parse(file: &str, position: u64, bytes: &[u8]) -> Decoded<Self> {
+        let (key, record) = IndexedPartition::parse(file, position, bytes)?;
+        let IndexedPartition { data_position, root, block_count, deletion } = record;
+        Ok(RowIndexEntry { key: key.to_vec(), data_position, root, block_count, deletion })
     }
 }
 
 /// Moves over the blocks of one partition.
-pub(crate) struct BlockCursor {
-    cursor: EntryCursor<Arc<IndexFile>>,
-    file: Arc<IndexFile>,
+pub(crate) struct BlockCursor<P: Pages> {
+    cursor: EntryCursor<P>,
 }
 
-impl BlockCursor {
-    pub fn new(file: &Arc<IndexFile>, root: u64) -> Result<Self, SSTableError> {
-        Ok(BlockCursor { cursor: EntryCursor::new(file.clone(), root)?, file: file.clone() })
+/// One that owns its file.
+pub(crate) type FileBlocks = BlockCursor<Arc<IndexFile>>;
+
+impl<P: Pages> BlockCursor<P> {
+    pub fn new(pages: P, root: u64) -> Result<Self, P::Error> {
+        Ok(BlockCursor { cursor: EntryCursor::new(pages, root)? })
     }
 
-    fn block(&self, found: bool) -> Result<Option<Block>, SSTableError> {
+    fn block(&self, found: bool) -> Result<Option<Block>, P::Error> {
         if !found {
             return Ok(None);
         }
         let (bits, bytes) = self.cursor.payload();
-        let mut input = Input::new(self.file.file(), self.cursor.position(), bytes);
+        let mut input = Input::new(self.cursor.file(), self.cursor.position(), bytes);
         let length = usize::from(bits & OFFSET_LENGTH);
         let offset = read_sized(input.take(length, "block offset")?);
         if offset < 0 {
@@ -229,29 +261,29 @@ impl BlockCursor {
         Ok(Some(Block { offset: offset as u64, open }))
     }
 
-    pub fn first(&mut self) -> Result<Option<Block>, SSTableError> {
+    pub fn first(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_first()?;
         self.block(found)
     }
 
     /// The entry behind the last block: its offset is that of the end-of-partition byte.
-    pub fn end(&mut self) -> Result<Option<Block>, SSTableError> {
+    pub fn end(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_last()?;
         self.block(found)
     }
 
     /// The block that an encoded position falls into; the end entry for one behind all blocks.
-    pub fn floor(&mut self, encoded: &[u8]) -> Result<Option<Block>, SSTableError> {
+    pub fn floor(&mut self, encoded: &[u8]) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_floor(encoded)?;
         self.block(found)
     }
 
-    pub fn next(&mut self) -> Result<Option<Block>, SSTableError> {
+    pub fn next(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.next()?;
         self.block(found)
     }
 
-    pub fn previous(&mut self) -> Result<Option<Block>, SSTableError> {
+    pub fn previous(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.previous()?;
         self.block(found)
     }
@@ -302,7 +334,7 @@ mod tests {
             let entry = RowIndexEntry::read(&file, record).unwrap();
             assert!(entry.root >= start);
             assert_eq!((&entry.key[..], entry.data_position), (&b"key"[..], data_position));
-            let mut cursor = BlockCursor::new(&file, entry.root).unwrap();
+            let mut cursor = BlockCursor::new(&*file, entry.root).unwrap();
             for (block, row) in blocks().into_iter().zip((0..).step_by(10)) {
                 let mut encoded = Vec::new();
                 encode_position(&clustering_types(&table), &prefix(row + 3), 0, &mut encoded);

@@ -12,7 +12,7 @@ use crate::descriptor::{Component, Descriptor};
 use crate::error::{Corruption, SSTableError};
 use crate::partition_index::{Place, hash_byte_of};
 use crate::reader::{SSTableCursor, SSTableReader, listed, read_whole};
-use crate::row_index::{Block, BlockCursor, RowIndexEntry, encode_position};
+use crate::row_index::{Block, FileBlocks, RowIndexEntry, encode_position};
 
 /// Memory that a verification may fill with index pages.
 const CACHE_BYTES: u64 = 4 << 20;
@@ -283,9 +283,9 @@ fn check_big_entry(index: &mut BigIndex, key: &PartitionKey, position: u64) -> R
 struct BlockWalk<'r> {
     name: String,
     types: &'r [bytecomp::ClusteringColumnType],
-    blocks: BlockCursor,
+    blocks: FileBlocks,
     /// For lookups, so that the walk keeps its place.
-    floor: BlockCursor,
+    floor: FileBlocks,
     current: Option<Block>,
     next: Option<Block>,
     seen: u64,
@@ -296,13 +296,13 @@ struct BlockWalk<'r> {
 impl<'r> BlockWalk<'r> {
     fn new(reader: &'r SSTableReader, entry: &'r RowIndexEntry) -> Result<Self, SSTableError> {
         let rows = &reader.files().rows;
-        let mut blocks = BlockCursor::new(rows, entry.root)?;
+        let mut blocks = FileBlocks::new(rows.clone(), entry.root)?;
         let next = blocks.first()?;
         Ok(BlockWalk {
             name: reader.descriptor().file_name(Component::Rows),
             types: reader.clustering_types(),
             blocks,
-            floor: BlockCursor::new(rows, entry.root)?,
+            floor: FileBlocks::new(rows.clone(), entry.root)?,
             current: None,
             next,
             seen: 0,

@@ -97,6 +97,14 @@ impl Default for RowBuilder {
     }
 }
 
+/// Appends the head of the blob of a row that was inserted at `timestamp` and has a cell of that age for each column of `set`, all of them simple. The
+/// slots of the columns (an i32 length and the value each) make up the rest.
+pub fn begin_plain_row(set: &ColumnSet, timestamp: i64, out: &mut Vec<u8>) {
+    out.push(flag::TIMESTAMP | flag::LIVENESS);
+    vint::write_uvint(u64::from(set.version), out);
+    out.extend_from_slice(&timestamp.to_be_bytes());
+}
+
 impl RowBuilder {
     /// Begins a row of the columns of `set`.
     pub fn start(&mut self, set: &ColumnSet, is_static: bool) {

@@ -7,7 +7,7 @@ mod merge;
 mod pieces;
 mod places;
 
-pub use builder::RowBuilder;
+pub use builder::{RowBuilder, begin_plain_row};
 use cells::Scope;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};

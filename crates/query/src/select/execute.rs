@@ -184,7 +184,7 @@ impl SelectPlan {
 }
 
 /// The value of a LIMIT; `u64::MAX` without one.
-fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Result<u64, QueryError> {
+pub(super) fn bind_limit(term: Option<&Term>, execution: &Execution<'_>) -> Result<u64, QueryError> {
     let Some(term) = term else { return Ok(u64::MAX) };
     match term.bind(execution)? {
         Bound::Unset => Ok(u64::MAX),

@@ -1,6 +1,7 @@
 //! SELECT.
 
 mod execute;
+mod few_rows;
 mod grouping;
 mod one_row;
 mod ordering;
@@ -10,7 +11,7 @@ mod tombstones;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use cql::ast::{self, Select};
 use model::{ColumnKind, Table};
@@ -21,6 +22,7 @@ use crate::preparing::Preparing;
 use crate::restrictions::{Reading, Restrictions, StatementType};
 use crate::row_target::RowTarget;
 use crate::selection::{self, Selection, selects_only_statics};
+use crate::slice_target::SliceTarget;
 use crate::terms::{Term, prepare as prepare_term};
 use crate::{QueryError, ResultMetadata};
 
@@ -37,6 +39,10 @@ pub(crate) struct SelectPlan {
     plain: Option<PlainWriter>,
     /// The one row that it asks for, whole and without more ado, if that is what it does.
     one_row: Option<RowTarget>,
+    /// The rows of one partition that it asks for, if they may be looked up.
+    few_rows: Option<SliceTarget>,
+    /// Whether an earlier answer had more rows than are looked up, or a page behind it.
+    is_long: AtomicBool,
     /// The regular columns that are looked at, by index; `None` if that is all of them.
     regulars: Option<Arc<[usize]>>,
     restrictions: Restrictions,
@@ -95,14 +101,22 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
     let is_plain = selection.is_plain() && grouping.is_none();
     let is_whole = limit.is_none() && per_partition_limit.is_none() && !select.is_distinct;
     let one_row = RowTarget::prepare(&select.where_clause, &table, preparing)?
-        .filter(|target| is_plain && is_whole && one_row::applies(&table, target));
+        .filter(|target| is_plain && is_whole && target.gives_row(&table) && one_row::applies(&table));
     let plain = if is_plain { PlainWriter::new(&selection, &table) } else { None };
+    let regulars = regulars_used(&table, &selection, &restrictions);
+    let are_looked_up = plain.is_some() && !select.is_distinct && ordering.sort.is_none();
+    let few_rows = match are_looked_up && few_rows::applies(&table, regulars.as_deref()) {
+        true => SliceTarget::prepare(&select.where_clause, &table, preparing)?,
+        false => None,
+    };
     Ok(SelectPlan {
-        regulars: regulars_used(&table, &selection, &restrictions),
+        regulars,
         table,
         selection,
         plain,
         one_row,
+        few_rows,
+        is_long: AtomicBool::new(false),
         restrictions,
         is_distinct: select.is_distinct,
         grouping,

@@ -15,7 +15,7 @@ use super::writer::PlainWriter;
 use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{check_key, push_key};
-use crate::row_target::{ROW_VALUES_MAX, RowTarget, RowValues};
+use crate::row_target::{ROW_VALUES_MAX, RowValues};
 
 /// Buffers that keep their memory from statement to statement.
 #[derive(Default)]
@@ -33,9 +33,9 @@ thread_local! {
 }
 
 /// Whether rows of the table may be looked up.
-pub(super) fn applies(table: &Table, target: &RowTarget) -> bool {
+pub(super) fn applies(table: &Table) -> bool {
     let columns_max = table.partition_key().len().max(table.clustering().len());
-    target.gives_row(table) && !table.has_statics() && columns_max <= ROW_VALUES_MAX
+    !table.has_statics() && columns_max <= ROW_VALUES_MAX
 }
 
 impl SelectPlan {
@@ -43,15 +43,10 @@ impl SelectPlan {
     /// nothing appended, where [`SelectPlan::execute`] has to see.
     pub fn find_row(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         let (target, plain) = (self.one_row.as_ref()?, self.plain.as_ref()?);
-        let options = execution.options;
         // A page of one row says where the next one starts.
-        if options.trace.is_some() || options.paging_state.is_some() || options.page_size == Some(1) {
+        if execution.options.page_size == Some(1) || !self.is_looked_up(execution) {
             return None;
         }
-        consistency::validate_read(options.consistency).ok()?;
-        let data_center = &execution.processor.options().node.data_center;
-        let level = options.consistency;
-        consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).ok()?;
         let values = RowValues::bind(target, execution)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let found = self.find(plain, &values, execution, scratch, cells);
@@ -59,6 +54,16 @@ impl SelectPlan {
             scratch.clustering.shrink_to(SCRATCH_BYTES_MAX);
             found
         })
+    }
+
+    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a consistency that there is.
+    pub(super) fn is_looked_up(&self, execution: &Execution<'_>) -> bool {
+        let options = execution.options;
+        let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);
+        options.trace.is_none()
+            && options.paging_state.is_none()
+            && consistency::validate_read(level).is_ok()
+            && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()
     }
 
     fn find(
@@ -77,17 +82,9 @@ impl SelectPlan {
             clustering: &of_clustering[..table.clustering().len()],
             statics: &[],
         };
-        check_key(position.key).ok()?;
         clustering.clear();
         position.clustering.iter().for_each(|value| push_component(*value, clustering));
-        let key: &[u8] = match position.key {
-            [only] => only,
-            several => {
-                key.clear();
-                push_key(several, key);
-                key
-            }
-        };
+        let key = serialized_key(position.key, key)?;
         let place = RowPlace { token: murmur3::token(key), key, clustering };
         let before = cells.len();
         let mut is_answered = true;
@@ -104,4 +101,15 @@ impl SelectPlan {
             }
         }
     }
+}
+
+/// The partition key of these values, if they make one; perhaps in `key`.
+pub(super) fn serialized_key<'k>(values: &[&'k [u8]], key: &'k mut Vec<u8>) -> Option<&'k [u8]> {
+    check_key(values).ok()?;
+    if let [only] = values {
+        return Some(only);
+    }
+    key.clear();
+    push_key(values, key);
+    Some(key)
 }

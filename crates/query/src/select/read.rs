@@ -523,6 +523,7 @@ impl<'p> Page<'p> {
         if self.plan.grouping.is_none() && self.group.is_some() {
             self.write_group()?;
         }
+        self.plan.note_length(self.row_count, self.state.is_some());
         if self.cells.capacity() > CELLS_BYTES.start {
             // A little more, since the next answer may be a little longer.
             self.plan.usual_size_bytes.store(self.cells.len() + self.cells.len() / 8, Ordering::Relaxed);

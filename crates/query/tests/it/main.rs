@@ -5,6 +5,7 @@ mod allocations;
 mod dropped_columns;
 mod errors;
 mod expiry;
+mod few_rows;
 mod guardrails;
 mod in_memory;
 mod modify;

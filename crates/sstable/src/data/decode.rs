@@ -1,6 +1,6 @@
 //! Reading unfiltereds cell by cell into the model's row blobs.
 
-use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table};
+use model::{Cell, DeletionTime, Liveness, NO_DELETION_TIME, RowBuilder, Side, TTL_NONE, Table, begin_plain_row};
 
 use crate::descriptor::Version;
 
@@ -223,6 +223,20 @@ impl Decoder<'_> {
             self.some_columns(columns, &liveness, has_complex_deletion, body, builder)?;
         }
         self.check_end(body)
+    }
+
+    /// Reads the body of a row into the blob `row`, if the row is as most are: inserted, alive for ever, with a cell as old as itself for each
+    /// column. False, and something in `row`, for all others: [`Decoder::row`] reads them, and says what is wrong with them.
+    pub fn plain_row(&self, head: &UnfilteredHead, body: &mut Input<'_>, row: &mut Vec<u8>) -> Decoded<bool> {
+        if head.flags != STORED_ROW || !self.columns.are_alike {
+            return Ok(false);
+        }
+        body.uvint("previous size")?;
+        let timestamp = self.timestamp(body)?;
+        row.clear();
+        begin_plain_row(self.table.regulars(), timestamp, row);
+        let copied = self.copy_cells(body, row)?;
+        Ok(timestamp != i64::MIN && copied == self.columns.regulars.len() && body.is_empty())
     }
 
     /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see [`model::StoredRow`]. What is not

@@ -1,26 +1,21 @@
 //! Data.db as a sequence of uncompressed blocks, each verified where it is read.
 
-use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use blockio::{DiskError, File};
 
-use crate::cache::{self, BlockCache, NotCached};
+use crate::cache::{self, BlockCache, Lent, NotCached};
 use crate::cached_file::CachedFile;
 use crate::compression::CompressionInfo;
-use crate::error::{Corruption, Decoded, SSTableError};
+use crate::error::{Corruption, SSTableError};
 use crate::input::Input;
 
 /// Block of an uncompressed table that has no CRC.db.
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
 /// Bytes a sequential reader fetches at once.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
-/// What is looked at together of something of unknown length.
-const NEAR_LINES: [usize; 2] = [64, 128];
-/// What spans more blocks is not read without a cursor.
-const SPILLED_BLOCKS: u64 = 4;
 /// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
 
@@ -222,36 +217,10 @@ impl DataFile {
         self.waypoints.put(position, waypoints.into_boxed_slice());
     }
 
-    /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks; those are put together in
-    /// `spill`.
-    pub fn decode_cached<T>(
-        &self,
-        position: u64,
-        spill: &mut Vec<u8>,
-        mut decode: impl FnMut(&mut Input<'_>) -> Decoded<T>,
-    ) -> Result<T, NotCached> {
-        let peek = |index: u64| self.blocks.peek(index).ok_or(NotCached);
-        let first = position / self.block_length;
-        let block = peek(first)?;
-        let bytes = block.get((position % self.block_length) as usize..).ok_or(NotCached)?;
-        // Most is longer than what the processor fetches at once.
-        for line in NEAR_LINES {
-            black_box(bytes.get(line).copied());
-        }
-        match decode(&mut Input::new(&self.name, position, bytes)) {
-            Err(corruption) if corruption.short => {}
-            result => return Ok(result?),
-        }
-        spill.clear();
-        spill.extend_from_slice(bytes);
-        for index in first + 1..first + SPILLED_BLOCKS {
-            spill.extend_from_slice(&peek(index)?);
-            match decode(&mut Input::new(&self.name, position, spill)) {
-                Err(corruption) if corruption.short => {}
-                result => return Ok(result?),
-            }
-        }
-        Err(NotCached)
+    /// A block that the cache has.
+    #[inline]
+    pub fn peek(&self, index: u64) -> Result<Lent, NotCached> {
+        self.blocks.peek(index).ok_or(NotCached)
     }
 
     /// A block through the cache.

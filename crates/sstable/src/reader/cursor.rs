@@ -392,7 +392,15 @@ impl SSTableCursor {
         let start = position + head.head_length as u64;
         let deletion = partition.as_ref().map_or(DeletionTime::LIVE, |partition| partition.deletion);
         let wanted = wanted.as_ref().map(|places| Wanted { places, active: deletion.max(*open) });
-        window.decode_sized(start, head.body_length, |input| decoder.row(head, input, wanted.as_ref(), builder))?;
+        let is_done = window.decode_sized(start, head.body_length, |input| {
+            if wanted.is_none() && !is_static && decoder.plain_row(head, &mut input.clone(), row)? {
+                return Ok(true);
+            }
+            decoder.row(head, input, wanted.as_ref(), builder).map(|()| false)
+        })?;
+        if is_done {
+            return Ok(true);
+        }
         row.clear();
         if builder.is_empty() {
             return Ok(false);
@@ -445,7 +453,7 @@ impl SSTableCursor {
     /// The data position behind the current partition, as its row index says.
     fn indexed_end(&self) -> Result<Option<u64>, SSTableError> {
         let Some(Partition { start, index: Some(entry), .. }) = &self.partition else { return Ok(None) };
-        let end = BlockCursor::new(&self.reader.files().rows, entry.root)?.end()?;
+        let end = BlockCursor::new(&*self.reader.files().rows, entry.root)?.end()?;
         Ok(end.map(|end| start.saturating_add(end.offset).saturating_add(1)))
     }
 
@@ -513,7 +521,7 @@ impl SSTableCursor {
     fn block_of(&self, prefix: &[u8], weight: i8) -> Result<Block, SSTableError> {
         let bottom = Block { offset: 0, open: DeletionTime::LIVE };
         let Some(Partition { index: Some(entry), .. }) = &self.partition else { return Ok(bottom) };
-        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
+        let mut blocks = BlockCursor::new(&*self.reader.files().rows, entry.root)?;
         let mut encoded = Vec::new();
         encode_position(self.reader.clustering_types(), prefix, weight, &mut encoded);
         match blocks.floor(&encoded)? {

@@ -1,4 +1,5 @@
-//! Looking up the row of a partition that has no more than one, without a cursor, where the cache has all that it takes.
+//! Looking up rows without a cursor, where the cache has all that it takes: what find_only_row and [`super::find_rows`] have in common, and the row
+//! of a partition that has no more than one.
 //!
 //! Nothing here waits for the disk and nothing is told of damage: a cursor, which is opened then, does both.
 
@@ -10,8 +11,11 @@ use model::{Row, RowBuilder, Table};
 use types::{Token, murmur3};
 
 use super::SSTableReader;
+use super::cached_window::CachedWindow;
+use super::waypoints::Trail;
 use crate::cache::NotCached;
-use crate::data::{UnfilteredHead, read_partition_deletion};
+use crate::data::{Decoder, UnfilteredHead, read_partition_deletion};
+use crate::error::Decoded;
 use crate::input::Input;
 use crate::partition_index::Place;
 
@@ -28,12 +32,13 @@ pub enum RowLookup {
 
 /// Buffers that keep their memory from look-up to look-up.
 #[derive(Default)]
-struct Scratch {
-    encoded: Vec<u8>,
-    spill: Vec<u8>,
-    clustering: Vec<u8>,
+pub(super) struct Scratch {
+    pub encoded: Vec<u8>,
+    pub spill: Vec<u8>,
+    pub clustering: Vec<u8>,
     builder: RowBuilder,
-    row: Vec<u8>,
+    pub row: Vec<u8>,
+    pub trail: Trail,
 }
 
 /// What a thread keeps of a buffer, bytes.
@@ -43,74 +48,16 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Tables that are asked together: a bit for each.
-const TOGETHER: usize = u64::BITS as usize;
-
-/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns, and hands it to `take` if
-/// it is in one of them alone and nothing may shadow it.
-///
-/// All filters are asked before any index is looked at, so that the processor waits for all of them at once.
-pub fn find_only_row(
-    sstables: &[Arc<SSTableReader>],
-    table: &Table,
-    (token, key): (Token, &[u8]),
-    take: &mut dyn FnMut(Row<'_>),
-) -> RowLookup {
-    if sstables.len() > TOGETHER {
-        return RowLookup::Unknown;
-    }
-    let sought = Sought { token, key, hash: murmur3::hash128(key) };
-    let mut passing = 0_u64;
-    for (index, sstable) in sstables.iter().enumerate() {
-        passing |= u64::from(sstable.may_have(&sought)) << index;
-    }
-    if passing == 0 {
-        return RowLookup::Absent;
-    }
-    SCRATCH.with_borrow_mut(|scratch| {
-        let found = sought.look_up(sstables, passing, table, scratch, take);
-        scratch.shrink();
-        found.unwrap_or(RowLookup::Unknown)
-    })
-}
-
-/// A partition that is looked for, hashed once for all tables.
-struct Sought<'k> {
-    token: Token,
-    key: &'k [u8],
-    hash: (u64, u64),
-}
-
-impl Sought<'_> {
-    /// In those tables whose bits are set in `passing`.
-    fn look_up(
-        &self,
-        sstables: &[Arc<SSTableReader>],
-        mut passing: u64,
-        table: &Table,
-        scratch: &mut Scratch,
-        take: &mut dyn FnMut(Row<'_>),
-    ) -> Result<RowLookup, NotCached> {
-        scratch.encoded.clear();
-        encode_decorated_key(self.token, self.key, &mut scratch.encoded);
-        let mut only: Option<(&SSTableReader, Place)> = None;
-        while passing != 0 {
-            let sstable = &*sstables[passing.trailing_zeros() as usize];
-            passing &= passing - 1;
-            let Some(place) = sstable.files.partitions.cached_candidate(&scratch.encoded, self.hash)? else { continue };
-            if only.replace((sstable, place)).is_some() {
-                return Ok(RowLookup::Unknown);
-            }
-        }
-        match only {
-            Some((sstable, Place::Data(position))) => sstable.cached_only_row(self, position, table, scratch, take),
-            Some((_, Place::Rows(_))) => Ok(RowLookup::Unknown),
-            None => Ok(RowLookup::Absent),
-        }
-    }
-}
-
 impl Scratch {
+    /// The thread's own.
+    pub fn with<T>(look_up: impl FnOnce(&mut Scratch) -> T) -> T {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let found = look_up(scratch);
+            scratch.shrink();
+            found
+        })
+    }
+
     fn shrink(&mut self) {
         for buffer in [&mut self.encoded, &mut self.spill, &mut self.clustering, &mut self.row] {
             buffer.clear();
@@ -122,11 +69,136 @@ impl Scratch {
     }
 }
 
+/// What a row is decoded with.
+pub(super) struct RowBuffers<'s> {
+    pub builder: &'s mut RowBuilder,
+    pub row: &'s mut Vec<u8>,
+}
+
+impl RowBuffers<'_> {
+    /// Decodes a body, the next in `input`, into `row`; false if that holds nothing.
+    pub fn decode(
+        &mut self,
+        file: &str,
+        decoder: &Decoder<'_>,
+        head: &UnfilteredHead,
+        input: &mut Input<'_>,
+    ) -> Decoded<bool> {
+        let start = input.offset();
+        let body = input.take(head.body_length, "row body")?;
+        if decoder.plain_row(head, &mut Input::new(file, start, body), self.row)? {
+            return Ok(true);
+        }
+        decoder.row(head, &mut Input::new(file, start, body), None, self.builder)?;
+        self.row.clear();
+        if self.builder.is_empty() {
+            return Ok(false);
+        }
+        self.builder.finish(self.row);
+        Ok(true)
+    }
+}
+
+/// Whether it is a row that no deletion of its own comes with.
+pub(super) fn is_simple(head: &UnfilteredHead) -> bool {
+    !head.is_marker() && head.extended == 0 && !head.has_deletion()
+}
+
+/// Tables that are asked together: a bit for each.
+const TOGETHER: usize = u64::BITS as usize;
+
+/// A partition that is looked for, hashed once for all tables.
+pub(super) struct Sought<'k> {
+    token: Token,
+    pub key: &'k [u8],
+    hash: (u64, u64),
+}
+
+/// In how many tables a partition may be.
+pub(super) enum Holders<'s> {
+    None,
+    One(&'s SSTableReader, Place),
+    Several,
+}
+
+impl<'k> Sought<'k> {
+    pub fn new(token: Token, key: &'k [u8]) -> Self {
+        Sought { token, key, hash: murmur3::hash128(key) }
+    }
+
+    /// The tables that the partition may be in, by their outer tokens and filters: a bit for each. None if they are too many for that.
+    ///
+    /// All filters are asked before any index is looked at, so that the processor waits for all of them at once.
+    pub fn passing(&self, sstables: &[Arc<SSTableReader>]) -> Option<u64> {
+        let bit = |(index, sstable): (usize, &Arc<SSTableReader>)| u64::from(sstable.may_have(self)) << index;
+        (sstables.len() <= TOGETHER).then(|| sstables.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit))
+    }
+
+    /// Asks the indexes of those tables whose bits are set in `passing`.
+    pub fn holders<'s>(
+        &self,
+        sstables: &'s [Arc<SSTableReader>],
+        mut passing: u64,
+        encoded: &mut Vec<u8>,
+    ) -> Result<Holders<'s>, NotCached> {
+        encoded.clear();
+        encode_decorated_key(self.token, self.key, encoded);
+        let mut holders = Holders::None;
+        while passing != 0 {
+            let sstable = &*sstables[passing.trailing_zeros() as usize];
+            passing &= passing - 1;
+            let Some(place) = sstable.files.partitions.cached_candidate(encoded, self.hash)? else { continue };
+            if !matches!(holders, Holders::None) {
+                return Ok(Holders::Several);
+            }
+            holders = Holders::One(sstable, place);
+        }
+        Ok(holders)
+    }
+}
+
+/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns, and hands it to `take` if
+/// it is in one of them alone and nothing may shadow it.
+pub fn find_only_row(
+    sstables: &[Arc<SSTableReader>],
+    table: &Table,
+    (token, key): (Token, &[u8]),
+    take: &mut dyn FnMut(Row<'_>),
+) -> RowLookup {
+    let sought = Sought::new(token, key);
+    let Some(passing) = sought.passing(sstables) else { return RowLookup::Unknown };
+    if passing == 0 {
+        return RowLookup::Absent;
+    }
+    let found = Scratch::with(|scratch| match sought.holders(sstables, passing, &mut scratch.encoded)? {
+        Holders::None => Ok(RowLookup::Absent),
+        Holders::One(sstable, Place::Data(position)) => {
+            sstable.cached_only_row(&sought, position, table, scratch, take)
+        }
+        Holders::One(_, Place::Rows(_)) | Holders::Several => Ok(RowLookup::Unknown),
+    });
+    found.unwrap_or(RowLookup::Unknown)
+}
+
+impl Scratch {
+    /// A window on the data and the buffers for rows.
+    pub fn split(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, RowBuffers<'_>, &mut Trail) {
+        let Scratch { spill, clustering, builder, row, trail, .. } = self;
+        (spill, clustering, RowBuffers { builder, row }, trail)
+    }
+}
+
 impl SSTableReader {
     /// Whether the partition may be here, by the outer tokens and the filter.
     fn may_have(&self, sought: &Sought<'_>) -> bool {
         let tokens = self.first_key().token()..=self.last_key().token();
         tokens.contains(&sought.token) & self.filter_passes(sought.hash)
+    }
+
+    /// Whether rows may be looked up here for a reader of this version of the table.
+    pub(super) fn gives_rows(&self, table: &Table) -> bool {
+        let is_plain = self.view.columns.unknown.is_none() && self.files.statistics.header.statics.is_empty();
+        is_plain && std::ptr::eq(&*self.view.table, table)
     }
 
     /// The row of the partition at a data position, if that is the one sought.
@@ -138,13 +210,12 @@ impl SSTableReader {
         scratch: &mut Scratch,
         take: &mut dyn FnMut(Row<'_>),
     ) -> Result<RowLookup, NotCached> {
-        let is_plain = self.view.columns.unknown.is_none() && self.files.statistics.header.statics.is_empty();
-        if !is_plain || !std::ptr::eq(&*self.view.table, table) {
+        if !self.gives_rows(table) {
             return Ok(RowLookup::Unknown);
         }
-        let (version, decoder) = (self.files.descriptor.version, self.decoder());
-        let Scratch { spill, clustering, builder, row, .. } = scratch;
-        let lookup = self.files.data.decode_cached(position, spill, |input| {
+        let (version, decoder, file) = (self.files.descriptor.version, self.decoder(), &self.files.data.name);
+        let (spill, clustering, mut buffers, _) = scratch.split();
+        let lookup = CachedWindow::new(&self.files.data, spill).decode(position, |input| {
             if input.short_bytes("partition key")? != sought.key {
                 return Ok(RowLookup::Absent);
             }
@@ -158,24 +229,11 @@ impl SSTableReader {
             if !is_simple(&head) {
                 return Ok(RowLookup::Unknown);
             }
-            let start = input.offset();
-            let body = input.take(head.body_length, "row body")?;
-            decoder.row(&head, &mut Input::new(&self.files.data.name, start, body), None, builder)?;
-            Ok(RowLookup::Found)
+            Ok(if buffers.decode(file, &decoder, &head, input)? { RowLookup::Found } else { RowLookup::Absent })
         })?;
-        if lookup != RowLookup::Found {
-            return Ok(lookup);
+        if lookup == RowLookup::Found {
+            take(Row::new(buffers.row));
         }
-        if builder.is_empty() {
-            return Ok(RowLookup::Absent);
-        }
-        builder.finish(row);
-        take(Row::new(row));
-        Ok(RowLookup::Found)
+        Ok(lookup)
     }
-}
-
-/// Whether it is a row that no deletion of its own comes with.
-fn is_simple(head: &UnfilteredHead) -> bool {
-    !head.is_marker() && head.extended == 0 && !head.has_deletion()
 }

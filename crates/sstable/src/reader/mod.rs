@@ -1,8 +1,10 @@
 //! An open table.
 
 mod blocks;
+mod cached_window;
 mod cursor;
 mod find;
+mod find_rows;
 mod reversed;
 mod stored;
 mod waypoints;
@@ -20,6 +22,7 @@ pub use blocks::ReadMode;
 pub(crate) use blocks::{Checksums, DataFile, DataWindow, Layout};
 pub use cursor::SSTableCursor;
 pub use find::{RowLookup, find_only_row};
+pub use find_rows::{Edge, PartitionSlice, find_rows};
 
 use crate::cache::BlockCache;
 use crate::clustering::kind;
@@ -67,6 +70,11 @@ impl View {
         let covered = (covered_bound(&stats.covered_start), covered_bound(&stats.covered_end));
         Ok(Arc::new(View { table: table.clone(), columns, clustering: clustering_types(table), covered }))
     }
+}
+
+/// Prefix and weight.
+fn place_of(bound: &ClusteringBound) -> (&[u8], i8) {
+    (&bound.prefix, bound.side.weight())
 }
 
 fn covered_bound(covered: &CoveredBound) -> ClusteringBound {
@@ -379,16 +387,25 @@ impl SSTableReader {
     }
 
     fn covers_rows(&self, slices: &Slices) -> bool {
+        slices.is_all()
+            || self.counts_everywhere()
+            || slices.as_slice().iter().any(|slice| self.covers_between(place_of(&slice.start), place_of(&slice.end)))
+    }
+
+    /// Whether what is here counts for rows that it does not cover.
+    fn counts_everywhere(&self) -> bool {
         let Statistics { stats, header, .. } = &self.files.statistics;
-        if slices.is_all() || stats.has_partition_level_deletions || !header.statics.is_empty() {
-            return true;
-        }
-        let (start, end) = &self.view.covered;
-        let comparator = self.view.table.comparator();
+        stats.has_partition_level_deletions || !header.statics.is_empty()
+    }
+
+    /// Whether rows and deletions between two places (prefix and weight) are among those that the table covers.
+    fn covers_between(&self, start: (&[u8], i8), end: (&[u8], i8)) -> bool {
+        let compare = |place: (&[u8], i8), bound: &ClusteringBound| {
+            let comparator = self.view.table.comparator();
+            comparator.compare_positions(place.0, place.1, &bound.prefix, bound.side.weight())
+        };
         // The covered rows lie between the bounds; a slice that only touches one shares nothing with them.
-        slices.as_slice().iter().any(|slice| {
-            comparator.compare_bounds(&slice.start, end).is_lt() && comparator.compare_bounds(&slice.end, start).is_gt()
-        })
+        compare(start, &self.view.covered.1).is_lt() && compare(end, &self.view.covered.0).is_gt()
     }
 
     fn filter_passes(&self, hash: (u64, u64)) -> bool {

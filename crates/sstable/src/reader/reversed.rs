@@ -10,7 +10,7 @@ use super::SSTableCursor;
 use super::cursor::{Current, WALK_BYTES};
 use crate::data::UnfilteredHead;
 use crate::error::{Corruption, SSTableError};
-use crate::row_index::{Block, BlockCursor, encode_position};
+use crate::row_index::{Block, FileBlocks, encode_position};
 
 /// Up to where the last unfiltered is looked for: a position of the clustering order.
 #[derive(Clone, Copy)]
@@ -138,11 +138,11 @@ impl SSTableCursor {
     }
 
     /// The block of the current partition that a position falls into; none without a row index, or before the first block.
-    fn blocks_below(&self, target: &UpTo<'_>) -> Result<Option<(BlockCursor, Block)>, SSTableError> {
+    fn blocks_below(&self, target: &UpTo<'_>) -> Result<Option<(FileBlocks, Block)>, SSTableError> {
         let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
             return Ok(None);
         };
-        let mut blocks = BlockCursor::new(&self.reader.files().rows, entry.root)?;
+        let mut blocks = FileBlocks::new(self.reader.files().rows.clone(), entry.root)?;
         let mut encoded = Vec::new();
         encode_position(self.reader.clustering_types(), target.prefix, target.weight, &mut encoded);
         Ok(blocks.floor(&encoded)?.map(|block| (blocks, block)))
@@ -169,7 +169,7 @@ impl SSTableCursor {
     /// As `find_last`, from a block on downwards.
     fn find_last_in_blocks(
         &mut self,
-        (mut blocks, block): (BlockCursor, Block),
+        (mut blocks, block): (FileBlocks, Block),
         up_to: Option<&UpTo<'_>>,
         limit: u64,
     ) -> Result<(), SSTableError> {

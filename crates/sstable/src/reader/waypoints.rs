@@ -105,6 +105,12 @@ impl Trail {
         }
     }
 
+    /// Ends the walk, and lets go of what was known.
+    pub fn close(&mut self, data: &DataFile) {
+        self.end(data);
+        self.known = None;
+    }
+
     /// Ends the walk: keeps what was noted.
     pub fn end(&mut self, data: &DataFile) {
         if let Some(block) = self.block.take()

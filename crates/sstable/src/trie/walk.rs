@@ -185,6 +185,11 @@ impl<P: Pages> EntryCursor<P> {
         self.walker.position()
     }
 
+    /// Name of the file.
+    pub fn file(&self) -> &str {
+        self.walker.pages.file()
+    }
+
     fn reset(&mut self) -> Result<(), P::Error> {
         let root = self.ancestors.first().map(|ancestor| ancestor.0);
         self.ancestors.clear();

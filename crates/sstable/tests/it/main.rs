@@ -12,6 +12,7 @@ mod dumping;
 mod every_bit;
 mod fixture;
 mod format;
+mod found_rows;
 mod large;
 mod order;
 mod reading;

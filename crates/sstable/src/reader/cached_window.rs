@@ -1,0 +1,99 @@
+//! A view of Data.db at one place, of blocks that the cache has: nothing here waits for the disk.
+
+use std::hint::black_box;
+
+use super::DataFile;
+use crate::cache::{Lent, NotCached};
+use crate::error::Decoded;
+use crate::input::Input;
+
+/// What is looked at together of a block that was not looked at before.
+const NEAR_LINES: [usize; 2] = [64, 128];
+/// What spans more blocks is not read here.
+const SPILLED_BLOCKS: u64 = 4;
+
+/// Blocks are lent from the cache, one at a time.
+pub(crate) struct CachedWindow<'d> {
+    data: &'d DataFile,
+    block: Option<Lent>,
+    /// Data position of `block`.
+    start: u64,
+    /// What spans blocks is put together in here.
+    spill: &'d mut Vec<u8>,
+}
+
+impl<'d> CachedWindow<'d> {
+    pub fn new(data: &'d DataFile, spill: &'d mut Vec<u8>) -> Self {
+        CachedWindow { data, block: None, start: 0, spill }
+    }
+
+    /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks.
+    #[inline]
+    pub fn decode<T>(
+        &mut self,
+        position: u64,
+        mut decode: impl FnMut(&mut Input<'_>) -> Decoded<T>,
+    ) -> Result<T, NotCached> {
+        let data = self.data;
+        let bytes = self.bytes_at(position)?;
+        match decode(&mut Input::new(&data.name, position, bytes)) {
+            Err(corruption) if corruption.short => self.decode_spilled(position, &mut decode),
+            result => Ok(result?),
+        }
+    }
+
+    /// What the block of a data position has from there on.
+    #[inline]
+    fn bytes_at(&mut self, position: u64) -> Result<&[u8], NotCached> {
+        let is_here = |block: &Lent| position >= self.start && position - self.start < block.len() as u64;
+        if !self.block.as_ref().is_some_and(is_here) {
+            self.load(position)?;
+        }
+        let offset = (position - self.start) as usize;
+        self.block.as_ref().and_then(|block| block.get(offset..)).ok_or(NotCached)
+    }
+
+    fn load(&mut self, position: u64) -> Result<(), NotCached> {
+        let index = position / self.data.block_length;
+        let block = self.data.peek(index)?;
+        self.start = index * self.data.block_length;
+        let bytes = block.get((position - self.start) as usize..).ok_or(NotCached)?;
+        // Most is longer than what the processor fetches at once.
+        for line in NEAR_LINES {
+            black_box(bytes.get(line).copied());
+        }
+        self.block = Some(block);
+        Ok(())
+    }
+
+    #[cold]
+    fn decode_spilled<T>(
+        &mut self,
+        position: u64,
+        decode: &mut dyn FnMut(&mut Input<'_>) -> Decoded<T>,
+    ) -> Result<T, NotCached> {
+        let mut spill = std::mem::take(self.spill);
+        spill.clear();
+        let decoded = self.gather(position, &mut spill, decode);
+        *self.spill = spill;
+        decoded
+    }
+
+    fn gather<T>(
+        &mut self,
+        position: u64,
+        spill: &mut Vec<u8>,
+        decode: &mut dyn FnMut(&mut Input<'_>) -> Decoded<T>,
+    ) -> Result<T, NotCached> {
+        spill.extend_from_slice(self.bytes_at(position)?);
+        let first = position / self.data.block_length;
+        for index in first + 1..first + SPILLED_BLOCKS {
+            spill.extend_from_slice(&self.data.peek(index)?);
+            match decode(&mut Input::new(&self.data.name, position, spill)) {
+                Err(corruption) if corruption.short => {}
+                result => return Ok(result?),
+            }
+        }
+        Err(NotCached)
+    }
+}

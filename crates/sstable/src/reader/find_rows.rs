@@ -1,0 +1,346 @@
+//! Rows of one partition, in either order, without a cursor: see [`super::find`].
+//!
+//! What is in several tables or comes with deletions is left to a cursor, but for deleted ranges without rows, which are passed over; so is
+//! what the cache lacks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{ClusteringComparator, DeletionTime, Row, RowRef, Table};
+use types::Token;
+
+use super::SSTableReader;
+use super::cached_window::CachedWindow;
+use super::find::{Holders, RowBuffers, Scratch, Sought, is_simple};
+use super::waypoints::Trail;
+use crate::cache::NotCached;
+use crate::data::{Decoder, UnfilteredHead, read_partition_deletion};
+use crate::index_file::CachedPages;
+use crate::input::Input;
+use crate::partition_index::Place;
+use crate::row_index::{Block, BlockCursor, IndexedPartition, encode_position};
+
+/// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before all that starts with it, 1 after.
+#[derive(Clone, Copy, Debug)]
+pub struct Edge<'e> {
+    /// The serialized prefix.
+    pub prefix: &'e [u8],
+    /// The side.
+    pub weight: i8,
+}
+
+/// The rows of a partition between two places, in clustering order or reversed.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionSlice<'s> {
+    /// The token of the partition key.
+    pub token: Token,
+    /// The serialized partition key.
+    pub key: &'s [u8],
+    /// Where they begin in clustering order.
+    pub start: Edge<'s>,
+    /// Where they end in clustering order; behind `start`.
+    pub end: Edge<'s>,
+    /// Whether the last come first.
+    pub reversed: bool,
+    /// So many borders of deleted ranges are passed over at most.
+    pub borders_max: u64,
+}
+
+/// Looks up rows in SSTables of a table without static columns, and hands one after the other to `take` until that says false. True if that was all of them,
+/// or as many as were taken. Otherwise a cursor says: those that were handed over are not to be used.
+pub fn find_rows(
+    sstables: &[Arc<SSTableReader>],
+    table: &Table,
+    slice: &PartitionSlice<'_>,
+    take: &mut dyn FnMut(RowRef<'_>) -> bool,
+) -> bool {
+    let sought = Sought::new(slice.token, slice.key);
+    let Some(mut passing) = sought.passing(sstables) else { return false };
+    if passing.count_ones() > 1 {
+        for (index, sstable) in sstables.iter().enumerate() {
+            if passing >> index & 1 != 0 && !sstable.may_count(slice) {
+                passing ^= 1 << index;
+            }
+        }
+    }
+    if passing == 0 {
+        return true;
+    }
+    let found = Scratch::with(|scratch| match sought.holders(sstables, passing, &mut scratch.encoded)? {
+        Holders::None => Ok(()),
+        Holders::One(sstable, place) if sstable.gives_rows(table) => {
+            let Some(from) = sstable.enter(slice, place, scratch)? else { return Ok(()) };
+            let (spill, clustering, buffers, trail) = scratch.split();
+            let mut rows = Rows {
+                slice,
+                window: CachedWindow::new(&sstable.files.data, spill),
+                sstable,
+                comparator: table.comparator(),
+                decoder: sstable.decoder(),
+                clustering,
+                buffers,
+                trail,
+                open: DeletionTime::LIVE,
+                borders: 0,
+            };
+            let found = if slice.reversed { rows.reversed(from, take) } else { rows.forward(from, take) };
+            rows.trail.close(&sstable.files.data);
+            found
+        }
+        Holders::One(..) | Holders::Several => Err(NotCached),
+    });
+    found.is_ok()
+}
+
+/// A partition, and where in it a search begins.
+struct Entered<'s> {
+    /// Data position of the partition.
+    partition: u64,
+    /// Data position of the first row to be looked at.
+    position: u64,
+    /// The range deletion in force there.
+    open: DeletionTime,
+    /// Of a large partition the blocks; the current one is that of `position`.
+    blocks: Option<BlockCursor<CachedPages<'s>>>,
+}
+
+impl SSTableReader {
+    fn may_count(&self, slice: &PartitionSlice<'_>) -> bool {
+        let PartitionSlice { start, end, .. } = slice;
+        self.counts_everywhere() || self.covers_between((start.prefix, start.weight), (end.prefix, end.weight))
+    }
+
+    /// Where the rows of a slice are to be looked for; none if the partition is not here.
+    fn enter(
+        &self,
+        slice: &PartitionSlice<'_>,
+        place: Place,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Entered<'_>>, NotCached> {
+        match place {
+            Place::Data(partition) => {
+                let version = self.files.descriptor.version;
+                let mut window = CachedWindow::new(&self.files.data, &mut scratch.spill);
+                let entered = window.decode(partition, |input| {
+                    let is_here = input.short_bytes("partition key")? == slice.key;
+                    Ok((is_here, read_partition_deletion(version, input)?, input.offset()))
+                })?;
+                match entered {
+                    (false, ..) => Ok(None),
+                    (true, deletion, position) if deletion.is_live() => {
+                        Ok(Some(Entered { partition, position, open: deletion, blocks: None }))
+                    }
+                    _ => Err(NotCached),
+                }
+            }
+            Place::Rows(record) => {
+                let Some(record) = IndexedPartition::of_cached(&self.files.rows, record, slice.key)? else {
+                    return Ok(None);
+                };
+                if !record.deletion.is_live() {
+                    return Err(NotCached);
+                }
+                let edge = if slice.reversed { &slice.end } else { &slice.start };
+                scratch.encoded.clear();
+                encode_position(self.clustering_types(), edge.prefix, edge.weight, &mut scratch.encoded);
+                let mut blocks = BlockCursor::new(CachedPages(&self.files.rows), record.root)?;
+                let block = match blocks.floor(&scratch.encoded)? {
+                    None if slice.reversed => return Ok(None),
+                    None => blocks.first()?,
+                    found => found,
+                };
+                let (partition, block) = (record.data_position, block.ok_or(NotCached)?);
+                let position = partition.saturating_add(block.offset);
+                Ok(Some(Entered { partition, position, open: block.open, blocks: Some(blocks) }))
+            }
+        }
+    }
+}
+
+/// A search of one table.
+struct Rows<'r> {
+    slice: &'r PartitionSlice<'r>,
+    sstable: &'r SSTableReader,
+    comparator: &'r ClusteringComparator,
+    decoder: Decoder<'r>,
+    window: CachedWindow<'r>,
+    /// Of the row or marker whose head was read last.
+    clustering: &'r mut Vec<u8>,
+    buffers: RowBuffers<'r>,
+    trail: &'r mut Trail,
+    /// The range deletion in force where the search stands.
+    open: DeletionTime,
+    /// Borders of deleted ranges that were passed over in the slice.
+    borders: u64,
+}
+
+impl Rows<'_> {
+    fn forward(&mut self, from: Entered<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> Result<(), NotCached> {
+        let mut position = self.go_near(&from, self.slice.start)?;
+        let mut is_before = true;
+        while let Some(head) = self.head(position)? {
+            let next = position + head.length() as u64;
+            if is_before && self.is_before_start(&head) {
+                self.trail.pass(position, self.open, self.clustering, head.weight());
+                self.pass(position, &head)?;
+                position = next;
+                continue;
+            }
+            if std::mem::take(&mut is_before) {
+                self.cross_edge();
+            }
+            if self.is_behind_end(&head) {
+                break;
+            }
+            if head.is_marker() {
+                self.borders += 1;
+                self.pass(position, &head)?;
+            } else if !self.hand_over(position, &head, take)? {
+                break;
+            }
+            position = next;
+        }
+        self.end()
+    }
+
+    fn reversed(&mut self, mut from: Entered<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> Result<(), NotCached> {
+        let mut below = self.last_before_end(&mut from)?;
+        self.cross_edge();
+        while let Some(place) = below {
+            let head = self.head(place.start)?.filter(|head| place.start + head.length() as u64 == place.end);
+            let head = head.ok_or(NotCached)?;
+            if self.is_before_start(&head) {
+                break;
+            }
+            if head.is_marker() {
+                self.borders += 1;
+                self.open = self.marker(place.start, &head)?.0;
+            } else if !self.hand_over(place.start, &head, take)? {
+                break;
+            }
+            below = self.step_down(place.start, &head, from.partition)?;
+        }
+        self.end()
+    }
+
+    /// Where the last row or marker lies that does not lie behind the end of the slice.
+    fn last_before_end(&mut self, from: &mut Entered<'_>) -> Result<Option<Range<u64>>, NotCached> {
+        loop {
+            let mut last = None;
+            let mut position = self.go_near(from, self.slice.end)?;
+            while let Some(head) = self.head(position)? {
+                if self.is_behind_end(&head) {
+                    break;
+                }
+                self.trail.pass(position, self.open, self.clustering, head.weight());
+                self.pass(position, &head)?;
+                let end = position + head.length() as u64;
+                last = Some(position..end);
+                position = end;
+            }
+            self.trail.end(&self.sstable.files.data);
+            if last.is_some() {
+                return Ok(last);
+            }
+            // The end may lie before the first row of its block, which may be the end of the partition.
+            let Some(blocks) = &mut from.blocks else { return Ok(None) };
+            let Some(Block { offset, open }) = blocks.previous()? else { return Ok(None) };
+            (from.position, from.open) = (from.partition.saturating_add(offset), open);
+        }
+    }
+
+    /// Goes to the last place that earlier reads noted before `edge` in the block where the search begins, or else to the start of that block.
+    fn go_near(&mut self, from: &Entered<'_>, edge: Edge<'_>) -> Result<u64, NotCached> {
+        self.open = from.open;
+        if from.blocks.is_none() {
+            return Ok(from.position);
+        }
+        self.trail.begin(&self.sstable.files.data, from.position);
+        let nearest = self.trail.nearest(self.comparator, edge.prefix, edge.weight);
+        Ok(nearest.map_or(from.position, |(position, open)| {
+            self.open = open;
+            position
+        }))
+    }
+
+    /// The head of the row or marker at a data position; none at the end of the partition.
+    fn head(&mut self, position: u64) -> Result<Option<UnfilteredHead>, NotCached> {
+        let Self { window, decoder, clustering, .. } = self;
+        let head = window.decode(position, |input| decoder.head(input, clustering))?;
+        Ok((!head.is_end()).then_some(head))
+    }
+
+    /// Whether the row or marker whose head was read last lies before the slice.
+    fn is_before_start(&self, head: &UnfilteredHead) -> bool {
+        let Edge { prefix, weight } = self.slice.start;
+        self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_le()
+    }
+
+    /// Whether it lies behind the slice.
+    fn is_behind_end(&self, head: &UnfilteredHead) -> bool {
+        let Edge { prefix, weight } = self.slice.end;
+        self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_ge()
+    }
+
+    /// Passes over a row, or a marker: what that opens is in force then.
+    fn pass(&mut self, position: u64, head: &UnfilteredHead) -> Result<(), NotCached> {
+        if head.is_marker() {
+            self.open = self.marker(position, head)?.1;
+        }
+        Ok(())
+    }
+
+    /// The deletions before and after a marker.
+    fn marker(&mut self, position: u64, head: &UnfilteredHead) -> Result<(DeletionTime, DeletionTime), NotCached> {
+        let Self { window, decoder, sstable, .. } = self;
+        window.decode(position + head.head_length as u64, |input| {
+            let start = input.offset();
+            let body = input.take(head.body_length, "marker body")?;
+            decoder.marker(head, &mut Input::new(&sstable.files.data.name, start, body))
+        })
+    }
+
+    /// Counts the place where a range is cut that is deleted beyond the slice, too.
+    fn cross_edge(&mut self) {
+        self.borders += u64::from(!self.open.is_live());
+    }
+
+    fn end(&mut self) -> Result<(), NotCached> {
+        self.cross_edge();
+        if self.borders <= self.slice.borders_max { Ok(()) } else { Err(NotCached) }
+    }
+
+    /// Decodes a row and hands it over, if it holds anything; false if no more are wanted.
+    fn hand_over(
+        &mut self,
+        position: u64,
+        head: &UnfilteredHead,
+        take: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> Result<bool, NotCached> {
+        if !is_simple(head) || !self.open.is_live() {
+            return Err(NotCached);
+        }
+        let Self { window, decoder, buffers, sstable, .. } = self;
+        let file = &sstable.files.data.name;
+        let body = position + head.head_length as u64;
+        let holds_something = window.decode(body, |input| buffers.decode(file, decoder, head, input))?;
+        let row = RowRef { clustering: self.clustering, row: Row::new(self.buffers.row) };
+        Ok(!holds_something || take(row))
+    }
+
+    /// Where the row or marker before the one at a data position lies, by the size of it that this one keeps.
+    fn step_down(
+        &mut self,
+        position: u64,
+        head: &UnfilteredHead,
+        partition: u64,
+    ) -> Result<Option<Range<u64>>, NotCached> {
+        let size = self.window.decode(position + head.head_length as u64, |input| input.uvint("previous size"))?;
+        match position.checked_sub(size) {
+            // The first row counts from the start of its partition.
+            Some(previous) if previous == partition => Ok(None),
+            Some(previous) if previous > partition && size > 0 => Ok(Some(previous..position)),
+            _ => Err(NotCached),
+        }
+    }
+}
