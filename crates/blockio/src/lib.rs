@@ -23,7 +23,7 @@ mod system;
 mod waiting;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
-pub use background::{Turns, give_way, start_promptly};
+pub use background::{give_way, start_promptly};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};

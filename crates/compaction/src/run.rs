@@ -17,10 +17,10 @@ use uuid::Uuid;
 use crate::purge::{Overlaps, PurgeCursor};
 use crate::tombstones::gc_before;
 
-/// How often, in bytes of data written, the caller is told, some tens of microseconds; also once per finished table.
-const REPORT_BYTES: u64 = 1 << 15;
+/// How often, in bytes of data written, the caller is told; also once per finished table.
+const REPORT_BYTES: u64 = 1 << 20;
 /// How often, in partitions read, the caller is told: a merge of which nothing is left can be stopped as well.
-const REPORT_PARTITIONS: u64 = 64;
+const REPORT_PARTITIONS: u64 = 128;
 
 /// What to merge, and how.
 pub struct CompactionInput<'a> {
@@ -46,7 +46,7 @@ pub struct CompactionInput<'a> {
     pub host_id: Uuid,
     /// Makes the id of each output.
     pub new_id: &'a mut dyn FnMut() -> SSTableId,
-    /// Told about progress, every some tens of microseconds; may take its time (to slow the merge down, or to let others have the processor), or stop it.
+    /// Told about progress; may take its time (to slow the merge down), or stop it.
     pub progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
 }
 

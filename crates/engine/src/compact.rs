@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use blockio::{BlockWrites, Turns};
+use blockio::BlockWrites;
 use compaction::{
     CompactionError, CompactionInput, OptionError, Overlaps, Strategy, TableMetadata, TombstoneCandidate,
     TombstoneOptions, compact, fully_expired, worth_compacting_alone,
@@ -21,8 +21,6 @@ use crate::error::EngineError;
 use crate::store::{TableStore, View, lock};
 use crate::worker::Worker;
 
-/// A throttled merge waits after so many bytes.
-const PACED_BYTES: u64 = 1 << 20;
 /// The longest that a throttled merge sleeps without looking whether it is to stop.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -345,8 +343,7 @@ impl Engine {
             written_bytes: 0,
         });
         let merge = || {
-            let (mut turns, mut unpaid) = (Turns::new(), 0);
-            let compacted = compact(CompactionInput {
+            compact(CompactionInput {
                 disk: &self.options().disk,
                 dir: &store.directory,
                 table: &table,
@@ -358,16 +355,8 @@ impl Engine {
                 past_page_cache: self.sstable_writes() == &BlockWrites::Direct,
                 host_id: self.host_id(),
                 new_id: &mut || self.files().new_id(),
-                progress: &mut |progress| {
-                    turns.pass();
-                    unpaid += task.wrote(progress.written_bytes);
-                    let due = if unpaid < PACED_BYTES { 0 } else { std::mem::take(&mut unpaid) };
-                    self.pace(store, due)
-                },
-            });
-            // The next merge waits for it.
-            self.compactor().throttle.take(unpaid, Instant::now());
-            compacted
+                progress: &mut |progress| self.pace(store, task.wrote(progress.written_bytes)),
+            })
         };
         let compacted = in_background(merge)?;
         match compacted {
