@@ -21,7 +21,7 @@ mod unified;
 
 pub use definition::Definition;
 pub use expired::fully_expired;
-pub use memory_only::{MemoryOnlyOptions, is_merge_overdue};
+pub use memory_only::{FLUSH_BYTES_MIN, MemoryOnlyOptions, flush_bytes, is_merge_overdue};
 pub use options::{OptionError, SizeTieredOptions, TimeWindowOptions, TombstoneOptions, UnifiedOptions};
 pub use purge::{Overlaps, PurgeCursor, RowPurge, oldest_overlapping_timestamp};
 pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};

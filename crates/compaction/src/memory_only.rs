@@ -1,9 +1,10 @@
 //! MemoryOnlyStrategy: all rows of the table are in memory, and reads look at no SSTable. What is on disk is for the next start.
 //!
 //! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what came
-//! since, all are merged once the small ones together have 3/8 of the large one. While the merge writes another large one,
-//! there are at most 1 + 3/8 + 1 of the data, and what is flushed meanwhile: an eighth, after which a table is flushed for its size
-//! only when the merge is done. Of small tables more is flushed at a time, so that what is on disk exceeds that by no more than such a flush.
+//! since, all are merged as soon as another flush could give the small ones more than half of the large one. While the merge writes another
+//! large one, there are at most 1 + 1/2 + 1 of the data: a table is flushed for its size only when the merge is done.
+//! Changes of less than [`FLUSH_BYTES_MIN`] are not flushed for their size, so that of less than twice as much data there may be 2 times on the disk, and such a
+//! flush.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,11 @@ const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 const SIZE_LIMIT_MB_MAX: u64 = 1 << 30;
 /// As many SSTables as are merged whatever they hold: a start opens all.
 const SSTABLES_MAX: usize = 32;
+
+/// Changes are flushed for their size when they are this part of the data ...
+const FLUSH_SHARE: u64 = 8;
+/// ... and not while they are less than this, bytes: a table that a memtable holds several times over is written to the disk no more often than any other.
+pub const FLUSH_BYTES_MIN: u64 = 32 << 20;
 
 impl MemoryOnlyOptions {
     /// The options of a table, `None` if its strategy is another.
@@ -53,11 +59,21 @@ impl MemoryOnlyOptions {
     }
 }
 
+/// The bytes of changes at which a table in memory of `data_bytes` is flushed for its size, but for `least_bytes`.
+pub fn flush_bytes(data_bytes: u64, least_bytes: u64) -> u64 {
+    (data_bytes / FLUSH_SHARE).max(least_bytes)
+}
+
 /// Whether SSTables of these sizes are more than what they are merged at: then merges do not keep up, and a flush for the disk's sake
 /// would take the disk beyond what it is to hold.
 pub fn is_merge_overdue(sizes_bytes: impl Iterator<Item = u64>) -> bool {
     let (small, large) = small_and_large(sizes_bytes);
-    small * 8 > large * 3
+    small > 0 && 2 * with_another_flush(small, large) > large
+}
+
+/// What SSTables beside the large one would have together.
+fn with_another_flush(small: u64, large: u64) -> u64 {
+    small + flush_bytes(large, FLUSH_BYTES_MIN)
 }
 
 /// The bytes of the largest SSTable, behind those of all others together.
@@ -69,7 +85,7 @@ fn small_and_large(sizes_bytes: impl Iterator<Item = u64>) -> (u64, u64) {
 /// All SSTables, once those that came since the last merge have grown.
 pub(crate) fn picks(tables: &[TableMetadata]) -> Vec<Pick> {
     let (small, large) = small_and_large(tables.iter().map(|table| table.size_bytes));
-    if tables.len() < 2 || (small * 8 < large * 3 && tables.len() < SSTABLES_MAX) {
+    if tables.len() < 2 || (2 * with_another_flush(small, large) < large && tables.len() < SSTABLES_MAX) {
         return Vec::new();
     }
     let ids = tables.iter().map(|table| table.id.clone()).collect();
@@ -97,36 +113,61 @@ mod tests {
         sizes_bytes.iter().enumerate().map(of_size).collect()
     }
 
+    const MIB: u64 = 1 << 20;
+
     #[test]
-    fn all_are_merged_once_the_new_ones_have_three_eighths_of_the_old_one() {
-        for (sizes, merged) in
-            [(vec![], false), (vec![800], false), (vec![800, 299], false), (vec![800, 150, 150], true)]
-        {
+    fn all_are_merged_before_the_new_ones_have_more_than_half_of_the_old_one() {
+        for (sizes, merged) in [
+            (vec![], false),
+            (vec![800], false),
+            (vec![800, 299], false),
+            (vec![800, 150, 150], true),
+            (vec![100, 17], false),
+            (vec![100, 18], true),
+            (vec![20], false),
+            (vec![20, 1], true),
+        ] {
+            let sizes: Vec<u64> = sizes.iter().map(|size| size * MIB).collect();
             let picks = picks(&tables(&sizes));
             assert_eq!(picks.iter().map(|pick| pick.tables.len()).sum::<usize>(), if merged { sizes.len() } else { 0 });
         }
         let mut many = vec![1; SSTABLES_MAX - 1];
-        many.push(1_000_000);
+        many.push(1000 * MIB);
         assert_eq!(picks(&tables(&many)).len(), 1, "a start has to open them all");
     }
 
-    #[test]
-    fn disk_use_stays_within_two_and_a_half_times_the_data_while_it_is_overwritten() {
-        const DATA: u64 = 8_000;
-        let (mut sizes, mut most) = (vec![DATA], 0);
+    /// The most that is on the disk while so much data is overwritten.
+    fn most_on_disk(data: u64) -> u64 {
+        // What is flushed replaces nothing that was flushed since the last merge, but is never more than all.
+        let flushed = flush_bytes(data, FLUSH_BYTES_MIN).min(data);
+        let (mut sizes, mut most) = (vec![data], 0);
         for _ in 0..1000 {
-            sizes.push(DATA / 8);
+            if !is_merge_overdue(sizes.iter().copied()) {
+                sizes.push(flushed);
+            }
             if picks(&tables(&sizes)).is_empty() {
                 continue;
             }
             let merged = sizes.len();
             // As many flushes as come while the merge is under way.
             while !is_merge_overdue(sizes.iter().copied()) {
-                sizes.push(DATA / 8);
+                sizes.push(flushed);
             }
-            most = most.max(sizes.iter().sum::<u64>() + DATA);
-            sizes.splice(..merged, [DATA]);
+            most = most.max(sizes.iter().sum::<u64>() + data);
+            sizes.splice(..merged, [data]);
         }
-        assert!(most <= DATA * 5 / 2, "{most}");
+        most
+    }
+
+    #[test]
+    fn disk_use_stays_within_two_and_a_half_times_the_data_while_it_is_overwritten() {
+        for mebibytes in [64, 65, 80, 100, 127, 128, 200, 255, 256, 300, 1000, 8000] {
+            let most = most_on_disk(mebibytes * MIB);
+            assert!(2 * most <= 5 * mebibytes * MIB, "{most} of {mebibytes} MiB");
+        }
+        for mebibytes in [1, 7, 32, 63] {
+            let most = most_on_disk(mebibytes * MIB);
+            assert!(most <= 2 * mebibytes * MIB + FLUSH_BYTES_MIN, "{most} of {mebibytes} MiB");
+        }
     }
 }

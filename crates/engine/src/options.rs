@@ -57,7 +57,7 @@ pub struct EngineOptions {
     pub opens_damaged: bool,
     /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up to no more.
     pub max_memory_to_lock_bytes: u64,
-    /// Changes of a table in memory are not flushed for the disk's sake while they are less than this, bytes: the disk may hold so much more.
+    /// Changes of a table in memory are not flushed for the disk's sake while they are less than this, bytes.
     pub in_memory_flush_bytes_min: u64,
     /// Is told of tables in memory that come near their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
@@ -84,7 +84,7 @@ impl EngineOptions {
             on_disk_failure: None,
             opens_damaged: false,
             max_memory_to_lock_bytes: u64::MAX,
-            in_memory_flush_bytes_min: 32 << 20,
+            in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,
             in_memory_notices: None,
         }
     }

@@ -30,9 +30,6 @@ const LOADING: u8 = 0;
 const COMPLETE: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Changes are flushed when they are this part of the data, unless that is little.
-const FLUSH_SHARE: u64 = 8;
-
 /// The data of a table in memory.
 pub(crate) struct Resident {
     pub data: ResidentTable,
@@ -65,7 +62,7 @@ impl Resident {
     /// Whether there are so many bytes of changes that they are flushed, so that the disk never holds much more than the data. A table that
     /// a memtable holds several times over is written to the disk no more often than any other, and its SSTables need no merges for it.
     pub fn are_many(&self, changed_bytes: u64, least_bytes: u64) -> bool {
-        changed_bytes >= least_bytes && changed_bytes >= self.data.used_bytes() / FLUSH_SHARE && !self.is_failed()
+        changed_bytes >= compaction::flush_bytes(self.data.used_bytes(), least_bytes) && !self.is_failed()
     }
 
     /// Says that it misses something, and lets go of what it has: nobody will read it any more.
