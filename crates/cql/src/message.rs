@@ -77,35 +77,21 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let to = all.get(last).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
     let offending = all.get(current.number)?;
 
-    // Token ends count the UTF-16 units between quotes, not the quotes: Cassandra's brackets show it.
-    let shown_end =
-        |token: &Token| token.start + unit_bytes(text, token.start, token.text(text).encode_utf16().count());
-    let end = shown_end(to);
-    let open = offending.start;
+    // All in UTF-16 units from there on, as Cassandra counts. Token ends count those between quotes, not the quotes: its brackets show it.
+    let units: Vec<u16> = text.get(from.start..)?.encode_utf16().collect();
+    let unit = |offset: usize| text.get(from.start..offset).map_or(0, |part| part.encode_utf16().count());
+    let shown_end = |token: &Token| (unit(token.start) + token.text(text).encode_utf16().count()).min(units.len());
+    let open = unit(offending.start);
     let close = shown_end(offending).max(open);
-    let end = end.max(close);
-    let mut shown = String::new();
-    shown.push_str(" (");
-    if from.start > 0 {
-        shown.push_str("...");
-    }
-    let mut part = String::new();
-    part.push_str(text.get(from.start..open)?);
-    part.push('[');
-    part.push_str(text.get(open..close)?);
-    part.push(']');
-    part.push_str(text.get(close..end)?);
-    shown.push_str(&part.replace('\n', ""));
-    if end < text.trim_end_matches('\n').len() {
-        shown.push_str("...");
-    }
-    shown.push(')');
-    Some(shown)
+    let end = shown_end(to).max(close);
+    let part =
+        format!("{}[{}]{}", shown(units.get(..open)?), shown(units.get(open..close)?), shown(units.get(close..end)?));
+    let before = if from.start > 0 { "..." } else { "" };
+    let behind = if end < unit(text.trim_end_matches('\n').len()) { "..." } else { "" };
+    Some(format!(" ({before}{}{behind})", part.replace('\n', "")))
 }
 
-/// Bytes of the characters that lie wholly in the next `count` UTF-16 units from `start` on.
-fn unit_bytes(text: &str, start: usize, count: usize) -> usize {
-    let mut left = count;
-    let fits = |c: &char| left.checked_sub(c.len_utf16()).map(|rest| left = rest).is_some();
-    text.get(start..).unwrap_or_default().chars().take_while(fits).map(char::len_utf8).sum()
+/// Halves of a pair, where one is cut in two, are question marks.
+fn shown(units: &[u16]) -> String {
+    char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or('?')).collect()
 }

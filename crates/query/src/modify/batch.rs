@@ -131,7 +131,7 @@ async fn carry_out(
             }
             let timestamp = attributes.timestamp(default, execution)?;
             let added = modification.add_to(&mut updates, timestamp, execution);
-            added.map_err(|error| wrong_key(&statements[place + 1..]).unwrap_or(error))
+            added.map_err(|error| wrong_key(&statements[place..]).unwrap_or(error))
         })?;
     }
     if is_conditional {
