@@ -10,20 +10,27 @@ use std::time::Instant;
 use crate::LogError;
 use crate::hold::{self, write_held};
 use crate::shared::Shared;
+use crate::waiters::Awaits;
 
 /// Resolves when a record is on the device, or can no longer get there.
 #[must_use = "a record is acknowledged only after its future has resolved"]
 pub struct Durable {
     shared: Arc<Shared>,
-    position: u64,
+    awaits: Awaits,
     key: Option<u64>,
     /// Whoever polls it wants to be woken by itself, not to be told what it waits for.
     registers: bool,
 }
 
 impl Durable {
+    /// Of the record that ends at the position.
     pub(crate) fn new(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable { shared, position, key: None, registers: false }
+        Durable { shared, awaits: Awaits::Record(position), key: None, registers: false }
+    }
+
+    /// Of all records that end at or before the position.
+    pub(crate) fn of_all(shared: Arc<Shared>, position: u64) -> Durable {
+        Durable { awaits: Awaits::AllUpTo(position), ..Durable::new(shared, position) }
     }
 
     /// Wakes who polls it, whatever [`HeldWakeUps`](crate::HeldWakeUps) say.
@@ -62,8 +69,8 @@ impl Future for Durable {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let (shared, waker) = (&this.shared, context.waker());
-        let notes = || !this.registers && hold::notes(shared, this.position, waker);
-        shared.waiters.poll(this.position, &mut this.key, waker, notes).map_err(LogError::Closed)
+        let notes = || !this.registers && hold::notes(shared, this.awaits.position(), waker);
+        shared.waiters.poll(this.awaits, &mut this.key, waker, notes).map_err(LogError::Closed)
     }
 }
 

@@ -258,7 +258,7 @@ impl CommitLog {
         let end = self.shared.data_end();
         self.shared.signals.sync_wanted.fetch_max(end, Ordering::AcqRel);
         self.shared.signals.wake();
-        Durable::new(Arc::clone(&self.shared), end).wait()?;
+        Durable::of_all(Arc::clone(&self.shared), end).wait()?;
         self.shared.closed().map_or(Ok(()), Err)
     }
 

@@ -30,9 +30,31 @@ struct List {
     waited: Duration,
 }
 
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// The record that ends at this ring position.
+    Record(u64),
+    /// All that ends at or before it: in `each` that may be later.
+    AllUpTo(u64),
+}
+
+impl Awaits {
+    pub fn position(self) -> u64 {
+        match self {
+            Awaits::Record(position) | Awaits::AllUpTo(position) => position,
+        }
+    }
+
+    /// Whether it is a record in this part of the log.
+    fn is_in(self, range: &Range<u64>) -> bool {
+        matches!(self, Awaits::Record(end) if range.start < end && end <= range.end)
+    }
+}
+
 #[derive(Debug)]
 struct Waiting {
-    position: u64,
+    awaits: Awaits,
     key: u64,
     since: Instant,
     waker: Waker,
@@ -60,15 +82,15 @@ impl Waiters {
         self.horizon.store(horizon, Ordering::Release);
         let mut list = self.lock();
         list.written.retain(|range| range.end > horizon);
-        list.take(0..horizon, ready);
+        list.take(0..horizon, |_| true, ready);
         drop(list);
         wake(ready);
     }
 
-    /// Those who wait for a position in the range have it, wherever the horizon is.
+    /// Those who wait for a record in the range have it, wherever the horizon is.
     pub fn written(&self, range: Range<u64>, ready: &mut Vec<Waker>) {
         let mut list = self.lock();
-        list.take(range.clone(), ready);
+        list.take(range.clone(), |awaits| awaits.is_in(&range), ready);
         list.written.push(range);
         drop(list);
         wake(ready);
@@ -78,7 +100,7 @@ impl Waiters {
     pub fn close(&self, reason: &str) -> bool {
         let first = self.closed.set(reason.into()).is_ok();
         let mut ready = Vec::new();
-        self.lock().take(0..u64::MAX, &mut ready);
+        self.lock().take(0..u64::MAX, |_| true, &mut ready);
         wake(&mut ready);
         first
     }
@@ -88,32 +110,32 @@ impl Waiters {
         self.closed.get().cloned()
     }
 
-    /// Whether what ends at the position is on the device, or why it never will be. Else the waker is registered, unless `notes` says that
+    /// Whether what is waited for is on the device, or why it never will be. Else the waker is registered, unless `notes` says that
     /// whoever polls asks for the position himself.
     pub fn poll(
         &self,
-        position: u64,
+        awaits: Awaits,
         key: &mut Option<u64>,
         waker: &Waker,
         notes: impl FnOnce() -> bool,
     ) -> Poll<Result<(), Arc<str>>> {
-        if self.horizon() >= position || !notes() && !self.register(position, key, waker) {
+        if self.horizon() >= awaits.position() || !notes() && !self.register(awaits, key, waker) {
             return Poll::Ready(Ok(()));
         }
         // A failure is announced by waking all who are registered: look for one that came before we were.
         self.closed().map_or(Poll::Pending, |reason| Poll::Ready(Err(reason)))
     }
 
-    /// Registers a waker, or renews it under its key. `false` if the horizon has passed meanwhile.
-    pub fn register(&self, position: u64, key: &mut Option<u64>, waker: &Waker) -> bool {
+    /// Registers a waker, or renews it under its key. `false` if what it waits for is on the device meanwhile.
+    pub fn register(&self, awaits: Awaits, key: &mut Option<u64>, waker: &Waker) -> bool {
         let mut list = self.lock();
         // Looked at under the lock: the writer moves the horizon first and takes the lock then.
-        if self.horizon() >= position || list.written.iter().any(|range| ends_in(range, position)) {
+        if self.horizon() >= awaits.position() || list.written.iter().any(|range| awaits.is_in(range)) {
             return false;
         }
-        match key.and_then(|key| list.find(position, key)) {
+        match key.and_then(|key| list.find(awaits.position(), key)) {
             Some(waiting) => waiting.waker.clone_from(waker),
-            None => *key = Some(list.add(position, waker.clone())),
+            None => *key = Some(list.add(awaits, waker.clone())),
         }
         true
     }
@@ -125,44 +147,46 @@ impl Waiters {
 
 impl List {
     fn find(&mut self, position: u64, key: u64) -> Option<&mut Waiting> {
-        let first = self.waiting.partition_point(|waiting| waiting.position < position);
-        let equal = self.waiting.range_mut(first..).take_while(|waiting| waiting.position == position);
+        let first = self.waiting.partition_point(|waiting| waiting.awaits.position() < position);
+        let equal = self.waiting.range_mut(first..).take_while(|waiting| waiting.awaits.position() == position);
         equal.into_iter().find(|waiting| waiting.key == key)
     }
 
     /// Answers the new waiter's key.
-    fn add(&mut self, position: u64, waker: Waker) -> u64 {
+    fn add(&mut self, awaits: Awaits, waker: Waker) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
         let since = match self.clock {
             Some(clock) if !self.waiting.is_empty() => clock,
             _ => *self.clock.insert(Instant::now()),
         };
-        let at = self.waiting.iter().rposition(|waiting| waiting.position <= position).map_or(0, |before| before + 1);
-        self.waiting.insert(at, Waiting { position, key, since, waker });
+        let is_before = |waiting: &Waiting| waiting.awaits.position() <= awaits.position();
+        let at = self.waiting.iter().rposition(is_before).map_or(0, |before| before + 1);
+        self.waiting.insert(at, Waiting { awaits, key, since, waker });
         key
     }
 
-    /// Moves the wakers of those who wait for a position in the range.
-    fn take(&mut self, range: Range<u64>, ready: &mut Vec<Waker>) {
-        let first = self.waiting.partition_point(|waiting| waiting.position <= range.start);
-        let end = self.waiting.partition_point(|waiting| waiting.position <= range.end);
+    /// Moves the wakers of those who wait for a position in the range, as far as they have what they wait for.
+    fn take(&mut self, range: Range<u64>, have: impl Fn(Awaits) -> bool, ready: &mut Vec<Waker>) {
+        let first = self.waiting.partition_point(|waiting| waiting.awaits.position() <= range.start);
+        let end = self.waiting.partition_point(|waiting| waiting.awaits.position() <= range.end);
         if first == end {
             return;
         }
         let now = Instant::now();
         self.clock = Some(now);
-        self.waits += (end - first) as u64;
+        let mut left = Vec::new();
         for waiting in self.waiting.drain(first..end) {
+            if !have(waiting.awaits) {
+                left.push(waiting);
+                continue;
+            }
+            self.waits += 1;
             self.waited += now.saturating_duration_since(waiting.since);
             ready.push(waiting.waker);
         }
+        left.into_iter().rev().for_each(|waiting| self.waiting.insert(first, waiting));
     }
-}
-
-/// Whether a record that ends at the position lies in the range.
-fn ends_in(range: &Range<u64>, position: u64) -> bool {
-    range.start < position && position <= range.end
 }
 
 /// Wakes them all; with no lock held, because it may take long.

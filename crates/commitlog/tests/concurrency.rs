@@ -274,6 +274,34 @@ fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_al
     }
 }
 
+/// What was appended last is written, and acknowledged in `each`, while what came before it is not: whoever syncs was promised both.
+#[test]
+fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
+    for sync in [SyncMode::Batch, SyncMode::Each] {
+        let disk = HoldingDisk::new();
+        let options = LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 1 << 20, ..options(sync) };
+        let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
+        disk.hold();
+        for count in 1..=2 {
+            // Long enough to be worth a frame beside another one.
+            log.append(&[], &[7; 40_000]).unwrap();
+            disk.wait_for(count);
+        }
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| log.sync());
+            while log.metrics().pending_tasks == 0 {
+                std::thread::yield_now();
+            }
+            disk.let_go(1);
+            disk.wait_until_looked_at(1);
+            let pending = log.metrics().pending_tasks;
+            disk.let_all_go();
+            assert_eq!(pending, 1, "{sync:?}");
+            syncing.join().unwrap().unwrap();
+        });
+    }
+}
+
 /// Under load there is always something that was appended behind it.
 #[test]
 fn a_sync_ends_when_what_it_is_for_is_written() {

@@ -69,7 +69,7 @@ use signals::Signals;
 use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use tail::Tail;
-use waiters::Waiters;
+use waiters::{Awaits, Waiters};
 
 /// What of the log those need who hold wake-ups back.
 mod shared {
@@ -248,7 +248,7 @@ fn a_waiter_is_woken_however_the_horizon_moves() {
         };
         let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
         let mut key = None;
-        while waiters.horizon() < 2 && waiters.register(2, &mut key, &waker) {
+        while waiters.horizon() < 2 && waiters.register(Awaits::Record(2), &mut key, &waker) {
             thread::park();
         }
         assert!(waiters.horizon() >= 2);
@@ -268,7 +268,7 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
         };
         let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
         let mut key = None;
-        while waiters.register(7, &mut key, &waker) {
+        while waiters.register(Awaits::Record(7), &mut key, &waker) {
             thread::park();
             // Woken, it is no more registered.
             key = None;
@@ -312,7 +312,7 @@ fn a_failure_is_told_to_whoever_registers_meanwhile() {
         let waker = Waker::from(std::sync::Arc::clone(&bell));
         let mut key = None;
         let told = loop {
-            match waiters.poll(1, &mut key, &waker, || false) {
+            match waiters.poll(Awaits::Record(1), &mut key, &waker, || false) {
                 Poll::Pending => bell.wait(),
                 Poll::Ready(told) => break told,
             }
