@@ -57,38 +57,49 @@ pub(crate) struct InFlight<H: QueryHandler> {
 pub(crate) struct TimeLimit {
     duration: Option<Duration>,
     kind: ErrorKind,
-    /// The work may hold its thread for long (a scan, or a change of the schema, which waits for the disk), so that the
-    /// runtime should let another thread take over the other connections.
-    blocks: bool,
+    place: Place,
+}
+
+/// Where work is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// With all else of its connection: it holds its thread for a moment only.
+    Here,
+    /// There too, while the runtime has another thread take over the other connections.
+    HereForLong,
+    /// In a task of its own. It may hold its thread for long (a scan), or wait for other work of its connection (a drop of a table does, for the
+    /// writes to it).
+    Apart,
 }
 
 impl TimeLimit {
-    pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server, blocks: true };
+    pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server, place: Place::HereForLong };
+    pub(crate) const OF_SCHEMA_CHANGES: TimeLimit = TimeLimit { place: Place::Apart, ..TimeLimit::NONE };
 
     pub(crate) fn read(duration: Duration, consistency: protocol::Consistency) -> TimeLimit {
         let consistency = from_protocol(consistency);
         let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
-        TimeLimit { duration: Some(duration), kind, blocks: false }
+        TimeLimit { duration: Some(duration), kind, place: Place::Here }
     }
 
     /// Says whether the work may hold its thread for long.
     pub(crate) fn blocking(self, blocks: bool) -> TimeLimit {
-        TimeLimit { blocks, ..self }
+        TimeLimit { place: if blocks { Place::Apart } else { Place::Here }, ..self }
     }
 
     pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {
         let consistency = from_protocol(consistency);
         let kind = ErrorKind::WriteTimeout { consistency, received: 0, block_for: 1, write_type };
-        TimeLimit { duration: Some(duration), kind, blocks: false }
+        TimeLimit { duration: Some(duration), kind, place: Place::Here }
     }
 
     pub(crate) fn truncate(duration: Duration) -> TimeLimit {
-        TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate, blocks: true }
+        TimeLimit { duration: Some(duration), kind: ErrorKind::Truncate, place: Place::Apart }
     }
 
     /// Whether the work may hold its thread for long.
     pub(crate) fn blocks(&self) -> bool {
-        self.blocks
+        self.place != Place::Here
     }
 
     fn error(&self) -> QueryError {
@@ -106,7 +117,7 @@ fn from_protocol(consistency: protocol::Consistency) -> Consistency {
 
 impl<H: QueryHandler> InFlight<H> {
     pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, task: Task<H>) -> InFlight<H> {
-        let task = if limit.blocks && limit.duration.is_some() { Box::pin(apart(task)) } else { task };
+        let task = if limit.place == Place::Apart { Box::pin(apart(task)) } else { task };
         InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None }
     }
 
@@ -123,9 +134,9 @@ impl<H: QueryHandler> InFlight<H> {
     /// Polls the work, and nothing that limits its time.
     pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
         let Some(work) = &mut self.work else { return Poll::Pending };
-        let (outcome, has_to_wait) = match self.limit.blocks {
-            true => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
-            false => without_waiting(|| work.poll(self.stream, cx)),
+        let (outcome, has_to_wait) = match self.limit.place {
+            Place::HereForLong => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
+            Place::Here | Place::Apart => without_waiting(|| work.poll(self.stream, cx)),
         };
         if has_to_wait && let Some(Work::Task(task)) = self.work.take() {
             self.work = Some(Work::Task(Box::pin(where_it_may_wait(task))));

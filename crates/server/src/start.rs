@@ -94,7 +94,7 @@ type Begun<H> = Result<(Work<H>, TimeLimit), ErrorResponse>;
 fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &protocol::QueryOptions<'_>) -> Begun<H> {
     check_page_size(options)?;
     shared.metrics.regular_statements_executed.add(1);
-    let word = query.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    let word = first_word(query);
     let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
     let limit = if is("SELECT") {
         TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(may_scan(query))
@@ -104,10 +104,28 @@ fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &proto
         TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Batch)
     } else if is("TRUNCATE") {
         TimeLimit::truncate(shared.options.truncate_timeout)
+    } else if is("CREATE") || is("ALTER") || is("DROP") {
+        TimeLimit::OF_SCHEMA_CHANGES
     } else {
         TimeLimit::NONE
     };
     Ok((Work::Query, limit))
+}
+
+/// The word that a statement begins with, behind comments; empty where it begins with none.
+fn first_word(query: &str) -> &str {
+    let mut rest = query.trim_start();
+    loop {
+        let end = if rest.starts_with("--") || rest.starts_with("//") {
+            rest.find(['\n', '\r']).map(|at| at + 1)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.find("*/").map(|at| at + 4)
+        } else {
+            break;
+        };
+        rest = rest.get(end.unwrap_or(rest.len())..).unwrap_or_default().trim_start();
+    }
+    rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default()
 }
 
 /// Whether a SELECT may look at many partitions, by its text.
@@ -136,7 +154,8 @@ fn begin_execute<H: QueryHandler>(
         let scans = prepared.partition_key.is_empty();
         TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(scans)
     } else {
-        TimeLimit::NONE
+        // Of what can be prepared these are left, and USE.
+        TimeLimit::OF_SCHEMA_CHANGES
     };
     Ok((Work::Execute(prepared), limit))
 }
@@ -418,5 +437,27 @@ pub(crate) fn query_options<'a>(
         protocol_version: version.number(),
         skip_metadata: options.skip_metadata,
         trace: trace.map(Trace::log),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_word;
+
+    #[test]
+    fn a_statement_begins_behind_its_comments() {
+        for (query, word) in [
+            ("SELECT*FROM t", "SELECT"),
+            (" \n drop table t", "drop"),
+            ("-- gone\nDROP TABLE t", "DROP"),
+            ("// gone\r /* and /* gone */ -- x\n\tCREATE TABLE t", "CREATE"),
+            ("/*/ still */DROP", "DROP"),
+            ("/* never ends", ""),
+            ("-- never ends", ""),
+            ("", ""),
+            ("'text' SELECT", ""),
+        ] {
+            assert_eq!(first_word(query), word, "{query}");
+        }
     }
 }

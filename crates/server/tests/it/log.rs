@@ -88,6 +88,28 @@ fn writes_of_one_bunch_are_durable_and_answered_together() {
     }
 }
 
+/// The drop waits for them, and they for the connection that has both.
+#[test]
+fn a_table_is_dropped_behind_writes_of_the_same_connection_that_wait() {
+    let group = SyncMode::Group { window: Duration::from_millis(50) };
+    for (sync, drop) in [
+        (SyncMode::Batch, "DROP TABLE ks.t"),
+        (group, "drop table ks.t"),
+        (SyncMode::Each, "/* all */ DROP TABLE ks.t"),
+    ] {
+        let node = serve(&SimulatedDisk::new(), sync, Duration::from_secs(20));
+        let mut client = Client::ready(node.address, 4);
+        let insert = |row: i16| format!("INSERT INTO ks.t (k, v) VALUES ({row}, {row})");
+        let statements = (0..50).map(insert).chain([drop.to_string()]);
+        let frames = (0..).zip(statements).flat_map(|(stream, text)| client.frame(stream, QUERY, 0, &query(4, &text)));
+        let frames: Vec<u8> = frames.collect();
+        client.socket.write_all(&frames).unwrap();
+        let answers: HashSet<i16> = (0..51).map(|_| client.receive().unwrap()).map(|answer| answer.stream).collect();
+        assert_eq!(answers, (0..51).collect(), "{sync:?}");
+        assert_eq!(client.ask("SELECT * FROM ks.t").opcode, ERROR);
+    }
+}
+
 #[test]
 fn all_who_wait_are_told_when_the_log_fails() {
     let disk = SimulatedDisk::new();
