@@ -86,12 +86,15 @@ def ends(answers: Answers) -> dict:
     return {key: value for key, value in comparable(answers[-1]).items() if key not in ("columns", "changed")}
 
 
-def fails_at_once_too(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Cassandra fails again, without pages, or then says what we say. A write is not asked again."""
-    if not is_read(step):
-        return True
-    theirs, ours = ask(at_once(step))
-    return says_as_before(ours, right) and (is_failure(theirs[-1]) or agree(step, theirs, ours))
+def fails_again_too(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Cassandra fails again, without pages or with them (of which some statements have none), or then says what we say. A write is not asked
+    again."""
+    return not is_read(step) or any(fails_again(ask, again, right) for again in (at_once(step), replace(step, reuse=False)))
+
+
+def fails_again(ask: Ask, again: Step, right: Answers) -> bool:
+    theirs, ours = ask(again)
+    return says_as_before(ours, right) and (is_failure(theirs[-1]) or agree(again, theirs, ours))
 
 
 def are_rows(answers: Answers) -> bool:
@@ -132,7 +135,7 @@ def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, ri
 
 
 PROOFS = {
-    PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_at_once_too,
+    PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_again_too,
     OPERATORS: names_descending_key, COLLECTION_FUNCTIONS: names_descending_key, FIELDS: names_descending_key,
     EQUAL_KEYS: are_clustering_columns, DOCUMENTS: documents_are_the_same_without_limit}
 
@@ -193,32 +196,42 @@ def values_twice_before_a_range(ask: Ask, step: Step, left: Answers, right: Answ
     return are_rows(ours) and agree(once, theirs, ours) and rows_of(theirs) == rows_of(right)
 
 
-KEY = r"(\"[^\"]+\"|\w+) CONTAINS KEY ((?:\w+\()?'(?:[^']|'')*'\)?|\?|[^\s?:()']+)"
-CONTAINS_KEY = re.compile(KEY)
+CONTAINS = re.compile(r"(\"[^\"]+\"|\w+) CONTAINS (KEY )?((?:\w+\()?'(?:[^']|'')*'\)?|\?|[^\s?:()']+)")
 SELECTION = re.compile(r"SELECT (?!JSON |DISTINCT )(.*?) FROM ", re.DOTALL)
 
 
 def keys_of_deleted_elements(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
-    """Cassandra gives rows for a key of a map in which it shows no such key; the others are our rows."""
-    found, selection = CONTAINS_KEY.findall(step.cql), SELECTION.match(step.cql)
+    """Cassandra gives rows for a key of a map, or an element of a set, where it shows no such element; the others are our rows."""
+    found, selection = CONTAINS.findall(step.cql), SELECTION.match(step.cql)
     if len(found) != 1 or selection is None or step.named or "GROUP BY" in step.cql or AGGREGATE.search(selection[1]):
         return False
     if not are_rows(left) or not are_rows(right):
         return False
-    (name, key), limit = found[0], LIMIT.search(step.cql)
-    before = step.cql[:CONTAINS_KEY.search(step.cql).end()].count("?") - 1
+    (name, of_map, key), limit = found[0], LIMIT.search(step.cql)
+    before = step.cql[:CONTAINS.search(step.cql).end()].count("?") - 1
     values = [step.values[before], *step.values] if key == "?" else step.values
     shown = ", ".join(f'"{column}"' for _, _, column, _ in columns_of(right)) if selection[1] == "*" else selection[1]
-    cql = LIMIT.sub("", step.cql).replace(selection[0], f"SELECT {name}[{key}], {shown} FROM ", 1)
-    theirs, ours = (rows_of(side) for side in ask(at_once(replace(step, cql=cql, values=values, skip_metadata=False))))
-    kept = [row[1:] for row in theirs if row[0] is not None]
-    if len(kept) == len(theirs) or kept != [row[1:] for row in ours]:
+    cql = LIMIT.sub("", step.cql).replace(selection[0], f"SELECT {name}[{key}], {name}, {shown} FROM ", 1)
+    asked = ask(at_once(replace(step, cql=cql, values=values, skip_metadata=False)))
+    if not of_map and not is_set(asked[0]):
+        return False
+    theirs, ours = map(rows_of, asked)
+    kept = [row[2:] for row in theirs if row[0] is not None]
+    if len(kept) == len(theirs) or kept != [row[2:] for row in ours]:
         return False
     return rows_of(right) == kept[:int(limit[1]) if limit else None]
 
 
+def is_set(answers: Answers) -> bool:
+    """Whether the second column that was asked for is one: the first then says whether the element is in it."""
+    columns = columns_of(answers)
+    return len(columns) > 1 and columns[1][3].startswith("set<")
+
+
 def columns_of(answers: Answers) -> list[tuple]:
-    return next((answer.metadata.columns for answer in answers if isinstance(answer, Rows) and answer.metadata.columns), [])
+    """As the rows say, or the statement when it was prepared."""
+    said = [answer.metadata if isinstance(answer, Rows) else answer.result for answer in answers if isinstance(answer, Rows | Prepared)]
+    return next((metadata.columns for metadata in reversed(said) if metadata.columns), [])
 
 
 WHOLE = {GROUP_PAGES: pages_of_groups, PAGES_BEHIND_NOTHING: pages_behind_nothing, PAGES_OF_A_FILTER: pages_of_a_filter,

@@ -14,7 +14,7 @@ from proof.differential.journal import Entry, Journal
 from proof.differential.repeats import without_repeats
 from proof.differential.shrink import shrink
 from proof.differential.steps import History, Step
-from proof.wire.responses import Error, Lost, Metadata, Rows, SchemaChange, SetKeyspace, Void
+from proof.wire.responses import Error, Lost, Metadata, Prepared, Rows, SchemaChange, SetKeyspace, Void
 
 
 class Generating(unittest.TestCase):
@@ -233,6 +233,14 @@ class AskingAgain(unittest.TestCase):
         self.explains(None, step, theirs, ours, [rows(b"2")], ours)
         self.explains(None, step, theirs, ours, theirs, [rows(b"2")])
 
+    def test_a_read_that_fails_inside_where_we_have_no_pages_is_asked_with_them(self):
+        step, no_pages = Step("cql", "SELECT k FROM t", page_size=1), refused("Cannot page queries")
+        theirs = refused("java.lang.ClassCastException", 0)
+        for said, name in ((no_pages, "Cassandra fails inside"), (refused("no"), None)):
+            def ask(asked, said=said):
+                return (theirs, said) if asked.page_size else (theirs, [rows(b"1")])
+            self.assertEqual(explanation(ask, step, theirs, no_pages), name)
+
     def test_a_statement_that_lives_on_says_what_it_says_when_prepared_again(self):
         step = Step("cql", "SELECT k FROM t", prepared=True, reuse=True)
         theirs, ours = refused("", 0x2500), [rows(b"1")]
@@ -277,19 +285,34 @@ class AskingAgain(unittest.TestCase):
         self.assertEqual(asked.values, ["00", "00000001" "0000000161"])
 
     def test_rows_for_a_key_that_is_not_shown(self):
-        step = Step("cql", "SELECT k FROM t WHERE m CONTAINS KEY ? ALLOW FILTERING", ["00"], prepared=True)
-        theirs, ours = [rows(b"1", b"2")], [rows(b"2")]
+        def three(kind, *cells):
+            return [Rows(Metadata([("ks", "t", "m[?]", "int"), ("ks", "t", "m", kind), ("ks", "t", "k", "int")]), list(cells))]
+        without, with_key, theirs, ours = (None, b"m", b"1"), (b"x", b"m", b"2"), [rows(b"1", b"2")], [rows(b"2")]
+        for kind, operator in (("map<int, int>", "CONTAINS KEY"), ("set<int>", "CONTAINS")):
+            step = Step("cql", f"SELECT k FROM t WHERE m {operator} ? ALLOW FILTERING", ["00"], prepared=True)
+            again = Servers(then=(three(kind, without, with_key), three(kind, with_key)))
+            self.assertEqual(explanation(again, step, theirs, ours), "keys of deleted elements")
+            self.assertEqual(again.asked[-1].cql, f"SELECT m[?], m, k FROM t WHERE m {operator} ? ALLOW FILTERING")
+            self.assertEqual(again.asked[-1].values, ["00", "00"])
+            for then in ((three(kind, (b"y", b"m", b"1"), with_key), three(kind, with_key)),
+                         (three(kind, without, with_key), three(kind, (b"x", b"m", b"3")))):
+                self.assertIsNone(explanation(Servers(then=then), step, theirs, ours))
+            self.assertIsNone(explanation(again, step, theirs, [rows(b"1")]))
 
-        def two(*cells):
-            return [Rows(Metadata([("ks", "t", "m", "int"), ("ks", "t", "k", "int")]), list(cells))]
-        without, with_key = (None, b"1"), (b"x", b"2")
-        again = Servers(then=(two(without, with_key), two(with_key)))
-        self.assertEqual(explanation(again, step, theirs, ours), "keys of deleted elements")
-        self.assertEqual(again.asked[-1].cql, "SELECT m[?], k FROM t WHERE m CONTAINS KEY ? ALLOW FILTERING")
-        self.assertEqual(again.asked[-1].values, ["00", "00"])
-        for then in ((two((b"y", b"1"), with_key), two(with_key)), (two(without, with_key), two((b"x", b"3")))):
-            self.assertIsNone(explanation(Servers(then=then), step, theirs, ours))
-        self.assertIsNone(explanation(Servers(then=(two(without, with_key), two(with_key))), step, theirs, [rows(b"1")]))
+    def test_a_value_of_a_map_is_no_key(self):
+        def three(*cells):
+            columns = [("ks", "t", "m[1]", "int"), ("ks", "t", "m", "map<int, int>"), ("ks", "t", "k", "int")]
+            return [Rows(Metadata(columns), list(cells))]
+        step, again = Step("cql", "SELECT k FROM t WHERE m CONTAINS 1 ALLOW FILTERING"), Servers(then=(three((None, b"m", b"1")), three()))
+        self.assertIsNone(explanation(again, step, [rows(b"1")], [rows()]))
+
+    def test_all_columns_are_those_of_the_statement_where_its_rows_say_none(self):
+        step = Step("cql", "SELECT * FROM t WHERE m CONTAINS KEY 1 ALLOW FILTERING", prepared=True, skip_metadata=True)
+        prepared = Prepared(b"id", None, [], [], Metadata([("ks", "t", "k", "int"), ("ks", "t", "m", "map<int, int>")]))
+        some, none = [prepared, Rows(Metadata(None), [(b"1", None)])], [prepared, Rows(Metadata(None), [])]
+        again = Servers(then=([Rows(Metadata([]), [(None, None, b"1", None)])], [Rows(Metadata([]), [])]))
+        self.assertEqual(explanation(again, step, some, none), "keys of deleted elements")
+        self.assertEqual(again.asked[-1].cql, 'SELECT m[1], m, "k", "m" FROM t WHERE m CONTAINS KEY 1 ALLOW FILTERING')
 
     def test_operators_are_ambiguous_beside_descending_keys_only(self):
         theirs = refused("Ambiguous '*' operation with args 1 and 5: use type hint to disambiguate, example '(int) ?'")
