@@ -236,12 +236,20 @@ impl<'a, 't> Cells<'a, 't> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Slots that were read.
+    pub(super) static SLOTS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl<'a> Iterator for Cells<'a, '_> {
     type Item = (usize, ColumnData<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.remaining > 0 {
             self.remaining -= 1;
+            #[cfg(test)]
+            SLOTS_READ.set(SLOTS_READ.get() + 1);
             let index = if self.sparse { self.reader.uvint() as usize } else { self.next_index };
             self.next_index = index + 1;
             let length = self.reader.i32();

@@ -238,3 +238,39 @@ impl<'a, 't> Source<'a, 't> {
         std::mem::replace(&mut self.head, self.rest.next()).map(|(_, data)| data)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::cells::SLOTS_READ;
+    use crate::{TableBuilder, TableId};
+
+    const COLUMNS: usize = 1_000;
+
+    /// A row of the columns that are a multiple of `step`.
+    fn row(table: &Table, step: usize, timestamp: i64) -> Vec<u8> {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        builder.liveness(Liveness::at(timestamp));
+        let value = |index: usize| [timestamp as u8, index as u8];
+        (0..COLUMNS).step_by(step).for_each(|index| builder.cell(index, &Cell::live(timestamp, &value(index))));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    }
+
+    #[test]
+    fn merging_two_rows_reads_each_slot_of_both_once() {
+        let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::nil())).partition_key("p", CqlType::Int);
+        let builder = (0..COLUMNS).fold(builder, |builder, index| builder.regular(&format!("v{index}"), CqlType::Blob));
+        let table = builder.build();
+        // Dense and sparse ones; the slots of a dense row are all columns, those of a sparse one what is set.
+        for (older, newer, slots) in [(1, 1, 2_000), (1, 2, 1_500), (1, 250, 1_004), (400, 250, 7)] {
+            let (older, newer) = (row(&table, older, 1), row(&table, newer, 2));
+            let mut merged = Vec::new();
+            let before = SLOTS_READ.get();
+            RowMerger::default().merge(&table, &[Row::new(&older), Row::new(&newer)], DeletionTime::LIVE, &mut merged);
+            assert_eq!(SLOTS_READ.get() - before, slots);
+        }
+    }
+}
