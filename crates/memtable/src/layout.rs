@@ -19,7 +19,8 @@ const HAS_DELETION: u8 = 0x01;
 const HAS_STATIC_ROW: u8 = 0x02;
 const HAS_ROW: u8 = 0x04;
 const HAS_BRANCHES: u8 = 0x08;
-const DELETION_SIZE: usize = 12;
+/// Of a stored deletion, bytes.
+pub(crate) const DELETION_SIZE: usize = 12;
 
 /// How positions of one table's rows become paths and come back.
 #[derive(Debug)]

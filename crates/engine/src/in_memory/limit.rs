@@ -1,7 +1,7 @@
 //! What a table in memory may take, and who may still write to it.
 //!
 //! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied, when what it
-//! did add is part of what is used. If there is no room for that, it is looked up whether it adds anything at all. So a write that
+//! did add is part of what is used. If there is no room for that, it is looked up what it would add to what is there. So a write that
 //! is refused is never in the log, and replay is never refused. Where it is only what others have reserved that leaves no room, a
 //! write waits for them: what is refused would not fit by itself. The limit can be passed only by what loads and replays bring, by
 //! writes that race with deletions of the rows that they were to replace, and, by the length of a long clustering, by deletions within a
@@ -242,12 +242,18 @@ fn try_reserve_one(
 ) -> Result<bool, EngineError> {
     let Some(resident) = store.resident().filter(|resident| !resident.is_failed()) else { return Ok(true) };
     let most_bytes = if is_deletion(update) { limit_bytes + limit_bytes / DELETION_SHARE } else { limit_bytes };
-    let bytes = growth_max(update);
-    if store.limit.try_take(bytes, most_bytes, || resident.data.used_bytes()) {
-        reservations.add(store, bytes);
+    let mut reserve = |bytes: u64| {
+        let is_room = store.limit.try_take(bytes, most_bytes, || resident.data.used_bytes());
+        if is_room {
+            reservations.add(store, bytes);
+        }
+        is_room
+    };
+    if reserve(growth_max(update)) {
         return Ok(true);
     }
-    if !resident.data.grows(update) {
+    let bytes = resident.data.growth(update);
+    if bytes == 0 || reserve(bytes) {
         return Ok(true);
     }
     let used_bytes = resident.data.used_bytes();

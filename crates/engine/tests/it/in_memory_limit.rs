@@ -1,15 +1,24 @@
 //! What tables in memory may take: who is refused, who waits, and who is told.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, block_on};
-use model::{Mutation, TableOptions};
+use model::{
+    Cell, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableBuilder, TableId,
+    TableOptions,
+};
+use types::CqlType;
+use uuid::Uuid;
 
-use crate::fixture::{create_table, delete_rows, insert, insertion, memory_only, row_deletion, rows, set_options};
+use crate::fixture::{
+    create_table, delete_rows, insert, insertion, memory_only, partition_deletion, row_deletion, rows, set_options,
+};
 use crate::in_memory::{create_in_memory, open, options};
 
 #[test]
@@ -37,7 +46,7 @@ fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
     for key in 0..accepted {
         write(key, 1, &"w".repeat(1000), 2).unwrap();
     }
-    write(0, 1, &"w".repeat(1001), 3).unwrap_err();
+    write(0, 1, &"w".repeat(9000), 3).unwrap_err();
     // What was refused is not there after a crash, what was acknowledged is, and the table is as full as before.
     let expected = rows(&engine, &table);
     let restarted = Engine::open(options(&disk.crash_image(2))).unwrap();
@@ -162,4 +171,76 @@ fn deletions_may_take_a_twentieth_more_than_the_limit() {
     write(last).unwrap_err();
     assert_eq!(stats().refused_writes, 3);
     assert_eq!(rows(&engine, &table).len() as i32, full);
+}
+
+/// `ks.wide (k int PRIMARY KEY, v0 text, v1 text, ...)` in memory.
+fn create_wide(engine: &Engine, columns: usize, size_limit_mb: u32) -> Arc<Table> {
+    let builder = TableBuilder::new("ks", "wide", TableId(Uuid::new_v4())).partition_key("k", CqlType::Int);
+    let builder = (0..columns).fold(builder, |builder, column| builder.regular(&format!("v{column}"), CqlType::Text));
+    let table = Arc::new(builder.options(memory_only(size_limit_mb)).build());
+    let mut keyspace = Keyspace::new("ks", BTreeMap::new(), true);
+    keyspace.tables.insert(table.name.clone(), table.clone());
+    engine.set_keyspace(keyspace).unwrap();
+    engine.schema().table("ks", "wide").unwrap().clone()
+}
+
+/// A row of so many of the columns.
+fn wide_row(table: &Arc<Table>, key: i32, columns: Range<usize>, value: &[u8], timestamp: i64) -> Mutation {
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.liveness(Liveness::at(timestamp));
+    columns.for_each(|column| row.cell(column, &Cell::live(timestamp, value)));
+    let mut blob = Vec::new();
+    row.finish(&mut blob);
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    update.row(&[], &blob);
+    Mutation::new(vec![update.build()])
+}
+
+/// Rows that are cut into pieces are rows like others.
+#[test]
+fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_wide(&engine, 100, 1);
+    let write = |key: i32, columns: Range<usize>, value: &[u8], timestamp| {
+        block_on(engine.write(&wide_row(&table, key, columns, value, timestamp)))
+    };
+    let count = (0..).find(|key| write(*key, 0..100, &[b'v'; 60], 1).is_err()).unwrap();
+    let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
+    assert!((100..160).contains(&count), "{count} rows of 6 KB in 1 MB");
+    for key in 0..count {
+        write(key, 0..100, &[b'w'; 60], 2).unwrap();
+    }
+    write(0, 0..100, &[b'w'; 300], 3).unwrap_err();
+    let (used, refused) = (stats().used_bytes, stats().refused_writes);
+    assert!(used <= stats().limit_bytes, "{used}");
+    assert_eq!(refused, 2);
+    // Of rows that are not there, until the reserve for deletions is spent.
+    let delete = |key: i32| block_on(engine.write(&partition_deletion(&table, key, 5)));
+    (count..).find(|key| delete(*key).is_err()).unwrap();
+    assert!(stats().used_bytes > stats().limit_bytes);
+    for key in 0..20 {
+        delete(key).unwrap();
+    }
+    assert!(stats().used_bytes < used);
+    write(0, 0..100, &[b'x'; 60], 6).unwrap();
+}
+
+/// An INSERT of one column makes the row younger, and all other cells say then that they are older: nine bytes each.
+#[test]
+fn a_limit_holds_for_what_one_column_does_to_all_others() {
+    // What is left of the limit at last differs.
+    for length in 1..6 {
+        let disk = SimulatedDisk::new();
+        let engine = open(&disk);
+        let table = create_wide(&engine, 400, 1);
+        let write = |key: i32, columns: Range<usize>, timestamp| {
+            block_on(engine.write(&wide_row(&table, key, columns, &b"value"[..length], timestamp)))
+        };
+        let count = (0..).find(|key| write(*key, 0..400, 1).is_err()).unwrap();
+        let refused = (0..count).filter(|key| write(*key, 50..51, 2).is_err()).count() as i32;
+        let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
+        assert!(stats.used_bytes <= stats.limit_bytes && refused >= count - 10, "{refused} of {count}, {stats:?}");
+    }
 }

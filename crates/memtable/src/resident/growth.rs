@@ -1,71 +1,205 @@
-//! What an update adds to memory: the most it can, without looking, and whether it adds anything, by looking.
+//! What an update adds to memory: the most it can, without looking, and the most it would add to what is there, by looking.
 
-use model::{DeletionTime, PartitionUpdate, Row, RowMerger};
+use std::sync::Arc;
+
+use model::{
+    DeletionTime, KeyRange, PartitionUpdate, ReadRange, Row, RowMerger, Slice, Slices, Table, Unfiltered,
+    UnfilteredCursor,
+};
 
 use super::ResidentTable;
-use crate::layout::{Header, partition_path};
+use crate::apply::merge;
+use crate::layout::{DELETION_SIZE, Header, Layout, PIECE_BRANCH, partition_path};
+use crate::pieces::{LargeRows, RowChange, StoredRow, is_large};
 use crate::shard::newer_of;
+use crate::{Memtable, TrieMemtable};
 
 /// What a new key adds at most to the structure by itself: a chain is cut in three, and a leaf is written anew ...
 const KEY_BYTES_MAX: usize = 384;
 /// ... and where it hangs on a node that is there, that may become a flat one.
 const NODE_GROWTH_BYTES_MAX: usize = 1024 - 256;
-/// What of a cell's times may come to be said apart from the row's, bytes.
-const CELL_TIMES_BYTES: usize = 2;
+/// What of a cell's times may come to be said apart from the row's, bytes: flags, a timestamp, an expiration with its TTL. A row that is
+/// inserted again without its other columns says it of all of them.
+const CELL_TIMES_BYTES: usize = 1 + 8 + 8;
 /// The same for cells that are written.
 const WRITTEN_TIMES_BYTES: usize = 24;
+/// By so much, and by no more than its 8th part, a content may take more than it is long, bytes.
+const ROUNDING_BYTES_MAX: usize = 4 << 10;
+const ROUNDING_SHARE: usize = 8;
+/// What comes to it where a content no longer stands in a node with others' ways, bytes.
+const OWN_NODE_BYTES: usize = 96;
+/// So many rows of a partition are looked at for what a deletion frees.
+const ROWS_LOOKED_AT: usize = 1_000;
 
-/// The most bytes that applying `update` can add.
+/// The most bytes that applying `update` can add, whatever is there.
 pub fn growth_max(update: &PartitionUpdate) -> u64 {
     let table = update.table();
+    let rows = update.row_count() + usize::from(update.static_row().is_some());
+    let columns = table.regulars().columns.len().max(table.statics().columns.len());
+    let written: usize = update.rows().map(|row| row.row.written_columns(table).count()).sum();
+    let times = rows * columns * CELL_TIMES_BYTES + (written + rows) * WRITTEN_TIMES_BYTES;
+    growth_of_new(update) + (times + rows * ROUNDING_BYTES_MAX) as u64
+}
+
+/// The same where there is nothing yet.
+fn growth_of_new(update: &PartitionUpdate) -> u64 {
     // Each row may add itself and its deletion, each range itself and what goes on behind it of one that it cuts; there is a header.
     let row_deletions = update.rows().filter(|row| !row.row.deletion().is_live()).count();
     let keys = 1 + update.row_count() + row_deletions + 2 * update.range_deletion_count();
     // If the header is new, so are all nodes below it.
     let nodes = (keys - 1).max(1);
-    let rows = update.row_count() + usize::from(update.static_row().is_some());
-    let columns = table.regulars().columns.len().max(table.statics().columns.len());
-    let written: usize = update.rows().map(|row| row.row.written_columns(table).count()).sum();
-    let times = rows * columns * CELL_TIMES_BYTES + (written + rows) * WRITTEN_TIMES_BYTES;
     let structure = keys * (KEY_BYTES_MAX + 2 * update.key().bytes().len()) + nodes * NODE_GROWTH_BYTES_MAX;
-    (structure + 2 * update.as_bytes().len() + times) as u64
+    let rows = || update.static_row().into_iter().chain(update.rows().map(|row| row.row));
+    let of_rows: usize = rows().map(|row| row.as_bytes().len()).sum();
+    let rest = 2 * update.as_bytes().len().saturating_sub(of_rows);
+    (structure + rest + rows().map(|row| length_max(row, update.table())).sum::<usize>()) as u64
+}
+
+/// What a row takes at most, without its key.
+fn length_max(row: Row<'_>, table: &Table) -> usize {
+    let length = row.as_bytes().len();
+    // As much again covers what leads to the pieces.
+    if is_large(row, table) { 2 * length } else { length + rounding(length) }
+}
+
+/// By how much a content may take more than it is long.
+fn rounding(length: usize) -> usize {
+    (length / ROUNDING_SHARE).min(ROUNDING_BYTES_MAX)
+}
+
+/// What a content of so many bytes adds at most where one of `before` bytes goes.
+fn replaced(before: usize, after: usize) -> usize {
+    if after <= before { 0 } else { after - before + rounding(after) + OWN_NODE_BYTES }
+}
+
+/// What a content adds at most at a key that is not there yet.
+fn added(bytes: usize) -> usize {
+    KEY_BYTES_MAX + NODE_GROWTH_BYTES_MAX + replaced(0, bytes)
 }
 
 impl ResidentTable {
-    /// Whether applying `update` would add anything now: a key, or bytes to a row. Updates that delete ranges or partitions do.
-    pub fn grows(&self, update: &PartitionUpdate) -> bool {
-        if !update.partition_deletion().is_live() || update.range_deletion_count() > 0 {
-            return true;
-        }
+    /// The most bytes that applying `update` would add to what is there now; 0 where it takes the place of as much, or surely frees more
+    /// than it takes. Not more than [`growth_max`].
+    pub fn growth(&self, update: &PartitionUpdate) -> u64 {
+        let most = growth_max(update);
         let part = self.0.part_of(update.key().token());
         let memtable = &part.memtable;
         let (layout, shard) = (memtable.layout(), &memtable.shards()[0]);
         let table = newer_of(update.table(), &shard.table());
+        if layout.has_clustering() && deletes_rows(update) {
+            return if freed_bytes(memtable, &table, update, most) < most { most } else { 0 };
+        }
         let mut path = Vec::new();
         partition_path(update.key(), &mut path);
-        let mut merger = RowMerger::of_all_written();
-        let mut merged = Vec::new();
-        let mut grows = |existing: Option<Row<'_>>, new: Row<'_>, deletion: DeletionTime| {
-            // A large row in pieces may be cut anew.
-            let Some(existing) = existing.filter(|row| !row.is_piece()) else { return true };
-            merged.clear();
-            merger.merge(&table, &[existing, new], deletion, &mut merged);
-            merged.len() > existing.as_bytes().len()
-        };
         let pin = shard.trie.pin();
-        let Some(header) = pin.get(&path).map(Header::read) else { return true };
-        let single = if layout.has_clustering() { None } else { update.rows().next().map(|row| row.row) };
-        if let Some(new) = update.static_row().or(single)
-            && grows(header.row, new, header.deletion)
-        {
-            return true;
+        let partition = pin.tail(&path);
+        let Some(header) = partition.get(&[]).map(Header::read) else { return growth_of_new(update) };
+        let mut rows = Looking::new(layout, &table);
+        let of_header = header.row.map(|head| StoredRow { head, pieces: partition.tail(&[PIECE_BRANCH]) });
+        if !layout.has_clustering() {
+            let deleted = update.range_deletions().map(|range| range.deletion);
+            let active = deleted.fold(header.deletion.max(update.partition_deletion()), DeletionTime::max);
+            let new = update.rows().next().map(|row| row.row);
+            let change = RowChange { new, active, deletes_stored: active != header.deletion };
+            let is_first = header.deletion.is_live() && !active.is_live();
+            return (rows.growth(of_header, change, if is_first { DELETION_SIZE } else { 0 }) as u64).min(most);
         }
-        layout.has_clustering()
-            && update.rows().any(|row| {
-                let mut key = path.clone();
-                layout.push_row(row.clustering, &mut key);
-                let existing = pin.get(&key).map(|content| Row::new(layout.split_content(content).1));
-                !row.row.deletion().is_live() || grows(existing, row.row, header.deletion)
-            })
+        let written = |row| RowChange { new: Some(row), active: header.deletion, deletes_stored: false };
+        let of_static = update.static_row().map_or(0, |row| rows.growth(of_header, written(row), 0));
+        let of_rows = update.rows().map(|row| {
+            let mut position = Vec::new();
+            layout.push_row(row.clustering, &mut position);
+            let pieces = partition.tail(&position);
+            let head = pieces.get(&[]).map(|content| Row::new(layout.split_content(content).1));
+            let growth = rows.growth(head.map(|head| StoredRow { head, pieces }), written(row.row), 0);
+            // With the clustering, where it is kept.
+            if head.is_none() { growth + 2 * row.clustering.len() } else { growth }
+        });
+        ((of_static + of_rows.sum::<usize>()) as u64).min(most)
     }
+}
+
+/// Says what changes of rows would add. Keeps its buffers from row to row.
+struct Looking<'l> {
+    layout: &'l Layout,
+    table: &'l Table,
+    merger: RowMerger,
+    merged: Vec<u8>,
+    large: LargeRows,
+}
+
+impl<'l> Looking<'l> {
+    fn new(layout: &'l Layout, table: &'l Table) -> Self {
+        Looking { layout, table, merger: RowMerger::of_all_written(), merged: Vec::new(), large: LargeRows::new() }
+    }
+
+    /// What a row takes more after a change, at most, with so many bytes that come to stand before it.
+    fn growth(&mut self, stored: Option<StoredRow<'_>>, change: RowChange<'_>, more: usize) -> usize {
+        let stored = match stored {
+            Some(stored) if stored.head.is_piece() => return self.growth_of_pieces(stored, change, more),
+            small => small.map(|stored| stored.head),
+        };
+        let after = merge(&mut self.merger, self.table, stored, change.new, change.active, &mut self.merged);
+        let (is_cut, length) = after.map_or((false, 0), |row| (is_large(row, self.table), row.as_bytes().len()));
+        match stored.map(|row| row.as_bytes().len()) {
+            _ if is_cut => added(2 * length + more),
+            None if length + more == 0 => 0,
+            None => added(length + more),
+            Some(before) => replaced(before, length + more),
+        }
+    }
+
+    fn growth_of_pieces(&mut self, stored: StoredRow<'_>, change: RowChange<'_>, more: usize) -> usize {
+        let edits = self.large.change(self.layout, self.table, Some(stored), change);
+        let of_head = if edits.contains_key(&[] as &[u8]) { 0 } else { replaced(0, more) };
+        let of_piece = |(key, piece): (&Vec<u8>, &Option<Vec<u8>>)| {
+            let Some(piece) = piece else { return 0 };
+            if key.is_empty() {
+                return replaced(stored.head.as_bytes().len(), piece.len() + more);
+            }
+            match stored.pieces.get(key) {
+                Some(content) => replaced(self.layout.split_content(content).1.len(), piece.len()),
+                None => added(piece.len()),
+            }
+        };
+        of_head + edits.iter().map(of_piece).sum::<usize>()
+    }
+}
+
+fn deletes_rows(update: &PartitionUpdate) -> bool {
+    !update.partition_deletion().is_live()
+        || update.range_deletion_count() > 0
+        || update.rows().any(|row| row.row.has_deletion())
+}
+
+/// What of a partition's rows an update deletes, bytes: `enough`, if there is as much among the first of them.
+fn freed_bytes(memtable: &Arc<TrieMemtable>, table: &Arc<Table>, update: &PartitionUpdate, enough: u64) -> u64 {
+    let of_partition = (!update.partition_deletion().is_live()).then(|| (Slice::all(), update.partition_deletion()));
+    let of_ranges = update.range_deletions().map(|range| (range.slice, range.deletion));
+    let of_rows = update.rows().filter(|row| row.row.has_deletion());
+    let of_rows = of_rows.map(|row| (Slice::prefix(row.clustering), row.row.deletion()));
+    let (slices, deletions): (Vec<_>, Vec<_>) = of_partition.into_iter().chain(of_ranges).chain(of_rows).unzip();
+    // By the oldest of them all goes that lies in any.
+    let Some(deletion) = deletions.into_iter().min_by_key(|deletion| deletion.marked_for_delete_at) else { return 0 };
+    let slices = Slices::new(slices, table.comparator());
+    let range = ReadRange { keys: KeyRange::Single(update.key().clone()), slices, reversed: false };
+    let mut cursor = memtable.clone().cursor(table, &range);
+    let (mut merger, mut left) = (RowMerger::of_all_written(), Vec::new());
+    let mut freed = 0;
+    if !matches!(cursor.advance_partition(), Ok(true)) {
+        return 0;
+    }
+    for _ in 0..ROWS_LOOKED_AT {
+        if freed >= enough || !matches!(cursor.advance(), Ok(true)) {
+            break;
+        }
+        if let Unfiltered::Row(row) = cursor.unfiltered()
+            && row.row.deletion().is_live()
+            && !merger.merge(table, &[row.row], deletion, &mut left)
+        {
+            freed += row.row.as_bytes().len() as u64;
+        }
+        left.clear();
+    }
+    freed
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use memtable::{Memtable, PartOptions, Purge, ResidentTable, TrieMemtable, growth_max};
 use memtrie::TrieOptions;
 use model::{
-    Cell, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate, PartitionUpdateBuilder, ReadRange, Row,
-    RowBuilder, Table, TableBuilder, TableId, push_component,
+    Cell, ClusteringBound, DeletionTime, KeyRange, Liveness, PartitionKey, PartitionUpdate, PartitionUpdateBuilder,
+    ReadRange, Row, RowBuilder, Side, Slice, Table, TableBuilder, TableId, push_component,
 };
 use testkit::{Random, seeds};
 use types::CqlType;
@@ -204,7 +204,7 @@ fn a_partition_larger_than_a_part_is_refused_without_effect() {
 }
 
 #[test]
-fn no_update_adds_more_than_it_could_and_none_that_should_add_nothing_does() {
+fn no_update_adds_more_than_it_could_nor_than_looking_says() {
     for seed in seeds(0..20) {
         println!("seed {seed}");
         let table = table();
@@ -218,12 +218,137 @@ fn no_update_adds_more_than_it_could_and_none_that_should_add_nothing_does() {
                 }
                 _ => put(&table, random.below(50) as i32, random.below(6) as i32, &[7; 40][..random.below(40)], step),
             };
-            let (before, grows, most) = (resident.used_bytes(), resident.grows(&update), growth_max(&update));
-            resident.apply(&update).unwrap();
-            let after = resident.used_bytes();
-            assert!(after <= before + most, "{} bytes, at most {most}", after - before);
-            assert!(grows || after <= before, "grew by {}", after.saturating_sub(before));
+            apply_and_compare(&resident, &update);
         }
+    }
+}
+
+/// A table of so many int columns, with clustering or without.
+fn table_of_ints(columns: usize, clustering: bool) -> Arc<Table> {
+    let mut builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(7))).partition_key("p", CqlType::Int);
+    if clustering {
+        builder = builder.clustering("c", CqlType::Int, false);
+    }
+    let builder = (0..columns).fold(builder, |builder, column| builder.regular(&format!("v{column}"), CqlType::Int));
+    Arc::new(builder.build())
+}
+
+/// One row with these columns set, of a table of ints.
+fn ints(table: &Arc<Table>, columns: impl Iterator<Item = usize>, timestamp: i64) -> PartitionUpdate {
+    ints_of(table, Liveness::at(timestamp), columns, timestamp)
+}
+
+/// The same with another liveness.
+fn ints_of(
+    table: &Arc<Table>,
+    liveness: Liveness,
+    columns: impl Iterator<Item = usize>,
+    timestamp: i64,
+) -> PartitionUpdate {
+    let mut row = RowBuilder::default();
+    row.start(table.regulars(), false);
+    row.liveness(liveness);
+    columns.for_each(|column| row.cell(column, &Cell::live(timestamp, &(timestamp as i32).to_be_bytes())));
+    let mut blob = Vec::new();
+    row.finish(&mut blob);
+    let mut serialized = Vec::new();
+    table.clustering().iter().for_each(|_| push_component(Some(&1_i32.to_be_bytes()), &mut serialized));
+    let mut update = PartitionUpdateBuilder::new(table.clone(), key(1));
+    update.row(&serialized, &blob);
+    update.build()
+}
+
+/// Applies an update, which adds no more than it could, nor than it was said to; whether that was anything.
+fn apply_and_compare(resident: &ResidentTable, update: &PartitionUpdate) -> bool {
+    let (before, growth, most) = (resident.used_bytes(), resident.growth(update), growth_max(update));
+    resident.apply(update).expect("room");
+    let grown = resident.used_bytes().saturating_sub(before);
+    assert!(grown <= growth && growth <= most, "{grown} bytes, {growth} by looking, at most {most}");
+    growth > 0
+}
+
+/// Whole rows and rows in pieces, and those that are cut by an update: what takes the place of as much goes into a full table.
+#[test]
+fn writing_a_row_again_grows_nothing_however_wide_it_is() {
+    for (columns, clustering) in [20, 400, 505, 520, 2_000].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        let table = table_of_ints(columns, clustering);
+        let resident = ResidentTable::new(&table, 1, 0);
+        assert!(apply_and_compare(&resident, &ints(&table, 0..columns, 1)));
+        for timestamp in 2..5 {
+            let grows = apply_and_compare(&resident, &ints(&table, 0..columns, timestamp));
+            assert!(!grows, "{columns} columns, clustering {clustering}");
+        }
+        // The row becomes younger with some columns, one by one; then others get a time of their own, and then another.
+        let some = |first: usize| (first..columns).step_by(columns / 10);
+        for column in some(0) {
+            apply_and_compare(&resident, &ints(&table, column..column + 1, 10 + column as i64));
+        }
+        for timestamp in [10_000, 10_001] {
+            let updates = some(1).map(|column| ints_of(&table, Liveness::EMPTY, column..column + 1, timestamp));
+            let grown = updates.filter(|update| apply_and_compare(&resident, update)).count();
+            assert!(timestamp == 10_000 || grown == 0, "{columns} columns, clustering {clustering}: {grown} grew");
+        }
+    }
+}
+
+#[test]
+fn a_deletion_that_frees_more_than_it_takes_grows_nothing() {
+    let table = table();
+    let resident = ResidentTable::new(&table, 1, 0);
+    for a in 0..100 {
+        (1..3).for_each(|p| resident.apply(&put(&table, p, a, &[7; 100], 10)).expect("room"));
+    }
+    resident.apply(&put(&table, 1, 100, &[7; 8_000], 10)).expect("room");
+    let delete = |p: i32, timestamp: i64, what: &dyn Fn(&mut PartitionUpdateBuilder, DeletionTime)| {
+        let mut update = PartitionUpdateBuilder::new(table.clone(), key(p));
+        what(&mut update, DeletionTime::new(timestamp, 1000));
+        update.build()
+    };
+    let all = |update: &mut PartitionUpdateBuilder, deletion| update.delete_partition(deletion);
+    let row = |a: i32| {
+        let table = &table;
+        move |update: &mut PartitionUpdateBuilder, deletion| {
+            let mut row = RowBuilder::default();
+            row.start(table.regulars(), false);
+            row.deletion(deletion);
+            let mut blob = Vec::new();
+            row.finish(&mut blob);
+            update.row(&clustering(a, "b"), &blob);
+        }
+    };
+    let rows = |from: i32, to: i32| {
+        move |update: &mut PartitionUpdateBuilder, deletion| {
+            let bound = |a: i32, side| ClusteringBound::new(clustering(a, "")[..8].to_vec(), side);
+            update.delete_range(Slice { start: bound(from, Side::Before), end: bound(to, Side::After) }, deletion);
+        }
+    };
+    let grows = |update: &PartitionUpdate| resident.growth(update) > 0;
+    assert!(grows(&delete(3, 20, &all)), "there is nothing to free");
+    assert!(grows(&delete(1, 9, &all)), "all is newer");
+    assert!(grows(&delete(1, 20, &rows(1, 2))), "two small rows are not surely more than what the range takes");
+    let frees = [delete(1, 20, &row(100)), delete(1, 20, &rows(0, 49)), delete(1, 20, &all), delete(2, 20, &all)];
+    for update in &frees {
+        let before = resident.used_bytes();
+        assert!(!apply_and_compare(&resident, update));
+        assert!(resident.used_bytes() < before);
+    }
+    assert!(frees.iter().all(grows), "nothing is left to free");
+}
+
+#[test]
+fn the_deletion_of_a_row_that_is_all_of_its_partition_grows_nothing() {
+    for columns in [20, 2_000] {
+        let table = table_of_ints(columns, false);
+        let resident = ResidentTable::new(&table, 1, 0);
+        let delete = |timestamp| {
+            let mut update = PartitionUpdateBuilder::new(table.clone(), key(1));
+            update.delete_partition(DeletionTime::new(timestamp, 1000));
+            update.build()
+        };
+        assert!(apply_and_compare(&resident, &delete(1)), "of nothing");
+        assert!(apply_and_compare(&resident, &ints(&table, 0..columns, 5)));
+        assert!(!apply_and_compare(&resident, &delete(6)), "{columns} columns");
+        assert!(!apply_and_compare(&resident, &ints(&table, 0..columns, 4)), "shadowed, it takes nothing");
     }
 }
 
