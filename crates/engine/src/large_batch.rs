@@ -3,7 +3,8 @@
 //! A logged batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
 //! every logged batch, cut into elements of `mutations`. `version` is written last and says that all of it is there. Then its
 //! updates are written one by one, and the row is deleted. A start finishes the batches that it finds whole, and deletes the others, of which
-//! no update was written. What a batch has for a table that was truncated after the batch was begun is left out then.
+//! no update was written. What a batch has for a table that was truncated after the batch was begun is left out then. A batch that
+//! tables in memory have no room for is refused before anything of it is kept.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::in_memory::Reservations;
 use crate::system::SystemWrite;
 
 /// Of what is in `mutations`: records of ours, one behind the other, cut anywhere. Cassandra's versions are greater.
@@ -28,6 +30,8 @@ struct LargeBatch {
     id: Uuid,
     /// What is still to be written, last first.
     rest: Vec<PartitionUpdate>,
+    /// Of tables in memory, for all of it.
+    room: Reservations,
     /// All of it is in `system.batches`.
     is_kept: bool,
     /// Nobody finishes it after its owner.
@@ -43,9 +47,10 @@ impl Engine {
             result => return result,
         }
         self.check_parts(mutation)?;
+        let room = self.reserve(mutation, &self.stores_of(mutation)?).await?;
         let rest = mutation.updates().iter().rev().cloned().collect();
         let id = self.files().new_timeuuid();
-        let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, is_kept: false, is_last: false };
+        let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, room, is_kept: false, is_last: false };
         batch.keep(mutation).await?;
         batch.finish().await
     }
@@ -62,6 +67,11 @@ impl Engine {
             self.write(&Mutation::new(vec![update.clone()])).await?;
         }
         Ok(())
+    }
+
+    /// Writes an update of a batch that has room in tables in memory for all of it.
+    async fn write_part(&self, part: &Mutation) -> Result<(), EngineError> {
+        self.write_admitted(part, &self.stores_of(part)?, Reservations::default()).await
     }
 
     /// Whether each update has its table, and fits a record by itself.
@@ -152,7 +162,7 @@ impl LargeBatch {
     /// Writes what is still to be written.
     async fn finish(mut self) -> Result<(), EngineError> {
         while let Some(update) = self.rest.last() {
-            match self.engine.write(&Mutation::new(vec![update.clone()])).await {
+            match self.engine.write_part(&Mutation::new(vec![update.clone()])).await {
                 // A table that was dropped meanwhile takes its part with it.
                 Ok(()) | Err(EngineError::UnknownTable(_)) => {}
                 Err(error) => {
@@ -175,7 +185,9 @@ impl Drop for LargeBatch {
             return;
         }
         let rest = if self.is_kept { std::mem::take(&mut self.rest) } else { Vec::new() };
-        let batch = LargeBatch { engine: Arc::clone(&self.engine), id: self.id, rest, is_kept: true, is_last: true };
+        let room = std::mem::take(&mut self.room);
+        let batch =
+            LargeBatch { engine: Arc::clone(&self.engine), id: self.id, rest, room, is_kept: true, is_last: true };
         let finish = move || {
             let _ = crate::block_on(batch.finish());
         };

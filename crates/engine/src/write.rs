@@ -57,11 +57,22 @@ impl Engine {
     /// is in the log already, in the background. It needs no particular runtime. The order of a write is decided here and nowhere else.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
-        let taken = self.pool().take(mutation.record_size()).await;
         let room = self.reserve(mutation, &stores).await?;
-        let (membership, logged) = self.enter_and_log(mutation, &stores).await?;
+        self.write_admitted(mutation, &stores, room).await
+    }
+
+    /// Writes what tables in memory have room for. Who waits for that room holds nothing of the memtables' memory, which those who have it
+    /// may wait for.
+    pub(crate) async fn write_admitted(
+        &self,
+        mutation: &Mutation,
+        stores: &[Arc<TableStore>],
+        room: Reservations,
+    ) -> Result<(), EngineError> {
+        let taken = self.pool().take(mutation.record_size()).await;
+        let (membership, logged) = self.enter_and_log(mutation, stores).await?;
         let membership = membership.that_waits();
-        self.make_visible(mutation, &stores, membership, logged, room).await?;
+        self.make_visible(mutation, stores, membership, logged, room).await?;
         drop(taken);
         self.flush_if_wanted();
         Ok(())

@@ -12,7 +12,9 @@ use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{KeyRange, Keyspace, Mutation, ReadRange, Table, Unfiltered, UnfilteredCursor};
 
-use crate::fixture::{create_table, insertion, open_with, rows, small_options};
+use crate::fixture::{
+    create_table, delete_partition, insertion, memory_only, open_with, rows, set_options, small_options,
+};
 
 const PARTITIONS: usize = 6;
 
@@ -152,4 +154,29 @@ fn a_batch_with_a_part_too_large_for_a_record_is_refused_before_anything_is_writ
     let refused = block_on(engine.write_batch(&Mutation::new(updates)));
     assert!(matches!(refused, Err(EngineError::MutationTooLarge { size_bytes, .. }) if size_bytes < 150_000));
     assert_eq!((rows(&engine, &table).len(), kept(&engine)), (0, 0));
+}
+
+/// In part, it would be there whole after the next start.
+#[test]
+fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_written() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&options(&disk));
+    let table = create_table(&engine);
+    let table = set_options(&engine, &table, memory_only(1)).unwrap();
+    // Room for a part of the batch, and not for all of it.
+    let others = (100..117).map(|key| insertion(&table, key, 0, &"v".repeat(50_000), 10));
+    let others = others.take_while(|mutation| block_on(engine.write(mutation)).is_ok()).count();
+    let used_bytes = || engine.table_stats(&table).unwrap().in_memory.unwrap().used_bytes;
+    let used_before = used_bytes();
+    assert!(used_before < (1 << 20) - 100_000, "{used_before} bytes");
+    let refused = block_on(engine.write_batch(&batch(&table)));
+    assert!(matches!(refused, Err(EngineError::InMemoryTableFull { .. })), "{refused:?}");
+    assert_eq!((rows(&engine, &table).len(), kept(&engine), used_bytes()), (others, 0, used_before));
+    let restarted = Engine::open(options(&disk.crash_image(1))).unwrap();
+    let again = restarted.schema().table("ks", "t").unwrap().clone();
+    assert_eq!((rows(&restarted, &again).len(), kept(&restarted)), (others, 0));
+    // What was reserved was given back, and there is room once something goes.
+    (100..106).for_each(|key| delete_partition(&engine, &table, key, 20));
+    block_on(engine.write_batch(&batch(&table))).unwrap();
+    assert_eq!((rows(&engine, &table).len(), kept(&engine)), (others - 6 + PARTITIONS, 0));
 }
