@@ -72,7 +72,9 @@ impl Engine {
         }
         let view = store.borrow_view();
         if let Some(resident) = view.resident() {
-            return resident.data.find_row(table, place, take);
+            let lookup = resident.data.find_row(table, place, take);
+            // If it missed a write meanwhile, it let go of what it had.
+            return if lookup == Lookup::Absent && !resident.is_complete() { Lookup::Unknown } else { lookup };
         }
         let mut generations = view.generations().filter(|generation| !generation.memtable.is_empty());
         if view.sstables.is_empty() {
