@@ -7,8 +7,7 @@ use crate::node::TestNode;
 
 const STATEMENTS: i32 = 50;
 
-/// Allocations of one INSERT of a row whose columns are all bound, on the thread that carries it out. Values are short, so that the
-/// widest row is no large one.
+/// Allocations of one INSERT of a row whose columns are all bound, on the thread that carries it out.
 fn allocations_of_insert(columns: usize, value: &[u8]) -> u64 {
     let names =
         |separator: &str| (0..columns).map(|column| format!("c{column}{separator}")).collect::<Vec<_>>().join(", ");
@@ -38,8 +37,12 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
     let [few, many, most] = [10, 100, 1000].map(|columns| allocations_of_insert(columns, b""));
     println!("{few} allocations for 10 columns, {many} for 100, {most} for 1000");
     assert!(many <= few + 1 && most <= few + 1, "{few} for 10 columns, {many} for 100, {most} for 1000");
-    let [few, many] = [10, 100].map(|columns| allocations_of_insert(columns, b"thirty characters of text, all"));
+    let thirty = b"thirty characters of text, all";
+    let [few, many, most] = [10, 100, 1000].map(|columns| allocations_of_insert(columns, thirty));
     assert!(many <= few + 1, "{few} for 10 columns of 30 bytes, {many} for 100");
+    // The last one is cut into pieces, which are made of many columns each.
+    println!("{most} allocations for 1000 columns of 30 bytes");
+    assert!(most <= few + 1000 / 4, "{few} for 10 columns of 30 bytes, {most} for 1000");
 }
 
 /// A write that waits for nothing allocates its update, in which the row is built where it stays. A short key needs no memory of its own.
