@@ -112,6 +112,11 @@ impl SimulatedDisk {
         self.lock().faults.trace().len() as u64
     }
 
+    /// How many of them read a file.
+    pub fn reads(&self) -> u64 {
+        self.lock().faults.reads()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

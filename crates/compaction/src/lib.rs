@@ -21,10 +21,10 @@ mod unified;
 
 pub use definition::Definition;
 pub use expired::fully_expired;
-pub use memory_only::{FLUSH_BYTES_MIN, MemoryOnlyOptions, flush_bytes, is_merge_overdue};
+pub use memory_only::{FLUSH_BYTES_MIN, MemoryOnlyOptions, REWRITTEN_BYTES_MAX, flush_bytes, is_merge_overdue};
 pub use options::{OptionError, SizeTieredOptions, TimeWindowOptions, TombstoneOptions, UnifiedOptions};
 pub use purge::{Overlaps, PurgeCursor, RowPurge, oldest_overlapping_timestamp};
-pub use run::{Compacted, CompactionError, CompactionInput, Progress, compact};
+pub use run::{Compacted, CompactionError, CompactionInput, Newer, Progress, compact};
 pub use shards::{shard_boundaries, shard_count};
 pub use strategy::{Pick, Strategy, TableMetadata};
 pub use tombstones::{TombstoneCandidate, gc_before, worth_compacting_alone};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::Disk;
-use model::{MergeCursor, Table, UnfilteredCursor};
+use model::{BoxCursor, MergeCursor, Table, UnfilteredCursor};
 use sstable::{
     Cardinality, CommitLogPosition, Descriptor, EncodingBase, PreparedSSTable, SSTableCursor, SSTableError, SSTableId,
     SSTableReader, SSTableWriter, WriterOptions,
@@ -22,6 +22,14 @@ const REPORT_BYTES: u64 = 1 << 20;
 /// How often, in partitions read, the caller is told: a merge of which nothing is left can be stopped as well.
 const REPORT_PARTITIONS: u64 = 128;
 
+/// What no table has yet: a memtable's contents.
+pub struct Newer {
+    /// All of it.
+    pub cursor: BoxCursor<'static>,
+    /// What it would be written with by itself.
+    pub options: WriterOptions,
+}
+
 /// What to merge, and how.
 pub struct CompactionInput<'a> {
     /// Where the outputs go.
@@ -32,6 +40,8 @@ pub struct CompactionInput<'a> {
     pub table: &'a Arc<Table>,
     /// The tables to merge.
     pub tables: &'a [Arc<SSTableReader>],
+    /// What is flushed with them.
+    pub newer: Option<Newer>,
     /// What else may hold data of the same partitions.
     pub overlaps: &'a dyn Overlaps,
     /// The time, seconds since the epoch.
@@ -104,9 +114,20 @@ impl From<model::ReadError> for CompactionError {
 
 /// Merges tables into new ones, without what is deleted for good.
 pub fn compact(mut input: CompactionInput<'_>) -> Result<Compacted, CompactionError> {
-    let options = writer_options(&input)?;
-    let gc_before = gc_before(&input.table.options, input.now_seconds);
+    let newer = input.newer.take();
+    let options = writer_options(&input, newer.as_ref().map(|newer| &newer.options))?;
     let sources = sources(&input)?;
+    let Some(newer) = newer else { return merge(input, options, sources) };
+    let stored = sources.into_iter().map(|source| Box::new(source) as BoxCursor<'static>);
+    merge(input, options, std::iter::once(newer.cursor).chain(stored).collect())
+}
+
+fn merge<C: UnfilteredCursor>(
+    mut input: CompactionInput<'_>,
+    options: WriterOptions,
+    sources: Vec<C>,
+) -> Result<Compacted, CompactionError> {
+    let gc_before = gc_before(&input.table.options, input.now_seconds);
     let merged = MergeCursor::new(input.table, false, sources);
     let mut cursor = PurgeCursor::new(merged, input.now_seconds, gc_before, input.overlaps);
     cursor.expect_stored();
@@ -156,30 +177,40 @@ fn sources(input: &CompactionInput<'_>) -> Result<Vec<SSTableCursor>, Compaction
 }
 
 /// Options that fit what the inputs hold.
-fn writer_options(input: &CompactionInput<'_>) -> Result<WriterOptions, CompactionError> {
+fn writer_options(
+    input: &CompactionInput<'_>,
+    newer: Option<&WriterOptions>,
+) -> Result<WriterOptions, CompactionError> {
     let mut options = WriterOptions::for_table(input.table)?;
     let statistics = || input.tables.iter().map(|reader| reader.statistics());
     let mut cardinality = Cardinality::default();
     statistics().for_each(|statistics| cardinality.merge(&statistics.cardinality));
     let partitions: u64 = input.tables.iter().map(|reader| reader.partition_count()).sum();
-    options.estimated_partitions = cardinality.estimate().min(partitions).max(1);
+    let newer_partitions = newer.map_or(0, |newer| newer.estimated_partitions);
+    options.estimated_partitions = (cardinality.estimate().min(partitions) + newer_partitions).max(1);
     options.column_index_size_bytes = input.column_index_size_bytes;
     options.past_page_cache = input.past_page_cache;
-    options.base = encoding_base(statistics().map(|statistics| statistics.header.base));
+    let bases = statistics().map(|statistics| statistics.header.base);
+    options.base = encoding_base(bases.chain(newer.map(|newer| newer.base)));
     for (is_static, included) in [(true, &mut options.statics), (false, &mut options.regulars)] {
         let columns = &input.table.columns(is_static).columns;
+        let of_newer = newer.map_or(&[] as &[usize], |newer| if is_static { &newer.statics } else { &newer.regulars });
         included.retain(|index| {
-            statistics().any(|statistics| {
-                let header = &statistics.header;
-                let listed = if is_static { &header.statics } else { &header.regulars };
-                columns.get(*index).is_some_and(|column| listed.iter().any(|other| *other.name == *column.name))
-            })
+            of_newer.contains(index)
+                || statistics().any(|statistics| {
+                    let header = &statistics.header;
+                    let listed = if is_static { &header.statics } else { &header.regulars };
+                    columns.get(*index).is_some_and(|column| listed.iter().any(|other| *other.name == *column.name))
+                })
         });
     }
     let own = statistics().map(|s| &s.stats).filter(|stats| stats.originating_host_id == Some(input.host_id));
-    options.commit_log_intervals = join_intervals(own.flat_map(|stats| stats.commit_log_intervals.iter().copied()));
+    let stored = own.flat_map(|stats| stats.commit_log_intervals.iter().copied());
+    let of_newer = newer.iter().flat_map(|newer| newer.commit_log_intervals.iter().copied());
+    options.commit_log_intervals = join_intervals(stored.chain(of_newer));
     options.originating_host_id = Some(input.host_id);
-    options.repaired_at = statistics().map(|statistics| statistics.stats.repaired_at).min().unwrap_or(0);
+    let repaired_at = statistics().map(|statistics| statistics.stats.repaired_at);
+    options.repaired_at = repaired_at.chain(newer.map(|newer| newer.repaired_at)).min().unwrap_or(0);
     options.has_legacy_counter_shards = statistics().any(|statistics| statistics.stats.has_legacy_counter_shards);
     Ok(options)
 }

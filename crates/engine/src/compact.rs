@@ -18,7 +18,7 @@ use sstable::{Descriptor, SSTableError, SSTableId, SSTableReader};
 use crate::compaction_tasks::{ActiveCompaction, CompactionStats, CompactionTasks, Throttle};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::store::{TableStore, View, lock};
+use crate::store::{Generation, TableStore, View, lock};
 use crate::worker::Worker;
 
 /// The longest that a throttled merge sleeps without looking whether it is to stop.
@@ -123,9 +123,11 @@ struct Chosen {
 
 /// The data of a table that is not part of a merge, as it is when asked. The inputs of another merge are until the view has its
 /// outputs in their place, which it has once they are durable: either way it is all that a crash could bring back.
-struct Outside<'a> {
-    store: &'a TableStore,
-    inputs: &'a [Arc<SSTableReader>],
+pub(crate) struct Outside<'a> {
+    pub store: &'a TableStore,
+    pub inputs: &'a [Arc<SSTableReader>],
+    /// A generation that is part of it.
+    pub flushed: Option<&'a Arc<Generation>>,
 }
 
 impl Overlaps for Outside<'_> {
@@ -133,7 +135,7 @@ impl Overlaps for Outside<'_> {
         let view = self.store.view();
         let is_input = |table: &&Arc<SSTableReader>| self.inputs.iter().any(|input| input.is_same(table));
         let others = view.sstables.iter().filter(|table| !is_input(table)).map(Arc::as_ref);
-        compaction::oldest_overlapping_timestamp(others, key).min(view.oldest_in_memory())
+        compaction::oldest_overlapping_timestamp(others, key).min(view.oldest_in_memory_but(self.flushed))
     }
 }
 
@@ -314,7 +316,7 @@ impl Engine {
         worth_compacting_alone(&options, &candidates, compacting, view.oldest_in_memory())
     }
 
-    fn is_closing(&self, store: &TableStore) -> bool {
+    pub(crate) fn is_closing(&self, store: &TableStore) -> bool {
         self.compactor().is_stopped() || store.is_dropped() || store.check_files().is_err()
     }
 
@@ -348,7 +350,8 @@ impl Engine {
                 dir: &store.directory,
                 table: &table,
                 tables: inputs,
-                overlaps: &Outside { store, inputs },
+                newer: None,
+                overlaps: &Outside { store, inputs, flushed: None },
                 now_seconds: self.now_seconds(),
                 boundaries,
                 column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
@@ -367,10 +370,7 @@ impl Engine {
                 Ok(Merged::Replaced)
             }
             Err(CompactionError::Stopped) => Ok(Merged::Kept),
-            Err(CompactionError::SSTable(error)) => {
-                Err(EngineError::from(error)).inspect_err(|error| self.tell_failure(error))
-            }
-            Err(error) => Err(EngineError::Unsupported(error.to_string())),
+            Err(error) => Err(engine_error(error)).inspect_err(|error| self.tell_failure(error)),
         }
     }
 
@@ -411,8 +411,16 @@ fn invalid_option(error: OptionError) -> EngineError {
     EngineError::Startup(error.to_string())
 }
 
+/// Why a merge did not come to its end, other than that it was stopped.
+pub(crate) fn engine_error(error: CompactionError) -> EngineError {
+    match error {
+        CompactionError::SSTable(error) => error.into(),
+        error => EngineError::Unsupported(error.to_string()),
+    }
+}
+
 /// Whether a table is compacted without being asked.
-fn is_enabled(store: &TableStore, table: &Table) -> bool {
+pub(crate) fn is_enabled(store: &TableStore, table: &Table) -> bool {
     store.autocompaction.load(Ordering::Acquire)
         && table.options.compaction.get("enabled").is_none_or(|enabled| !enabled.eq_ignore_ascii_case("false"))
 }
@@ -437,12 +445,12 @@ fn metadata_of(sstables: &[Arc<SSTableReader>]) -> Vec<TableMetadata> {
     sstables.iter().map(|sstable| TableMetadata::of(sstable)).collect()
 }
 
-fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
+pub(crate) fn ids_of(sstables: &[Arc<SSTableReader>]) -> Vec<SSTableId> {
     sstables.iter().map(|sstable| sstable.descriptor().id.clone()).collect()
 }
 
 /// Those that merges leave alone, and those in which a read met damage.
-fn left_alone(view: &View, merging: &HashSet<SSTableId>) -> HashSet<SSTableId> {
+pub(crate) fn left_alone(view: &View, merging: &HashSet<SSTableId>) -> HashSet<SSTableId> {
     let damaged = view.sstables.iter().filter(|sstable| sstable.is_damaged());
     merging.iter().cloned().chain(damaged.map(|sstable| sstable.descriptor().id.clone())).collect()
 }

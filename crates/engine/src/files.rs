@@ -150,6 +150,23 @@ impl TableFiles {
         statistics: MemtableStatistics,
         intervals: &[PositionInterval],
     ) -> Result<Option<Arc<SSTableReader>>, EngineError> {
+        let options = self.memtable_options(table, statistics, intervals)?;
+        self.disk.create_dir_all(&descriptor.dir)?;
+        let mut writer = SSTableWriter::create(&self.disk, descriptor, table, options)?;
+        writer.write_all(cursor)?;
+        match writer.finish()? {
+            Some(descriptor) => Ok(Some(self.open(&descriptor, table)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What a memtable of these contents is written with.
+    pub fn memtable_options(
+        &self,
+        table: &Table,
+        statistics: MemtableStatistics,
+        intervals: &[PositionInterval],
+    ) -> Result<WriterOptions, EngineError> {
         let mut options = WriterOptions::for_table(table)?;
         options.estimated_partitions = statistics.partition_count.max(1);
         options.base = encoding_base(&statistics);
@@ -161,13 +178,7 @@ impl TableFiles {
         let position = |position: LogPosition| CommitLogPosition { segment: position.segment, offset: position.offset };
         options.commit_log_intervals = intervals.iter().map(|i| (position(i.start), position(i.end))).collect();
         options.originating_host_id = Some(self.host_id);
-        self.disk.create_dir_all(&descriptor.dir)?;
-        let mut writer = SSTableWriter::create(&self.disk, descriptor, table, options)?;
-        writer.write_all(cursor)?;
-        match writer.finish()? {
-            Some(descriptor) => Ok(Some(self.open(&descriptor, table)?)),
-            None => Ok(None),
-        }
+        Ok(options)
     }
 
     /// A new, time-based id.
@@ -194,6 +205,18 @@ impl TableFiles {
         inputs: &[Arc<SSTableReader>],
         outputs: Vec<PreparedSSTable>,
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
+        self.replace_and(store, table, inputs, outputs, |opened| store.replace_sstables(inputs, opened))
+    }
+
+    /// As `replace`, with what is done to the store in the same moment.
+    pub fn replace_and(
+        &self,
+        store: &TableStore,
+        table: &Arc<Table>,
+        inputs: &[Arc<SSTableReader>],
+        outputs: Vec<PreparedSSTable>,
+        publish: impl FnOnce(Vec<Arc<SSTableReader>>),
+    ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         let _no_snapshot = lock(&store.files);
         // Another replacement may have failed half way meanwhile.
         store.check_files()?;
@@ -208,7 +231,7 @@ impl TableFiles {
         })?;
         let opened = added.iter().map(|descriptor| self.open(descriptor, table)).collect::<Result<Vec<_>, _>>();
         let opened = opened.inspect_err(|_| store.distrust_files())?;
-        store.replace_sstables(inputs, opened.clone());
+        publish(opened.clone());
         Ok(opened)
     }
 

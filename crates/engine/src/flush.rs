@@ -100,10 +100,12 @@ impl Engine {
         generation: &Arc<Generation>,
         interval: PositionInterval,
     ) -> Result<(), EngineError> {
-        let sstable =
-            if generation.memtable.is_empty() { None } else { self.write_sstable(store, generation, interval)? };
-        sstable.iter().for_each(|sstable| store.flush_size.note(sstable.size_on_disk_bytes()));
-        store.replace_generation(generation, sstable);
+        if !self.flush_with_all(store, generation, interval) {
+            let sstable =
+                if generation.memtable.is_empty() { None } else { self.write_sstable(store, generation, interval)? };
+            sstable.iter().for_each(|sstable| store.flush_size.note(sstable.size_on_disk_bytes()));
+            store.replace_generation(generation, &[], sstable);
+        }
         store.keep_puts(generation);
         generation.release(self.pool());
         let id = store.table.load().id.0;

@@ -59,6 +59,8 @@ pub struct EngineOptions {
     pub max_memory_to_lock_bytes: u64,
     /// Changes of a table in memory are not flushed for the disk's sake while they are less than this, bytes.
     pub in_memory_flush_bytes_min: u64,
+    /// A flush of a table in memory that has less than this in SSTables, bytes, writes all of it into one.
+    pub in_memory_rewritten_bytes_max: u64,
     /// Is told of tables in memory that come near their limits.
     pub in_memory_notices: Option<InMemoryNotices>,
 }
@@ -85,6 +87,7 @@ impl EngineOptions {
             opens_damaged: false,
             max_memory_to_lock_bytes: u64::MAX,
             in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,
+            in_memory_rewritten_bytes_max: compaction::REWRITTEN_BYTES_MAX,
             in_memory_notices: None,
         }
     }

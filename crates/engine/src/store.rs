@@ -121,7 +121,14 @@ impl View {
 
     /// The least timestamp in memtables, microseconds; `i64::MAX` if they are empty.
     pub fn oldest_in_memory(&self) -> i64 {
-        self.generations().map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
+        self.oldest_in_memory_but(None)
+    }
+
+    /// As `oldest_in_memory`, without one of them.
+    pub fn oldest_in_memory_but(&self, left_out: Option<&Arc<Generation>>) -> i64 {
+        let is_left_out = |generation: &Arc<Generation>| left_out.is_some_and(|other| Arc::ptr_eq(generation, other));
+        let others = self.generations().filter(|generation| !is_left_out(generation));
+        others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
     }
 
     /// What is resident of a table that lives in memory, if reads need nothing else.
@@ -352,12 +359,18 @@ impl TableStore {
         });
     }
 
-    /// Takes a frozen generation out, in favour of the SSTable it was flushed to (if it held anything).
-    pub fn replace_generation(&self, flushed: &Arc<Generation>, sstable: Option<Arc<SSTableReader>>) {
+    /// Takes a frozen generation out, and SSTables that it was merged with, in favour of the SSTable it was flushed to (if it held
+    /// anything).
+    pub fn replace_generation(
+        &self,
+        flushed: &Arc<Generation>,
+        merged: &[Arc<SSTableReader>],
+        added: impl IntoIterator<Item = Arc<SSTableReader>>,
+    ) {
         self.change_view(|view| View {
             active: view.active.clone(),
             frozen: view.frozen.iter().filter(|frozen| !Arc::ptr_eq(frozen, flushed)).cloned().collect(),
-            sstables: self.current(sstable).chain(view.sstables.iter().cloned()).collect(),
+            sstables: self.current(added).chain(without(&view.sstables, merged)).collect(),
         });
     }
 
@@ -372,15 +385,20 @@ impl TableStore {
 
     /// Takes SSTables out and puts others in.
     pub fn replace_sstables(&self, removed: &[Arc<SSTableReader>], added: Vec<Arc<SSTableReader>>) {
-        self.change_view(|view| {
-            let kept = view.sstables.iter().filter(|table| !removed.iter().any(|gone| gone.is_same(table)));
-            View {
-                active: view.active.clone(),
-                frozen: view.frozen.clone(),
-                sstables: self.current(added).chain(kept.cloned()).collect(),
-            }
+        self.change_view(|view| View {
+            active: view.active.clone(),
+            frozen: view.frozen.clone(),
+            sstables: self.current(added).chain(without(&view.sstables, removed)).collect(),
         });
     }
+}
+
+/// SSTables but those that were removed.
+fn without(
+    sstables: &[Arc<SSTableReader>],
+    removed: &[Arc<SSTableReader>],
+) -> impl Iterator<Item = Arc<SSTableReader>> {
+    sstables.iter().filter(|table| !removed.iter().any(|gone| gone.is_same(table))).cloned()
 }
 
 /// Sums, shard by shard; there may be more of them in one than in the other.

@@ -70,6 +70,10 @@ impl Faults {
         &self.trace
     }
 
+    pub fn reads(&self) -> u64 {
+        self.trace.iter().filter(|operation| operation.verb == Verb::Read).count() as u64
+    }
+
     /// Whether the power was cut.
     pub fn is_dead(&self) -> bool {
         self.dead

@@ -285,6 +285,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
                 dir: Path::new(DIR),
                 table: &after,
                 tables: &readers,
+                newer: None,
                 overlaps: &overlaps,
                 now_seconds: NOW,
                 boundaries: Vec::new(),

@@ -10,6 +10,7 @@
 mod limit;
 mod load;
 mod purger;
+mod rewrite;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

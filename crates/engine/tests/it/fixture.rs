@@ -171,13 +171,14 @@ pub fn set_options(engine: &Engine, table: &Table, options: TableOptions) -> Res
     Ok(altered)
 }
 
-/// A node of one memtable shard with a small log, which never compacts by itself.
+/// A node of one memtable shard with a small log, which never merges SSTables by itself.
 pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 8 << 20;
     options.memtable_shards = 1;
     options.concurrent_compactors = 0;
+    options.in_memory_rewritten_bytes_max = 0;
     options
 }
 

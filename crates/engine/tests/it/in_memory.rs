@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use blockio::{Disk, SimulatedDisk};
+use blockio::{Disk, Fault, SimulatedDisk};
 use engine::{Engine, EngineOptions, block_on};
 use model::{
-    Cell, DeletionTime, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableOptions,
+    Cell, ClusteringBound, ColumnData, DeletionTime, KeyRange, Liveness, Mutation, PartitionKey,
+    PartitionUpdateBuilder, ReadRange, RowBuilder, Side, Slice, Slices, Table, TableOptions, Unfiltered,
+    UnfilteredCursor,
 };
 
-use testkit::Random;
+use testkit::{Random, seeds};
 
 use crate::fixture::{
     clustering, create_table, delete_rows, insert, memory_only, open_with, rows, rows_at, set_options, small_options,
@@ -359,6 +361,177 @@ fn a_small_table_is_flushed_no_more_often_than_one_on_the_disk() {
     }
     let stats = engine.flush_stats();
     assert_eq!((stats.pending, stats.active, engine.table_stats(&table).unwrap().sstable_count), (0, 0, 0));
+}
+
+/// Bytes that do not compress.
+fn noise(random: &mut Random, length: usize) -> String {
+    (0..length).map(|_| char::from(b'!' + random.below(90) as u8)).collect()
+}
+
+/// What is flushed and what it makes obsolete are never on the disk beside the merge of both.
+#[test]
+fn a_flush_of_a_small_table_writes_all_of_it_into_one_sstable() {
+    const ROWS: i32 = 200;
+    let disk = SimulatedDisk::new();
+    let mut options = options(&disk);
+    options.in_memory_rewritten_bytes_max = 64 << 20;
+    let engine = Engine::open(options.clone()).unwrap();
+    let table = create_in_memory(&engine, 64);
+    let stats = || engine.table_stats(&table).unwrap();
+    let (random, mut data_bytes) = (&mut Random(1), 0);
+    for round in 0..5 {
+        (0..ROWS).for_each(|key| insert(&engine, &table, key, 1, &noise(random, 5_000), round));
+        // Once more what there is, and a little: two SSTables would fit, and then no third.
+        let space = disk.space(Path::new("/node")).unwrap();
+        disk.set_capacity(
+            space.total_bytes - space.free_bytes + data_bytes * 5 / 4 + (4 << 20) * u64::from(round == 0),
+        );
+        engine.flush(&table).unwrap();
+        disk.set_capacity(u64::MAX);
+        assert_eq!(stats().sstable_count, 1, "round {round}");
+        data_bytes = stats().disk_bytes;
+        assert!((1_000_000..1_100_000).contains(&data_bytes), "{data_bytes} bytes");
+    }
+    let (found, operations) = read(&engine, &disk, &table);
+    assert_eq!((found.len() as i32, operations, engine.is_in_memory(&table)), (ROWS, 0, true));
+    let restarted = Engine::open(EngineOptions { disk: Arc::new(disk.crash_image(1)), ..options.clone() }).unwrap();
+    let again = restarted.schema().table("ks", "t").unwrap().clone();
+    assert!(rows(&restarted, &again) == found);
+    // Deleted long ago: what shadows nothing any more goes with what it shadowed.
+    (0..ROWS / 2).for_each(|key| delete_rows(&engine, &table, key, 1, 10));
+    engine.flush(&table).unwrap();
+    assert!(stats().sstable_count == 1 && stats().disk_bytes < data_bytes * 11 / 20, "{} bytes", stats().disk_bytes);
+    // If nothing is left, the log's part of it still is not replayed.
+    (0..ROWS).for_each(|key| delete_rows(&engine, &table, key, 1, 20));
+    engine.flush(&table).unwrap();
+    let restarted = Engine::open(EngineOptions { disk: Arc::new(disk.crash_image(2)), ..options }).unwrap();
+    let again = restarted.schema().table("ks", "t").unwrap().clone();
+    assert_eq!(rows(&restarted, &again), []);
+}
+
+/// Wherever the power fails in it, all that was written is there.
+#[test]
+fn a_power_cut_in_a_flush_that_writes_all_loses_nothing() {
+    for failing in (0..).step_by(2) {
+        let disk = SimulatedDisk::new();
+        let mut options = options(&disk);
+        options.in_memory_rewritten_bytes_max = 64 << 20;
+        let engine = Engine::open(options.clone()).unwrap();
+        let table = create_in_memory(&engine, 64);
+        (0..10).for_each(|key| insert(&engine, &table, key, 1, "first", 1));
+        engine.flush(&table).unwrap();
+        (5..15).for_each(|key| insert(&engine, &table, key, 1, "second", 2));
+        delete_rows(&engine, &table, 0, 1, 3);
+        let expected = rows(&engine, &table);
+        disk.inject(Fault::PowerCut, failing);
+        let is_done = engine.flush(&table).is_ok();
+        let restarted = Engine::open(EngineOptions { disk: Arc::new(disk.crash_image(failing)), ..options }).unwrap();
+        let again = restarted.schema().table("ks", "t").unwrap().clone();
+        assert_eq!(rows(&restarted, &again), expected, "operation {failing}");
+        if is_done {
+            assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+            assert!(failing > 20, "{failing} operations");
+            break;
+        }
+    }
+}
+
+/// What of the log is not needed any more is used again, and the table stays where it is.
+#[test]
+fn a_log_that_fills_has_the_table_flushed_and_kept_in_memory() {
+    let disk = SimulatedDisk::new();
+    let mut options = options(&disk);
+    options.commitlog.total_space_bytes = 1 << 20;
+    let engine = Engine::open(options).unwrap();
+    let table = create_in_memory(&engine, 64);
+    let value = "v".repeat(20_000);
+    (0..200).for_each(|round| insert(&engine, &table, round % 10, 1, &value, i64::from(round)));
+    assert!(engine.table_stats(&table).unwrap().sstable_count > 0, "four times what the log holds was written");
+    let (found, operations) = read(&engine, &disk, &table);
+    assert_eq!((found.len(), operations, engine.is_in_memory(&table)), (10, 0, true));
+}
+
+/// Rows in a range, none of which expires, as clustering, timestamp and value.
+fn rows_within(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, i64, Vec<u8>)> {
+    let mut cursor = engine.read(table, range).unwrap();
+    let mut found = Vec::new();
+    while cursor.advance_partition().unwrap() {
+        while cursor.advance().unwrap() {
+            if let Unfiltered::Row(row) = cursor.unfiltered()
+                && let Some((_, ColumnData::Simple(cell))) = row.row.columns(table).next()
+            {
+                found.push((row.clustering.to_vec(), cell.timestamp, cell.value.to_vec()));
+            }
+        }
+    }
+    found
+}
+
+/// A table in memory beside the same one on the disk: writes of any age, deletions of all kinds, flushes, merges and starts.
+#[test]
+fn whatever_was_written_and_flushed_all_reads_find_it_without_a_file() {
+    for seed in seeds(0..4) {
+        let random = &mut Random(seed);
+        let mut disks = [(); 2].map(|()| SimulatedDisk::new());
+        let options = |disk: &SimulatedDisk| {
+            let mut options = options(disk);
+            options.in_memory_rewritten_bytes_max = if seed % 2 == 0 { 64 << 20 } else { 0 };
+            options
+        };
+        let mut engines = disks.each_ref().map(|disk| Engine::open(options(disk)).unwrap());
+        let mut tables = engines.each_ref().map(|engine| create_table(engine));
+        let schema = |engine: &Arc<Engine>| engine.schema().table("ks", "t").unwrap().clone();
+        tables[0] = set_options(&engines[0], &tables[0], memory_only(64)).unwrap();
+        for _ in 0..250 {
+            let (choice, key, row) = (random.below(40), random.below(4) as i32, random.below(8) as i32);
+            let timestamp = random.below(100) as i64;
+            let value = noise(random, [3, 40, 6_000][choice % 3]);
+            let now = now_seconds();
+            for (engine, table) in engines.iter().zip(&tables) {
+                let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+                match choice {
+                    0 => engine.flush(table).unwrap(),
+                    1 => engine.compact(table).unwrap(),
+                    2..5 => update.delete_range(Slice::prefix(&clustering(row)), DeletionTime::new(timestamp, now)),
+                    5..7 => update.delete_partition(DeletionTime::new(timestamp, now)),
+                    7 => {
+                        let slice = Slice {
+                            start: ClusteringBound::new(clustering(row), Side::After),
+                            end: ClusteringBound::new(clustering(row + 3), Side::Before),
+                        };
+                        update.delete_range(slice, DeletionTime::new(timestamp, now));
+                    }
+                    _ => insert(engine, table, key, row, &value, timestamp),
+                }
+                if !update.is_empty() {
+                    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+                }
+            }
+            if choice == 39 {
+                disks = disks.each_ref().map(|disk| disk.crash_image(seed));
+                engines = disks.each_ref().map(|disk| Engine::open(options(disk)).unwrap());
+                tables = engines.each_ref().map(schema);
+            }
+            let slice = Slice {
+                start: ClusteringBound::new(clustering(row), Side::Before),
+                end: ClusteringBound::new(clustering(row + random.below(5) as i32), Side::After),
+            };
+            let slices = Slices::new(vec![slice], tables[0].comparator());
+            let keys = KeyRange::Single(PartitionKey::new(&key.to_be_bytes()));
+            let ranges = [
+                ReadRange::all_rows(KeyRange::all()),
+                ReadRange { keys: keys.clone(), slices, reversed: random.one_in(2) },
+                ReadRange { keys, slices: Slices::all(), reversed: true },
+            ];
+            for range in ranges {
+                let before = disks[0].reads();
+                let found = rows_within(&engines[0], &tables[0], &range);
+                assert_eq!(disks[0].reads(), before, "seed {seed}: {range:?}");
+                assert!(found == rows_within(&engines[1], &tables[1], &range), "seed {seed}: {range:?}");
+            }
+        }
+        assert!(engines[0].is_in_memory(&tables[0]));
+    }
 }
 
 /// The page on heavy deletes: what is deleted is free at once, and at last the tombstones are.

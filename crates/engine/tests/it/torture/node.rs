@@ -51,6 +51,8 @@ pub struct Node {
     /// Milliseconds; steps between lives, also back.
     clock: Arc<AtomicI64>,
     segment_bytes: u32,
+    /// Whether flushes of tables in memory write all of them.
+    rewrites: bool,
     /// Grows with every change; also the timestamp.
     number: i64,
     snapshots: Vec<Snapshot>,
@@ -101,6 +103,7 @@ impl Node {
             sync,
             clock: Arc::new(AtomicI64::new(1_000_000)),
             segment_bytes: SEGMENT_BYTES,
+            rewrites: !seed.is_multiple_of(4),
             number: 1000,
             snapshots: Vec::new(),
             written: BTreeSet::new(),
@@ -121,6 +124,9 @@ impl Node {
     fn options(&self, disk: &SimulatedDisk) -> EngineOptions {
         let mut options = options(disk, self.sync, &self.clock);
         options.commitlog.segment_size_bytes = self.segment_bytes;
+        if !self.rewrites {
+            options.in_memory_rewritten_bytes_max = 0;
+        }
         options
     }
 

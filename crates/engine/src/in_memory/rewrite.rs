@@ -1,0 +1,109 @@
+//! Flushes of small tables in memory.
+//!
+//! What is flushed of such a table may be as much as it has on the disk, all of which it makes obsolete, and would be merged with that at
+//! once: until then the disk would have it three times. So the flush merges it as it writes it, and puts the one SSTable in the place of all others.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use blockio::BlockWrites;
+use commitlog::PositionInterval;
+use compaction::{Compacted, CompactionError, CompactionInput, Newer, compact};
+use model::{KeyRange, ReadRange, Table};
+use sstable::{SSTableId, SSTableReader};
+
+use super::memory_only;
+use crate::compact::{Outside, engine_error, ids_of, is_enabled, left_alone};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::store::{Generation, TableStore};
+
+impl Engine {
+    /// Flushes a generation of a small table in memory together with all its SSTables into one. False if the generation has to be flushed by
+    /// itself: also where this failed, which is told as a compaction's failure is.
+    pub(crate) fn flush_with_all(
+        &self,
+        store: &Arc<TableStore>,
+        generation: &Arc<Generation>,
+        interval: PositionInterval,
+    ) -> bool {
+        let flushed = self.try_flush_with_all(store, generation, interval);
+        flushed.unwrap_or_else(|error| {
+            self.tell_failure(&error);
+            self.note_compaction(store.table.load().id, Some(error));
+            false
+        })
+    }
+
+    fn try_flush_with_all(
+        &self,
+        store: &Arc<TableStore>,
+        generation: &Arc<Generation>,
+        interval: PositionInterval,
+    ) -> Result<bool, EngineError> {
+        let table = store.table.load_full();
+        if generation.memtable.is_empty() || memory_only(&table).is_none() || !is_enabled(store, &table) {
+            return Ok(false);
+        }
+        let begun = store.merges.begin(|merging| {
+            let inputs = self.all_if_few(store, merging);
+            Ok::<_, EngineError>(inputs.map(|inputs| (ids_of(&inputs), inputs)))
+        })?;
+        let Some((_claim, inputs)) = begun else { return Ok(false) };
+        let cursor = generation.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
+        let statistics = generation.memtable.statistics();
+        let newer = Newer { cursor, options: self.files().memtable_options(&table, statistics, &[interval])? };
+        let outputs = match self.merge_with(store, generation, &table, &inputs, newer) {
+            Ok(compacted) => compacted.tables,
+            Err(CompactionError::Stopped) => return Ok(false),
+            Err(error) => return Err(engine_error(error)),
+        };
+        // If nothing is left, an SSTable still has to say which part of the log is not to be replayed.
+        if outputs.is_empty() {
+            return Ok(false);
+        }
+        let publish = |opened| store.replace_generation(generation, &inputs, opened);
+        let written = self.files().replace_and(store, &table, &inputs, outputs, publish)?;
+        store.flush_size.note(written.iter().map(|sstable| sstable.size_on_disk_bytes()).sum());
+        Ok(true)
+    }
+
+    /// All SSTables of a table, if they are few, and no merge has one of them.
+    fn all_if_few(&self, store: &TableStore, merging: &HashSet<SSTableId>) -> Option<Vec<Arc<SSTableReader>>> {
+        let view = store.view();
+        let bytes: u64 = view.sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
+        let is_small = 0 < bytes && bytes < self.options().in_memory_rewritten_bytes_max;
+        let left_alone = left_alone(&view, merging);
+        let are_free = ids_of(&view.sstables).iter().all(|id| !left_alone.contains(id));
+        (is_small && are_free && !self.is_closing(store)).then(|| view.sstables.clone())
+    }
+
+    fn merge_with(
+        &self,
+        store: &TableStore,
+        generation: &Arc<Generation>,
+        table: &Arc<Table>,
+        inputs: &[Arc<SSTableReader>],
+        newer: Newer,
+    ) -> Result<Compacted, CompactionError> {
+        compact(CompactionInput {
+            disk: &self.options().disk,
+            dir: &store.directory,
+            table,
+            tables: inputs,
+            newer: Some(newer),
+            overlaps: &Outside { store, inputs, flushed: Some(generation) },
+            now_seconds: self.now_seconds(),
+            boundaries: Vec::new(),
+            column_index_size_bytes: u64::from(self.options().column_index_size_bytes),
+            past_page_cache: self.sstable_writes() == &BlockWrites::Direct,
+            host_id: self.host_id(),
+            new_id: &mut || self.files().new_id(),
+            progress: &mut |_| match store.merges.is_stopping() || self.is_closing(store) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            },
+        })
+    }
+}
