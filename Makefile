@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: fuzz torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
+.PHONY: fuzz large torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -23,6 +23,7 @@ help:
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
+	@echo 'make large                   a table in memory of more than 4 GiB'
 	@echo 'make overwrites COUNT=100000000  memory of the trie under so many overwrites beside a scan'
 	@echo 'make cassandra               a Cassandra 5.0.8 to play with'
 	@echo 'make bench [SCENARIO=start]  Espalier beside Cassandra 5.0.8 (bench/README.md); 30 minutes for all, QUICK=1 is 5; CHECK=1 fails on a missed bar'
@@ -74,6 +75,9 @@ asan:
 
 overwrites:
 	OVERWRITES=$(COUNT) cargo test -p memtrie --test it a_scan_that_never_ends -- --nocapture
+
+large: install
+	@$(PYTHON) -m proof.large
 
 bench: install build
 	@$(PYTHON) -m bench.harness $(if $(QUICK),--quick) $(if $(CHECK),--check) $(if $(NOTE),--note "$(NOTE)") $(SCENARIO)

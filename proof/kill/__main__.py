@@ -35,22 +35,23 @@ def main() -> None:
     failed = 0
     with node:
         with Connection(node.host, node.port) as connection:
-            create_schema(connection)
+            create_schema(connection, in_memory=not options.cassandra)
         rng = Random(f"{options.seed}/rounds")
         writers, changer = [Writer(number, options.seed) for number in range(CROWD)], SchemaChanger(options.seed, ddl=not options.cassandra)
-        slowest = 0.0
+        slowest, of_memory = 0.0, 0
         for round_number in range(options.rounds):
             is_crowded = round_number % CROWD_EVERY == CROWD_EVERY - 1
             loads = [*(writers if is_crowded else writers[:WRITERS]), changer]
             wrong, seconds = one_round(node, loads, rng, CROWD_SECONDS if is_crowded else 0)
             slowest = max(slowest, seconds)
             failed += bool(wrong)
+            of_memory += "rows" in changer.in_memory
             for line in wrong[:20]:
                 print(f"round {round_number}: {line}", flush=True)
             if wrong and node.process.poll() is not None:
                 break
         writes, of_crowd = (sum(writer.acknowledged for writer in some) for some in (writers, writers[WRITERS:]))
-        print(f"seed {options.seed}: {options.rounds} kills, {writes} writes ({of_crowd} of them of {CROWD - WRITERS} writers in every "
+        print(f"seed {options.seed}: {options.rounds} kills ({of_memory} with the rows in memory), {writes} writes ({of_crowd} of them of {CROWD - WRITERS} writers in every "
               f"{CROWD_EVERY}th) and {changer.acknowledged} schema and table steps acknowledged, slowest restart {slowest:.2f} s")
         if failed:
             node.keep = True

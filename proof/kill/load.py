@@ -1,6 +1,6 @@
 """The load between two kills: threads that write, and one that changes the schema; each keeps its model.
 
-On Espalier the writers' tables live in memory, or not, as the schema's thread moves them."""
+On Espalier the writers' tables live in memory at first, and then in or out of it as the schema's thread moves them."""
 
 import threading
 from collections import OrderedDict
@@ -22,7 +22,7 @@ class ServerRefused(Exception):
     """The server answered a request of this load with an error: a failure of the test."""
 
 
-def create_schema(connection: Connection) -> None:
+def create_schema(connection: Connection, in_memory: bool) -> None:
     for statement in (
         f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}",
         f"CREATE TABLE {KEYSPACE}.rows (p int, c int, v text, w text, PRIMARY KEY (p, c))",
@@ -31,6 +31,12 @@ def create_schema(connection: Connection) -> None:
         f"CREATE TABLE {KEYSPACE}.truncated (k int PRIMARY KEY, v int)",
     ):
         expect(connection.query(statement))
+    for table in MOVED if in_memory else ():
+        move(connection, table, IN_MEMORY)
+
+
+def move(connection: Connection, table: str, place: str) -> None:
+    expect(connection.query(f"ALTER TABLE {KEYSPACE}.{table} WITH compaction = {place}"))
 
 
 def expect(answer):
@@ -142,6 +148,7 @@ class SchemaChanger:
         self.truncating = False
         self.clock = FIRST_TIMESTAMP
         self.acknowledged = 0
+        self.in_memory = set(MOVED) if ddl else set()
 
     def run(self, node, stop: threading.Event) -> None:
         try:
@@ -155,8 +162,9 @@ class SchemaChanger:
     def step(self, connection: Connection) -> None:
         roll = self.rng.random() if self.ddl else self.rng.uniform(0.36, 1)
         if roll < 0.05:
-            place = self.rng.choice((IN_MEMORY, ON_DISK))
-            expect(connection.query(f"ALTER TABLE {KEYSPACE}.{self.rng.choice(MOVED)} WITH compaction = {place}"))
+            place, table = self.rng.choice((IN_MEMORY, ON_DISK)), self.rng.choice(MOVED)
+            move(connection, table, place)
+            self.in_memory = self.in_memory | {table} if place == IN_MEMORY else self.in_memory - {table}
         elif roll < 0.15:
             self.create_or_drop(connection)
         elif roll < 0.3:

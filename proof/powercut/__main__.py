@@ -78,7 +78,7 @@ class Machine:
         self.keep = False
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
-            create_schema(connection)
+            create_schema(connection, in_memory=True)
 
     def case(self) -> list[str]:
         """Load until the power goes, restart on what is left, check: what is wrong."""
