@@ -20,9 +20,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proof import places
+from proof.drivers.checks import NOT_PROVED
 
 PYTHON = str(places.VENV / "bin" / "python")
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
@@ -44,6 +45,7 @@ class Result:
     passed: int
     failed: int
     seconds: float
+    skipped: list[str] = field(default_factory=list)        # what cannot be proved on this machine, and why
 
 
 CARGO = [
@@ -88,6 +90,7 @@ def main() -> None:
     print()
     for result in results:
         print(f"{result.stage.name:15} {result.seconds:7.1f} s  {result.passed:6} passed {result.failed:4} failed")
+    print("".join(f"{line}\n" for result in results for line in result.skipped), end="")
     if shutil.which("go") is None:
         print("GO IS NOT INSTALLED: the gocql driver was NOT tested")
     passed, failed = sum(result.passed for result in results), sum(result.failed for result in results)
@@ -121,9 +124,12 @@ def run(stage: Stage, tell: Callable[[str], None]) -> Result:
     limit.start()
     passed = failed = 0
     summarised = False
+    skipped: list[str] = []
     try:
         for line in process.stdout:
             tell(line.rstrip("\n"))
+            if line.startswith(NOT_PROVED):
+                skipped.append(line.rstrip("\n"))
             totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
             if totals and stage.kind != "single":
                 passed, failed = (passed + int(totals[1]), failed + int(totals[2]))
@@ -141,7 +147,7 @@ def run(stage: Stage, tell: Callable[[str], None]) -> Result:
     elif not summarised or (status != 0 and failed == 0):
         failed += 1
     tell(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
-    return Result(stage, passed, failed, seconds)
+    return Result(stage, passed, failed, seconds, skipped)
 
 
 def end(process: subprocess.Popen) -> None:

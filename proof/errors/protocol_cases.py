@@ -1,5 +1,6 @@
 """Requests that break the protocol itself, and what the session may and may not do before USE."""
 
+import re
 import struct
 
 from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, SetKeyspace
@@ -133,6 +134,25 @@ def use_keyspace(node) -> str | None:
     return None if isinstance(answer, SetKeyspace) and answer.keyspace == "system" else f"{answer}"
 
 
+def oversized_mutation(node) -> str | None:
+    """Small in the request, large as a mutation: each element of a list has a cell with a key of its own. The two count its bytes otherwise."""
+    with Connection(node.host, node.port, 5) as connection:
+        for cql in SETUP_OF_LISTS:
+            connection.query(cql)
+        insert = connection.prepare("INSERT INTO err_oversized.lists (k, l) VALUES (?, ?)")
+        elements = struct.pack(">i", LIST_LENGTH) + struct.pack(">ib", 1, 7) * LIST_LENGTH
+        answer = connection.execute(insert, QueryOptions((struct.pack(">i", 9), elements)))
+        told = re.fullmatch(OVERSIZED, getattr(answer, "message", ""))
+        right = told is not None and answer.code == INVALID and int(told[1]) > int(told[2])
+        rows = connection.query("SELECT k FROM err_oversized.lists").rows
+        connection.query("DROP KEYSPACE err_oversized")
+    return None if right and not rows else f"{answer}, expected {INVALID:#06x} {OVERSIZED}; rows {rows}"
+
+
+SETUP_OF_LISTS = ("CREATE KEYSPACE err_oversized WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                  "CREATE TABLE err_oversized.lists (k int PRIMARY KEY, l list<tinyint>)")
+LIST_LENGTH = 1_000_000
+OVERSIZED = r"Rejected an oversized mutation \((\d+)/(16777216)\) for keyspace: err_oversized\. Top keys are: lists\.9"
 QUERY_ONE_MARKER = requests.query("SELECT * FROM system.local WHERE key = ?", QueryOptions(force_values_flag=True), 4)
 TRUNCATED_QUERY = struct.pack(">i", 1000) + b"SELECT"
 
@@ -173,4 +193,5 @@ CHECKS = {
     "snappy in v5": snappy_in_v5,
     "wrong CRC": corrupt_segment,
     "USE": use_keyspace,
+    "an oversized mutation": oversized_mutation,
 }

@@ -1,5 +1,7 @@
 """Kills a node with -9 again and again while threads write and change the schema, and checks it after each restart.
 
+Each life of the log is in another sync mode than the one before: whatever the mode it was written in, any other replays it.
+
 usage: python -m proof.kill [--rounds 50] [--seed 1] [--cassandra]
 
 --cassandra proves this program; without DDL and TRUNCATE, for Cassandra killed inside DDL may never start again, and inside
@@ -18,6 +20,9 @@ from proof.oracle.espalier import Espalier
 from proof.wire import Connection
 
 WRITERS = 4
+# Those that acknowledge what is durable, in turn.
+MODES = ("batch", "group", "each")
+GROUP_WINDOW = "2ms"
 # In every so many rounds so many write: their writes share the log's frames.
 CROWD, CROWD_EVERY = 64, 5
 # Until all of them have a connection.
@@ -31,28 +36,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cassandra", action="store_true")
     options = parser.parse_args()
-    node = Cassandra.start(durable=True) if options.cassandra else Espalier.start(commitlog_sync="batch")
+    node = Cassandra.start(durable=True) if options.cassandra else Espalier.start(commitlog_sync=MODES[0], commitlog_sync_group_window=GROUP_WINDOW)
     failed = 0
     with node:
         with Connection(node.host, node.port) as connection:
             create_schema(connection, in_memory=not options.cassandra)
         rng = Random(f"{options.seed}/rounds")
         writers, changer = [Writer(number, options.seed) for number in range(CROWD)], SchemaChanger(options.seed, ddl=not options.cassandra)
-        slowest, of_memory = 0.0, 0
+        slowest, of_memory, of_crowd = 0.0, 0, dict.fromkeys(MODES, 0)
         for round_number in range(options.rounds):
             is_crowded = round_number % CROWD_EVERY == CROWD_EVERY - 1
             loads = [*(writers if is_crowded else writers[:WRITERS]), changer]
-            wrong, seconds = one_round(node, loads, rng, CROWD_SECONDS if is_crowded else 0)
+            mode, before = MODES[round_number % len(MODES)], acknowledged(writers[WRITERS:])
+            next_mode = MODES[(round_number + 1) % len(MODES)]
+            wrong, seconds = one_round(node, loads, rng, CROWD_SECONDS if is_crowded else 0, next_mode)
+            of_crowd[mode] += acknowledged(writers[WRITERS:]) - before
             slowest = max(slowest, seconds)
             failed += bool(wrong)
             of_memory += "rows" in changer.in_memory
             for line in wrong[:20]:
-                print(f"round {round_number}: {line}", flush=True)
+                print(f"round {round_number}, {mode}: {line}", flush=True)
             if wrong and node.process.poll() is not None:
                 break
-        writes, of_crowd = (sum(writer.acknowledged for writer in some) for some in (writers, writers[WRITERS:]))
-        print(f"seed {options.seed}: {options.rounds} kills ({of_memory} with the rows in memory), {writes} writes ({of_crowd} of them of {CROWD - WRITERS} writers in every "
-              f"{CROWD_EVERY}th) and {changer.acknowledged} schema and table steps acknowledged, slowest restart {slowest:.2f} s")
+        of_modes = ", ".join(f"{count} in {mode}" for mode, count in of_crowd.items())
+        print(f"seed {options.seed}: {options.rounds} kills ({of_memory} with the rows in memory), {acknowledged(writers)} writes (of "
+              f"{CROWD - WRITERS} writers in every {CROWD_EVERY}th: {of_modes}) and {changer.acknowledged} schema and table steps acknowledged, "
+              f"slowest restart {slowest:.2f} s")
         if failed:
             node.keep = True
             print(f"the node's directory is kept: {node.directory}")
@@ -60,8 +69,12 @@ def main() -> None:
     sys.exit(1 if failed else 0)
 
 
-def one_round(node, loads: list, rng: Random, seconds_more: float) -> tuple[list[str], float]:
-    """Load, kill, restart, check: (what is wrong, seconds the restart took)."""
+def acknowledged(loads: list) -> int:
+    return sum(load.acknowledged for load in loads)
+
+
+def one_round(node, loads: list, rng: Random, seconds_more: float, next_mode: str) -> tuple[list[str], float]:
+    """Load, kill, restart in the next mode, check: (what is wrong, seconds the restart took)."""
     stop = threading.Event()
     refused: list[str] = []
     threads = [threading.Thread(target=run, args=(load, node, stop, refused)) for load in loads]
@@ -77,6 +90,8 @@ def one_round(node, loads: list, rng: Random, seconds_more: float) -> tuple[list
     stop.set()
     for thread in threads:
         thread.join()
+    if isinstance(node, Espalier):
+        node.environment["ESPALIER_COMMITLOG_SYNC"] = next_mode
     started = time.monotonic()
     node.launch()
     seconds = time.monotonic() - started

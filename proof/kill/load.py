@@ -55,6 +55,7 @@ class Writer:
         self.set = GrowingSet(f"set {number}")
         self.clock = FIRST_TIMESTAMP
         self.acknowledged = 0
+        self.is_refusal_final = True        # else what was refused may be there after a restart, as after a failed write of the log
 
     def run(self, node, stop: threading.Event) -> None:
         in_flight: OrderedDict[int, tuple] = OrderedDict()
@@ -68,7 +69,8 @@ class Writer:
                     stream, answer = connection.receive()
                     done, undone = in_flight.pop(stream)
                     if isinstance(answer, Error):
-                        undone()
+                        if self.is_refusal_final:
+                            undone()
                         raise ServerRefused(f"{answer.code:#06x} {answer.message}")
                     done()
                     self.acknowledged += 1

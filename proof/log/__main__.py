@@ -1,7 +1,8 @@
-"""The commit log of the real binary where the disk fails, fills up, stalls, is damaged, or is a block device.
+"""The commit log of the real binary where the disk fails, fills up, stalls, is damaged, or is a block device, and where the kernel
+forbids io_uring.
 
 Faults are those of a disk in memory that is mounted over FUSE (`proof/volume`); where nothing can be mounted those parts are
-skipped, and say so.
+skipped, and say so, here and at the end of `make test`.
 
 usage: python -m proof.log
 """
@@ -10,6 +11,7 @@ import errno
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ LOG = "commitlog/commitlog.log"
 SCHEMA = ("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
           "CREATE TABLE ks.t (k int PRIMARY KEY, v text)")
 WRITE_TIMEOUT = 0x1100
+BLOCK_BYTES = 4096
 DIE_STATUS = 100
 WAIT_SECONDS = 30
 
@@ -34,11 +37,12 @@ WAIT_SECONDS = 30
 def main() -> None:
     checks = Checks("log")
     cannot_mount = in_own_namespace("proof.log")
-    parts = [salvage, one_log_one_node, block_device]
+    parts = [salvage, one_log_one_node, block_device, no_io_uring]
+    mounted = [failed_writes, failed_syncs, no_direct_writes, full_disk, full_log, flush_writers, clients_wait_for_replay]
     if cannot_mount is None:
-        parts += [failed_writes, failed_syncs, no_direct_writes, full_disk, full_log, flush_writers]
+        parts += mounted
     else:
-        print(f"NOT PROVED HERE: failing, full and stalling disks: {cannot_mount}", flush=True)
+        checks.skipped(", ".join(part.__name__ for part in mounted), cannot_mount)
     for part in parts:
         with checks.part(part.__name__):
             part(checks)
@@ -326,7 +330,7 @@ def block_device(checks: Checks) -> None:
         file.write(bytes(16 << 20))
     made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True) if shutil.which("losetup") else None
     if made is None or made.returncode != 0:
-        print(f"NOT PROVED HERE: a block device: {made.stderr.strip() if made else 'no losetup'}", flush=True)
+        checks.skipped("block_device", made.stderr.strip() if made else "no losetup")
         shutil.rmtree(directory, ignore_errors=True)
         return
     device = made.stdout.strip()
@@ -362,6 +366,64 @@ def on_device(checks: Checks, device: str) -> None:
         # The next node is another one: it takes the device only when its start is blank.
         with open(device, "r+b") as blank:
             blank.write(bytes(8192))
+
+
+def no_io_uring(checks: Checks) -> None:
+    """Where the kernel refuses io_uring, as in most containers: frames are written one at a time by plain calls, which is said, and what
+    was acknowledged is there after kill -9."""
+    for sync in ("batch", "each"):
+        node = Espalier.prepare(commitlog_sync=sync)
+        node.under = (sys.executable, str(Path(__file__).with_name("without_io_uring.py")))
+        node.launch()
+        with node:
+            log = node.log_tail()
+            words = "the commit log is written one frame at a time: io_uring is refused here: Operation not permitted"
+            if "through the page cache: " in log:
+                checks.skipped(f"no_io_uring in {sync}", "no O_DIRECT here, and a queue of the kernel's is for it alone")
+            else:
+                checks.equal(f"{sync}, no io_uring: it is said once", log.count(words), 1)
+            checks.true(f"{sync}, no io_uring: nothing else is claimed", "by io_uring" not in log, log)
+            make_table(node)
+            threads = [threading.Thread(target=lambda first=first: [insert(node, k) for k in range(first, 200, 4)]) for first in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            node.kill()
+            node.launch()
+            checks.equal(f"{sync}, no io_uring: rows are there after kill -9", keys(node), set(range(200)))
+
+
+def clients_wait_for_replay(checks: Checks) -> None:
+    """The log's segments cannot be read: nobody is let in until they can, and then all is there."""
+    disk = Disk()
+    with node_on(disk, commitlog_sync="batch") as (node, _):
+        make_table(node)
+        for k in range(300):
+            insert(node, k)
+        first_segment = (2 + described_log(str(node.data / LOG))["segments"]) * BLOCK_BYTES
+        node.kill()
+    directory = places.run_directory("espalier")
+    with Mount(disk, directory / "data") as mount:
+        # Behind the first block of the first segment, at which a start looks before it replays.
+        fault = mount.stall(LOG, "read", behind=first_segment + BLOCK_BYTES)
+        node = Espalier(directory, places.free_ports(1)[0], {"ESPALIER_COMMITLOG_SYNC": "batch"}, False)
+        starting = threading.Thread(target=node.launch)
+        starting.start()
+        try:
+            checks.true("the replay has begun", fault.met.wait(WAIT_SECONDS))
+            deadline = time.monotonic() + 0.5
+            while time.monotonic() < deadline and not node.answers():
+                time.sleep(0.02)
+            checks.true("nobody is let in before it ends", not node.answers())
+            mount.lift(fault)
+            starting.join(WAIT_SECONDS)
+            checks.equal("then all is there", keys(node), set(range(300)))
+        finally:
+            mount.release()
+            node.kill()
+            starting.join()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def described_log(path: str) -> dict:

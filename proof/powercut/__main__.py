@@ -2,7 +2,9 @@
 
 Its whole data directory lies on a disk in memory (`proof/volume`) that keeps what is not synced apart. When the power goes, each such
 write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started on what is left. The load and
-the check are those of `proof/kill`. A third of the cuts hits the start after a cut.
+the check are those of `proof/kill`, in every fourth case with 64 writers. A third of the cuts hits the start after a cut. In a third of
+the cases writes of the log are short meanwhile, in another third one is done half and fails: then the node refuses writes, as its
+policy says, until the power goes.
 
 usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 
@@ -10,20 +12,28 @@ usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 """
 
 import argparse
+import errno
 import shutil
 import sys
 import threading
+import time
 from random import Random
 
 from proof import places
 from proof.kill.__main__ import run
 from proof.kill.load import SchemaChanger, Writer, create_schema
 from proof.oracle.espalier import Espalier
-from proof.volume import Disk, Mount, in_own_namespace
+from proof.volume import Disk, Fault, Mount, in_own_namespace
 from proof.wire import Connection
 
 WRITERS = 4
+# In every so many cases so many write: their writes share the log's frames.
+CROWD, CROWD_EVERY = 64, 4
 CASES_PER_NODE = 20
+LOG = "commitlog/commitlog.log"
+POLICIES = ("stop_commit", "stop", "die", "ignore")
+# In a case that meets short writes.
+SHORT_WRITES = 20
 # Small, so that segments are used anew and memtables flushed.
 SETTINGS = {"commitlog_segment_size": "1MiB", "commitlog_total_space": "6MiB", "memtable_offheap_space": "8MiB",
             "memtable_cleanup_threshold": "0.2"}
@@ -41,7 +51,7 @@ def main() -> None:
     cannot_mount = in_own_namespace("proof.powercut")
     if cannot_mount:
         sys.exit(f"powercut: {cannot_mount}")
-    ran = failed = cuts = acknowledged = 0
+    ran = failed = cuts = failures = short = acknowledged = 0
     for first in range(0, options.cases, CASES_PER_NODE):
         machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
         for case in range(first, min(first + CASES_PER_NODE, options.cases)):
@@ -54,9 +64,12 @@ def main() -> None:
                 machine.keep = True
                 break
         cuts += machine.cuts
+        failures += machine.failures
+        short += machine.short_writes
         acknowledged += sum(load.acknowledged for load in machine.loads)
         machine.end()
-    print(f"seed {options.seed}: {cuts} power cuts, {acknowledged} writes and schema steps acknowledged")
+    print(f"seed {options.seed}: {cuts} power cuts, {failures} failed and {short} short writes of the log, "
+          f"{acknowledged} writes and schema steps acknowledged")
     print(f"{ran - failed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
@@ -69,30 +82,43 @@ class Machine:
         self.sync = sync or self.rng.choice(DURABLE)
         self.disk = Disk()
         self.directory = places.run_directory("powercut")
-        settings = {**SETTINGS, "commitlog_sync": self.sync, "commitlog_sync_group_window": "2ms"}
+        settings = {**SETTINGS, "commitlog_sync": self.sync, "commitlog_sync_group_window": "2ms",
+                    "commit_failure_policy": self.rng.choice(POLICIES)}
         self.node = Espalier(self.directory, places.free_ports(1)[0],
                              {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
-        self.loads = [Writer(number, seed) for number in range(WRITERS)] + [SchemaChanger(seed)]
-        self.mount = Mount(self.disk, self.node.data)
-        self.cuts = 0
+        self.loads = [SchemaChanger(seed)] + [Writer(number, seed) for number in range(CROWD)]
+        self.cases = self.cuts = self.failures = self.short_writes = 0
         self.keep = False
+        self.put_in()
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
             create_schema(connection, in_memory=True)
 
     def case(self) -> list[str]:
         """Load until the power goes, restart on what is left, check: what is wrong."""
+        self.cases += 1
+        loads = self.loads[:1 + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
         stop, refused = threading.Event(), []
-        threads = [threading.Thread(target=run, args=(load, self.node, stop, refused)) for load in self.loads]
+        faults, failure = self.inject()
+        for writer in loads[1:]:
+            writer.is_refusal_final = failure is None
+        threads = [threading.Thread(target=run, args=(load, self.node, stop, refused)) for load in loads]
         self.mount.cut_power_after(self.rng.randrange(OPERATIONS_MAX[self.sync]))
         for thread in threads:
             thread.start()
-        if not self.mount.power_cut.wait(LONGEST_SECONDS):
-            self.mount.cut_power()
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not self.mount.power_cut.wait(0.01) and time.monotonic() < deadline and any(thread.is_alive() for thread in threads):
+            pass
+        self.mount.cut_power()
         stop.set()
         self.power_off()
         for thread in threads:
             thread.join()
+        self.short_writes += sum(fault.met.is_set() for fault in faults if fault.error is None)
+        if failure is not None and failure.met.is_set():
+            self.failures += 1
+            # Whoever is refused since is told why.
+            refused = [line for line in refused if LOG not in line]
         while self.rng.random() < 0.33:
             if not self.start_is_cut(self.rng.randrange(400)):
                 break
@@ -101,8 +127,18 @@ class Machine:
                 self.node.launch()
             with Connection(self.node.host, self.node.port) as connection:
                 return refused + [line for load in self.loads for line in load.check(connection)]
-        except Exception as failure:
-            return [*refused, f"{self.sync}: {failure!r}\n{self.node.log_tail()}"]
+        except Exception as failed:
+            return [*refused, f"{self.sync}: {failed!r}\n{self.node.log_tail()}"]
+
+    def inject(self) -> tuple[list[Fault], Fault | None]:
+        """What the log's writes meet before the power goes: the faults, and the one among them that fails a write, if one does."""
+        within = OPERATIONS_MAX[self.sync] // 10
+        if self.wrong == "short writes":
+            return [self.mount.fail_in_half(LOG, None, self.rng.randrange(within)) for _ in range(SHORT_WRITES)], None
+        if self.wrong == "a failed write":
+            failure = self.mount.fail_in_half(LOG, errno.EIO, self.rng.randrange(within))
+            return [failure], failure
+        return [], None
 
     def start_is_cut(self, operations: int) -> bool:
         """Starts the node and cuts the power meanwhile; false if the start took fewer operations, and the node runs."""
@@ -133,7 +169,12 @@ class Machine:
         self.mount.close()
         self.node.process.wait()
         self.disk = self.disk.after_power_cut(self.rng)
-        self.mount = Mount(self.disk, self.node.data)
+        self.put_in()
+
+    def put_in(self) -> None:
+        """Mounts the disk, which is to do something wrong once it is under load, or not."""
+        self.wrong = self.rng.choice(("nothing", "short writes", "a failed write"))
+        self.mount = Mount(self.disk, self.node.data, short_writes=self.wrong == "short writes")
 
     def end(self) -> None:
         self.mount.release()

@@ -1,9 +1,12 @@
 """The disk in memory: what a power cut may leave, and what it may not."""
 
+import errno
+import struct
 import unittest
 from random import Random
 
 from proof.volume.disk import SECTOR, Disk
+from proof.volume.mount import Fault, half_of
 
 
 class PowerCuts(unittest.TestCase):
@@ -75,6 +78,28 @@ class PowerCuts(unittest.TestCase):
             disk.sync_names(disk.root)
         self.assertEqual(self.contents(make), {b""})
         self.assertTrue(all("new" not in image.root.names["dir"].names for image in self.images(make)))
+
+
+class Faults(unittest.TestCase):
+    def write_of(self, offset: int, data: bytes) -> bytes:
+        return struct.pack("<QQIIQII", 1, offset, len(data), 0, 0, 0, 0) + data
+
+    def test_half_a_write_is_whole_sectors_of_it(self):
+        data = bytes(range(256)) * 6
+        self.assertEqual(half_of(self.write_of(8192, data)), self.write_of(8192, data[:SECTOR]))
+
+    def test_a_fault_passes_over_what_it_skips_and_does_half_a_write_once(self):
+        body = self.write_of(0, b"x")
+        fault = Fault("log", ("write",), errno.EIO, skip=1, in_half=True)
+        self.assertFalse(fault.hits("write", "/data", body) or fault.hits("fsync", "/log", body))
+        self.assertEqual([fault.hits("write", "/log", body) for _ in range(3)], [False, True, True])
+        fault.met.set()
+        self.assertFalse(fault.hits("write", "/log", body))
+
+    def test_a_fault_behind_an_offset_is_met_by_what_reaches_behind_it(self):
+        fault = Fault("log", ("read",), None, behind=8192)
+        self.assertFalse(fault.hits("read", "/log", self.write_of(4096, bytes(4096))))
+        self.assertTrue(fault.hits("read", "/log", self.write_of(4096, bytes(4097))))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,15 @@ import sys
 import threading
 from pathlib import Path
 
-from proof.volume.disk import O_DSYNC, Disk, Node
+from proof.volume.disk import O_DSYNC, SECTOR, Disk, Node
 
 THREADS = 8
 BUFFER_BYTES = (1 << 20) + 4096
 MINOR_VERSION = 31
-# FUSE_ASYNC_READ, FUSE_ATOMIC_O_TRUNC, FUSE_BIG_WRITES, FUSE_ASYNC_DIO, FUSE_MAX_PAGES
-FLAGS = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 15 | 1 << 22
+# FUSE_ASYNC_READ, FUSE_ATOMIC_O_TRUNC, FUSE_BIG_WRITES, FUSE_MAX_PAGES
+FLAGS = 1 << 0 | 1 << 3 | 1 << 5 | 1 << 22
+# FUSE_ASYNC_DIO. With it the kernel makes an I/O error of a short write.
+ASYNC_DIRECT_FLAG = 1 << 15
 MAX_WRITE_BYTES, MAX_PAGES = 1 << 20, 256
 MNT_DETACH = 2
 IN_HEADER = struct.Struct("<IIQQIIIHH")
@@ -48,19 +50,41 @@ def in_own_namespace(module: str) -> str | None:
 
 
 class Fault:
-    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted."""
+    """What happens to operations on files whose path contains `part`: an error number, or None to stall until it is lifted. With
+    `in_half` it happens once: a write is carried out half, and told so where there is no error."""
 
-    def __init__(self, part: str, operations: tuple[str, ...], error: int | None):
+    def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
+        self.skip = skip                                # so many that it would hit pass
+        self.behind = behind                            # only reads and writes that reach behind this offset
+        self.in_half = in_half
         self.met = threading.Event()
         self.lifted = threading.Event()
 
+    def hits(self, operation: str, path: str, body: bytes) -> bool:
+        if operation not in self.operations or self.part not in path or self.in_half and self.met.is_set():
+            return False
+        if self.behind:
+            _, offset, size = struct.unpack_from("<QQI", body)
+            if offset + size <= self.behind:
+                return False
+        self.skip -= 1
+        return self.skip < 0
+
+
+def half_of(body: bytes) -> bytes:
+    """The first half of a write, in whole sectors."""
+    size = struct.unpack_from("<I", body, 16)[0] // 2 // SECTOR * SECTOR
+    return body[:16] + struct.pack("<I", size) + body[20:40 + size]
+
 
 class Mount:
-    """A mounted disk; `close()` unmounts it and leaves the disk."""
+    """A mounted disk; `close()` unmounts it and leaves the disk. With `short_writes` programs are told of such, and direct writes
+    are carried out one after the other."""
 
-    def __init__(self, disk: Disk, directory: Path):
+    def __init__(self, disk: Disk, directory: Path, short_writes: bool = False):
         self.disk, self.directory = disk, directory
+        self.flags = FLAGS | (0 if short_writes else ASYNC_DIRECT_FLAG)
         self.lock = threading.Lock()
         self.faults: list[Fault] = []
         self.paths: dict[int, str] = {}                 # the last name of a node, for faults
@@ -99,8 +123,12 @@ class Mount:
     def fail(self, part: str, error: int, *operations: str) -> Fault:
         return self.add(Fault(part, operations or ("write", "fsync"), error))
 
-    def stall(self, part: str, *operations: str) -> Fault:
-        return self.add(Fault(part, operations or ("write", "fsync"), None))
+    def fail_in_half(self, part: str, error: int | None, skip: int) -> Fault:
+        """The write that comes after `skip` others is done half, and fails; without an error it is a short one."""
+        return self.add(Fault(part, ("write",), error, skip, in_half=True))
+
+    def stall(self, part: str, *operations: str, behind: int = 0) -> Fault:
+        return self.add(Fault(part, operations or ("write", "fsync"), None, behind=behind))
 
     def add(self, fault: Fault) -> Fault:
         with self.lock:
@@ -168,9 +196,10 @@ class Mount:
             raise OSError(errno.EIO, "the power was cut")
         with self.lock:
             path = self.paths.get(number, "")
-            fault = next((f for f in self.faults if operation in f.operations and f.part in path), None)
-        if fault is not None:
-            fault.met.set()
+            fault = next((f for f in self.faults if f.hits(operation, path, body)), None)
+            if fault is not None:
+                fault.met.set()
+        if fault is not None and not fault.in_half:
             if fault.error is not None:
                 raise OSError(fault.error, "injected")
             fault.lifted.wait()
@@ -182,7 +211,12 @@ class Mount:
                 self.operations += 1
             if last:
                 return self.last_operation(handler, number, body)
-            return handler(self, self.disk.nodes.get(number), body)
+            if fault is None or not fault.in_half:
+                return handler(self, self.disk.nodes.get(number), body)
+            answer = handler(self, self.disk.nodes.get(number), half_of(body))
+            if fault.error is not None:
+                raise OSError(fault.error, "injected")
+            return answer
 
     def last_operation(self, handler, number: int, body: bytes) -> bytes:
         """On its way when the power goes: a write may be on the disk, whole or in part; a sync did not happen."""
@@ -201,7 +235,7 @@ class Mount:
 
 def initialize(mount: Mount, _: Node, body: bytes) -> bytes:
     readahead = struct.unpack_from("<IIII", body)[2]
-    return struct.pack("<IIIIHHIIHH", 7, MINOR_VERSION, readahead, FLAGS, 64, 48, MAX_WRITE_BYTES, 1, MAX_PAGES, 0).ljust(64, b"\0")
+    return struct.pack("<IIIIHHIIHH", 7, MINOR_VERSION, readahead, mount.flags, 64, 48, MAX_WRITE_BYTES, 1, MAX_PAGES, 0).ljust(64, b"\0")
 
 
 def text(raw: bytes) -> str:
