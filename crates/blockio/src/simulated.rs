@@ -65,7 +65,12 @@ impl SimulatedDisk {
 
     /// Has an operation fail: the one that comes after `skip` others of the kind that the fault applies to.
     pub fn inject(&self, fault: Fault, skip: u64) {
-        self.lock().faults.inject(fault, skip);
+        self.inject_into("", fault, skip);
+    }
+
+    /// As [`inject`](Self::inject), of files alone whose path contains `part`: other operations do not count.
+    pub fn inject_into(&self, part: &str, fault: Fault, skip: u64) {
+        self.lock().faults.inject(fault, skip, part);
     }
 
     /// Limits the bytes that all files hold together.

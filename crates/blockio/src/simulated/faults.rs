@@ -56,14 +56,23 @@ pub struct Operation {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     trace: Vec<Operation>,
-    /// With how many operations of its kind are to pass.
-    pending: Vec<(Fault, u64)>,
+    pending: Vec<Pending>,
     dead: bool,
 }
 
+/// A fault to come.
+#[derive(Debug)]
+struct Pending {
+    fault: Fault,
+    /// How many operations of its kind are to pass.
+    skip: u64,
+    /// Only files whose path contains this.
+    part: String,
+}
+
 impl Faults {
-    pub fn inject(&mut self, fault: Fault, skip: u64) {
-        self.pending.push((fault, skip));
+    pub fn inject(&mut self, fault: Fault, skip: u64, part: &str) {
+        self.pending.push(Pending { fault, skip, part: part.to_owned() });
     }
 
     pub fn trace(&self) -> &[Operation] {
@@ -81,8 +90,8 @@ impl Faults {
 
     /// Whether the queue that is waited for is lost.
     pub fn loses_queue(&mut self) -> bool {
-        let Some(at) = self.pending.iter().position(|(fault, _)| *fault == Fault::LoseQueue) else { return false };
-        let left = &mut self.pending[at].1;
+        let Some(at) = self.pending.iter().position(|pending| pending.fault == Fault::LoseQueue) else { return false };
+        let left = &mut self.pending[at].skip;
         if *left > 0 {
             *left -= 1;
             return false;
@@ -94,15 +103,15 @@ impl Faults {
     /// Notes an operation and answers the fault that hits it.
     pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
         let mut fault = self.dead.then_some(Fault::Fail);
-        self.pending.retain_mut(|(pending, skip)| {
-            if !pending.applies_to(verb) {
+        self.pending.retain_mut(|pending| {
+            if !pending.fault.applies_to(verb) || !path.to_string_lossy().contains(&pending.part) {
                 return true;
             }
-            if *skip == 0 && fault.is_none() {
-                fault = Some(*pending);
+            if pending.skip == 0 && fault.is_none() {
+                fault = Some(pending.fault);
                 return false;
             }
-            *skip = skip.saturating_sub(1);
+            pending.skip = pending.skip.saturating_sub(1);
             true
         });
         self.dead |= fault == Some(Fault::PowerCut);

@@ -113,6 +113,22 @@ fn faults_hit_the_operation_they_are_meant_for() {
 }
 
 #[test]
+fn a_fault_that_is_meant_for_a_file_is_met_by_it_alone() {
+    let disk = disk_with("/d");
+    let open = |path| disk.open(Path::new(path), OpenOptions::create_new()).unwrap();
+    let (file, other) = (open("/d/file"), open("/d/other"));
+    disk.inject_into("file", Fault::Misdirect, 1);
+    for at in 0..3 {
+        other.write_at(b"other", at * 5).unwrap();
+    }
+    file.write_at(b"right", 0).unwrap();
+    file.write_at(b"astray", 0).unwrap();
+    assert_eq!(contents(&disk, "/d/other").unwrap(), b"otherotherother");
+    let bytes = contents(&disk, "/d/file").unwrap();
+    assert_eq!((&bytes[..5], &bytes[BLOCK_SIZE..]), (&b"right"[..], &b"astray"[..]));
+}
+
+#[test]
 fn a_directory_is_moved_and_removed_with_what_is_in_it() {
     let disk = disk_with("/a/b");
     disk.open(Path::new("/a/b/f"), OpenOptions::create_new()).unwrap();
