@@ -9,32 +9,51 @@ use blockio::SimulatedDisk;
 use commitlog::{CommitLog, LogOptions, SyncMode};
 use uuid::Uuid;
 
-const APPENDS: usize = 1001;
+const APPENDS: usize = 1000;
+const MODES: [SyncMode; 4] = [
+    SyncMode::Batch,
+    SyncMode::Each,
+    SyncMode::Group { window: Duration::from_millis(1) },
+    SyncMode::Periodic { period: Duration::from_millis(1) },
+];
+
+/// Of each append after the first, the allocations; and the segments that all of them went to.
+fn allocations(segment_size_bytes: u32, sync: SyncMode, tables: &[u128]) -> (Vec<u64>, usize) {
+    let tables: Vec<Uuid> = tables.iter().map(|table| Uuid::from_u128(*table)).collect();
+    let options = LogOptions { segment_size_bytes, total_space_bytes: 16 << 20, sync, ..LogOptions::new("/log") };
+    let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options).unwrap();
+    log.append(&tables, &[7; 100]).unwrap();
+    let mut segments = vec![log.position().segment];
+    let mut allocations: Vec<u64> = Vec::with_capacity(APPENDS);
+    for _ in 0..APPENDS {
+        let mut at = None;
+        allocations.push(allocation_counter::measure(|| at = log.append(&tables, &[7; 100]).ok()).count_total);
+        segments.push(at.unwrap().position.segment);
+    }
+    segments.dedup();
+    (allocations, segments.len())
+}
 
 #[test]
 fn an_append_allocates_nothing() {
-    let modes = [
-        SyncMode::Batch,
-        SyncMode::Each,
-        SyncMode::Group { window: Duration::from_millis(1) },
-        SyncMode::Periodic { period: Duration::from_millis(1) },
-    ];
-    for sync in modes {
+    for sync in MODES {
         for tables in [&[][..], &[1], &[1, 2]] {
-            let tables: Vec<Uuid> = tables.iter().map(|table| Uuid::from_u128(*table)).collect();
             // Room for a block of each record, in `each`.
-            let options = LogOptions { segment_size_bytes: 8 << 20, sync, ..LogOptions::new("/log") };
-            let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options).unwrap();
-            let mut allocations: Vec<u64> = Vec::with_capacity(APPENDS);
-            for _ in 0..APPENDS {
-                let append = || {
-                    log.append(&tables, &[7; 100]).unwrap();
-                };
-                allocations.push(allocation_counter::measure(append).count_total);
-            }
-            allocations.sort_unstable();
-            assert_eq!(allocations[APPENDS / 2], 0, "{sync:?}, {} tables", tables.len());
-            assert!(allocations[APPENDS * 9 / 10] == 0, "{sync:?}, {} tables: {allocations:?}", tables.len());
+            let (allocations, segments) = allocations(8 << 20, sync, tables);
+            assert_eq!(segments, 1);
+            assert_eq!(allocations, [0; APPENDS], "{sync:?}, {} tables", tables.len());
+        }
+    }
+}
+
+/// Over many segments: only those appends allocate that go on in the next one, and they wait for it.
+#[test]
+fn as_many_appends_allocate_as_segments_are_begun() {
+    for sync in MODES {
+        for tables in [&[][..], &[1], &[1, 2]] {
+            let (allocations, segments) = allocations(16 << 10, sync, tables);
+            let allocating = allocations.iter().filter(|count| **count > 0).count();
+            assert!(segments > 5 && allocating < segments, "{sync:?}, {} tables: {allocations:?}", tables.len());
         }
     }
 }

@@ -49,34 +49,62 @@ fn image(bytes: Vec<Vec<u8>>) -> SegmentImage {
     SegmentImage::new(log_id(), ID, &bytes.concat(), BLOCKS * BLOCK_SIZE as u32)
 }
 
-/// Every row of the table, at every block, with and without sound blocks behind.
+const KINDS: [BlockKind; 5] =
+    [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
+
+/// Every row of the table, in every mode, at every block, beside every combination of kinds in the blocks before and behind.
 #[test]
-fn the_decision_table_holds_at_every_block() {
-    for (kind, place, order, decision) in DECISIONS {
-        let mode = if order == Order::Ordered { 1 } else { UNORDERED_MODE };
-        // Nothing tells the mode of a segment without a sound block.
-        for at in u32::from(order == Order::Unordered)..BLOCKS {
-            for behind in [at + 1, BLOCKS] {
-                let blocks =
-                    (0..behind).map(|index| block_of(if index == at { kind } else { BlockKind::Live }, index, mode));
-                let image = image(blocks.collect());
-                assert_eq!(BlockKind::from(&image.state(at)), kind);
-                let horizon = if place == Place::BelowHorizon { at + 1 } else { at };
-                let verdict = image.judge(horizon);
-                let runs: Vec<_> = verdict.runs.iter().map(|run| run.blocks.clone()).collect();
-                let before = (at > 0).then_some(0..at);
-                let after = (behind > at + 1).then_some(at + 1..behind);
-                let expected: Vec<_> = match decision {
-                    Decision::Take => Vec::from_iter(Some(0..behind)),
-                    Decision::End => Vec::from_iter(before),
-                    Decision::Damage | Decision::Skip => Vec::from_iter(before.into_iter().chain(after)),
-                };
-                assert_eq!(runs, expected, "{kind:?} {place:?} at {at} of {behind}");
-                let damaged = (decision == Decision::Damage).then_some(at..at + 1);
-                assert_eq!(verdict.damaged, Vec::from_iter(damaged), "{kind:?} {place:?} at {at} of {behind}");
+fn the_decision_table_holds_for_every_combination_in_every_mode() {
+    const WALKED: u32 = 4;
+    let mut met = [0; DECISIONS.len()];
+    for mode in 0..=UNORDERED_MODE {
+        for combination in 0..KINDS.len().pow(WALKED) {
+            let kinds: Vec<BlockKind> =
+                (0..WALKED).map(|at| KINDS[combination / KINDS.len().pow(at) % KINDS.len()]).collect();
+            let image = image((0..).zip(&kinds).map(|(index, kind)| block_of(*kind, index, mode)).collect());
+            // Nothing tells the mode of a segment without a sound block.
+            let tells = kinds.contains(&BlockKind::Live);
+            let order = if mode == UNORDERED_MODE && tells { Order::Unordered } else { Order::Ordered };
+            for horizon in 0..=WALKED {
+                let decisions: Vec<Decision> = (0..)
+                    .zip(&kinds)
+                    .map(|(at, kind)| {
+                        let place = if at < horizon { Place::BelowHorizon } else { Place::AboveHorizon };
+                        let row = DECISIONS.iter().position(|(k, p, o, _)| (*k, *p, *o) == (*kind, place, order));
+                        met[row.unwrap()] += 1;
+                        DECISIONS[row.unwrap()].3
+                    })
+                    .collect();
+                check_verdict(&image.judge(horizon), &decisions, &format!("{kinds:?}, mode {mode}, horizon {horizon}"));
             }
         }
     }
+    assert!(met.iter().all(|count| *count > 0), "{met:?}");
+}
+
+/// What a segment whose blocks are decided so comes to.
+fn check_verdict(verdict: &Verdict, decisions: &[Decision], case: &str) {
+    let end = decisions.iter().position(|decision| *decision == Decision::End).unwrap_or(decisions.len());
+    let of = |decision| (0..end as u32).filter(move |at| decisions[*at as usize] == decision);
+    let taken: Vec<u32> = verdict.runs.iter().flat_map(|run| run.blocks.clone()).collect();
+    assert_eq!(taken, Vec::from_iter(of(Decision::Take)), "{case}");
+    let damaged: Vec<u32> = verdict.damaged.iter().cloned().flatten().collect();
+    assert_eq!(damaged, Vec::from_iter(of(Decision::Damage)), "{case}");
+    for run in &verdict.runs {
+        let before = run.blocks.start.checked_sub(1).map(|at| decisions[at as usize]);
+        assert_ne!(before, Some(Decision::Take), "{case}: a run begins where one can");
+        assert_eq!(run.after_damage, before.is_some(), "{case}");
+        // What lies behind the blocks that are walked is blank.
+        assert!(run.may_be_cut, "{case}");
+    }
+}
+
+/// A segment that is full to its end ends with a record.
+#[test]
+fn a_run_to_the_segments_end_is_not_cut() {
+    let full = image((0..BLOCKS).map(|index| block(&header(index))).collect());
+    let verdict = full.judge(BLOCKS);
+    assert_eq!(verdict.runs, [Run { blocks: 0..BLOCKS, after_damage: false, may_be_cut: false }]);
 }
 
 #[test]
