@@ -1,6 +1,6 @@
-//! What recovery makes of each block: FORMAT.md's decision table, as data.
+//! What recovery makes of each bookkeeping entry and of each block: FORMAT.md's decision tables, as data.
 
-use crate::format::BlockState;
+use crate::format::{BlockState, BookkeepingEntry, EntryFault, SegmentState};
 
 /// What a block turned out to be, without its particulars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +90,104 @@ pub fn decide(kind: BlockKind, place: Place, order: Order) -> Decision {
     row.map_or(Decision::Damage, |(.., decision)| *decision)
 }
 
+/// What a bookkeeping entry turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Sound: the segment is free.
+    Free,
+    /// Sound: the segment is in use.
+    Live,
+    /// Sound, of another segment.
+    Elsewhere,
+    /// Never written.
+    Zeros,
+    /// Neither.
+    Unsound,
+}
+
+impl From<&Result<BookkeepingEntry, EntryFault>> for EntryKind {
+    fn from(found: &Result<BookkeepingEntry, EntryFault>) -> EntryKind {
+        match found {
+            Ok(entry) => EntryKind::from(entry.state),
+            Err(EntryFault::Misplaced(_)) => EntryKind::Elsewhere,
+            Err(EntryFault::Zero) => EntryKind::Zeros,
+            Err(EntryFault::Damaged(_)) => EntryKind::Unsound,
+        }
+    }
+}
+
+impl From<SegmentState> for EntryKind {
+    fn from(state: SegmentState) -> EntryKind {
+        match state {
+            SegmentState::Free => EntryKind::Free,
+            SegmentState::Live => EntryKind::Live,
+        }
+    }
+}
+
+/// What the first block of a segment says of the segment's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstBlock {
+    /// Nothing, or that the entry tells of its use or of a later one.
+    Older,
+    /// It is sound, and of a use after the one that the entry tells of.
+    Newer,
+}
+
+/// What recovery does with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryDecision {
+    /// The segment holds nothing.
+    Skip,
+    /// Read the segment.
+    Read,
+    /// Damage: refuse to start, or ask the segment's blocks (salvage).
+    Damage,
+}
+
+/// The table. Every kind, beside every first block, has one row.
+pub const ENTRY_DECISIONS: [(EntryKind, FirstBlock, EntryDecision); 10] = [
+    (EntryKind::Free, FirstBlock::Older, EntryDecision::Skip),
+    (EntryKind::Free, FirstBlock::Newer, EntryDecision::Damage),
+    (EntryKind::Live, FirstBlock::Older, EntryDecision::Read),
+    (EntryKind::Live, FirstBlock::Newer, EntryDecision::Damage),
+    (EntryKind::Elsewhere, FirstBlock::Older, EntryDecision::Damage),
+    (EntryKind::Elsewhere, FirstBlock::Newer, EntryDecision::Damage),
+    (EntryKind::Zeros, FirstBlock::Older, EntryDecision::Damage),
+    (EntryKind::Zeros, FirstBlock::Newer, EntryDecision::Damage),
+    (EntryKind::Unsound, FirstBlock::Older, EntryDecision::Damage),
+    (EntryKind::Unsound, FirstBlock::Newer, EntryDecision::Damage),
+];
+
+/// Looks that table up.
+pub fn decide_entry(kind: EntryKind, first: FirstBlock) -> EntryDecision {
+    let row = ENTRY_DECISIONS.iter().find(|(k, f, _)| (*k, *f) == (kind, first));
+    row.map_or(EntryDecision::Damage, |(.., decision)| *decision)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn word(case: &dyn std::fmt::Debug) -> String {
+        format!("{case:?}").to_lowercase()
+    }
+
+    #[test]
+    fn every_entry_has_one_row_and_format_md_says_the_same() {
+        for kind in [EntryKind::Free, EntryKind::Live, EntryKind::Elsewhere, EntryKind::Zeros, EntryKind::Unsound] {
+            let mut row = format!("| {} |", word(&kind));
+            for first in [FirstBlock::Older, FirstBlock::Newer] {
+                assert_eq!(ENTRY_DECISIONS.iter().filter(|(k, f, _)| (*k, *f) == (kind, first)).count(), 1);
+                row += &format!(" {} |", word(&decide_entry(kind, first)));
+            }
+            assert!(include_str!("../FORMAT.md").contains(&row), "{row}");
+        }
+    }
+
     #[test]
     fn every_case_has_one_row_and_format_md_says_the_same() {
         let kinds = [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
-        let word = |case: &dyn std::fmt::Debug| format!("{case:?}").to_lowercase();
         for kind in kinds {
             let mut row = format!("| {} |", word(&kind));
             for place in [Place::BelowHorizon, Place::AboveHorizon] {

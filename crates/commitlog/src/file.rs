@@ -52,10 +52,7 @@ impl LogFile {
         if options.device.is_some() && is_blank(&*file)? {
             return Ok(None);
         }
-        let found = match read_head(&*file) {
-            Err(LogError::Corrupt(damage)) if options.device.is_some() => return Err(foreign_device(&damage)),
-            found => found?,
-        };
+        let found = read_head(&*file)?;
         let log = LogFile::with(file, found);
         log.repair_superblock()?;
         Ok(Some(log))
@@ -260,8 +257,15 @@ fn is_blank(file: &dyn File) -> Result<bool, LogError> {
 }
 
 /// A device is not made a log over what may be somebody's data.
-fn foreign_device(damage: &Corruption) -> LogError {
-    let reason = format!("it holds something else ({damage}); write zeros over its first 8192 bytes to make it a log");
+pub(crate) fn foreign_device(damage: &Corruption, was_searched: bool) -> LogError {
+    let more = if was_searched {
+        "what lies behind tells of no log"
+    } else {
+        "if it is a log, start with --commitlog-salvage"
+    };
+    let reason = format!(
+        "it holds something else ({damage}); {more}; write zeros over its first 8192 bytes to make it a new log"
+    );
     LogError::Refused { path: damage.path.clone(), reason }
 }
 

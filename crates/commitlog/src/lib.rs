@@ -29,6 +29,7 @@ mod options;
 mod position;
 mod prewrite;
 mod primitive;
+mod rebuild;
 mod record_starts;
 mod recovery;
 mod replay;
@@ -43,7 +44,10 @@ mod waiters;
 mod writer;
 
 pub use blockio::{BlockWrites, QueueMeans};
-pub use decision::{BlockKind, DECISIONS, Decision, Order, Place, decide};
+pub use decision::{
+    BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, Order, Place, decide,
+    decide_entry,
+};
 pub use durable::{Durable, RoomChange};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use blockio::{Disk, OpenOptions};
 use uuid::Uuid;
 
-use crate::file::LogFile;
+use crate::decision::{EntryDecision, EntryKind, FirstBlock, decide_entry};
+use crate::file::{LogFile, foreign_device};
 use crate::format::{BookkeepingEntry, Geometry, SegmentState, Superblock};
+use crate::rebuild;
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
 
-/// Where salvage puts a log that it cannot make anything of.
-const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
+/// Where salvage puts a log that it cannot make anything of, or the superblocks of one that it can.
+pub(crate) const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
 
 /// The first of `name`, `name.2`, `name.3`, … under which there is nothing yet: what an earlier salvage kept stays.
 pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result<PathBuf, LogError> {
@@ -42,24 +44,52 @@ pub(crate) struct Opened {
 pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Opened, LogError> {
     let measure = |device: &PathBuf| disk.open(device, OpenOptions::read())?.len();
     let wanted = options.geometry(options.device.as_ref().map(measure).transpose()?)?;
+    let mut lost_superblocks = None;
     let file = match LogFile::open(disk, options) {
         Ok(Some(file)) => file,
         Ok(None) => return create(disk, options, wanted, new_host_id(options)?, 0),
-        Err(LogError::Corrupt(damage)) if options.salvage => {
-            let gap = set_aside(disk, options, *damage)?;
-            let made = create(disk, options, wanted, new_host_id(options)?, 0)?;
-            return Ok(Opened { gaps: vec![gap], ..made });
-        }
+        Err(LogError::Corrupt(damage)) => match rebuilt(disk, options, wanted, &damage)? {
+            Some(file) => {
+                lost_superblocks = Some(Gap::of(*damage, 0, None));
+                file
+            }
+            None => return begin_anew(disk, options, wanted, *damage),
+        },
         Err(error) => return Err(error),
     };
     check_host(&file, options)?;
     file.renew()?;
-    let opened = read_bookkeeping(file, options)?;
+    let mut opened = read_bookkeeping(file, options)?;
+    opened.gaps.splice(..0, lost_superblocks);
     if opened.live.is_empty() && opened.gaps.is_empty() && *opened.file.geometry() != wanted {
         let host_id = opened.file.superblock.host_id;
         return create(disk, options, wanted, host_id, opened.last_id);
     }
     Ok(opened)
+}
+
+/// With salvage, a log whose superblocks were lost and whose other blocks tell them.
+fn rebuilt(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    wanted: Geometry,
+    damage: &Corruption,
+) -> Result<Option<LogFile>, LogError> {
+    let is_head = damage.offset < Geometry::bookkeeping_start();
+    if options.salvage && is_head { rebuild::open(disk, options, wanted) } else { Ok(None) }
+}
+
+/// In place of a log that nobody can tell anything of; a device is left alone.
+fn begin_anew(disk: &dyn Disk, options: &LogOptions, wanted: Geometry, damage: Corruption) -> Result<Opened, LogError> {
+    if options.device.is_some() {
+        return Err(foreign_device(&damage, options.salvage));
+    }
+    if !options.salvage {
+        return Err(LogError::Corrupt(Box::new(damage)));
+    }
+    let gap = set_aside(disk, options, damage)?;
+    let made = create(disk, options, wanted, new_host_id(options)?, 0)?;
+    Ok(Opened { gaps: vec![gap], ..made })
 }
 
 /// Of a log that has to be made, where there is none.
@@ -111,11 +141,15 @@ fn check_host(file: &LogFile, options: &LogOptions) -> Result<(), LogError> {
 fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogError> {
     let mut gaps: Vec<Gap> = file.damaged_superblock.iter().map(|damage| Gap::of(damage.clone(), 0, None)).collect();
     let mut entries = Vec::new();
-    for (slot, entry) in (0..).zip(file.read_entries()?) {
-        match entry {
-            Ok(entry) if !file.was_used_since(&entry)? => entries.push(entry),
-            unsound => {
-                let damage = match unsound {
+    for (slot, found) in (0..).zip(file.read_entries()?) {
+        let first = match &found {
+            Ok(entry) if file.was_used_since(entry)? => FirstBlock::Newer,
+            _ => FirstBlock::Older,
+        };
+        match (decide_entry(EntryKind::from(&found), first), found) {
+            (EntryDecision::Skip | EntryDecision::Read, Ok(entry)) => entries.push(entry),
+            (_, found) => {
+                let damage = match found {
                     Ok(entry) => file.lost_entry(&entry),
                     Err(fault) => file.unsound_entry(slot, &fault),
                 };
@@ -129,7 +163,7 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
         }
     }
     let last_id = entries.iter().map(|entry| entry.id).fold(0, i64::max);
-    entries.retain(|entry| entry.state == SegmentState::Live);
+    entries.retain(is_read);
     entries.sort_by_key(|entry| entry.id);
     let mut twins = BTreeSet::new();
     for pair @ [a, b] in entries.array_windows::<2>().filter(|[a, b]| a.id == b.id) {
@@ -144,10 +178,15 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
         *entry = restore_entry(&file, entry.index)?;
     }
     // If the blocks of several say that they are of one use, all of them are replayed.
-    entries.retain(|entry| entry.state == SegmentState::Live);
+    entries.retain(is_read);
     entries.sort_by_key(|entry| entry.id);
     let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index, entry.without))).collect();
     Ok(Opened { file, last_id, live, gaps })
+}
+
+/// Whether the segment of a sound entry is to be read.
+fn is_read(entry: &BookkeepingEntry) -> bool {
+    decide_entry(EntryKind::from(entry.state), FirstBlock::Older) == EntryDecision::Read
 }
 
 /// Writes a segment's bookkeeping anew, as its blocks tell it.

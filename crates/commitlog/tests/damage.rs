@@ -5,9 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
-use commitlog::{CommitLog, LogError, LogInspector, LogOptions, LogPosition, ReplayReport};
+use commitlog::{
+    CommitLog, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, Geometry, LogError, LogInspector, LogOptions,
+    LogPosition, ReplayReport, SyncMode,
+};
 use uuid::Uuid;
 
 const DIR: &str = "/log";
@@ -35,13 +39,17 @@ type Records = BTreeMap<LogPosition, Vec<u8>>;
 
 /// A log of `count` records of `length` bytes, each acknowledged before the next.
 fn log_of(count: u8, length: usize) -> (SimulatedDisk, Records) {
+    log_with(&options(), count, length)
+}
+
+fn log_with(options: &LogOptions, count: u8, length: usize) -> (SimulatedDisk, Records) {
     let disk = SimulatedDisk::new();
-    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options()).unwrap();
+    let (log, _) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
     let mut records = Records::new();
     for number in 0..count {
         let data = vec![number; length];
         let at = log.append(&[Uuid::from_u128(9)], &data).unwrap();
-        log.durable(at.position).wait().unwrap();
+        log.sync().unwrap();
         records.insert(at.position, data);
     }
     drop(log);
@@ -133,8 +141,82 @@ fn one_superblock_is_enough_and_the_other_is_repaired() {
             assert_eq!(replay(&disk, false).unwrap().1.gaps, []);
         }
     }
-    disk.flip_bit(&path(), 9, 5).unwrap();
-    disk.flip_bit(&path(), BLOCK + 9, 5).unwrap();
+}
+
+/// Writes nonsense over the file's first bytes, other than zeros.
+fn overwrite_head(disk: &SimulatedDisk, length: u64) {
+    let nonsense: Vec<u8> = (0..length).map(|at| ((at * 31) >> 3) as u8 | 1).collect();
+    disk.open(&path(), OpenOptions::write()).unwrap().write_at(&nonsense, 0).unwrap();
+}
+
+/// By bits that are wrong in both, by nonsense over them, and by nonsense over half of the bookkeeping too.
+#[test]
+fn superblocks_that_are_both_lost_are_told_by_the_other_blocks() {
+    type Damage = fn(&SimulatedDisk);
+    let wrong_bits: Damage = |disk| (0..2).for_each(|copy| disk.flip_bit(&path(), copy * BLOCK + 20, 5).unwrap());
+    let overwritten: Damage = |disk| overwrite_head(disk, 2 * BLOCK);
+    let overwritten_further: Damage = |disk| overwrite_head(disk, 4 * BLOCK);
+    let sync = |sync| LogOptions { sync, ..options() };
+    let group = SyncMode::Group { window: Duration::ZERO };
+    // In the first segment, and in three of four.
+    for (options, count, length) in
+        [(options(), 5, 600), (options(), 12, 9000), (sync(SyncMode::Each), 12, 9000), (sync(group), 1, 600)]
+    {
+        let (whole, records) = log_with(&options, count, length);
+        for (damage, gaps) in [(wrong_bits, 1), (overwritten, 1), (overwritten_further, 3)] {
+            let disk = whole.crash_image(0);
+            damage(&disk);
+            let head = bytes_of(&disk)[..2 * BLOCK as usize].to_vec();
+            assert_eq!(damage_of(replay(&disk, false)), 0);
+            let (found, report) = replay(&disk, true).unwrap();
+            assert_eq!((found, report.gaps.len()), (records.clone(), gaps), "{:?}", report.gaps);
+            assert_eq!((report.gaps[0].damage.offset, report.gaps[0].length_bytes), (0, 0));
+            let kept = disk.open(&Path::new(DIR).join("commitlog.damaged"), OpenOptions::read()).unwrap();
+            let mut copy = vec![0; kept.len().unwrap() as usize];
+            kept.read_exact_at(&mut copy, 0).unwrap();
+            assert_eq!(copy, head);
+            let (log, replayed) = CommitLog::open(Arc::new(disk.clone()), options.clone()).unwrap();
+            assert_eq!((log.host_id(), log.geometry()), (Uuid::from_u128(2), geometry()));
+            drop((log, replayed));
+            let (found, report) = replay(&disk, false).unwrap();
+            assert_eq!((found, report.gaps), (records.clone(), vec![]), "got over for good");
+        }
+    }
+}
+
+fn geometry() -> Geometry {
+    Geometry { segment_size_bytes: 64 << 10, segments: SEGMENTS as u32 }
+}
+
+/// The configured layout has changed meanwhile: blocks of other segments than the first tell the one in force, and where there are none it
+/// is believed if it may be right.
+#[test]
+fn superblocks_are_told_with_the_layout_that_the_blocks_have() {
+    let salvaging = |segment_size_bytes| LogOptions { salvage: true, segment_size_bytes, ..options() };
+    let opened = |disk: &SimulatedDisk, segment_size_bytes| {
+        overwrite_head(disk, 2 * BLOCK);
+        let (log, mut replay) = CommitLog::open(Arc::new(disk.clone()), salvaging(segment_size_bytes)).unwrap();
+        let mut count = 0;
+        while replay.next_record().unwrap().is_some() {
+            count += 1;
+        }
+        (count, log.geometry().segment_size_bytes, replay.report().gaps[0].length_bytes > 0)
+    };
+    let (disk, records) = log_of(12, 9000);
+    for other in [32 << 10, 128 << 10] {
+        assert_eq!(opened(&disk.crash_image(0), other), (records.len(), 64 << 10, false));
+    }
+    let (disk, records) = log_of(5, 9000);
+    assert_eq!(opened(&disk.crash_image(0), 128 << 10), (records.len(), 128 << 10, false));
+    // It has more blocks than that: nothing is proved, and all of it is set aside.
+    assert_eq!(opened(&disk.crash_image(0), 32 << 10), (0, 32 << 10, true));
+}
+
+/// A file of which nothing but nonsense is left is set aside.
+#[test]
+fn a_log_without_sound_bookkeeping_is_set_aside_by_salvage() {
+    let (disk, _) = log_of(5, 600);
+    overwrite_head(&disk, FIRST - BLOCK);
     assert_eq!(damage_of(replay(&disk, false)), 0);
     let (found, report) = replay(&disk, true).unwrap();
     assert_eq!((found.len(), report.gaps.len()), (0, 1));
@@ -177,6 +259,63 @@ fn bookkeeping(slot: u32, state: u8, id: i64) -> [u8; 28] {
     let mut crc = crc32fast::Hasher::new_with_initial(crc32fast::hash(Uuid::from_u128(1).as_bytes()));
     crc.update(&entry[..24]);
     entry[24..].copy_from_slice(&crc.finalize().to_be_bytes());
+    entry
+}
+
+/// Every row of the table of entries, in every sync mode, with whatever the first block may be.
+#[test]
+fn the_decision_table_of_entries_holds_in_every_mode() {
+    let period = Duration::from_secs(3600);
+    let window = Duration::ZERO;
+    for sync in [SyncMode::Batch, SyncMode::Each, SyncMode::Group { window }, SyncMode::Periodic { period }] {
+        let (whole, records) = log_with(&LogOptions { sync, ..options() }, 5, 600);
+        let first = first_block_of(&whole);
+        for (kind, says, decision) in ENTRY_DECISIONS {
+            // Blank, torn, and of the use that the entry tells of.
+            let older = vec![vec![0; BLOCK as usize], [&[first[0] ^ 1], &first[1..]].concat(), first.clone()];
+            let firsts = if says == FirstBlock::Older { older } else { vec![first.clone()] };
+            for block in firsts {
+                let id = if says == FirstBlock::Newer { 99 } else { 100 };
+                let disk = whole.crash_image(0);
+                let raw = disk.open(&path(), OpenOptions::write()).unwrap();
+                raw.write_at(&block, FIRST).unwrap();
+                raw.write_at(&entry_of(kind, id), 2 * BLOCK).unwrap();
+                let case = format!("{sync:?}, {kind:?} beside {says:?}");
+                match decision {
+                    EntryDecision::Damage => {
+                        assert_eq!(damage_of(replay(&disk, false)), 2 * BLOCK, "{case}");
+                        let (found, report) = replay(&disk, true).unwrap();
+                        assert_eq!(report.gaps[0].damage.offset, 2 * BLOCK, "{case}");
+                        assert!(found.len() >= records.len() - 1, "{case}");
+                    }
+                    EntryDecision::Skip => assert_eq!(replay(&disk, false).unwrap().0, Records::new(), "{case}"),
+                    // Where the first block is lost the next ones tell that it was there.
+                    EntryDecision::Read if block == first => {
+                        assert_eq!(replay(&disk, false).unwrap().0, records, "{case}");
+                    }
+                    EntryDecision::Read => assert_eq!(damage_of(replay(&disk, false)), FIRST, "{case}"),
+                }
+            }
+        }
+    }
+}
+
+fn first_block_of(disk: &SimulatedDisk) -> Vec<u8> {
+    bytes_of(disk)[FIRST as usize..][..BLOCK as usize].to_vec()
+}
+
+/// A block in the place of the first segment's entry.
+fn entry_of(kind: EntryKind, id: i64) -> Vec<u8> {
+    let mut entry = match kind {
+        EntryKind::Free | EntryKind::Unsound => bookkeeping(0, 1, id).to_vec(),
+        EntryKind::Live => bookkeeping(0, 2, id).to_vec(),
+        EntryKind::Elsewhere => bookkeeping(1, 2, id).to_vec(),
+        EntryKind::Zeros => Vec::new(),
+    };
+    if kind == EntryKind::Unsound {
+        entry[5] ^= 4;
+    }
+    entry.resize(BLOCK as usize, 0);
     entry
 }
 

@@ -119,6 +119,29 @@ fn a_device_that_holds_something_else_is_refused_and_left_alone() {
     assert!(refused.to_string().contains("commitlog_device of 100000 bytes holds 1 segments"), "{refused}");
 }
 
+/// Its superblocks are lost; what lies behind them tells that it is one.
+#[test]
+fn a_damaged_log_on_a_device_is_refused_and_salvaged_from_what_its_blocks_tell() {
+    let disk = SimulatedDisk::new();
+    let path = Path::new("/dev/log");
+    device(&disk, path, &used(400_000));
+    let options = LogOptions { host_id: Some(Uuid::from_u128(3)), ..options(path, "/log") };
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let (log, _) = CommitLog::open(Arc::clone(&disk), options.clone()).unwrap();
+    let written: Vec<Vec<u8>> = (0..9).map(|number| vec![number; 9000]).collect();
+    for data in &written {
+        log.durable(log.append(&[Uuid::from_u128(1)], data).unwrap().position).wait().unwrap();
+    }
+    drop(log);
+    disk.open(path, OpenOptions::write()).unwrap().write_at(&[7; 8192], 0).unwrap();
+    match CommitLog::open(Arc::clone(&disk), options.clone()) {
+        Err(LogError::Refused { reason, .. }) => assert!(reason.contains("start with --commitlog-salvage"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(replayed(&disk, &LogOptions { salvage: true, ..options.clone() }), written);
+    assert_eq!(replayed(&disk, &options), written);
+}
+
 #[test]
 fn two_nodes_do_not_share_a_device() {
     let directory = std::env::temp_dir().join(format!("espalier-commitlog-device-lock-{}", std::process::id()));

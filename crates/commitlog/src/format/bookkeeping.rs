@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use super::{array, put};
+use crate::rebuild::checksum_before;
 
 const MAGIC: [u8; 4] = *b"SEGM";
 const SIZE: usize = 28;
@@ -65,6 +66,12 @@ impl BookkeepingEntry {
         put(block, 16, &self.id.to_be_bytes());
         let crc = crc(seed, block);
         put(block, SIZE - 4, &crc.to_be_bytes());
+    }
+
+    /// The seed with which the block is an entry; `None` if it does not begin as one.
+    pub fn seed(block: &[u8]) -> Option<u32> {
+        let bytes = block.get(..SIZE - 4).filter(|bytes| bytes.starts_with(&MAGIC))?;
+        Some(checksum_before(u32::from_be_bytes(array(block, SIZE - 4)), bytes))
     }
 
     /// Reads the entry of segment `index`.

@@ -1,0 +1,188 @@
+//! A log whose superblocks are both lost: what its other blocks tell of it, for a start that salvages.
+//!
+//! The checksum of a bookkeeping entry is computed from the log's seed on, and all else in it is known: so each tells the seed. A sound block
+//! of a segment tells which use it is of, whose entry tells the segment, and which block of it it is: so it tells where segments begin,
+//! and how far apart. What more than half of them say is taken; of entries two at least have to say it.
+
+use std::collections::BTreeMap;
+
+use blockio::{AlignedBuffer, BLOCK_SIZE, Disk, Durability, File, OpenOptions};
+use uuid::Uuid;
+
+use crate::file::{CHUNK_SIZE, LogFile};
+use crate::format::{BlockHeader, BlockState, BookkeepingEntry, Geometry, Superblock, classify_block};
+use crate::recovery::{DAMAGED_FILE_NAME, free_path};
+use crate::{LogError, LogOptions};
+
+const POLYNOMIAL: u32 = 0xedb8_8320;
+/// Blocks before the bookkeeping.
+const SUPERBLOCKS: u64 = 2;
+
+/// Writes the superblocks anew as the log's other blocks tell them, if they do, and opens it. What was there is kept in a file apart.
+pub(crate) fn open(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Option<LogFile>, LogError> {
+    let path = options.log_path();
+    let file = disk.open(&path, OpenOptions::write().blocks())?;
+    let Some(evidence) = Evidence::gather(&*file)? else { return Ok(None) };
+    let Some(geometry) = evidence.geometry(&*file, wanted)? else { return Ok(None) };
+    keep_head(disk, options, &*file)?;
+    let host_id = options.host_id.unwrap_or_else(Uuid::new_v4);
+    let superblock = Superblock { geometry, log_id: id_of_checksum(evidence.seed), host_id };
+    let mut block = AlignedBuffer::new(BLOCK_SIZE);
+    superblock.encode(&mut block);
+    for copy in 0..SUPERBLOCKS {
+        file.write_blocks(block.all_blocks(), Geometry::superblock_offset(copy), Durability::Durable)?;
+    }
+    drop(file);
+    LogFile::open(disk, options)
+}
+
+/// Puts what lies in the place of the superblocks away.
+fn keep_head(disk: &dyn Disk, options: &LogOptions, file: &dyn File) -> Result<(), LogError> {
+    let mut head = vec![0; Geometry::bookkeeping_start() as usize];
+    let got = file.read_at(&mut head, 0)?;
+    let copy = disk.open(&free_path(disk, &options.directory, DAMAGED_FILE_NAME)?, OpenOptions::create_new())?;
+    copy.write_at(head.get(..got).unwrap_or_default(), 0)?;
+    copy.sync_data()?;
+    disk.sync_dir(&options.directory)?;
+    Ok(())
+}
+
+/// The seed, and the entries that have it.
+struct Evidence {
+    seed: u32,
+    entries: Vec<BookkeepingEntry>,
+}
+
+impl Evidence {
+    fn gather(file: &dyn File) -> Result<Option<Evidence>, LogError> {
+        let mut found = Vec::new();
+        each_block(file, |number, block| found.extend(entry_at(number, block)))?;
+        let Some(seed) = most(found.iter().map(|(seed, _)| *seed)) else { return Ok(None) };
+        let entries: Vec<_> = found.into_iter().filter(|(of, _)| *of == seed).map(|(_, entry)| entry).collect();
+        Ok((entries.len() >= 2).then_some(Evidence { seed, entries }))
+    }
+
+    /// Where segments lie, as their blocks tell it; as wanted, where none is of a segment but the first.
+    fn geometry(&self, file: &dyn File, wanted: Geometry) -> Result<Option<Geometry>, LogError> {
+        let slots: BTreeMap<i64, u32> = self.entries.iter().map(|entry| (entry.id, entry.index)).collect();
+        let listed = self.entries.iter().map(|entry| entry.index + 1).max().unwrap_or(0);
+        // By slot, where the segment seems to begin, in blocks of the file; and how long one is at least.
+        let mut begins: Vec<(u32, u64)> = Vec::new();
+        let mut longest = 0;
+        each_block(file, |number, block| {
+            let Some(header) = self.header(block) else { return };
+            longest = longest.max(header.index.saturating_add(1));
+            let begin = number.checked_sub(header.index.into());
+            begins.extend(slots.get(&header.segment_id).copied().zip(begin));
+        })?;
+        let of_first = begins.iter().filter(|(slot, _)| *slot == 0).map(|(_, begin)| *begin);
+        let start = most(of_first).unwrap_or(SUPERBLOCKS + u64::from(listed));
+        let lengths = begins.iter().filter(|(slot, _)| *slot > 0).filter_map(|(slot, begin)| {
+            let (distance, slot) = (begin.checked_sub(start)?, u64::from(*slot));
+            distance.is_multiple_of(slot).then_some(distance / slot)
+        });
+        let told = most(lengths);
+        let length = told.unwrap_or(u64::from(wanted.blocks_per_segment()));
+        let is_right = |(slot, begin): &&(u32, u64)| *begin == start + u64::from(*slot) * length;
+        let right = begins.iter().filter(is_right).count();
+        let bytes = u32::try_from(length * BLOCK_SIZE as u64).ok().filter(|bytes| *bytes <= i32::MAX as u32);
+        let segments = start.checked_sub(SUPERBLOCKS).and_then(|segments| u32::try_from(segments).ok());
+        let fits = length >= u64::from(longest) && (begins.is_empty() || 2 * right > begins.len());
+        Ok(bytes
+            .zip(segments.filter(|segments| *segments >= listed))
+            .filter(|_| fits && length > 0)
+            .map(|(segment_size_bytes, segments)| Geometry { segment_size_bytes, segments }))
+    }
+
+    /// Of a sound block of any use of any segment.
+    fn header(&self, block: &[u8]) -> Option<BlockHeader> {
+        match classify_block(block, self.seed, i64::MAX, 0) {
+            BlockState::Live(header) | BlockState::Stale(header) | BlockState::Misplaced(header) => Some(header),
+            BlockState::Blank | BlockState::Torn { .. } => None,
+        }
+    }
+}
+
+/// A bookkeeping entry that lies where it should, and the seed of its checksum.
+fn entry_at(number: u64, block: &[u8]) -> Option<(u32, BookkeepingEntry)> {
+    let index = u32::try_from(number.checked_sub(SUPERBLOCKS)?).ok()?;
+    let seed = BookkeepingEntry::seed(block)?;
+    BookkeepingEntry::decode(block, seed, index).ok().map(|entry| (seed, entry))
+}
+
+/// Every whole block of the file, with its number.
+fn each_block(file: &dyn File, mut visit: impl FnMut(u64, &[u8])) -> Result<(), LogError> {
+    let mut chunk = AlignedBuffer::new(CHUNK_SIZE);
+    let mut number = 0;
+    let blocks = file.len()? / BLOCK_SIZE as u64;
+    while number < blocks {
+        let length = CHUNK_SIZE.min((blocks - number) as usize * BLOCK_SIZE);
+        let got = file.read_blocks(&mut chunk, length, number * BLOCK_SIZE as u64)?;
+        let read = chunk.get(..got).unwrap_or_default().chunks_exact(BLOCK_SIZE);
+        let count = read.len() as u64;
+        (number..).zip(read).for_each(|(number, block)| visit(number, block));
+        if count == 0 {
+            break;
+        }
+        number += count;
+    }
+    Ok(())
+}
+
+/// What more than half say.
+fn most<T: Ord + Copy>(told: impl Iterator<Item = T>) -> Option<T> {
+    let mut votes: BTreeMap<T, usize> = BTreeMap::new();
+    let mut all = 0;
+    for one in told {
+        *votes.entry(one).or_default() += 1;
+        all += 1;
+    }
+    votes.into_iter().find(|(_, count)| 2 * count > all).map(|(one, _)| one)
+}
+
+/// The checksum from which on one of `bytes` comes to `checksum`.
+pub(crate) fn checksum_before(checksum: u32, bytes: &[u8]) -> u32 {
+    let mut register = !checksum;
+    for byte in bytes.iter().rev() {
+        for _ in 0..8 {
+            // The polynomial has the highest bit, which a shift to the right leaves free.
+            let was_odd = register >> 31 == 1;
+            register = if was_odd { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
+        }
+        register ^= u32::from(*byte);
+    }
+    !register
+}
+
+/// A new id with that checksum: what the log's blocks know of its id.
+fn id_of_checksum(checksum: u32) -> Uuid {
+    let mut bytes = *Uuid::new_v4().as_bytes();
+    let (head, tail) = bytes.split_at_mut(12);
+    // Four bytes change the checksum as that of four zeros is changed by what stands before them.
+    let last = checksum_before(checksum, &[0; 4]) ^ crc32fast::hash(head);
+    tail.copy_from_slice(&last.to_le_bytes());
+    Uuid::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::seed_of;
+
+    #[test]
+    fn a_checksum_is_followed_back_and_an_id_is_made_to_it() {
+        for (seed, text) in [(0, "a"), (1, "the log"), (0xdead_beef, ""), (u32::MAX, "0123456789")] {
+            let mut hasher = crc32fast::Hasher::new_with_initial(seed);
+            hasher.update(text.as_bytes());
+            assert_eq!(checksum_before(hasher.finalize(), text.as_bytes()), seed);
+            assert_eq!(seed_of(id_of_checksum(seed)), seed);
+        }
+    }
+
+    #[test]
+    fn what_half_say_is_not_taken() {
+        assert_eq!(most::<u8>([].into_iter()), None);
+        assert_eq!(most([1, 1, 2, 2].into_iter()), None);
+        assert_eq!(most([1, 2, 1].into_iter()), Some(1));
+    }
+}
