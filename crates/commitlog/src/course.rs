@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 
-use blockio::{BLOCK_SIZE, FilledBatch, SealedBatch};
+use blockio::BLOCK_SIZE;
 
 use crate::frame::FrameHead;
 use crate::prewrite::Prewriting;
+use crate::primitive::{FilledBatch, SealedBatch};
 use crate::segment::SegmentUse;
 use crate::shared::Shared;
 use crate::{LogError, SyncMode};

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::thread;
 
-use blockio::{BLOCK_SIZE, DiskError, Durability, Frame};
+use blockio::{BLOCK_SIZE, DiskError, Durability};
 
 use crate::SyncMode;
 use crate::course::{Course, Placed};
+use crate::primitive::Frame;
 use crate::shared::Shared;
 use crate::writer::{FRAME_SIZE_MAX, OVERLAP_SIZE, wait_filled};
 

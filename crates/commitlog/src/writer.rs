@@ -9,16 +9,18 @@
 //! can judge each segment by the horizons that name it.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, MutexGuard};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use blockio::{BLOCK_SIZE, BlockQueue, Durability, FilledBatch, QueueMeans, QueueWaker, SealedBatch, Written};
+use blockio::{BLOCK_SIZE, Durability};
 
 use crate::course::{Course, Placed};
 use crate::frame::find_records;
+use crate::primitive::{
+    BlockQueue, FilledBatch, MutexGuard, QueueMeans, QueueWaker, SealedBatch, Written, hint, thread,
+};
 use crate::shared::Shared;
 use crate::{LogError, SyncMode};
 
@@ -55,7 +57,7 @@ struct FailOnPanic(Arc<Shared>);
 
 impl Drop for FailOnPanic {
     fn drop(&mut self) {
-        if thread::panicking() {
+        if std::thread::panicking() {
             self.0.fail("its writer failed");
         }
     }
@@ -356,6 +358,6 @@ pub(crate) fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
             Err(again) => batch = again,
         }
         tries += 1;
-        if tries < 100 { std::hint::spin_loop() } else { thread::yield_now() }
+        if tries < 100 { hint::spin_loop() } else { thread::yield_now() }
     }
 }

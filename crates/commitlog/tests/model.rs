@@ -6,6 +6,8 @@
 
 #[path = "../src/hold.rs"]
 mod hold;
+#[path = "modelled/primitive.rs"]
+mod primitive;
 #[path = "../../blockio/src/ring.rs"]
 mod ring;
 #[path = "../src/room.rs"]
@@ -17,52 +19,10 @@ mod tail;
 #[path = "../src/waiters.rs"]
 mod waiters;
 
-/// In place of the crate's own.
-mod primitive {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-
-    pub(crate) use crate::ring::{BlockRing, Reservation, ReserveError, Seal};
-
-    macro_rules! modelled_thread_local {
-        (static $name:ident: $type:ty = const { $value:expr };) => {
-            loom::thread_local! { static $name: $type = $value; }
-        };
-    }
-    pub(crate) use modelled_thread_local as thread_local;
-
-    /// The standard one, whose uses are steps of the model.
-    #[derive(Debug, Default)]
-    pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>, AtomicBool);
-
-    impl<T> OnceLock<T> {
-        pub fn set(&self, value: T) -> Result<(), T> {
-            let set = self.0.set(value);
-            self.1.store(true, Ordering::Release);
-            set
-        }
-
-        pub fn get(&self) -> Option<&T> {
-            // What it holds is seen by whoever sees that it was set, or later in the model's order of steps.
-            if self.1.load(Ordering::Acquire) { self.0.get() } else { None }
-        }
-    }
-
-    /// A queue that waits by parking.
-    #[derive(Clone, Debug)]
-    pub(crate) struct QueueWaker(pub loom::thread::Thread);
-
-    impl QueueWaker {
-        pub fn wake(&self) {
-            self.0.unpark();
-        }
-    }
-}
-
 use blockio::{AlignedSlice, BLOCK_SIZE};
 use loom::sync::Arc;
 use loom::thread;
-use primitive::{AtomicU64, Condvar, Mutex, Ordering, QueueWaker, fence};
+use primitive::{AlignedBuffer, AtomicU64, Bell, Mutex, Ordering, QueueWaker, fence};
 use ring::{BlockRing, ReserveError};
 use room::Room;
 use signals::Signals;
@@ -87,7 +47,7 @@ mod shared {
     }
 }
 
-/// Nobody writes in the writer's place here.
+/// Nobody writes in the writer's place here; `writer_model.rs` has who does.
 mod lead {
     pub(crate) fn lead(_: &crate::shared::Shared) -> bool {
         false
@@ -106,23 +66,6 @@ struct Durable;
 impl Durable {
     fn registered(_: std::sync::Arc<shared::Shared>, _: u64) -> Durable {
         Durable
-    }
-}
-
-/// The ring's memory, which nobody looks at here.
-struct AlignedBuffer(blockio::AlignedBuffer);
-
-impl AlignedBuffer {
-    fn new(length: usize) -> AlignedBuffer {
-        AlignedBuffer(blockio::AlignedBuffer::new(length))
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn as_ptr(&self) -> *mut u8 {
-        self.0.as_ptr().cast_mut()
     }
 }
 
@@ -189,7 +132,7 @@ fn appends_are_taken(sleep_until: u64) {
     builder.preemption_bound = Some(2);
     builder.check(move || {
         let (signals, tail) = (Arc::new(Signals::new()), Arc::new(AtomicU64::new(0)));
-        signals.woken_by(QueueWaker(thread::current()));
+        signals.woken_by(QueueWaker::Parked(thread::current()));
         let appenders: Vec<_> = (0..2)
             .map(|_| {
                 let (signals, tail) = (Arc::clone(&signals), Arc::clone(&tail));
@@ -278,27 +221,6 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
     });
 }
 
-/// Wakes whoever waits for it, and nobody that waits for something else.
-#[derive(Default)]
-struct Bell(Mutex<bool>, Condvar);
-
-impl Bell {
-    fn wait(&self) {
-        let mut rung = self.0.lock().unwrap();
-        while !*rung {
-            rung = self.1.wait(rung).unwrap();
-        }
-        *rung = false;
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: std::sync::Arc<Self>) {
-        *self.0.lock().unwrap() = true;
-        self.1.notify_one();
-    }
-}
-
 /// The log fails while a waiter registers: it is told of that, before it sleeps or after.
 #[test]
 fn a_failure_is_told_to_whoever_registers_meanwhile() {
@@ -361,7 +283,7 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
         let waiters = Waiters::default();
         let shared = std::sync::Arc::new(shared::Shared { sync: SyncMode::Batch, signals: Signals::new(), waiters });
         let tail = Arc::new(AtomicU64::new(0));
-        shared.signals.woken_by(QueueWaker(thread::current()));
+        shared.signals.woken_by(QueueWaker::Parked(thread::current()));
         let appender = {
             let (shared, tail) = (std::sync::Arc::clone(&shared), Arc::clone(&tail));
             thread::spawn(move || {
@@ -404,7 +326,7 @@ fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
     builder.check(|| {
         let (signals, tail) = (Arc::new(Signals::new()), Arc::new(AtomicU64::new(0)));
         let course = Arc::new(Mutex::new(Course::default()));
-        signals.woken_by(QueueWaker(thread::current()));
+        signals.woken_by(QueueWaker::Parked(thread::current()));
         let leading = {
             let (signals, tail, course) = (Arc::clone(&signals), Arc::clone(&tail), Arc::clone(&course));
             thread::spawn(move || {

@@ -1,0 +1,369 @@
+//! The hand-off between writers, issuer and waiters as a whole: the crate's own ring, course, writer's thread and those who write in its place,
+//! over a model checker's atomics, locks and threads, in every order with few forced switches. `model.rs` takes its parts in more of them.
+//! Everybody who waits is told in the end, by whoever has written it, or the model is at a deadlock, which it finds.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
+#![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]
+
+#[path = "../src/course.rs"]
+mod course;
+#[path = "../src/hold.rs"]
+mod hold;
+#[path = "../src/lead.rs"]
+mod lead;
+#[path = "../src/metrics.rs"]
+mod metrics;
+#[path = "modelled/primitive.rs"]
+mod primitive;
+#[path = "../../blockio/src/ring.rs"]
+mod ring;
+#[path = "../src/room.rs"]
+mod room;
+#[path = "../src/signals.rs"]
+mod signals;
+#[path = "../src/tail.rs"]
+mod tail;
+#[path = "../src/waiters.rs"]
+mod waiters;
+#[path = "../src/writer.rs"]
+mod writer;
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::task::Waker;
+use std::time::Duration;
+
+use blockio::{AlignedSlice, BLOCK_SIZE, DiskError};
+use loom::thread;
+use primitive::{AlignedBuffer, AtomicU64, Bell, Ordering, QueueWaker, fence};
+use shared::Shared;
+use waiters::Awaits;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// One segment, in which nothing is at its border.
+const SEGMENT: u64 = 8 * BLOCK;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SyncMode {
+    Periodic { period: Duration },
+    Group { window: Duration },
+    Batch,
+    Each,
+}
+
+impl SyncMode {
+    fn code(self) -> u8 {
+        0
+    }
+}
+
+#[derive(Debug)]
+enum LogError {
+    Closed(Arc<str>),
+    Disk(DiskError),
+}
+
+impl std::fmt::Display for LogError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl From<DiskError> for LogError {
+    fn from(error: DiskError) -> LogError {
+        LogError::Disk(error)
+    }
+}
+
+/// Nobody waits by it here.
+struct Durable;
+
+impl Durable {
+    fn registered(_: Arc<Shared>, _: u64) -> Durable {
+        Durable
+    }
+}
+
+/// What blocks say is not looked at.
+mod frame {
+    use std::ops::Range;
+
+    use crate::LogError;
+    use crate::primitive::FilledBatch;
+
+    #[derive(Clone)]
+    pub(crate) struct FrameHead {
+        pub seed: u32,
+        pub mode: u8,
+        pub segment_id: i64,
+        pub base: u64,
+        pub run: Range<u64>,
+        pub filled: u64,
+        pub horizon: (i64, u32),
+    }
+
+    impl FrameHead {
+        pub fn of(&self, run: Range<u64>, filled: u64) -> FrameHead {
+            FrameHead { run, filled, ..self.clone() }
+        }
+
+        pub fn finish(&self, _: &mut FilledBatch, _: &()) {}
+    }
+
+    pub(crate) fn find_records(_: &FilledBatch) -> Result<Vec<Range<u64>>, LogError> {
+        Ok(Vec::new())
+    }
+}
+
+/// All was written before.
+mod prewrite {
+    use crate::primitive::BlockQueue;
+
+    #[derive(Debug)]
+    pub(crate) struct Prewriting;
+
+    impl Prewriting {
+        pub fn new(_: u64) -> Prewriting {
+            Prewriting
+        }
+
+        pub fn reaches(&self, _: u64) -> bool {
+            true
+        }
+
+        pub fn is_due(&self, _: u64, _: u64) -> bool {
+            false
+        }
+
+        pub fn go_on(&mut self, _: u64, _: u64, _: &mut dyn BlockQueue) {}
+
+        pub fn is_done(&mut self, _: u64) -> bool {
+            false
+        }
+    }
+}
+
+mod segment {
+    pub(crate) struct SegmentUse {
+        pub id: i64,
+        pub slot: u32,
+    }
+}
+
+/// What of the log the hand-off needs.
+mod shared {
+    use std::sync::Arc;
+
+    use commitlog::Geometry;
+
+    use crate::course::Course;
+    use crate::metrics::Counters;
+    use crate::primitive::{Bell, BlockQueue, BlockRing, Mutex, MutexGuard};
+    use crate::segment::SegmentUse;
+    use crate::{BLOCK, DiskError, LogError, ModelQueue, SEGMENT, SyncMode};
+
+    pub(crate) struct Shared {
+        pub file: File,
+        pub sync: SyncMode,
+        pub tail: crate::tail::Tail,
+        pub record_starts: (),
+        pub waiters: crate::waiters::Waiters,
+        pub room: crate::room::Room,
+        pub counters: Counters,
+        pub signals: crate::signals::Signals,
+        course: Mutex<Course>,
+    }
+
+    pub(crate) struct File {
+        pub seed: u32,
+        /// What the writer's queue waits for.
+        pub bell: Arc<Bell>,
+    }
+
+    impl File {
+        pub fn file(&self) -> &File {
+            self
+        }
+
+        pub fn geometry(&self) -> Geometry {
+            Geometry { segment_size_bytes: SEGMENT as u32, segments: 1 }
+        }
+
+        pub fn write_blocks(
+            &self,
+            _: blockio::AlignedSlice<'_>,
+            _: u64,
+            _: blockio::Durability,
+        ) -> Result<(), DiskError> {
+            // The device takes its time: others go on meanwhile.
+            loom::thread::yield_now();
+            Ok(())
+        }
+
+        pub fn sync_data(&self) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        pub fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
+            Ok(Box::new(ModelQueue { bell: Arc::clone(&self.bell), under_way: Vec::new(), done: Vec::new() }))
+        }
+    }
+
+    impl Shared {
+        /// Of a log in which the first block is written.
+        pub fn new() -> Shared {
+            let tail = crate::tail::Tail::new(BlockRing::new(SEGMENT as usize), SEGMENT);
+            tail.go_on().unwrap();
+            drop(tail.reserve(|_| 40..BLOCK).unwrap());
+            tail.ring.seal(|tail| tail);
+            drop(tail.ring.take_sealed().unwrap().filled().unwrap());
+            let mut course = Course::new(0);
+            (course.taken, course.written) = (BLOCK, BLOCK);
+            let waiters = crate::waiters::Waiters::default();
+            waiters.advance(BLOCK, &mut Vec::new());
+            Shared {
+                file: File { seed: 0, bell: Arc::default() },
+                sync: SyncMode::Batch,
+                tail,
+                record_starts: (),
+                waiters,
+                room: crate::room::Room::default(),
+                counters: Counters::default(),
+                signals: crate::signals::Signals::new(),
+                course: Mutex::new(course),
+            }
+        }
+
+        pub fn segment_size(&self) -> u64 {
+            SEGMENT
+        }
+
+        pub fn recent_segment(&self, _: u64) -> Option<Arc<SegmentUse>> {
+            Some(Arc::new(SegmentUse { id: 1, slot: 0 }))
+        }
+
+        pub fn closed(&self) -> Option<LogError> {
+            self.waiters.closed().map(LogError::Closed)
+        }
+
+        pub fn fail(&self, reason: &str) {
+            assert!(std::thread::panicking(), "nothing fails here: {reason}");
+        }
+
+        pub fn course(&self) -> MutexGuard<'_, Course> {
+            self.course.lock().unwrap()
+        }
+
+        pub fn try_course(&self) -> Option<MutexGuard<'_, Course>> {
+            self.course.try_lock().ok()
+        }
+
+        pub fn make_room(&self) -> Result<(), LogError> {
+            Ok(())
+        }
+
+        pub fn free_unused_if_waiting(&self) {}
+    }
+
+    impl std::fmt::Debug for Shared {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Shared")
+        }
+    }
+}
+
+/// Writes that are done when they are waited for.
+#[derive(Debug)]
+struct ModelQueue {
+    bell: Arc<Bell>,
+    under_way: Vec<(ring::Frame, u64)>,
+    done: Vec<primitive::Written>,
+}
+
+impl primitive::BlockQueue for ModelQueue {
+    fn submit(&mut self, frame: ring::Frame, offset: u64, _: blockio::Durability) {
+        self.under_way.push((frame, offset));
+    }
+
+    fn next_written(&mut self) -> Option<primitive::Written> {
+        self.done.pop()
+    }
+
+    fn wait(&mut self, _: Option<std::time::Instant>) -> Result<(), DiskError> {
+        match self.under_way.pop() {
+            Some((frame, offset)) => self.done.push(primitive::Written { frame, offset, result: Ok(()) }),
+            None => self.bell.wait(),
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> QueueWaker {
+        QueueWaker::Bell(Arc::clone(&self.bell))
+    }
+}
+
+/// Appends a record, and waits until it is on the device; `holds`: as a thread does that would write it itself.
+fn write(shared: &Arc<Shared>, holds: bool) {
+    let held = holds.then(|| hold::HeldWakeUps::new(shared, Waker::noop()));
+    let place = |tail: u64| if tail.is_multiple_of(BLOCK) { tail + 40..tail + 140 } else { tail..tail + 100 };
+    let range = shared.tail.reserve(place).unwrap().range();
+    if hold::holds_back(shared, range.start, range.end) {
+        fence(Ordering::SeqCst);
+    } else {
+        shared.signals.appended(range.end);
+    }
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut key = None;
+    while shared.waiters.register(Awaits::Record(range.end), &mut key, &waker) {
+        if !hold::write_held() {
+            bell.wait();
+        }
+    }
+    assert!(shared.waiters.horizon() >= range.end);
+    drop(held);
+}
+
+/// The writer's thread, and others that append; each of `appenders` says whether it would write in the writer's place.
+fn hand_off(appenders: &'static [bool], preemptions: usize) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        let shared = Arc::new(Shared::new());
+        shared.signals.woken_by(QueueWaker::Bell(Arc::clone(&shared.file.bell)));
+        let left = Arc::new(AtomicU64::new(appenders.len() as u64));
+        let threads: Vec<_> = appenders
+            .iter()
+            .map(|holds| {
+                let (shared, left) = (Arc::clone(&shared), Arc::clone(&left));
+                thread::spawn(move || {
+                    write(&shared, *holds);
+                    if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        shared.signals.stopping.store(true, Ordering::Release);
+                        shared.signals.wake();
+                    }
+                })
+            })
+            .collect();
+        writer::run(Arc::clone(&shared), sync_channel(1).0);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((shared.waiters.count(), shared.course().under_way()), (0, 0));
+        assert!(!shared.tail.ring.has_untaken() && shared.waiters.horizon() == shared.tail.ring.tail());
+    });
+}
+
+#[test]
+fn what_one_appends_is_written_by_the_writer() {
+    hand_off(&[false], 2);
+}
+
+#[test]
+fn what_one_appends_is_written_by_itself_or_by_the_writer() {
+    hand_off(&[true], 2);
+}
+
+#[test]
+fn what_two_append_is_written_by_one_of_them_or_by_the_writer() {
+    hand_off(&[true, false], 1);
+}
