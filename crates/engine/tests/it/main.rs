@@ -16,6 +16,7 @@ mod large_batches;
 mod memory;
 mod output_split;
 mod parallel_compactions;
+mod pending;
 mod power_cuts;
 mod pressure;
 mod promises;
