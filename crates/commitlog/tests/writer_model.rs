@@ -355,15 +355,20 @@ fn hand_off(appenders: &'static [bool], preemptions: usize) {
 
 #[test]
 fn what_one_appends_is_written_by_the_writer() {
-    hand_off(&[false], 2);
+    hand_off(&[false], 3);
 }
 
 #[test]
 fn what_one_appends_is_written_by_itself_or_by_the_writer() {
-    hand_off(&[true], 2);
+    hand_off(&[true], 3);
+}
+
+#[test]
+fn what_two_append_who_would_both_write_is_written_by_one_of_them_or_by_the_writer() {
+    hand_off(&[true, true], 1);
 }
 
 #[test]
 fn what_two_append_is_written_by_one_of_them_or_by_the_writer() {
-    hand_off(&[true, false], 1);
+    hand_off(&[true, false], 2);
 }
