@@ -1,11 +1,13 @@
 //! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after a
 //! crash; one that was sent and not acknowledged is there whole or not at all, in all its partitions; nothing that was
 //! never sent is; the schema is as acknowledged; what was truncated stays gone; and the engine goes on from there.
+//! Some histories end with a log that is damaged: then what is lost is little, and told.
 //!
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
 
 pub mod choices;
+mod damaged_log;
 mod model;
 mod node;
 mod parallel;
@@ -29,6 +31,7 @@ fn the_promise_holds_after_every_crash() {
     let end = first + setting("ESPALIER_TORTURE_CASES", CASES);
     let prepared = prepared_disk();
     let next = AtomicU64::new(first);
+    let (damaged, reported) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -37,25 +40,55 @@ fn the_promise_holds_after_every_crash() {
                     if seed >= end {
                         return;
                     }
-                    if let Err(cause) = catch_unwind(AssertUnwindSafe(|| history(seed, &prepared))) {
-                        next.store(end, Ordering::Relaxed);
-                        eprintln!("seed {seed} failed: ESPALIER_TORTURE_SEED={seed} ESPALIER_TORTURE_CASES=1");
-                        std::panic::resume_unwind(cause);
+                    match catch_unwind(AssertUnwindSafe(|| history(seed, &prepared))) {
+                        Ok(End::Sound) => {}
+                        Ok(End::Damaged { is_reported }) => {
+                            damaged.fetch_add(1, Ordering::Relaxed);
+                            reported.fetch_add(u64::from(is_reported), Ordering::Relaxed);
+                        }
+                        Err(cause) => {
+                            next.store(end, Ordering::Relaxed);
+                            eprintln!("seed {seed} failed: ESPALIER_TORTURE_SEED={seed} ESPALIER_TORTURE_CASES=1");
+                            std::panic::resume_unwind(cause);
+                        }
                     }
                 }
             });
         }
     });
+    let (damaged, reported) = (damaged.into_inner(), reported.into_inner());
+    assert!(end - first < CASES || reported > damaged / 8, "{reported} of {damaged} damaged logs were told");
+}
+
+/// How a history ended.
+enum End {
+    Sound,
+    /// With a damaged log; reported by a start that does not salvage, or harmless.
+    Damaged {
+        is_reported: bool,
+    },
 }
 
 /// A few lives of one node, each ended by a crash.
-fn history(seed: u64, prepared: &SimulatedDisk) {
+fn history(seed: u64, prepared: &SimulatedDisk) -> End {
     let mut node = Node::new(seed, prepared);
     node.open().unwrap();
     for _ in 0..1 + node.choices.below(3) {
-        live(&mut node);
-        if node.choices.one_in(10) {
-            return node.check_damaged_log();
+        match node.choices.below(24) {
+            0..=2 => {
+                live(&mut node, inject);
+                let flips = 1 + node.choices.below(2) as usize;
+                return End::Damaged { is_reported: node.check_flipped_bits(flips) };
+            }
+            3..=5 => {
+                let mut astray = 0;
+                live(&mut node, |node| {
+                    astray = node.inject_silent_fault();
+                    true
+                });
+                return End::Damaged { is_reported: node.check_damaged_log(astray) };
+            }
+            _ => live(&mut node, inject),
         }
         node.crash();
         recover(&mut node);
@@ -73,10 +106,11 @@ fn history(seed: u64, prepared: &SimulatedDisk) {
     node.check_columns().unwrap();
     let found = node.read().unwrap();
     node.model.settle(&found, false).unwrap_or_else(|difference| panic!("after a clean stop: {difference}"));
+    End::Sound
 }
 
-/// Steps until something is refused, and a few more: reads go on, writes may.
-fn live(node: &mut Node) {
+/// Steps until something is refused, and a few more: reads go on, writes may. `inject` answers whether something goes wrong meanwhile.
+fn live(node: &mut Node, inject: impl FnOnce(&mut Node) -> bool) {
     let steps = 5 + node.choices.below(40);
     let cut = if inject(node) { steps } else { node.choices.below(steps + 1) };
     for _ in 0..cut {

@@ -108,6 +108,60 @@ impl Model {
         state_of(self.events.iter().filter(|event| event.certainty != Certainty::Refused))
     }
 
+    /// Whether that is what was found, but for the last change that the log holds: it may be lost, from any of its tables. What a truncation or
+    /// a drop has deleted already does not come back with that.
+    pub fn check_but_for_the_last(&self, found: &State) -> Result<(), String> {
+        let is_logged = |event: &Event| !matches!(event.change, Change::Import(..));
+        let Some(last) = self.events.iter().rposition(is_logged) else { return Ok(()) };
+        let mut model = self.clone();
+        let doubtful = |change| Event { change, certainty: Certainty::Refused };
+        let parts: Vec<Event> = match model.events[last].change.clone() {
+            Change::Truncate(id) => return self.check_without(found, |_, table| table.id == id),
+            Change::Drop(dropped) => return self.check_without(found, |name, _| name == dropped),
+            Change::Write(updates) => updates.into_iter().map(|update| doubtful(Change::Write(vec![update]))).collect(),
+            change => vec![doubtful(change)],
+        };
+        model.events.splice(last..=last, parts);
+        model.settle(found, true)
+    }
+
+    /// Whether all other tables hold what they should.
+    fn check_without(&self, found: &State, is_left_out: impl Fn(&str, &TableState) -> bool) -> Result<(), String> {
+        let rest = |mut state: State| {
+            state.retain(|name, table| !is_left_out(name, table));
+            state
+        };
+        let (expected, found) = (rest(self.acknowledged()), rest(found.clone()));
+        if expected == found { Ok(()) } else { Err(difference(&expected, &found)) }
+    }
+
+    /// The durable writes of which a value is not there that should be, in tables that are.
+    pub fn lost_writes(&self, found: &State) -> BTreeSet<usize> {
+        let writes = self.events.iter().enumerate().filter(|(_, event)| event.certainty == Certainty::Durable);
+        let values = writes.filter_map(|(index, event)| match &event.change {
+            Change::Write(updates) => Some((index, updates)),
+            _ => None,
+        });
+        let writer_of: BTreeMap<&String, usize> = values
+            .flat_map(|(index, updates)| {
+                updates.iter().flat_map(|update| update.edit.values()).map(move |v| (v, index))
+            })
+            .collect();
+        let mut lost = BTreeSet::new();
+        for (name, expected) in &self.acknowledged() {
+            let Some(found) = found.get(name).filter(|found| found.id == expected.id) else { continue };
+            for (key, row) in &expected.rows {
+                let is_there = |column, value| found.rows.get(key).and_then(|row| row.get(column)) == Some(value);
+                let gone = row.iter().filter(|(column, value)| {
+                    let is_shown = found.columns.contains(*column) || *column == "s";
+                    is_shown && !is_there(*column, *value)
+                });
+                lost.extend(gone.filter_map(|(_, value)| writer_of.get(value)));
+            }
+        }
+        lost
+    }
+
     /// Finds which of the uncertain events make up what was found after a crash, and takes it for the truth from now on.
     pub fn settle(&mut self, found: &State, after_crash: bool) -> Result<(), String> {
         let index_of = |certainty| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use blockio::{Disk, OpenOptions, SimulatedDisk};
+use blockio::{Disk, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
@@ -22,10 +22,9 @@ use super::choices::Choices;
 use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
 use crate::fixture::{clustering, columns, memory_only, open_with, stored_columns};
 
-const KEYSPACE: &str = "ks";
+pub const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";
 const SEGMENT_BYTES: u32 = 256 << 10;
-const LOG: &str = "/node/commitlog/commitlog.log";
 const TABLES: u64 = 3;
 const KEYS: u64 = 3;
 const ROWS: u64 = 6;
@@ -47,7 +46,7 @@ pub struct Node {
     pub disk: SimulatedDisk,
     pub model: Model,
     engine: Option<Arc<Engine>>,
-    sync: SyncMode,
+    pub sync: SyncMode,
     /// Milliseconds; steps between lives, also back.
     clock: Arc<AtomicI64>,
     segment_bytes: u32,
@@ -57,7 +56,7 @@ pub struct Node {
     number: i64,
     snapshots: Vec<Snapshot>,
     /// All values that were ever sent.
-    written: BTreeSet<String>,
+    pub written: BTreeSet<String>,
     /// The last refusal's text.
     pub refusal: Option<String>,
 }
@@ -121,59 +120,13 @@ impl Node {
         Ok(())
     }
 
-    fn options(&self, disk: &SimulatedDisk) -> EngineOptions {
+    pub fn options(&self, disk: &SimulatedDisk) -> EngineOptions {
         let mut options = options(disk, self.sync, &self.clock);
         options.commitlog.segment_size_bytes = self.segment_bytes;
         if !self.rewrites {
             options.in_memory_rewritten_bytes_max = 0;
         }
         options
-    }
-
-    /// The machine loses power, and a bit of the log is wrong then, or a write of the log's went astray: a start that takes it reads nothing that
-    /// was never written, else it names the log, and one that salvages opens. Nobody goes on from there.
-    pub fn check_damaged_log(&mut self) {
-        let image = self.disk.crash_image(self.choices.next());
-        self.kill();
-        let log = Path::new(LOG);
-        let length = image.open(log, OpenOptions::read()).and_then(|file| file.len()).unwrap();
-        // Superblocks, bookkeeping, and what is written of segments: most of the file is zeros.
-        let mut bytes = vec![0; length as usize];
-        image.open(log, OpenOptions::read()).unwrap().read_exact_at(&mut bytes, 0).unwrap();
-        let used: Vec<usize> =
-            (0..bytes.len()).step_by(512).filter(|at| bytes[*at..].iter().take(512).any(|b| *b != 0)).collect();
-        for _ in 0..1 + self.choices.below(2) {
-            let at = used[self.choices.below(used.len() as u64) as usize] as u64 + self.choices.below(512);
-            image.flip_bit(log, at, self.choices.below(8) as u8).unwrap();
-        }
-        match Engine::open(self.options(&image)) {
-            Ok(engine) => self.check_plausible(&engine).unwrap(),
-            Err(error) => {
-                let told = error.to_string();
-                assert!(told.contains(LOG) && told.contains("--commitlog-salvage"), "{told}");
-                let mut salvaging = self.options(&image.crash_image(0));
-                salvaging.commitlog.salvage = true;
-                let engine = Engine::open(salvaging).expect("a salvage starts");
-                assert!(!engine.log_report().gaps.is_empty(), "what was got over is told: {told}");
-                assert_eq!(stored_columns(&engine, KEYSPACE).unwrap(), columns(&engine, KEYSPACE), "{told}");
-                // The column of an SSTable was lost with a change of the schema: reads of that table name both.
-                if let Err(error) = self.check_plausible(&engine) {
-                    assert!(error.to_string().contains("which table"), "{error}");
-                }
-            }
-        }
-    }
-
-    /// Whether all values that are there were written once; an error if a table cannot be read.
-    fn check_plausible(&self, engine: &Engine) -> Result<(), Box<dyn std::error::Error>> {
-        let schema = engine.schema();
-        for table in schema.keyspace(KEYSPACE).into_iter().flat_map(|keyspace| keyspace.tables.values()) {
-            let rows = rows_of(engine.read(table, &ReadRange::all_rows(KeyRange::all()))?)?;
-            for value in rows.values().flat_map(|row| row.values()) {
-                assert!(self.written.contains(value), "{value} was never written");
-            }
-        }
-        Ok(())
     }
 
     pub fn is_open(&self) -> bool {
@@ -197,7 +150,7 @@ impl Node {
     }
 
     fn tables(&self) -> Vec<Arc<Table>> {
-        self.engine().schema().keyspace(KEYSPACE).map_or(Vec::new(), |ks| ks.tables.values().cloned().collect())
+        tables_of(&self.engine())
     }
 
     fn some_table(&mut self) -> Option<Arc<Table>> {
@@ -210,8 +163,8 @@ impl Node {
         self.refusal = result.as_ref().err().map(ToString::to_string).or(self.refusal.take());
         let certainty = match (result, self.sync) {
             (Err(_), _) => Certainty::Refused,
-            (Ok(()), SyncMode::Batch | SyncMode::Each) => Certainty::Durable,
-            (Ok(()), _) => Certainty::Acknowledged,
+            (Ok(()), SyncMode::Periodic { .. }) => Certainty::Acknowledged,
+            (Ok(()), SyncMode::Batch | SyncMode::Group { .. } | SyncMode::Each) => Certainty::Durable,
         };
         self.model.note(change, certainty);
     }
@@ -459,15 +412,7 @@ impl Node {
 
     /// What reads answer.
     pub fn read(&self) -> Result<State, EngineError> {
-        let engine = self.engine();
-        let mut state = State::new();
-        for table in self.tables() {
-            let cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all()))?;
-            let columns = table.regulars().shown().map(|column| column.name.to_string()).collect();
-            let rows = rows_of(cursor)?;
-            state.insert(table.name.to_string(), TableState { id: table.id.0, columns, rows });
-        }
-        Ok(state)
+        read_all(&self.engine())
     }
 
     /// Whether clients are shown the columns that the schema has.
@@ -505,6 +450,22 @@ impl Node {
         }
         Ok(rows_of(Box::new(MergeCursor::new(&snapshot.table, false, sources)))?)
     }
+}
+
+fn tables_of(engine: &Engine) -> Vec<Arc<Table>> {
+    engine.schema().keyspace(KEYSPACE).map_or(Vec::new(), |ks| ks.tables.values().cloned().collect())
+}
+
+/// What all tables hold.
+pub fn read_all(engine: &Engine) -> Result<State, EngineError> {
+    let mut state = State::new();
+    for table in tables_of(engine) {
+        let cursor = engine.read(&table, &ReadRange::all_rows(KeyRange::all()))?;
+        let columns = table.regulars().shown().map(|column| column.name.to_string()).collect();
+        let rows = rows_of(cursor)?;
+        state.insert(table.name.to_string(), TableState { id: table.id.0, columns, rows });
+    }
+    Ok(state)
 }
 
 fn row_blob(table: &Table, values: &[(String, String)], timestamp: i64) -> Vec<u8> {

@@ -1,0 +1,101 @@
+//! What a start makes of a damaged log: it names it, or nothing is lost but what no later frame vouches for; and one that salvages loses no
+//! more than what the damage hit.
+
+use std::path::Path;
+
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
+use commitlog::SyncMode;
+use engine::Engine;
+
+use super::model::State;
+use super::node::{KEYSPACE, Node, read_all};
+use crate::fixture::{columns, stored_columns};
+
+const LOG: &str = "/node/commitlog/commitlog.log";
+
+impl Node {
+    /// The device is to write something wrong into the log, or to the wrong place, and to say nothing. Answers how many frames that may
+    /// cost: the one that goes astray, and one that it lands on.
+    pub fn inject_silent_fault(&mut self) -> usize {
+        let (fault, lost) = if self.choices.one_in(2) { (Fault::FlipBit, 1) } else { (Fault::Misdirect, 2) };
+        let skip = self.choices.below(30);
+        self.disk.inject_into(LOG, fault, skip);
+        lost
+    }
+
+    /// The machine loses power, and so many bits of the log are wrong then. Answers whether a start says so.
+    pub fn check_flipped_bits(&mut self, flips: usize) -> bool {
+        let image = self.disk.crash_image(self.choices.next());
+        self.kill();
+        let file = image.open(Path::new(LOG), OpenOptions::read()).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        // Superblocks, bookkeeping, and what is written of segments: most of the file is zeros.
+        let used: Vec<usize> =
+            (0..bytes.len()).step_by(512).filter(|at| bytes[*at..].iter().take(512).any(|b| *b != 0)).collect();
+        for _ in 0..flips {
+            let at = used[self.choices.below(used.len() as u64) as usize] as u64 + self.choices.below(512);
+            image.flip_bit(Path::new(LOG), at, self.choices.below(8) as u8).unwrap();
+        }
+        self.check_image(&image, flips)
+    }
+
+    /// The machine loses power, and up to `frames` of the log are damaged. Answers whether a start says so.
+    pub fn check_damaged_log(&mut self, frames: usize) -> bool {
+        let image = self.disk.crash_image(self.choices.next());
+        self.kill();
+        self.check_image(&image, frames)
+    }
+
+    /// Nobody goes on from there.
+    fn check_image(&self, image: &SimulatedDisk, frames: usize) -> bool {
+        match Engine::open(self.options(image)) {
+            Ok(engine) => {
+                let found = read_all(&engine).unwrap();
+                self.check_values(&found);
+                if self.is_accountable() {
+                    let checked = self.model.check_but_for_the_last(&found);
+                    checked.unwrap_or_else(|difference| panic!("lost without a word: {difference}"));
+                }
+                false
+            }
+            Err(error) => {
+                let told = error.to_string();
+                assert!(told.contains(LOG) && told.contains("--commitlog-salvage"), "{told}");
+                self.check_salvage(&image.crash_image(0), frames, &told);
+                true
+            }
+        }
+    }
+
+    fn check_salvage(&self, image: &SimulatedDisk, frames: usize, told: &str) {
+        let mut salvaging = self.options(image);
+        salvaging.commitlog.salvage = true;
+        let engine = Engine::open(salvaging).expect("a salvage starts");
+        let gaps = &engine.log_report().gaps;
+        assert!(!gaps.is_empty(), "what was got over is told: {told}");
+        assert_eq!(stored_columns(&engine, KEYSPACE).unwrap(), columns(&engine, KEYSPACE), "{told}");
+        let found = match read_all(&engine) {
+            Ok(found) => found,
+            // The column of an SSTable was lost with a change of the schema: reads of that table name both.
+            Err(error) => return assert!(error.to_string().contains("which table"), "{error}"),
+        };
+        self.check_values(&found);
+        if self.is_accountable() {
+            let lost = self.model.lost_writes(&found);
+            assert!(lost.len() <= frames, "{} writes are lost with {frames} frames: {gaps:?}", lost.len());
+        }
+    }
+
+    /// Whether each write that was acknowledged is a frame of its own, and none is half known.
+    fn is_accountable(&self) -> bool {
+        !matches!(self.sync, SyncMode::Periodic { .. }) && self.model.refused() == 0
+    }
+
+    /// All values that are there were written once.
+    fn check_values(&self, found: &State) {
+        for value in found.values().flat_map(|table| table.rows.values()).flat_map(|row| row.values()) {
+            assert!(self.written.contains(value), "{value} was never written");
+        }
+    }
+}
