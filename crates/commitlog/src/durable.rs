@@ -12,30 +12,49 @@ use crate::hold::{self, write_held};
 use crate::shared::Shared;
 use crate::waiters::Awaits;
 
-/// Resolves when a record is on the device, or can no longer get there.
-#[must_use = "a record is acknowledged only after its future has resolved"]
-pub struct Durable {
-    shared: Arc<Shared>,
+/// A wait for the device, without the log: whoever polls it has that. Many wait, and a count of the log's owners is a line of memory that
+/// their threads would take from each other.
+#[derive(Debug)]
+pub struct LogWait {
     awaits: Awaits,
     key: Option<u64>,
     /// Whoever polls it wants to be woken by itself, not to be told what it waits for.
     registers: bool,
 }
 
+impl LogWait {
+    /// For the record that ends at the position.
+    pub(crate) fn new(position: u64) -> LogWait {
+        LogWait { awaits: Awaits::Record(position), key: None, registers: false }
+    }
+
+    pub(crate) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
+        let (waker, registers, position) = (context.waker(), self.registers, self.awaits.position());
+        let notes = || !registers && hold::notes(shared, position, waker);
+        shared.waiters.poll(self.awaits, &mut self.key, waker, notes).map_err(LogError::Closed)
+    }
+}
+
+/// Resolves when a record is on the device, or can no longer get there.
+#[must_use = "a record is acknowledged only after its future has resolved"]
+pub struct Durable {
+    shared: Arc<Shared>,
+    wait: LogWait,
+}
+
 impl Durable {
-    /// Of the record that ends at the position.
-    pub(crate) fn new(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable { shared, awaits: Awaits::Record(position), key: None, registers: false }
+    pub(crate) fn new(shared: Arc<Shared>, wait: LogWait) -> Durable {
+        Durable { shared, wait }
     }
 
     /// Of all records that end at or before the position.
     pub(crate) fn of_all(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable { awaits: Awaits::AllUpTo(position), ..Durable::new(shared, position) }
+        Durable::new(shared, LogWait { awaits: Awaits::AllUpTo(position), ..LogWait::new(position) })
     }
 
     /// Wakes who polls it, whatever [`HeldWakeUps`](crate::HeldWakeUps) say.
     pub(crate) fn registered(shared: Arc<Shared>, position: u64) -> Durable {
-        Durable { registers: true, ..Durable::new(shared, position) }
+        Durable::new(shared, LogWait { registers: true, ..LogWait::new(position) })
     }
 
     /// Waits on this thread.
@@ -68,9 +87,7 @@ impl Future for Durable {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (shared, waker) = (&this.shared, context.waker());
-        let notes = || !this.registers && hold::notes(shared, this.awaits.position(), waker);
-        shared.waiters.poll(this.awaits, &mut this.key, waker, notes).map_err(LogError::Closed)
+        this.wait.poll(&this.shared, context)
     }
 }
 

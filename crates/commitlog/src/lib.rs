@@ -48,7 +48,7 @@ pub use decision::{
     BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, Order, Place, decide,
     decide_entry,
 };
-pub use durable::{Durable, RoomChange};
+pub use durable::{Durable, LogWait, RoomChange};
 pub use error::{Corruption, LogError};
 pub use file::{FILE_NAME, log_path};
 pub use format::{

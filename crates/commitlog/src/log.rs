@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::segments::Segments;
 use crate::shared::Shared;
 use crate::writer;
 use crate::{
-    Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, PositionInterval, Pressure, Replay,
+    Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, LogWait, PositionInterval, Pressure, Replay,
     RoomChange, SyncMode, WaitCount, hold, last_mark, recovery,
 };
 
@@ -174,7 +174,17 @@ impl CommitLog {
     /// Resolves when all records up to `position` are on the device; in `periodic` mode at once. An error means that they may
     /// never be: do not acknowledge.
     pub fn durable(&self, position: LogPosition) -> Durable {
-        Durable::new(Arc::clone(&self.shared), self.durable_from(position))
+        Durable::new(Arc::clone(&self.shared), self.wait_for(position))
+    }
+
+    /// The same for whoever polls it by [`poll_wait`](Self::poll_wait).
+    pub fn wait_for(&self, position: LogPosition) -> LogWait {
+        LogWait::new(self.durable_from(position))
+    }
+
+    /// Polls a wait for a record of this log.
+    pub fn poll_wait(&self, wait: &mut LogWait, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
+        wait.poll(&self.shared, context)
     }
 
     /// Whether nobody has to wait for what was appended, however far the log is on the device.

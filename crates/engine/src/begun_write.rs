@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use commitlog::Durable;
+use commitlog::LogWait;
 use model::Mutation;
 
 use crate::engine::{BorrowedSchema, Engine};
@@ -19,15 +19,15 @@ use crate::write::LoggedWrite;
 /// before, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
 pub struct BegunWrite {
-    /// `None` once it is visible, or never will be.
+    /// `None` if there never was anything to wait for.
     waiting: Option<Waiting>,
 }
 
 struct Waiting {
     engine: Arc<Engine>,
-    /// Taken when it is no longer waited for.
+    /// `None` once it is visible, or never will be.
     write: Option<LoggedWrite>,
-    durable: Durable,
+    wait: LogWait,
     /// Of the memtables' memory.
     taken_bytes: i64,
 }
@@ -65,11 +65,11 @@ impl Engine {
         let Some((membership, logged)) = self.try_enter_and_log(&mutation, stores)? else { return Ok(None) };
         match logged.filter(|end| !self.log().is_durable(*end)) {
             Some(logged) => {
-                let (membership, stores) = (membership.that_waits(), stores.to_vec());
+                let (membership, stores) = (membership.that_waits(), stores.into());
                 let waiting = Waiting {
                     engine: Arc::clone(self),
                     write: Some(LoggedWrite { mutation, stores, logged, membership, room }),
-                    durable: self.log().durable(logged),
+                    wait: self.log().wait_for(logged),
                     taken_bytes: taken.into_bytes(),
                 };
                 Ok(Some(BegunWrite { waiting: Some(waiting) }))
@@ -85,9 +85,14 @@ impl Engine {
 }
 
 impl BegunWrite {
-    /// Whether it is visible already, and there is nothing to wait for.
+    /// Whether there is nothing to wait for, or nothing any more.
     pub fn is_done(&self) -> bool {
-        self.waiting.is_none()
+        self.waiting.as_ref().is_none_or(|waiting| waiting.write.is_none())
+    }
+
+    /// The engine, of one that had to wait: no other can fail.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.waiting.as_ref().map(|waiting| &*waiting.engine)
     }
 }
 
@@ -102,16 +107,18 @@ impl Future for BegunWrite {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
-        let Poll::Ready(durable) = Pin::new(&mut waiting.durable).poll(context) else { return Poll::Pending };
+        let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.write.is_some()) else {
+            return Poll::Ready(Ok(()));
+        };
+        let engine = &waiting.engine;
+        let Poll::Ready(durable) = engine.log().poll_wait(&mut waiting.wait, context) else { return Poll::Pending };
         let write = waiting.write.take();
-        let outcome = durable.map_err(|error| waiting.engine.log_failed(error)).and_then(|()| match &write {
-            Some(write) => waiting.engine.apply_all(&write.stores, &write.mutation, Some(write.logged)),
+        let outcome = durable.map_err(|error| engine.log_failed(error)).and_then(|()| match &write {
+            Some(write) => engine.apply_all(&write.stores, &write.mutation, Some(write.logged)),
             None => Ok(()),
         });
         drop(write);
         waiting.give_back();
-        self.waiting = None;
         Poll::Ready(outcome)
     }
 }

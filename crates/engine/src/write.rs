@@ -1,5 +1,7 @@
 //! The way of a write.
 
+use std::ops::Deref;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,11 +22,37 @@ const PREFETCHED_UPDATES_MIN: usize = 8;
 /// A write whose record is in the log and that is not visible yet.
 pub(crate) struct LoggedWrite {
     pub mutation: Mutation,
-    pub stores: Vec<Arc<TableStore>>,
+    pub stores: WrittenStores,
     pub logged: LogPosition,
     pub membership: Membership,
     /// Given back when it is applied.
     pub room: Reservations,
+}
+
+/// The stores of a mutation's tables, kept while it waits. The one that most mutations have needs no memory of its own.
+pub(crate) enum WrittenStores {
+    One(Arc<TableStore>),
+    Several(Vec<Arc<TableStore>>),
+}
+
+impl From<&[Arc<TableStore>]> for WrittenStores {
+    fn from(stores: &[Arc<TableStore>]) -> Self {
+        match stores {
+            [store] => WrittenStores::One(Arc::clone(store)),
+            stores => WrittenStores::Several(stores.to_vec()),
+        }
+    }
+}
+
+impl Deref for WrittenStores {
+    type Target = [Arc<TableStore>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            WrittenStores::One(store) => slice::from_ref(store),
+            WrittenStores::Several(stores) => stores,
+        }
+    }
 }
 
 /// A write between log and memtable. Dropped with its membership, it was abandoned by whoever waited for it.
@@ -41,7 +69,7 @@ struct InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if let (Some(logged), Some(membership)) = (self.logged, self.membership.take()) {
-            let (mutation, stores) = (self.mutation.clone(), self.stores.to_vec());
+            let (mutation, stores) = (self.mutation.clone(), self.stores.into());
             let room = std::mem::take(&mut self.room);
             let write = LoggedWrite { mutation, stores, logged, membership, room };
             self.engine.finish_in_background(write);

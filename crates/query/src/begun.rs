@@ -25,9 +25,8 @@ pub enum Begun {
 /// Resolves to the answer. Dropped before, the write is finished all the same.
 #[must_use = "it is answered when it is ready"]
 pub struct BegunModification {
-    engine: Arc<Engine>,
     /// Or why the engine refused it.
-    write: Result<BegunWrite, EngineError>,
+    write: Result<BegunWrite, (Arc<Engine>, EngineError)>,
     warnings: Vec<String>,
 }
 
@@ -55,9 +54,9 @@ impl Processor {
             Ok(Some(write)) if write.is_done() => return Some(Begun::Done(warnings)),
             Ok(Some(write)) => Ok(write),
             Ok(None) => return None,
-            Err(refusal) => Err(refusal),
+            Err(refusal) => Err((Arc::clone(self.engine()), refusal)),
         };
-        Some(Begun::Waiting(BegunModification { engine: Arc::clone(self.engine()), write, warnings }))
+        Some(Begun::Waiting(BegunModification { write, warnings }))
     }
 }
 
@@ -66,14 +65,19 @@ impl Future for BegunModification {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let written = match &mut this.write {
-            Ok(write) => Pin::new(write).poll(context),
+        let (written, engine) = match &mut this.write {
+            Ok(write) => match Pin::new(&mut *write).poll(context) {
+                Poll::Ready(written) => (written, write.engine()),
+                Poll::Pending => return Poll::Pending,
+            },
             // What the engine refused is counted there; it is not asked again.
-            Err(refusal) => Poll::Ready(Err(refusal.clone())),
+            Err((engine, refusal)) => (Err(refusal.clone()), Some(&**engine)),
         };
-        written.map(|written| {
-            let body = written.map(|()| ResponseBody::Void).map_err(QueryError::from);
-            with_warnings(body, std::mem::take(&mut this.warnings), &this.engine)
+        let body = written.map(|()| ResponseBody::Void).map_err(QueryError::from);
+        let warnings = std::mem::take(&mut this.warnings);
+        Poll::Ready(match engine {
+            Some(engine) => with_warnings(body, warnings, engine),
+            None => body.map(|body| Response { body, warnings }),
         })
     }
 }

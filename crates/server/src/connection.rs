@@ -11,7 +11,7 @@ use crate::Shared;
 use crate::awaiting::Awaiting;
 use crate::events::Subscription;
 use crate::handler::QueryHandler;
-use crate::in_flight::InFlight;
+use crate::in_flight::{Finished, InFlight};
 use crate::known::start_known;
 use crate::prepared::RecentStatements;
 use crate::reply::{Answer, Reply, schema_change};
@@ -20,7 +20,7 @@ use crate::start::{Started, start};
 use crate::startup::{Agreement, negotiate};
 use bytes::BytesMut;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use protocol::response::{write_auth_success, write_supported};
+use protocol::response::{write_auth_success, write_supported, write_void};
 use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
     ProtocolError, Request, ResponseHead, Version, flags,
@@ -208,9 +208,9 @@ impl<H: QueryHandler> Connection<H> {
     fn collect_replies(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
-            let Poll::Ready(Some((size_bytes, reply))) = self.running.poll_next_unpin(cx) else { break };
+            let Poll::Ready(Some((size_bytes, finished))) = self.running.poll_next_unpin(cx) else { break };
             self.running_bytes -= size_bytes;
-            self.answer(reply);
+            self.answer_finished(finished);
             progress = true;
         }
         progress
@@ -329,9 +329,9 @@ impl<H: QueryHandler> Connection<H> {
     /// Polls work, and puts it where it is polled again.
     fn carry_on(&mut self, mut work: InFlight<H>, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
         match work.poll_work(cx) {
-            Poll::Ready(reply) => {
+            Poll::Ready(finished) => {
                 self.running_bytes -= work.size_bytes;
-                self.answer(reply);
+                self.answer_finished(finished);
             }
             Poll::Pending => match bunch.and_then(HeldWakeUps::take_awaited) {
                 Some(awaited) => self.awaiting.push(awaited, work),
@@ -389,6 +389,13 @@ impl<H: QueryHandler> Connection<H> {
             self.encoder.envelope(&ready, |_| {});
         }
         self.agreement = Some(agreement);
+    }
+
+    fn answer_finished(&mut self, finished: Finished<H>) {
+        match finished {
+            Finished::Void(stream) => self.encoder.envelope(&ResponseHead::new(stream, Opcode::Result), write_void),
+            Finished::Reply(reply) => self.answer(reply),
+        }
     }
 
     /// Writes a reply, and does what it means for the connection and for others.

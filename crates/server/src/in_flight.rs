@@ -3,7 +3,9 @@
 use crate::handler::QueryHandler;
 use crate::reply::{Reply, error_response};
 use crate::start::written;
-use query::{BegunModification, Consistency, ErrorKind, QueryError, WriteType, without_waiting};
+use query::{
+    BegunModification, Consistency, ErrorKind, QueryError, Response, ResponseBody, WriteType, without_waiting,
+};
 use std::future::{Future, pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -33,12 +35,24 @@ enum Work<H: QueryHandler> {
 }
 
 impl<H: QueryHandler> Work<H> {
-    fn poll(&mut self, stream: i16, cx: &mut Context<'_>) -> Poll<Reply<H>> {
+    fn poll(&mut self, stream: i16, cx: &mut Context<'_>) -> Poll<Finished<H>> {
         match self {
-            Work::Task(task) => task.as_mut().poll(cx),
-            Work::Write(write) => Pin::new(write).poll(cx).map(|response| written(stream, response)),
+            Work::Task(task) => task.as_mut().poll(cx).map(Finished::Reply),
+            Work::Write(write) => Pin::new(write).poll(cx).map(|response| match response {
+                Ok(Response { body: ResponseBody::Void, warnings }) if warnings.is_empty() => Finished::Void(stream),
+                response => Finished::Reply(written(stream, response)),
+            }),
         }
     }
+}
+
+/// What came of it.
+// As with `Begun`: what most work ends with is not moved.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Finished<H: QueryHandler> {
+    /// An answer without rows and warnings, to the request of this stream.
+    Void(i16),
+    Reply(Reply<H>),
 }
 
 /// Work that will become a reply: its own, or a timeout. Work that is too late is given up.
@@ -132,7 +146,7 @@ impl<H: QueryHandler> InFlight<H> {
     }
 
     /// Polls the work, and nothing that limits its time.
-    pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
+    pub(crate) fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Finished<H>> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let (outcome, has_to_wait) = match self.limit.place {
             Place::HereForLong => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
@@ -149,16 +163,16 @@ impl<H: QueryHandler> InFlight<H> {
     }
 
     /// Polls the work, and only then the clock.
-    fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply<H>> {
-        if let Poll::Ready(reply) = self.poll_work(cx) {
-            return Poll::Ready(reply);
+    fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<Finished<H>> {
+        if let Poll::Ready(finished) = self.poll_work(cx) {
+            return Poll::Ready(finished);
         }
         let Some(duration) = self.limit.duration else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(duration)));
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        Poll::Ready(self.time_out())
+        Poll::Ready(Finished::Reply(self.time_out()))
     }
 
     /// The answer when it took too long.
@@ -199,10 +213,10 @@ async fn reply_of<H: QueryHandler>(outcome: Result<Reply<H>, JoinError>) -> Repl
 }
 
 impl<H: QueryHandler> Future for InFlight<H> {
-    /// The size that the request no longer counts for, and the reply.
-    type Output = (usize, Reply<H>);
+    /// The size that the request no longer counts for, and what came of it.
+    type Output = (usize, Finished<H>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_reply(cx).map(|reply| (self.size_bytes, reply))
+        self.poll_finished(cx).map(|finished| (self.size_bytes, finished))
     }
 }

@@ -1,6 +1,6 @@
 //! Writes that wait for the log: a real engine over a disk in memory, behind the server.
 
-use crate::wire::{Client, ERROR, QUERY, RESULT, query};
+use crate::wire::{Answer, Client, ERROR, EXECUTE, PREPARE, QUERY, RESULT, long_string, query};
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{Engine, EngineOptions};
@@ -9,6 +9,7 @@ use server::{Listener, Server, ServerOptions};
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,12 +47,49 @@ pub fn serve_with(disk: &SimulatedDisk, sync: SyncMode, server: ServerOptions, p
     Node { address, engine, metrics, _runtime: runtime }
 }
 
-/// Sends all of them before it reads an answer.
-fn send_writes(client: &mut Client, rows: std::ops::Range<i16>) {
-    let frame =
-        |row: i16| client.frame(row, QUERY, 0, &query(4, &format!("INSERT INTO ks.t (k, v) VALUES ({row}, {row})")));
-    let frames: Vec<u8> = rows.flat_map(frame).collect();
-    client.socket.write_all(&frames).unwrap();
+/// How a client asks for its writes.
+enum Form {
+    Text,
+    /// By the id of a statement that its connection knows: such are begun on the connection's own task.
+    Prepared(Vec<u8>),
+}
+
+impl Form {
+    /// Writes row 0 on the way: from its second use on a statement is known.
+    fn prepared(client: &mut Client) -> Form {
+        let prepared = client.call(PREPARE, &long_string("INSERT INTO ks.t (k, v) VALUES (?, ?)"));
+        let form = Form::Prepared(prepared.body[4..22].to_vec());
+        let (opcode, body) = form.write(0);
+        assert_eq!(client.call(opcode, &body).result_kind(), 1);
+        form
+    }
+
+    fn write(&self, row: i16) -> (u8, Vec<u8>) {
+        match self {
+            Form::Text => (QUERY, query(4, &format!("INSERT INTO ks.t (k, v) VALUES ({row}, {row})"))),
+            Form::Prepared(id) => {
+                let value = [&[0, 0, 0, 4][..], &i32::from(row).to_be_bytes()].concat();
+                (EXECUTE, [&id[..], &[0, 1, 1, 0, 2], &value[..], &value[..]].concat())
+            }
+        }
+    }
+
+    /// Sends all of them before an answer is read.
+    fn send(&self, client: &mut Client, rows: Range<i16>) {
+        let frame = |row: i16| {
+            let (opcode, body) = self.write(row);
+            client.frame(row, opcode, 0, &body)
+        };
+        let frames: Vec<u8> = rows.flat_map(frame).collect();
+        client.socket.write_all(&frames).unwrap();
+    }
+}
+
+/// The answers to writes of these rows, in whatever order, checked one by one.
+fn receive(client: &mut Client, rows: Range<i16>, check: impl Fn(&Answer)) {
+    let answers = rows.clone().map(|_| client.receive().unwrap()).inspect(check);
+    let streams: HashSet<i16> = answers.map(|answer| answer.stream).collect();
+    assert_eq!(streams, rows.collect());
 }
 
 fn count_rows(client: &mut Client) -> i64 {
@@ -68,15 +106,10 @@ fn writes_of_one_bunch_are_durable_and_answered_together() {
         let mut clients: Vec<_> = (0..4).map(|_| Client::ready(node.address, 4)).collect();
         let (frames, writes) = (node.engine.log_metrics().frames, node.metrics.socket_writes.get());
         for (number, client) in (0..).zip(&mut clients) {
-            send_writes(client, number * 500..(number + 1) * 500);
+            Form::Text.send(client, number * 500..(number + 1) * 500);
         }
         for (number, client) in (0..).zip(&mut clients) {
-            let streams: HashSet<i16> = (0..500)
-                .map(|_| client.receive().unwrap())
-                .inspect(|answer| assert_eq!(answer.result_kind(), 1))
-                .map(|answer| answer.stream)
-                .collect();
-            assert_eq!(streams, (number * 500..(number + 1) * 500).collect());
+            receive(client, number * 500..(number + 1) * 500, |answer| assert_eq!(answer.result_kind(), 1));
         }
         assert_eq!(count_rows(&mut clients[0]), 2000);
         let log = node.engine.log_metrics();
@@ -85,6 +118,18 @@ fn writes_of_one_bunch_are_durable_and_answered_together() {
             assert!(log.frames - frames < 1000, "{} device writes", log.frames - frames);
             assert!(node.metrics.socket_writes.get() - writes < 1000);
         }
+    }
+}
+
+#[test]
+fn prepared_writes_of_one_bunch_are_all_there_when_they_are_answered() {
+    for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }, SyncMode::Each] {
+        let node = serve(&SimulatedDisk::new(), sync, Duration::from_secs(20));
+        let mut client = Client::ready(node.address, 4);
+        let form = Form::prepared(&mut client);
+        form.send(&mut client, 1..500);
+        receive(&mut client, 1..500, |answer| assert_eq!(answer.body, [0, 0, 0, 1], "{answer:?}"));
+        assert_eq!(count_rows(&mut client), 500, "{sync:?}");
     }
 }
 
@@ -112,17 +157,22 @@ fn a_table_is_dropped_behind_writes_of_the_same_connection_that_wait() {
 
 #[test]
 fn all_who_wait_are_told_when_the_log_fails() {
-    let disk = SimulatedDisk::new();
-    let node = serve(&disk, SyncMode::Group { window: Duration::from_millis(100) }, Duration::from_secs(20));
-    let mut client = Client::ready(node.address, 4);
-    disk.inject(Fault::Fail, 0);
-    send_writes(&mut client, 0..100);
-    for _ in 0..100 {
-        let answer = client.receive().unwrap();
-        assert_eq!(answer.opcode, ERROR, "{answer:?}");
+    for of in [|_: &mut Client| Form::Text, Form::prepared] {
+        let disk = SimulatedDisk::new();
+        let node = serve(&disk, SyncMode::Group { window: Duration::from_millis(100) }, Duration::from_secs(20));
+        let mut client = Client::ready(node.address, 4);
+        let form = of(&mut client);
+        let before = count_rows(&mut client);
+        disk.inject(Fault::Fail, 0);
+        form.send(&mut client, 1..100);
+        receive(&mut client, 1..100, |answer| assert_eq!(answer.opcode, ERROR, "{answer:?}"));
+        assert!(node.engine.log_closed().is_some());
+        form.send(&mut client, 100..110);
+        receive(&mut client, 100..110, |answer| {
+            assert_eq!(answer.opcode, ERROR, "those that come later too: {answer:?}")
+        });
+        assert_eq!(count_rows(&mut client), before, "reads go on, and nothing is there that was refused");
     }
-    assert!(node.engine.log_closed().is_some());
-    assert_eq!(count_rows(&mut client), 0, "reads go on, and nothing is there that was refused");
 }
 
 #[test]
@@ -130,31 +180,34 @@ fn who_waits_for_too_long_is_told_and_the_write_goes_on() {
     let window = Duration::from_millis(400);
     let node = serve(&SimulatedDisk::new(), SyncMode::Group { window }, Duration::from_millis(20));
     let mut client = Client::ready(node.address, 4);
-    send_writes(&mut client, 0..50);
-    let streams: HashSet<i16> = (0..50)
-        .map(|_| client.receive().unwrap())
-        .inspect(|answer| assert_eq!(answer.error().0, 0x1100))
-        .map(|answer| answer.stream)
-        .collect();
-    assert_eq!(streams, (0..50).collect());
-    while count_rows(&mut client) < 50 {
+    // One that is known is told so the first time already, and goes on as well.
+    let prepared = client.call(PREPARE, &long_string("INSERT INTO ks.t (k, v) VALUES (?, ?)"));
+    let prepared = Form::Prepared(prepared.body[4..22].to_vec());
+    for (form, rows) in [(&Form::Text, 0..50), (&prepared, 50..51), (&prepared, 51..100)] {
+        form.send(&mut client, rows.clone());
+        receive(&mut client, rows, |answer| assert_eq!(answer.error().0, 0x1100));
+    }
+    while count_rows(&mut client) < 100 {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 #[test]
 fn writes_of_a_client_that_left_are_finished() {
-    let node =
-        serve(&SimulatedDisk::new(), SyncMode::Group { window: Duration::from_millis(100) }, Duration::from_secs(20));
-    let mut client = Client::ready(node.address, 4);
-    let begun = node.metrics.requests.get();
-    send_writes(&mut client, 0..50);
-    while node.metrics.requests.get() < begun + 50 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    drop(client);
-    let mut other = Client::ready(node.address, 4);
-    while count_rows(&mut other) < 50 {
-        std::thread::sleep(Duration::from_millis(10));
+    for of in [|_: &mut Client| Form::Text, Form::prepared] {
+        let window = Duration::from_millis(100);
+        let node = serve(&SimulatedDisk::new(), SyncMode::Group { window }, Duration::from_secs(20));
+        let mut client = Client::ready(node.address, 4);
+        let form = of(&mut client);
+        let begun = node.metrics.requests.get();
+        form.send(&mut client, 0..50);
+        while node.metrics.requests.get() < begun + 50 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(client);
+        let mut other = Client::ready(node.address, 4);
+        while count_rows(&mut other) < 50 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
