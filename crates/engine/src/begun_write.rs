@@ -13,7 +13,7 @@ use model::Mutation;
 use crate::engine::{BorrowedSchema, Engine};
 use crate::error::EngineError;
 use crate::store::TableStore;
-use crate::write::LoggedWrite;
+use crate::write::{LoggedWrite, prefetch};
 
 /// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts later. Dropped
 /// before, it is finished in the background.
@@ -93,6 +93,12 @@ impl BegunWrite {
     /// The engine, of one that had to wait: no other can fail.
     pub fn engine(&self) -> Option<&Engine> {
         self.waiting.as_ref().map(|waiting| &*waiting.engine)
+    }
+
+    /// Has memtables bring near what these will look at first: for writes that are durable and polled right after, some eight or more.
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
+        let logged = writes.filter_map(|write| write.waiting.as_ref()?.write.as_ref());
+        prefetch(logged.filter_map(|write| write.stores.first().zip(write.mutation.updates().first())));
     }
 }
 

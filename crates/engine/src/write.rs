@@ -195,7 +195,7 @@ impl Engine {
         let updates = mutation.updates();
         for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
             if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
-                prefetch(&stores[index..], &updates[index..]);
+                prefetch(stores[index..].iter().zip(&updates[index..]).take(PREFETCHED_UPDATES));
             }
             self.apply(store, update, logged)
                 .map_err(|error| if logged.is_some() { self.close_for(&error) } else { error })?;
@@ -324,13 +324,12 @@ impl Engine {
     }
 }
 
-/// Has memtables bring near what the first updates, each of the store beside it, will look at.
-fn prefetch(stores: &[Arc<TableStore>], updates: &[PartitionUpdate]) {
-    let count = updates.len().min(PREFETCHED_UPDATES);
-    let mut keys = updates[..count].iter().map(PartitionUpdate::key);
-    for same in stores[..count].chunk_by(Arc::ptr_eq) {
-        let keys: Vec<_> = keys.by_ref().take(same.len()).collect();
-        same[0].borrow_view().active.memtable.prefetch(&keys);
+/// Has memtables bring near what updates of these stores will look at first.
+pub(crate) fn prefetch<'w>(updates: impl Iterator<Item = (&'w Arc<TableStore>, &'w PartitionUpdate)>) {
+    let updates: Vec<_> = updates.map(|(store, update)| (store, update.key())).collect();
+    for same in updates.chunk_by(|(one, _), (next, _)| Arc::ptr_eq(one, next)) {
+        let keys: Vec<_> = same.iter().map(|(_, key)| *key).collect();
+        same[0].0.borrow_view().active.memtable.prefetch(&keys);
     }
 }
 

@@ -60,6 +60,13 @@ impl Processor {
     }
 }
 
+impl BegunModification {
+    /// Has memtables bring near what these will look at first, as [`BegunWrite::prefetch`] does.
+    pub fn prefetch<'m>(modifications: impl Iterator<Item = &'m BegunModification>) {
+        BegunWrite::prefetch(modifications.filter_map(|modification| modification.write.as_ref().ok()));
+    }
+}
+
 impl Future for BegunModification {
     type Output = Result<Response, QueryError>;
 

@@ -3,12 +3,16 @@
 
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
-use query::{Awaited, Durable, HeldWakeUps};
+use query::{Awaited, BegunModification, Durable, HeldWakeUps};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Of so many settled writes keys are looked up together; not if there are fewer than a few.
+const LOOKED_UP_MAX: usize = 64;
+const LOOKED_UP_MIN: usize = 8;
 
 /// See the module's text.
 pub(crate) struct Awaiting<H: QueryHandler> {
@@ -19,6 +23,9 @@ pub(crate) struct Awaiting<H: QueryHandler> {
     timer: Option<Pin<Box<Sleep>>>,
     /// The time of this turn, once asked for.
     now: Option<Instant>,
+    /// So many of the first were settled when it was last looked, and looked up together if they were enough. A hint: some may have been
+    /// given up since.
+    looked_up: usize,
 }
 
 struct Entry<H: QueryHandler> {
@@ -29,7 +36,7 @@ struct Entry<H: QueryHandler> {
 
 impl<H: QueryHandler> Awaiting<H> {
     pub(crate) fn new() -> Awaiting<H> {
-        Awaiting { queue: VecDeque::new(), watch: None, timer: None, now: None }
+        Awaiting { queue: VecDeque::new(), watch: None, timer: None, now: None, looked_up: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,7 +71,22 @@ impl<H: QueryHandler> Awaiting<H> {
                 return None;
             }
         }
+        if self.looked_up == 0 {
+            self.looked_up = self.look_up_settled(bunch);
+        }
+        self.looked_up = self.looked_up.saturating_sub(1);
         self.queue.pop_front().map(|entry| entry.work)
+    }
+
+    /// Has memtables bring near what the first that are settled will look at: one after the other each would wait for memory by itself.
+    /// Answers how many those are.
+    fn look_up_settled(&self, bunch: &HeldWakeUps) -> usize {
+        let first = self.queue.iter().take(LOOKED_UP_MAX);
+        let count = first.clone().take_while(|entry| bunch.is_settled(entry.awaited)).count();
+        if count >= LOOKED_UP_MIN {
+            BegunModification::prefetch(first.take(count).filter_map(|entry| entry.work.modification()));
+        }
+        count
     }
 
     /// The next that has waited for too long. With `None` the first of the others will wake `cx` when it has.

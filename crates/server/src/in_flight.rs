@@ -140,6 +140,14 @@ impl<H: QueryHandler> InFlight<H> {
         InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None }
     }
 
+    /// The modification that was begun, if it is one.
+    pub(crate) fn modification(&self) -> Option<&BegunModification> {
+        match &self.work {
+            Some(Work::Write(write)) => Some(write),
+            _ => None,
+        }
+    }
+
     /// How long it may take.
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         self.limit.duration

@@ -1,14 +1,18 @@
 //! Writes that are begun, kept and polled by whoever began them.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::thread;
+use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
 use commitlog::SyncMode;
 use engine::{BegunWrite, Engine, EngineError, block_on};
 use model::Table;
+use types::CqlType;
 
 use crate::fixture::{create_table, insertion, rows, small_options};
 
@@ -79,4 +83,110 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     };
     block_on(next).unwrap();
     assert_eq!(rows(&engine, &table).len(), count + 1);
+}
+
+/// As a connection does: none is told to the log before the last. Where its writer is awake by itself some may be done all the same.
+fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<BegunWrite> {
+    let _held = engine.hold_log(Waker::noop());
+    rows.map(|row| begin(engine, table, row, "together").expect("there is room")).collect()
+}
+
+fn done<'w>(writes: impl IntoIterator<Item = &'w BegunWrite>) -> usize {
+    writes.into_iter().filter(|write| write.is_done()).count()
+}
+
+#[test]
+fn begun_writes_are_looked_up_together_and_visible_one_by_one() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    let mut begun = begin_all(&engine, &table, 0..20);
+    let mut late = begun.split_off(15);
+    block_on(begun.swap_remove(3)).unwrap();
+    // One of them is gone, and some are done.
+    late.iter_mut().for_each(|write| block_on(write).unwrap());
+    BegunWrite::prefetch(begun.iter().chain(&late));
+    let visible = 1 + done(begun.iter().chain(&late));
+    assert_eq!(rows(&engine, &table).len(), visible, "brought near, not written");
+    begun.into_iter().for_each(|write| block_on(write).unwrap());
+    assert_eq!(rows(&engine, &table).len(), 20);
+}
+
+#[test]
+fn begun_writes_whose_table_is_altered_and_flushed_meanwhile_are_all_there() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    block_on(begin(&engine, &table, -1, "for the flush").unwrap()).unwrap();
+    let before = begin_all(&engine, &table, 0..20);
+    put_table(&engine, Some(Arc::new(table.to_builder().regular("u", CqlType::Text).build())));
+    let altered = engine.schema().table("ks", "t").unwrap().clone();
+    let after = begin_all(&engine, &altered, 20..40);
+    let flush = thread::spawn({
+        let (engine, altered) = (engine.clone(), altered.clone());
+        move || engine.flush(&altered).unwrap()
+    });
+    BegunWrite::prefetch(before.iter().chain(&after));
+    assert!(done(&before) == 20 || !flush.is_finished(), "it waits for them");
+    before.into_iter().chain(after).for_each(|write| block_on(write).unwrap());
+    flush.join().unwrap();
+    assert_eq!(rows(&engine, &altered).len(), 41);
+    let again = open(&disk.crash_image(1));
+    assert_eq!(rows(&again, &altered), rows(&engine, &altered));
+}
+
+#[test]
+fn begun_writes_whose_table_is_made_anew_meanwhile_reach_nothing_of_the_new_one() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let old = create_table(&engine);
+    let begun = begin_all(&engine, &old, 0..20);
+    let remade = thread::spawn({
+        let (engine, new) = (engine.clone(), Arc::new(old.to_builder().build()));
+        move || [None, Some(new)].into_iter().for_each(|table| put_table(&engine, table))
+    });
+    // From now on the table is about to be dropped.
+    while engine.begin_write(&engine.borrow_schema(), insertion(&old, 1, 99, "also before", 10)).is_ok() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    BegunWrite::prefetch(begun.iter());
+    assert!(done(&begun) == 20 || !remade.is_finished(), "the drop waits for them");
+    begun.into_iter().for_each(|write| block_on(write).unwrap());
+    remade.join().unwrap();
+    let new = engine.schema().table("ks", "t").unwrap().clone();
+    assert_eq!((new.id, rows(&engine, &new)), (old.id, vec![]));
+    let begun = begin_all(&engine, &new, 0..8);
+    BegunWrite::prefetch(begun.iter());
+    begun.into_iter().for_each(|write| block_on(write).unwrap());
+    let again = open(&disk.crash_image(1));
+    assert_eq!(rows(&again, again.schema().table("ks", "t").unwrap()).len(), 8);
+}
+
+#[test]
+fn begun_writes_that_a_failing_log_refuses_are_looked_up_in_vain() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    block_on(begin(&engine, &table, -1, "before").unwrap()).unwrap();
+    let held = engine.hold_log(Waker::noop());
+    let begun: Vec<_> = (0..20).map(|row| begin(&engine, &table, row, "lost").unwrap()).collect();
+    disk.inject(Fault::Fail, 0);
+    drop(held);
+    BegunWrite::prefetch(begun.iter());
+    let outcomes: Vec<_> = begun.into_iter().map(block_on).collect();
+    let is_refused = |outcome: &&Result<(), EngineError>| matches!(outcome, Err(EngineError::ClosedForWrites(_)));
+    let refused = outcomes.iter().filter(is_refused).count();
+    assert!(refused > 0 && outcomes.iter().all(|outcome| outcome.is_ok() || is_refused(&outcome)), "{outcomes:?}");
+    assert_eq!(rows(&engine, &table).len(), 21 - refused);
+}
+
+/// Puts a table in the place of `ks.t`, or nothing.
+fn put_table(engine: &Engine, table: Option<Arc<Table>>) {
+    let change = engine.change_schema::<_, EngineError>(|_, keyspaces| {
+        let tables = &mut Arc::make_mut(keyspaces.get_mut("ks").unwrap()).tables;
+        tables.remove("t");
+        tables.extend(table.map(|table| ("t".into(), table)));
+        Ok(())
+    });
+    change.unwrap();
 }
