@@ -358,7 +358,12 @@ fn start_writer(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, QueueMeans), Lo
     let closed = |reason: String| LogError::Closed(reason.into());
     let (started, answer) = mpsc::sync_channel(1);
     let writer = Arc::clone(shared);
-    let thread = thread::Builder::new().name("CommitLogWriter".into()).spawn(move || writer::run(writer, started));
+    let run = move || {
+        // Whoever waits for the device waits for this thread to have a processor first.
+        blockio::start_promptly();
+        writer::run(writer, started);
+    };
+    let thread = thread::Builder::new().name("CommitLogWriter".into()).spawn(run);
     let thread = thread.map_err(|e| closed(format!("no thread for the commit log's writer: {e}")))?;
     let (waker, means) = answer.recv().unwrap_or_else(|_| Err(closed("its writer failed".into())))?;
     shared.signals.woken_by(waker);
