@@ -280,7 +280,7 @@ fn expiring(table: &Arc<Table>, key: i32, value: &str, timestamp: i64, ttl: i32,
     Mutation::new(vec![update.build()])
 }
 
-fn now_seconds() -> u32 {
+pub fn now_seconds() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as u32
 }
 

@@ -10,16 +10,14 @@ use std::task::{Context, Waker};
 use blockio::SimulatedDisk;
 use engine::{Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices, block_on};
 use model::{
-    Cell, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Table, TableBuilder, TableId,
-    TableOptions,
+    Cell, DeletionTime, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, RowBuilder, Slice, Table,
+    TableBuilder, TableId, TableOptions,
 };
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{
-    create_table, delete_rows, insert, insertion, memory_only, partition_deletion, row_deletion, rows, set_options,
-};
-use crate::in_memory::{create_in_memory, open, options};
+use crate::fixture::{clustering, create_table, delete_rows, insert, insertion, memory_only, rows, set_options};
+use crate::in_memory::{create_in_memory, now_seconds, open, options};
 
 #[test]
 fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
@@ -152,6 +150,13 @@ fn whoever_wants_to_know_is_told_at_80_and_at_95_percent() {
     assert_eq!(*told.lock().unwrap(), [80, 95, 80, 95], "again after it was calm");
 }
 
+/// A deletion of just now, so that it is not purged while the test runs.
+fn deletion(table: &Arc<Table>, key: i32, delete: impl FnOnce(&mut PartitionUpdateBuilder, DeletionTime)) -> Mutation {
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&key.to_be_bytes()));
+    delete(&mut update, DeletionTime::new(5, now_seconds()));
+    Mutation::new(vec![update.build()])
+}
+
 /// Also such as free nothing, until they have their reserve.
 #[test]
 fn deletions_may_take_a_twentieth_more_than_the_limit() {
@@ -163,7 +168,11 @@ fn deletions_may_take_a_twentieth_more_than_the_limit() {
     let stats = || engine.table_stats(&table).unwrap().in_memory.unwrap();
     assert!(stats().used_bytes <= stats().limit_bytes);
     // Of rows that are not there.
-    let delete = |key: i32| block_on(engine.write(&row_deletion(&table, key, 1, 2)));
+    let delete = |key: i32| {
+        block_on(engine.write(&deletion(&table, key, |update, when| {
+            update.delete_range(Slice::prefix(&clustering(1)), when);
+        })))
+    };
     let last = (full..).find(|key| delete(*key).is_err()).unwrap();
     let (used, limit) = (stats().used_bytes, stats().limit_bytes);
     assert!(used > limit + limit / 25 && used <= limit + limit / 20, "{} deletions, {used} of {limit}", last - full);
@@ -217,7 +226,10 @@ fn a_full_table_takes_overwrites_of_large_rows_and_their_deletion() {
     assert!(used <= stats().limit_bytes, "{used}");
     assert_eq!(refused, 2);
     // Of rows that are not there, until the reserve for deletions is spent.
-    let delete = |key: i32| block_on(engine.write(&partition_deletion(&table, key, 5)));
+    let delete = |key: i32| {
+        let mutation = deletion(&table, key, |update, when| update.delete_partition(when));
+        block_on(engine.write(&mutation))
+    };
     (count..).find(|key| delete(*key).is_err()).unwrap();
     assert!(stats().used_bytes > stats().limit_bytes);
     for key in 0..20 {
