@@ -207,8 +207,8 @@ impl Processor {
         select.find_row(&execution, cells).or_else(|| select.find_rows(&execution, cells))
     }
 
-    /// Carries out a prepared SELECT of stored rows on the spot: nothing of it waits but for the disk, which holds up its thread here as
-    /// in [`Processor::execute`]. `None` for everything else, which that carries out.
+    /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which [`Processor::execute`] carries out; an error of the
+    /// kind [`ErrorKind::WouldWait`] where it would have to wait for a device.
     pub fn execute_at_once(
         &self,
         prepared: &Prepared,
@@ -221,7 +221,8 @@ impl Processor {
         }
         let schema = self.engine.borrow_schema();
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
-        let body = check_value_count(prepared, options).and_then(|()| select.execute(&execution));
+        let (body, _) =
+            engine::without_waiting(|| check_value_count(prepared, options).and_then(|()| select.execute(&execution)));
         Some(with_warnings(body, execution.into_warnings(), &self.engine))
     }
 

@@ -43,7 +43,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         options: &'a QueryOptions<'a>,
     ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
 
-    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect.
+    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect. An error of the kind
+    /// [`WouldWait`](query::ErrorKind::WouldWait) says that it has to be carried out where it may wait.
     fn execute_at_once(
         &self,
         _statement: &Self::Statement,

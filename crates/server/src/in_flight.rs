@@ -81,6 +81,8 @@ enum Place {
     Here,
     /// There too, while the runtime has another thread take over the other connections.
     HereForLong,
+    /// On a thread of its own: it was found to wait for a device.
+    WhereItMayWait,
     /// In a task of its own. It may hold its thread for long (a scan), or wait for other work of its connection (a drop of a table does, for the
     /// writes to it).
     Apart,
@@ -99,6 +101,11 @@ impl TimeLimit {
     /// Says whether the work may hold its thread for long.
     pub(crate) fn blocking(self, blocks: bool) -> TimeLimit {
         TimeLimit { place: if blocks { Place::Apart } else { Place::Here }, ..self }
+    }
+
+    /// The same for work that was found to wait for a device.
+    pub(crate) fn waiting(self) -> TimeLimit {
+        TimeLimit { place: Place::WhereItMayWait, ..self }
     }
 
     pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {
@@ -131,7 +138,11 @@ fn from_protocol(consistency: protocol::Consistency) -> Consistency {
 
 impl<H: QueryHandler> InFlight<H> {
     pub(crate) fn new(stream: i16, size_bytes: usize, limit: TimeLimit, task: Task<H>) -> InFlight<H> {
-        let task = if limit.place == Place::Apart { Box::pin(apart(task)) } else { task };
+        let task = match limit.place {
+            Place::Here | Place::HereForLong => task,
+            Place::Apart => Box::pin(apart(task)),
+            Place::WhereItMayWait => Box::pin(where_it_may_wait(task)),
+        };
         InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None }
     }
 
@@ -158,7 +169,7 @@ impl<H: QueryHandler> InFlight<H> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let (outcome, has_to_wait) = match self.limit.place {
             Place::HereForLong => (tokio::task::block_in_place(|| work.poll(self.stream, cx)), false),
-            Place::Here | Place::Apart => without_waiting(|| work.poll(self.stream, cx)),
+            Place::Here | Place::WhereItMayWait | Place::Apart => without_waiting(|| work.poll(self.stream, cx)),
         };
         if has_to_wait && let Some(Work::Task(task)) = self.work.take() {
             self.work = Some(Work::Task(Box::pin(where_it_may_wait(task))));

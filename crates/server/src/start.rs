@@ -9,7 +9,9 @@ use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
 use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
-use query::{ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType};
+use query::{
+    ClientState, Consistency, ErrorKind, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType,
+};
 use std::sync::Arc;
 
 /// What became of a request.
@@ -46,13 +48,16 @@ pub(crate) fn start<H: QueryHandler>(
     let begun = match parsed.request {
         Request::Query { query, ref options } => begin_query(shared, query, options),
         Request::Execute { id, result_metadata_id, ref options } => {
-            let begun = begin_execute(shared, session, statements, id, options);
-            if let (Ok((Work::Execute(prepared), limit)), None) = (&begun, &trace)
+            let mut begun = begin_execute(shared, session, statements, id, options);
+            if let (Ok((Work::Execute(prepared), limit)), None) = (&mut begun, &trace)
                 && !limit.blocks()
                 && !prepared.is_modification
-                && let Some(answered) = execute_at_once(shared, session, prepared, result_metadata_id, options, &header)
             {
-                return Started::Answered(answered);
+                match execute_at_once(shared, session, prepared, result_metadata_id, options, &header) {
+                    Some(Ok(reply)) => return Started::Answered(reply),
+                    Some(Err(HasToWait)) => *limit = limit.clone().waiting(),
+                    None => {}
+                }
             }
             begun
         }
@@ -278,6 +283,9 @@ impl<H: QueryHandler> Task<H> {
     }
 }
 
+/// A statement that would have had to wait for a device; it had no effect.
+struct HasToWait;
+
 /// Carries out a prepared statement that needs no waiting: nothing of the request has to outlive this call.
 fn execute_at_once<H: QueryHandler>(
     shared: &Shared<H>,
@@ -286,17 +294,20 @@ fn execute_at_once<H: QueryHandler>(
     result_metadata_id: Option<&[u8]>,
     options: &protocol::QueryOptions<'_>,
     header: &Header,
-) -> Option<Reply<H>> {
+) -> Option<Result<Reply<H>, HasToWait>> {
     let bound = Bound::new(&options.values);
     let query_options = query_options(options, &bound, header.version, None);
     let response = shared.handler.execute_at_once(&prepared.statement, &session.client, &query_options)?;
+    if matches!(&response, Err(error) if error.kind == ErrorKind::WouldWait) {
+        return Some(Err(HasToWait));
+    }
     let mut warned = Vec::new();
     let mut answer = answer(response, &mut warned, |response| {
         metadata_form(&*shared.handler, prepared, result_metadata_id, options.skip_metadata, response)
     });
     let mut warnings = session.take_warnings();
     add_warnings(&mut answer, &mut warnings, warned);
-    Some(Reply { warnings, ..Reply::new(header.stream, answer) })
+    Some(Ok(Reply { warnings, ..Reply::new(header.stream, answer) }))
 }
 
 /// The answer to a modification that was begun.

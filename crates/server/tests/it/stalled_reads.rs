@@ -1,7 +1,7 @@
 //! A table's device that stalls: a real engine over a disk in memory, behind the server.
 
 use crate::log::serve_with;
-use crate::wire::{Client, RESULT};
+use crate::wire::{Client, EXECUTE, PREPARE, RESULT, long_string};
 use blockio::SimulatedDisk;
 use commitlog::SyncMode;
 use query::ProcessorOptions;
@@ -30,22 +30,33 @@ fn who_wants_nothing_of_a_device_that_stalls_does_not_wait_for_it() {
     for name in ["stalled", "beside"] {
         node.engine.flush(node.engine.schema().table("ks", name).unwrap()).unwrap();
     }
+    let prepared = read_of_key_1(&mut client, "SELECT v FROM ks.stalled WHERE k = ?");
     let stalled = disk.stall_reads("/ks/stalled-");
     // More of each than there are threads.
-    for stream in (10..26).step_by(2) {
+    for stream in (10..42).step_by(4) {
         client.query(stream, "SELECT v FROM ks.stalled WHERE k = 1");
         client.query(stream + 1, "UPDATE ks.stalled SET l[0] = 3 WHERE k = 1");
+        client.send(stream + 2, EXECUTE, &prepared);
+        client.query(stream + 3, "SELECT sum(v) FROM ks.stalled");
     }
     let beside = "SELECT v FROM ks.beside WHERE k = 1";
     client.query(100, beside);
     assert_eq!(client.receive().unwrap().stream, 100, "another request of the same connection");
     assert_eq!(Client::ready(node.address, 4).ask(beside).body.last(), Some(&8), "another connection");
     drop(stalled);
-    let answers: Vec<_> = (10..26).map(|_| client.receive().unwrap()).collect();
+    let answers: Vec<_> = (10..42).map(|_| client.receive().unwrap()).collect();
     for answer in &answers {
         assert_eq!(answer.opcode, RESULT, "{answer:?}");
-        assert!(answer.stream % 2 == 1 || answer.body.last() == Some(&7), "{answer:?}");
+        assert!(answer.stream % 4 == 3 || answer.body.last() == Some(&7), "{answer:?}");
     }
-    assert_eq!(answers.iter().map(|answer| answer.stream).collect::<HashSet<_>>(), (10..26).collect());
+    assert_eq!(answers.iter().map(|answer| answer.stream).collect::<HashSet<_>>(), (10..42).collect());
     assert_eq!(client.ask("SELECT l FROM ks.stalled WHERE k = 1").body.last(), Some(&2));
+}
+
+/// The body of an EXECUTE of a statement whose marker is a key.
+fn read_of_key_1(client: &mut Client, text: &str) -> Vec<u8> {
+    let answer = client.call(PREPARE, &long_string(text));
+    assert_eq!(answer.result_kind(), 4);
+    // The id with its length, consistency ONE, a value.
+    [&answer.body[4..22], &[0, 1, 1, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1]].concat()
 }
