@@ -148,6 +148,11 @@ impl Engine {
         self.files().cache_bytes()
     }
 
+    /// Bytes that dropped memtables left, which those that come use before they ask the system.
+    pub fn spare_memtable_bytes(&self) -> u64 {
+        self.spare_pages().bytes() as u64
+    }
+
     /// Bytes that all memtables use.
     pub fn memtable_bytes(&self) -> u64 {
         self.pool().used_bytes()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
+use memtable::SparePages;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
 use uuid::Uuid;
 
@@ -39,6 +40,7 @@ pub struct Engine {
     schema_lock: Mutex<()>,
     groups: WriteGroups,
     pool: MemtablePool,
+    spare_pages: Arc<SparePages>,
     files: TableFiles,
     log: CommitLog,
     flusher: Flusher,
@@ -124,6 +126,7 @@ impl Engine {
             schema_lock: Mutex::new(()),
             groups: WriteGroups::new(),
             pool: MemtablePool::new(options.memtable_space_bytes, options.memtable_cleanup_threshold),
+            spare_pages: Arc::new(SparePages::new(options.memtable_space_bytes as usize)),
             files,
             log,
             flusher,
@@ -328,9 +331,14 @@ impl Engine {
             memtable::open_small(table)
         } else {
             let configuration = self.options.memtable_configuration(&table.options.memtable);
-            configuration.open(table, self.options.memtable_shards)
+            configuration.open(table, self.options.memtable_shards, &self.spare_pages)
         };
         Generation::new(memtable, resident, self.now_millis())
+    }
+
+    /// Memory that dropped memtables left.
+    pub(crate) fn spare_pages(&self) -> &SparePages {
+        &self.spare_pages
     }
 
     /// The schema now.

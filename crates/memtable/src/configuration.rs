@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use memtrie::{Layout, TrieOptions};
+use memtrie::{Layout, SparePages, TrieOptions};
 use model::Table;
 
 use crate::{Memtable, SkipListMemtable, TrieMemtable};
@@ -75,11 +75,12 @@ impl MemtableConfiguration {
         Ok(configuration)
     }
 
-    /// An empty memtable; `default_shards` where the configuration does not say how many.
-    pub fn open(&self, table: &Arc<Table>, default_shards: usize) -> Arc<dyn Memtable> {
+    /// An empty memtable; `default_shards` where the configuration does not say how many. One of tries grows by the spare pages.
+    pub fn open(&self, table: &Arc<Table>, default_shards: usize, spare_pages: &Arc<SparePages>) -> Arc<dyn Memtable> {
         match *self {
             MemtableConfiguration::Trie { shards, options } => {
-                Arc::new(TrieMemtable::with_options(table, shards.unwrap_or(default_shards), options))
+                let shards = shards.unwrap_or(default_shards);
+                Arc::new(TrieMemtable::with_spare_pages(table, shards, options, spare_pages))
             }
             MemtableConfiguration::SkipList => Arc::new(SkipListMemtable::new(table)),
             MemtableConfiguration::ShardedSkipList { shards, serialize_writes } => {

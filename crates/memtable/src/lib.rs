@@ -37,7 +37,7 @@ mod verify;
 
 pub use configuration::{MemtableConfiguration, open_small};
 pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};
-pub use memtrie::TrieOptions;
+pub use memtrie::{SparePages, TrieOptions};
 pub use puts::PutCounts;
 pub use resident::{PartOptions, Purge, ResidentTable, for_each_update, growth_max};
 pub use skip_list::SkipListMemtable;

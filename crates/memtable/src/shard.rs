@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use arc_swap::ArcSwap;
-use memtrie::{MemoryUse, Trie, TrieOptions, Writer};
+use memtrie::{MemoryUse, Trie, Writer};
 use model::{PartitionUpdate, RowObserver, Table};
 
 use crate::apply::Applier;
@@ -45,9 +45,9 @@ thread_local! {
 }
 
 impl Shard {
-    pub fn new(table: &Arc<Table>, options: TrieOptions) -> Shard {
+    pub fn new(table: &Arc<Table>, trie: Trie) -> Shard {
         Shard {
-            trie: Trie::new(options),
+            trie,
             table: ArcSwap::new(table.clone()),
             table_address: AtomicPtr::new(address(table)),
             bounds: SharedBounds::new(Bounds::NONE),

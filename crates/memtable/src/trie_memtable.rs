@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use memtrie::{Direction, TrieOptions};
+use memtrie::{Direction, SparePages, Trie, TrieOptions};
 use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
 use types::Token;
 
@@ -29,7 +29,21 @@ impl TrieMemtable {
 
     /// As `new`, with limits for each shard.
     pub fn with_options(table: &Arc<Table>, shard_count: usize, options: TrieOptions) -> TrieMemtable {
-        let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, options)).collect();
+        TrieMemtable::of_tries(table, shard_count, || Trie::new(options))
+    }
+
+    /// As `with_options`; it grows by these pages while there are some, and leaves its own there when it is dropped.
+    pub fn with_spare_pages(
+        table: &Arc<Table>,
+        shard_count: usize,
+        options: TrieOptions,
+        spare_pages: &Arc<SparePages>,
+    ) -> TrieMemtable {
+        TrieMemtable::of_tries(table, shard_count, || Trie::with_spare_pages(options, spare_pages.clone()))
+    }
+
+    fn of_tries(table: &Arc<Table>, shard_count: usize, trie: impl Fn() -> Trie) -> TrieMemtable {
+        let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, trie())).collect();
         TrieMemtable { layout: Layout::new(table), shards }
     }
 

@@ -44,6 +44,7 @@ pub use contents::Contents;
 pub use cursor::Cursor;
 pub use node_cursor::NodeCursor;
 pub use ranges::Ranges;
+pub use raw::spare_pages::SparePages;
 pub use tail::Tail;
 pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
 pub use union::Union;

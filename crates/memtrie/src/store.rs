@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::raw::arena::Arena;
@@ -9,6 +10,7 @@ use crate::raw::blocks::{BLOCK_BYTES, BLOCK_WORDS, Blocks};
 use crate::raw::epoch::{Epochs, Limbo};
 use crate::raw::leaf::{Header, leaf_units};
 use crate::raw::memory::{Memory, Ptr, Slot};
+use crate::raw::spare_pages::SparePages;
 use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 
 /// A batch of retired pieces is closed at this many pieces, or at this many bytes.
@@ -67,20 +69,18 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn open(options: &TrieOptions) -> Option<Store> {
+    pub(crate) fn open(options: &TrieOptions, spare: Option<&Arc<SparePages>>) -> Option<Store> {
         let structure = match options.layout {
-            Layout::Paper => Structure::Paper(Blocks::reserve(options.blocks_bytes_max)?),
+            Layout::Paper => Structure::Paper(Blocks::reserve(options.blocks_bytes_max, spare)?),
             Layout::Adaptive => {
-                let mut arena = Arena::reserve(options.blocks_bytes_max.min(1 << 31))?;
-                // The first piece is at the start: the root words.
-                let root = arena.allocate(ROOT_UNITS).ok()?;
-                debug_assert_eq!(root, 0);
+                let mut arena = Arena::reserve(options.blocks_bytes_max.min(1 << 31), spare)?;
+                arena.allocate_root(ROOT_UNITS).ok()?;
                 Structure::Adaptive(arena)
             }
         };
         Some(Store {
             structure,
-            blobs: Arena::reserve(options.blobs_bytes_max)?,
+            blobs: Arena::reserve(options.blobs_bytes_max, spare)?,
             fresh: Vec::new(),
             fresh_set: NodeSet::default(),
             fresh_words: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! The trie and its front doors: one writer at a time, any number of pins.
 
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cursor::Cursor;
 use crate::gather::{Gathering, gather};
@@ -9,6 +9,7 @@ use crate::node::Place;
 use crate::node_cursor::NodeCursor;
 use crate::raw::epoch::{Epochs, PinGuard};
 use crate::raw::memory::{Bases, Memory, Slot};
+use crate::raw::spare_pages::SparePages;
 use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tail::Tail;
@@ -107,6 +108,7 @@ pub struct Edit<'a> {
 /// publication whole. Keys may be prefixes of one another, and empty.
 pub struct Trie {
     options: TrieOptions,
+    spare_pages: Option<Arc<SparePages>>,
     bases: Bases,
     epochs: Epochs,
     used: AtomicU64,
@@ -127,6 +129,7 @@ impl Trie {
     pub fn new(options: TrieOptions) -> Trie {
         Trie {
             options,
+            spare_pages: None,
             bases: Bases::new(options.layout),
             epochs: Epochs::new(),
             used: AtomicU64::new(0),
@@ -134,6 +137,11 @@ impl Trie {
             reserved: AtomicU64::new(0),
             state: Mutex::new(WriterState { store: None, scratch: Vec::new(), gathering: Gathering::default() }),
         }
+    }
+
+    /// As [`new`](Self::new), of a trie that grows by these pages while there are some, and leaves its own there when it is dropped.
+    pub fn with_spare_pages(options: TrieOptions, spare_pages: Arc<SparePages>) -> Trie {
+        Trie { spare_pages: Some(spare_pages), ..Trie::new(options) }
     }
 
     /// Waits for the writer's lock.
@@ -413,7 +421,7 @@ impl Writer<'_> {
 
     #[cold]
     fn open(&mut self) -> Result<(), TrieFull> {
-        let store = Store::open(&self.trie.options).ok_or(TrieFull)?;
+        let store = Store::open(&self.trie.options, self.trie.spare_pages.as_ref()).ok_or(TrieFull)?;
         let (blocks, blobs) = store.bases();
         self.trie.bases.set(blocks.as_ptr(), blobs.as_ptr());
         self.state.store = Some(Box::new(store));

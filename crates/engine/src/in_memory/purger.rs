@@ -1,4 +1,5 @@
-//! The thread that gives back the memory of what expired and of tombstones that are past `gc_grace_seconds`.
+//! The thread that gives back memory: of what expired in tables that live there, of tombstones that are past `gc_grace_seconds`, and what dropped
+//! memtables left and no other needed.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ use crate::worker::Worker;
 
 /// How often it looks what has expired.
 const TICK: Duration = Duration::from_secs(1);
+/// Memory that a memtable left goes back to the system when none needed it for so long, at most twice as long. Longer than most tables take
+/// to fill a memtable again: what is given back in between has to be touched for the first time again.
+const SPARE_FOR: Duration = Duration::from_secs(60);
 /// It rests this many times as long as it worked.
 const REST_FACTOR: u32 = 20;
 
@@ -50,6 +54,7 @@ impl Drop for Purger {
 
 fn run(engine: &Weak<Engine>, stopped: &(Mutex<bool>, Condvar)) {
     let mut rest = TICK;
+    let mut last_given_back = Instant::now();
     loop {
         let is_stopped = lock(&stopped.0);
         let waited = stopped.1.wait_timeout_while(is_stopped, rest, |stopped| !*stopped);
@@ -59,6 +64,10 @@ fn run(engine: &Weak<Engine>, stopped: &(Mutex<bool>, Condvar)) {
         let Some(engine) = engine.upgrade() else { return };
         let started = Instant::now();
         engine.purge_resident(engine.now_seconds());
+        if last_given_back.elapsed() >= SPARE_FOR {
+            engine.spare_pages().give_back_unneeded();
+            last_given_back = Instant::now();
+        }
         rest = (started.elapsed() * REST_FACTOR).max(TICK);
     }
 }

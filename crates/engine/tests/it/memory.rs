@@ -11,7 +11,7 @@ use model::{Keyspace, Mutation, Table, TableBuilder, TableId};
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{insertion, rows, small_options};
+use crate::fixture::{insert, insertion, rows, small_options};
 
 /// Tables `ks.a`, `ks.b`, ... as those of the fixture, with a memtable by name.
 fn create_tables<const COUNT: usize>(engine: &Engine, memtable: &str) -> [Arc<Table>; COUNT] {
@@ -168,4 +168,38 @@ fn a_table_gets_the_memtable_that_it_names() {
     // A name that is not configured any more is the default.
     let [other] = create_tables(&engine, "gone");
     assert_eq!(shards(&other), 3);
+}
+
+/// A third table fills what two others left, which together were more than the memtables' space has beside the third.
+#[test]
+fn a_flushed_memtable_leaves_its_memory_to_those_that_come_within_the_memtables_space() {
+    const SPACE: u64 = 32 << 20;
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.memtable_space_bytes = SPACE;
+    options.memtable_cleanup_threshold = 0.9;
+    options.memtable_shards = 1;
+    options.commitlog.segment_size_bytes = 4 << 20;
+    options.commitlog.total_space_bytes = 128 << 20;
+    let engine = Engine::open(options).unwrap();
+    let tables: [Arc<Table>; 3] = create_tables(&engine, "trie");
+    let fill = |table: &Arc<Table>, round: i32| {
+        let value = char::from(b'a' + round as u8).to_string().repeat(100_000);
+        (0..120).for_each(|row| insert(&engine, table, 1, row, &value, 10));
+    };
+    assert_eq!(engine.spare_memtable_bytes(), 0);
+    let mut most = 0;
+    for round in 0..3 {
+        let table = &tables[round as usize];
+        let before = engine.spare_memtable_bytes();
+        fill(table, round);
+        let filled = engine.spare_memtable_bytes();
+        assert!(round == 0 || filled + (6 << 20) <= before, "{before} before, {filled} after");
+        let held: u64 = engine.all_table_stats().iter().map(|stats| stats.memtable_committed_bytes).sum();
+        assert!(filled + held <= SPACE, "{filled} spare beside {held}");
+        engine.flush(table).unwrap();
+        most = most.max(engine.spare_memtable_bytes());
+        assert_eq!(rows(&engine, table).len(), 120);
+    }
+    assert!((10 << 20..=SPACE).contains(&most), "{most}");
 }

@@ -24,6 +24,7 @@ pub(super) fn status(node: &NodeState) -> String {
         ("Uptime (seconds)", seconds.to_string()),
         ("Load", size(disk_bytes)),
         ("Memtables", size(node.engine.memtable_bytes())),
+        ("Memtables, spare", size(node.engine.spare_memtable_bytes())),
         ("Chunk Cache (bytes)", node.engine.cache_bytes().to_string()),
         ("Pending compactions", compactions.pending.to_string()),
         ("Active compactions", compactions.active.len().to_string()),

@@ -6,7 +6,10 @@
 //! back to the pages, and free pages beyond a reserve go back to the system, the largest spans first: what was a lot of
 //! large values once does not hold memory when they became small.
 
+use std::sync::Arc;
+
 use super::space::{HUGE_PAGE_BYTES, Space};
+use super::spare_pages::SparePages;
 use crate::TrieFull;
 
 const PAGE_BYTES: usize = 4096;
@@ -116,11 +119,11 @@ fn run_pages(units: u32) -> u32 {
 }
 
 impl Arena {
-    pub(crate) fn reserve(bytes_max: usize) -> Option<Arena> {
+    pub(crate) fn reserve(bytes_max: usize, spare: Option<&Arc<SparePages>>) -> Option<Arena> {
         let limit = (bytes_max.min(1 << 34) & !(PAGE_BYTES - 1)).max(PAGE_BYTES);
         let limit_pages = (limit / PAGE_BYTES) as u32;
         Some(Arena {
-            space: Space::reserve(limit)?,
+            space: Space::reserve(limit, spare)?,
             pages: Vec::new(),
             free_spans: [NO_PAGE; ORDERS],
             released_spans: [NO_PAGE; ORDERS],
@@ -137,7 +140,15 @@ impl Arena {
         &self.space
     }
 
-    /// Room for a piece of `units` units: its first unit.
+    /// Room for the trie's root words, at the start: the first piece.
+    pub(crate) fn allocate_root(&mut self, units: u32) -> Result<(), TrieFull> {
+        let root = self.allocate(units)?;
+        debug_assert_eq!(root, 0);
+        self.space.clear_root();
+        Ok(())
+    }
+
+    /// Room for a piece of `units` units, whose contents are undefined: its first unit.
     #[inline]
     pub(crate) fn allocate(&mut self, units: u32) -> Result<u32, TrieFull> {
         if units > RUN_UNITS_MAX {
@@ -166,6 +177,7 @@ impl Arena {
             unlink(&mut self.pages, &mut self.open_runs[class], run);
         }
         self.used_units += u64::from(size);
+        self.space.poison(first + object * size, size);
         Ok(first + object * size)
     }
 
@@ -209,6 +221,7 @@ impl Arena {
         let first = self.take_span(pages)?;
         self.pages[first as usize] = Page { kind: PageKind::Large, ..Page::NEW };
         self.used_units += u64::from(pages * PAGE_UNITS);
+        self.space.poison(first * PAGE_UNITS, pages * PAGE_UNITS);
         Ok(first * PAGE_UNITS)
     }
 
@@ -401,6 +414,15 @@ impl Arena {
     }
 }
 
+impl Drop for Arena {
+    /// Huge pages most of which is in use. Of others much was given back, or never used, and is not resident.
+    fn drop(&mut self) {
+        let is_in_use = |pages: &[Page]| pages.iter().filter(|page| page.released).count() < PAGES_OF_HUGE / 2;
+        let pages = &self.pages;
+        self.space.leave(|index| pages.chunks_exact(PAGES_OF_HUGE).nth(index).is_some_and(is_in_use));
+    }
+}
+
 /// The list that a free span of this kind is in.
 fn head_of<'s>(free: &'s mut [u32; ORDERS], released: &'s mut [u32; ORDERS], kind: PageKind) -> Option<&'s mut u32> {
     match kind {
@@ -440,7 +462,7 @@ mod tests {
     #[test]
     fn idle_pages_go_back_to_the_system_as_the_arena_empties() {
         for (units, seed) in [(40, 7), (600, 11), (5000, 13)] {
-            let mut arena = Arena::reserve(1 << 30).expect("address space");
+            let mut arena = Arena::reserve(1 << 30, None).expect("address space");
             let mut pieces: Vec<u32> =
                 (0..(64 << 20) / (units * 8)).map(|_| arena.allocate(units).expect("room")).collect();
             let random = &mut testkit::Random(seed);
@@ -464,7 +486,7 @@ mod tests {
     #[test]
     fn a_growing_arena_asks_again_for_huge_pages_and_keeps_what_is_there() {
         const UNITS: u32 = PAGE_UNITS;
-        let mut arena = Arena::reserve(64 << 20).expect("address space");
+        let mut arena = Arena::reserve(64 << 20, None).expect("address space");
         let mut pieces: Vec<u32> = Vec::new();
         let add = |arena: &mut Arena, pieces: &mut Vec<u32>| {
             let piece = arena.allocate(UNITS).expect("room");

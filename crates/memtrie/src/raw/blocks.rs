@@ -1,8 +1,11 @@
 //! Allocation of 32-byte blocks: a frontier that moves up through the committed space, and a free list of recycled
 //! blocks threaded through their first words.
 
+use std::sync::Arc;
+
 use super::memory::{Memory, Ptr};
-use super::space::{POISON, Space};
+use super::space::{HUGE_PAGE_BYTES, POISON, Space};
+use super::spare_pages::SparePages;
 use crate::TrieFull;
 
 /// Size of a block. A pointer has 27 bits of block and 5 of kind or place.
@@ -25,12 +28,13 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// `bytes_max` is rounded down to whole pages, at least one.
-    pub(crate) fn reserve(bytes_max: usize) -> Option<Blocks> {
+    pub(crate) fn reserve(bytes_max: usize, spare: Option<&Arc<SparePages>>) -> Option<Blocks> {
         let limit_bytes = (bytes_max.min(1 << 31) & !0xFFF).max(0x1000);
-        let mut space = Space::reserve(limit_bytes)?;
+        let mut space = Space::reserve(limit_bytes, spare)?;
         if !space.commit(STEP_BYTES_MIN.min(limit_bytes)) {
             return None;
         }
+        space.clear_root();
         Some(Blocks { space, frontier: 1, free: 0, free_count: 0, limit_bytes })
     }
 
@@ -52,6 +56,7 @@ impl Blocks {
         }
         let block = Ptr::block_start(self.frontier);
         self.frontier += 1;
+        poison(memory, block);
         Ok(block)
     }
 
@@ -59,9 +64,7 @@ impl Blocks {
     #[inline]
     pub(crate) fn free(&mut self, memory: Memory<'_>, block: Ptr) {
         debug_assert!(block.block_number() != 0 && block.block_number() < self.frontier);
-        if cfg!(debug_assertions) {
-            (0..BLOCK_WORDS).for_each(|word| memory.set_word(block.slot(word), u32::from_ne_bytes([POISON; 4])));
-        }
+        poison(memory, block);
         memory.set_word(block.slot(0), self.free);
         self.free = block.block_number();
         self.free_count += 1;
@@ -88,5 +91,20 @@ impl Blocks {
     /// Bytes of all blocks that were ever handed out.
     pub(crate) fn frontier_bytes(&self) -> usize {
         (self.frontier - 1) as usize * BLOCK_BYTES
+    }
+}
+
+/// In debug builds: has who still reads a free block, or counts on what is in a new one, find nonsense (R6).
+#[inline]
+fn poison(memory: Memory<'_>, block: Ptr) {
+    if cfg!(debug_assertions) {
+        (0..BLOCK_WORDS).for_each(|word| memory.set_word(block.slot(word), u32::from_ne_bytes([POISON; 4])));
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        let used_bytes = self.frontier as usize * BLOCK_BYTES;
+        self.space.leave(|index| (index + 1) * HUGE_PAGE_BYTES <= used_bytes);
     }
 }

@@ -2,24 +2,33 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+
+use super::spare_pages::{HugePage, SparePages};
 
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// From this committed size on a space asks for huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
-/// What debug builds fill freed pieces with. As a pointer it is a leaf beyond all that is committed, as a length more than there is.
+/// The words of the trie's root and of the one that is built, and two that are none, which together read as a node without children.
+const ROOT_BYTES: usize = 16;
+
+/// What debug builds fill freed and new pieces with. As a pointer it is a leaf beyond all that is committed, as a length more than there is.
 pub(super) const POISON: u8 = 0xA5;
 
-/// One private anonymous mapping (invariant R1).
+/// A range of addresses that was mapped as one, private and anonymous (invariant R1).
 pub(crate) struct Space {
-    /// Start of the mapping.
+    /// Start of what is mapped, and how much that is.
     mapping: NonNull<u8>,
+    mapped: usize,
     /// The first huge page's start in it.
     base: NonNull<u8>,
     reserved: usize,
     committed: usize,
+    /// Where its memory comes from before it is new, and where it goes.
+    spare: Option<Arc<SparePages>>,
 }
 
 // SAFETY: R1, R7: the mapping belongs to no thread; `Space` itself is used only under the writer's lock.
@@ -28,7 +37,7 @@ unsafe impl Send for Space {}
 impl Space {
     /// Reserves `bytes` (a multiple of the page size) of address space, aligned to huge pages. No memory is used yet.
     /// `None` if the system refuses.
-    pub(crate) fn reserve(bytes: usize) -> Option<Space> {
+    pub(crate) fn reserve(bytes: usize, spare: Option<&Arc<SparePages>>) -> Option<Space> {
         let mapped = bytes + HUGE_PAGE_BYTES;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing memory.
         let address = unsafe {
@@ -37,7 +46,7 @@ impl Space {
         let mapping = NonNull::new(address.ok()?.cast::<u8>())?;
         let start = mapping.as_ptr();
         let base = NonNull::new(start.wrapping_add(start.addr().next_multiple_of(HUGE_PAGE_BYTES) - start.addr()))?;
-        Some(Space { mapping, base, reserved: bytes, committed: 0 })
+        Some(Space { mapping, mapped, base, reserved: bytes, committed: 0, spare: spare.cloned() })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -48,7 +57,8 @@ impl Space {
         self.committed
     }
 
-    /// Makes at least the first `upto` bytes usable. False if that exceeds the reservation or the system has no memory.
+    /// Makes at least the first `upto` bytes usable, whose contents are undefined. False if that exceeds the reservation or the system has no
+    /// memory.
     pub(crate) fn commit(&mut self, upto: usize) -> bool {
         if upto > self.reserved {
             return false;
@@ -56,8 +66,40 @@ impl Space {
         // A huge page is used only where all of it is committed when it is first touched.
         let upto =
             if upto > HUGE_PAGES_FROM_BYTES { upto.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved) } else { upto };
-        if upto <= self.committed {
-            return true;
+        self.commit_spare(upto);
+        upto <= self.committed || self.commit_new(upto)
+    }
+
+    /// Commits spare pages as far as there are some. Never the first huge page of a space: a small one has no use for all of it.
+    fn commit_spare(&mut self, upto: usize) {
+        let Some(spare) = self.spare.clone() else { return };
+        while self.committed > 0
+            && self.committed.is_multiple_of(HUGE_PAGE_BYTES)
+            && self.committed + HUGE_PAGE_BYTES <= upto.min(self.reserved)
+        {
+            let Some(page) = spare.take() else { return };
+            // SAFETY: R1: the range is in our own mapping, and not committed: nothing refers into it.
+            if unsafe { page.move_to(self.at(self.committed)) }.is_err() {
+                spare.uncommitted(HUGE_PAGE_BYTES);
+                return self.end_here();
+            }
+            self.committed += HUGE_PAGE_BYTES;
+        }
+    }
+
+    /// What is mapped behind the committed part cannot be told, for the length of a huge page: it may be nothing, or somebody else's by now.
+    /// The space ends before it.
+    #[cold]
+    fn end_here(&mut self) {
+        let (unknown, end) = (self.committed + HUGE_PAGE_BYTES, self.end());
+        unmap(self.at(unknown), end - self.at(unknown).addr());
+        self.mapped -= end - self.at(self.committed).addr();
+        self.reserved = self.committed;
+    }
+
+    fn commit_new(&mut self, upto: usize) -> bool {
+        if upto > self.reserved {
+            return false;
         }
         let from = self.at(self.committed);
         let length = upto - self.committed;
@@ -66,12 +108,43 @@ impl Space {
             return false;
         }
         if upto > HUGE_PAGES_FROM_BYTES {
-            // All of it: the mapping stays one area for the kernel, which may collapse the small pages of the start.
+            // From the start, when it is the first time: that stays one area for the kernel, which may collapse its small pages.
+            let advised = if self.wants_huge_pages() { self.committed } else { 0 };
             // SAFETY: as above; this advice does not change contents. It may be refused, which costs only speed.
-            let _ = unsafe { madvise(self.at(0), upto, Advice::LinuxHugepage) };
+            let _ = unsafe { madvise(self.at(advised), upto - advised, Advice::LinuxHugepage) };
         }
         self.committed = upto;
+        self.spare.iter().for_each(|spare| spare.committed(length));
         true
+    }
+
+    /// Before it is dropped: leaves the huge pages that are in use, by their index, to others. A space that stayed small leaves nothing.
+    pub(super) fn leave(&mut self, is_in_use: impl Fn(usize) -> bool) {
+        let Some(spare) = self.spare.take() else { return };
+        spare.uncommitted(self.committed);
+        if !self.wants_huge_pages() {
+            return;
+        }
+        for index in (0..self.committed / HUGE_PAGE_BYTES).filter(|&index| is_in_use(index)) {
+            let page = self.cut_out(index);
+            if !spare.keep(page) {
+                return;
+            }
+        }
+    }
+
+    /// Takes a huge page out of the mapping, and unmaps what is before it.
+    fn cut_out(&mut self, index: usize) -> HugePage {
+        let start = self.base.as_ptr().wrapping_add(index * HUGE_PAGE_BYTES);
+        let before = start.addr() - self.mapping.addr().get();
+        unmap(self.mapping.as_ptr().cast(), before);
+        self.mapped -= before + HUGE_PAGE_BYTES;
+        // SAFETY: R1: both addresses are in our mapping, or at its end.
+        let (start, after) =
+            unsafe { (NonNull::new_unchecked(start), NonNull::new_unchecked(start.add(HUGE_PAGE_BYTES))) };
+        self.mapping = after;
+        // SAFETY: R1, R10: it is committed, nothing that refers into it outlives the trie that drops us, and it is in our mapping no more.
+        unsafe { HugePage::new(start) }
     }
 
     /// Whether it asks for huge pages.
@@ -110,7 +183,14 @@ impl Space {
         unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().write(link) }
     }
 
-    /// In debug builds: has who still reads a free piece of so many units find nonsense (R5, R6).
+    /// Clears the words at the start, which no piece has.
+    pub(super) fn clear_root(&self) {
+        debug_assert!(self.committed >= ROOT_BYTES);
+        // SAFETY: R1, R2: committed, and nobody has the address yet.
+        unsafe { self.base.as_ptr().write_bytes(0, ROOT_BYTES) }
+    }
+
+    /// In debug builds: has who still reads a free piece of so many units, or counts on what is in a new one, find nonsense (R5, R6).
     #[inline]
     pub(super) fn poison(&self, unit: u32, units: u32) {
         if !cfg!(debug_assertions) {
@@ -124,12 +204,25 @@ impl Space {
     fn at(&self, offset: usize) -> *mut c_void {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
+
+    /// The address behind what is mapped.
+    fn end(&self) -> usize {
+        self.mapping.addr().get() + self.mapped
+    }
 }
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // SAFETY: R1: the mapping is ours, and nothing that refers into it outlives the trie that drops us.
-        let unmapped = unsafe { munmap(self.mapping.as_ptr().cast(), self.reserved + HUGE_PAGE_BYTES) };
+        self.spare.iter().for_each(|spare| spare.uncommitted(self.committed));
+        unmap(self.mapping.as_ptr().cast(), self.mapped);
+    }
+}
+
+/// Of a part of a space's mapping that the space has no more.
+fn unmap(start: *mut c_void, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: R1: the mapping is ours, and nothing that refers into it outlives the trie that drops the space.
+        let unmapped = unsafe { munmap(start, bytes) };
         debug_assert!(unmapped.is_ok());
     }
 }

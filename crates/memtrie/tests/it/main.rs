@@ -28,6 +28,8 @@ macro_rules! suite {
             mod recycling;
             #[path = "small_scope.rs"]
             mod small_scope;
+            #[path = "spare_pages.rs"]
+            mod spare_pages;
             #[path = "together.rs"]
             mod together;
         }
