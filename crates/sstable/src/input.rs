@@ -15,6 +15,11 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// Bytes of which nobody is told what is wrong with them: errors say nothing, and are made soon.
+    pub fn unnamed(base: u64, bytes: &'a [u8]) -> Self {
+        Input::new("", base, bytes)
+    }
+
     /// `bytes` were found at offset `base` of `file`.
     pub fn new(file: &'a str, base: u64, bytes: &'a [u8]) -> Self {
         Input { file, base, bytes, at: 0 }
@@ -40,12 +45,13 @@ impl<'a> Input<'a> {
 
     #[cold]
     fn short(&self, wanted: usize, what: &'static str) -> Box<Corruption> {
-        let mut corruption = Corruption::new(
-            self.file,
-            self.offset(),
-            format!("{what} of {wanted} bytes"),
-            format!("{} bytes left", self.remaining()),
-        );
+        let mut corruption = match self.file {
+            "" => Corruption::new("", self.offset(), what, "less"),
+            file => {
+                let (expected, got) = (format!("{what} of {wanted} bytes"), format!("{} bytes left", self.remaining()));
+                Corruption::new(file, self.offset(), expected, got)
+            }
+        };
         corruption.short = true;
         corruption
     }
@@ -65,6 +71,13 @@ impl<'a> Input<'a> {
             }
             None => Err(self.short(length, what)),
         }
+    }
+
+    /// Takes `length` bytes as a view of their own.
+    #[inline]
+    pub fn part(&mut self, length: usize, what: &'static str) -> Decoded<Input<'a>> {
+        let base = self.offset();
+        Ok(Input { file: self.file, base, bytes: self.take(length, what)?, at: 0 })
     }
 
     /// Takes `length` bytes, if they are few and enough others come behind them: a block that begins with them, which is

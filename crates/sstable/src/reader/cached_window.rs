@@ -34,9 +34,8 @@ impl<'d> CachedWindow<'d> {
         position: u64,
         mut decode: impl FnMut(&mut Input<'_>) -> Decoded<T>,
     ) -> Result<T, NotCached> {
-        let data = self.data;
         let bytes = self.bytes_at(position)?;
-        match decode(&mut Input::new(&data.name, position, bytes)) {
+        match decode(&mut Input::unnamed(position, bytes)) {
             Err(corruption) if corruption.short => self.decode_spilled(position, &mut decode),
             result => Ok(result?),
         }
@@ -89,7 +88,7 @@ impl<'d> CachedWindow<'d> {
         let first = position / self.data.block_length;
         for index in first + 1..first + SPILLED_BLOCKS {
             spill.extend_from_slice(&self.data.peek(index)?);
-            match decode(&mut Input::new(&self.data.name, position, spill)) {
+            match decode(&mut Input::unnamed(position, spill)) {
                 Err(corruption) if corruption.short => {}
                 result => return Ok(result?),
             }

@@ -77,19 +77,12 @@ pub(super) struct RowBuffers<'s> {
 
 impl RowBuffers<'_> {
     /// Decodes a body, the next in `input`, into `row`; false if that holds nothing.
-    pub fn decode(
-        &mut self,
-        file: &str,
-        decoder: &Decoder<'_>,
-        head: &UnfilteredHead,
-        input: &mut Input<'_>,
-    ) -> Decoded<bool> {
-        let start = input.offset();
-        let body = input.take(head.body_length, "row body")?;
-        if decoder.plain_row(head, &mut Input::new(file, start, body), self.row)? {
+    pub fn decode(&mut self, decoder: &Decoder<'_>, head: &UnfilteredHead, input: &mut Input<'_>) -> Decoded<bool> {
+        let body = input.part(head.body_length, "row body")?;
+        if decoder.plain_row(head, &mut body.clone(), self.row)? {
             return Ok(true);
         }
-        decoder.row(head, &mut Input::new(file, start, body), None, self.builder)?;
+        decoder.row(head, &mut body.clone(), None, self.builder)?;
         self.row.clear();
         if self.builder.is_empty() {
             return Ok(false);
@@ -213,7 +206,7 @@ impl SSTableReader {
         if !self.gives_rows(table) {
             return Ok(RowLookup::Unknown);
         }
-        let (version, decoder, file) = (self.files.descriptor.version, self.decoder(), &self.files.data.name);
+        let (version, decoder) = (self.files.descriptor.version, self.decoder());
         let (spill, clustering, mut buffers, _) = scratch.split();
         let lookup = CachedWindow::new(&self.files.data, spill).decode(position, |input| {
             if input.short_bytes("partition key")? != sought.key {
@@ -229,7 +222,7 @@ impl SSTableReader {
             if !is_simple(&head) {
                 return Ok(RowLookup::Unknown);
             }
-            Ok(if buffers.decode(file, &decoder, &head, input)? { RowLookup::Found } else { RowLookup::Absent })
+            Ok(if buffers.decode(&decoder, &head, input)? { RowLookup::Found } else { RowLookup::Absent })
         })?;
         if lookup == RowLookup::Found {
             take(Row::new(buffers.row));

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use model::{ClusteringComparator, DeletionTime, Row, RowRef, Table};
 use types::Token;
 
-use super::SSTableReader;
 use super::cached_window::CachedWindow;
 use super::find::{Holders, RowBuffers, Scratch, Sought, is_simple};
 use super::waypoints::Trail;
+use super::{DataFile, SSTableReader};
 use crate::cache::NotCached;
 use crate::data::{Decoder, UnfilteredHead, read_partition_deletion};
 use crate::index_file::CachedPages;
-use crate::input::Input;
 use crate::partition_index::Place;
 use crate::row_index::{Block, BlockCursor, IndexedPartition, encode_position};
 
@@ -74,7 +73,7 @@ pub fn find_rows(
             let mut rows = Rows {
                 slice,
                 window: CachedWindow::new(&sstable.files.data, spill),
-                sstable,
+                data: &sstable.files.data,
                 comparator: table.comparator(),
                 decoder: sstable.decoder(),
                 clustering,
@@ -160,7 +159,7 @@ impl SSTableReader {
 /// A search of one table.
 struct Rows<'r> {
     slice: &'r PartitionSlice<'r>,
-    sstable: &'r SSTableReader,
+    data: &'r DataFile,
     comparator: &'r ClusteringComparator,
     decoder: Decoder<'r>,
     window: CachedWindow<'r>,
@@ -177,28 +176,22 @@ struct Rows<'r> {
 impl Rows<'_> {
     fn forward(&mut self, from: Entered<'_>, take: &mut dyn FnMut(RowRef<'_>) -> bool) -> Result<(), NotCached> {
         let mut position = self.go_near(&from, self.slice.start)?;
-        let mut is_before = true;
-        while let Some(head) = self.head(position)? {
-            let next = position + head.length() as u64;
-            if is_before && self.is_before_start(&head) {
-                self.trail.pass(position, self.open, self.clustering, head.weight());
-                self.pass(position, &head)?;
-                position = next;
-                continue;
+        while let Some(head) = self.head(position)?.filter(|head| self.is_before_start(head)) {
+            self.trail.pass(position, self.open, self.clustering, head.weight());
+            self.pass(position, &head)?;
+            position += head.length() as u64;
+        }
+        self.cross_edge();
+        while let Some(item) = self.item(position)? {
+            match item.content {
+                Content::Row if !take(self.row()) => break,
+                Content::Row | Content::Nothing => {}
+                Content::Marker(_, after) => {
+                    self.borders += 1;
+                    self.open = after;
+                }
             }
-            if std::mem::take(&mut is_before) {
-                self.cross_edge();
-            }
-            if self.is_behind_end(&head) {
-                break;
-            }
-            if head.is_marker() {
-                self.borders += 1;
-                self.pass(position, &head)?;
-            } else if !self.hand_over(position, &head, take)? {
-                break;
-            }
-            position = next;
+            position += item.length;
         }
         self.end()
     }
@@ -207,18 +200,24 @@ impl Rows<'_> {
         let mut below = self.last_before_end(&mut from)?;
         self.cross_edge();
         while let Some(place) = below {
-            let head = self.head(place.start)?.filter(|head| place.start + head.length() as u64 == place.end);
-            let head = head.ok_or(NotCached)?;
-            if self.is_before_start(&head) {
-                break;
+            let Some(item) = self.item(place.start)? else { break };
+            if item.length != place.end - place.start {
+                return Err(NotCached);
             }
-            if head.is_marker() {
-                self.borders += 1;
-                self.open = self.marker(place.start, &head)?.0;
-            } else if !self.hand_over(place.start, &head, take)? {
-                break;
+            match item.content {
+                Content::Row if !take(self.row()) => break,
+                Content::Row | Content::Nothing => {}
+                Content::Marker(before, _) => {
+                    self.borders += 1;
+                    self.open = before;
+                }
             }
-            below = self.step_down(place.start, &head, from.partition)?;
+            below = match place.start.checked_sub(item.previous_size) {
+                // The first row counts from the start of its partition.
+                Some(previous) if previous == from.partition => None,
+                Some(previous) if previous > from.partition && item.previous_size > 0 => Some(previous..place.start),
+                _ => return Err(NotCached),
+            };
         }
         self.end()
     }
@@ -238,7 +237,7 @@ impl Rows<'_> {
                 last = Some(position..end);
                 position = end;
             }
-            self.trail.end(&self.sstable.files.data);
+            self.trail.end(self.data);
             if last.is_some() {
                 return Ok(last);
             }
@@ -255,7 +254,7 @@ impl Rows<'_> {
         if from.blocks.is_none() {
             return Ok(from.position);
         }
-        self.trail.begin(&self.sstable.files.data, from.position);
+        self.trail.begin(self.data, from.position);
         let nearest = self.trail.nearest(self.comparator, edge.prefix, edge.weight);
         Ok(nearest.map_or(from.position, |(position, open)| {
             self.open = open;
@@ -292,11 +291,9 @@ impl Rows<'_> {
 
     /// The deletions before and after a marker.
     fn marker(&mut self, position: u64, head: &UnfilteredHead) -> Result<(DeletionTime, DeletionTime), NotCached> {
-        let Self { window, decoder, sstable, .. } = self;
+        let Self { window, decoder, .. } = self;
         window.decode(position + head.head_length as u64, |input| {
-            let start = input.offset();
-            let body = input.take(head.body_length, "marker body")?;
-            decoder.marker(head, &mut Input::new(&sstable.files.data.name, start, body))
+            decoder.marker(head, &mut input.part(head.body_length, "marker body")?)
         })
     }
 
@@ -310,37 +307,54 @@ impl Rows<'_> {
         if self.borders <= self.slice.borders_max { Ok(()) } else { Err(NotCached) }
     }
 
-    /// Decodes a row and hands it over, if it holds anything; false if no more are wanted.
-    fn hand_over(
-        &mut self,
-        position: u64,
-        head: &UnfilteredHead,
-        take: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> Result<bool, NotCached> {
-        if !is_simple(head) || !self.open.is_live() {
-            return Err(NotCached);
-        }
-        let Self { window, decoder, buffers, sstable, .. } = self;
-        let file = &sstable.files.data.name;
-        let body = position + head.head_length as u64;
-        let holds_something = window.decode(body, |input| buffers.decode(file, decoder, head, input))?;
-        let row = RowRef { clustering: self.clustering, row: Row::new(self.buffers.row) };
-        Ok(!holds_something || take(row))
+    /// The row or marker at a data position, in one look; none at the end of the partition, and of the slice.
+    fn item(&mut self, position: u64) -> Result<Option<Item>, NotCached> {
+        let Self { window, decoder, clustering, comparator, buffers, slice, open, .. } = self;
+        let beyond = if slice.reversed { slice.start } else { slice.end };
+        window.decode(position, |input| {
+            let head = decoder.head(input, clustering)?;
+            if head.is_end() {
+                // Nothing but damage leads down to it.
+                return Ok(if slice.reversed { Err(NotCached) } else { Ok(None) });
+            }
+            let order = comparator.compare_positions(clustering, head.weight(), beyond.prefix, beyond.weight);
+            let is_beyond = if slice.reversed { order.is_le() } else { order.is_ge() };
+            if is_beyond {
+                return Ok(Ok(None));
+            }
+            let previous_size = input.clone().uvint("previous size")?;
+            let content = if head.is_marker() {
+                let (before, after) = decoder.marker(&head, &mut input.part(head.body_length, "marker body")?)?;
+                Content::Marker(before, after)
+            } else if !is_simple(&head) || !open.is_live() {
+                return Ok(Err(NotCached));
+            } else if buffers.decode(decoder, &head, input)? {
+                Content::Row
+            } else {
+                Content::Nothing
+            };
+            Ok(Ok(Some(Item { content, length: head.length() as u64, previous_size })))
+        })?
     }
 
-    /// Where the row or marker before the one at a data position lies, by the size of it that this one keeps.
-    fn step_down(
-        &mut self,
-        position: u64,
-        head: &UnfilteredHead,
-        partition: u64,
-    ) -> Result<Option<Range<u64>>, NotCached> {
-        let size = self.window.decode(position + head.head_length as u64, |input| input.uvint("previous size"))?;
-        match position.checked_sub(size) {
-            // The first row counts from the start of its partition.
-            Some(previous) if previous == partition => Ok(None),
-            Some(previous) if previous > partition && size > 0 => Ok(Some(previous..position)),
-            _ => Err(NotCached),
-        }
+    /// The row that was decoded last.
+    fn row(&self) -> RowRef<'_> {
+        RowRef { clustering: self.clustering, row: Row::new(self.buffers.row) }
     }
+}
+
+/// A row or marker within the slice.
+struct Item {
+    content: Content,
+    length: u64,
+    /// The size of the row or marker before it, as it keeps it.
+    previous_size: u64,
+}
+
+enum Content {
+    Row,
+    /// A row that holds nothing.
+    Nothing,
+    /// The deletions before and after a marker.
+    Marker(DeletionTime, DeletionTime),
 }

@@ -1,15 +1,25 @@
-//! Rows that are looked up without a cursor are those that a cursor has, in files that Cassandra wrote.
+//! Rows that are looked up without a cursor are those that a cursor has, in files that Cassandra wrote, and in some of ours with what those lack.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use blockio::{Disk, SimulatedDisk};
 use model::{
-    ClusteringBound, Clusterings, DeletionTime, KeyRange, PartitionKey, ReadRange, Side, Slice, Slices, Unfiltered,
+    Cell, ClusteringBound, Clusterings, DeletionTime, KeyRange, Liveness, Marker, PartitionHead, PartitionKey,
+    ReadRange, Row, RowBuilder, RowRef, Side, Slice, Slices, Table, TableBuilder, TableId, Unfiltered,
     UnfilteredCursor, push_component,
 };
-use sstable::{Edge, PartitionSlice, SSTableReader, find_rows};
-use testkit::Random;
+use sstable::{
+    CompressionParams, Compressor, Descriptor, Edge, PartitionSlice, SSTableId, SSTableReader, SSTableWriter,
+    WriterOptions, find_rows,
+};
+use testkit::{Random, seeds};
+use types::CqlType;
+use uuid::Uuid;
 
-use crate::fixture::{Fixture, NAMES};
+use crate::bytes_read::clustering;
+use crate::fixture::{Fixture, NAMES, cache};
 
 const PARTITIONS_MAX: usize = 60;
 const SLICES: usize = 25;
@@ -17,9 +27,9 @@ const SLICES: usize = 25;
 /// A clustering and a row.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// The rows that a cursor has up to the first that comes with a deletion; whether there is one.
-fn read(sstable: &SSTableReader, range: &ReadRange) -> (Vec<Found>, bool) {
-    let (mut rows, mut is_deleted) = (Vec::new(), false);
+/// The rows that a cursor has up to the first that comes with a deletion, whether there is one, and how many borders of deleted ranges.
+fn read(sstable: &SSTableReader, range: &ReadRange) -> (Vec<Found>, bool, usize) {
+    let (mut rows, mut is_deleted, mut markers) = (Vec::new(), false, 0);
     let mut cursor = sstable.cursor(range).unwrap();
     while cursor.advance_partition().unwrap() {
         is_deleted |= !cursor.partition().deletion.is_live();
@@ -30,11 +40,14 @@ fn read(sstable: &SSTableReader, range: &ReadRange) -> (Vec<Found>, bool) {
                     rows.push((row.clustering.to_vec(), row.row.as_bytes().to_vec()));
                 }
                 Unfiltered::Row(_) => is_deleted = true,
-                Unfiltered::Marker(marker) => open = if range.reversed { marker.before } else { marker.after },
+                Unfiltered::Marker(marker) => {
+                    open = if range.reversed { marker.before } else { marker.after };
+                    markers += 1;
+                }
             }
         }
     }
-    (rows, is_deleted)
+    (rows, is_deleted, markers)
 }
 
 fn keys(sstable: &SSTableReader) -> Vec<PartitionKey> {
@@ -58,15 +71,25 @@ fn bound(random: &mut Random, rows: &[Found]) -> ClusteringBound {
     ClusteringBound::new(if random.one_in(3) { prefix } else { clustering.clone() }, side)
 }
 
-/// How many slices were found, and how many rows in them.
-fn compare(name: &str) -> (usize, usize) {
-    let sstable = Arc::new(Fixture::load(name).open());
+/// What became of slices.
+#[derive(Default, Debug)]
+struct Seen {
+    found: usize,
+    rows: usize,
+    /// Of those that were found, how many have a border of a deleted range.
+    deleted: usize,
+    /// Left to a cursor.
+    left: usize,
+}
+
+fn compare(name: &str, sstable: SSTableReader, seed: u64) -> Seen {
+    let sstable = Arc::new(sstable);
     let table = sstable.table().clone();
-    let mut random = Random(name.len() as u64);
-    let (mut slices_found, mut rows_found) = (0, 0);
+    let mut random = Random(seed);
+    let mut seen = Seen::default();
     for key in keys(&sstable) {
         let all = ReadRange::all_rows(KeyRange::Single(key.clone()));
-        let (known, _) = read(&sstable, &all);
+        let (known, ..) = read(&sstable, &all);
         for _ in 0..SLICES {
             let slice = Slice { start: bound(&mut random, &known), end: bound(&mut random, &known) };
             if slice.is_empty(table.comparator()) {
@@ -76,7 +99,7 @@ fn compare(name: &str) -> (usize, usize) {
             let edge = |bound: &ClusteringBound| (bound.prefix.clone(), bound.side.weight());
             let (start, end) = (edge(&slice.start), edge(&slice.end));
             let slices = Slices::new(vec![slice], table.comparator());
-            let (expected, is_deleted) = read(&sstable, &ReadRange { slices, reversed, ..all.clone() });
+            let (expected, is_deleted, markers) = read(&sstable, &ReadRange { slices, reversed, ..all.clone() });
             let place = PartitionSlice {
                 token: key.token(),
                 key: key.bytes(),
@@ -94,24 +117,27 @@ fn compare(name: &str) -> (usize, usize) {
                 let count = expected.len().min(limit + 1);
                 assert_eq!(found, expected[..count], "{name}, {place:?}, {limit}");
                 assert!(!is_deleted || expected.len() > limit, "{name}, {place:?}, {limit}");
-                slices_found += 1;
-                rows_found += count;
+                seen.found += 1;
+                seen.rows += count;
+                seen.deleted += usize::from(markers > 0);
+            } else {
+                seen.left += 1;
             }
         }
     }
-    (slices_found, rows_found)
+    seen
 }
 
 #[test]
 fn rows_of_cassandras_files_are_found_as_a_cursor_finds_them() {
     for name in NAMES {
-        let (slices, rows) = compare(name);
-        println!("{name}: {slices} slices, {rows} rows");
+        let seen = compare(name, Fixture::load(name).open(), name.len() as u64);
+        println!("{name}: {seen:?}");
         let has_rows = match name {
-            "wide" | "wide16k" | "wide_blocks" | "desc_ck" => rows > 50,
+            "wide" | "wide16k" | "wide_blocks" | "desc_ck" => seen.rows > 50,
             _ => true,
         };
-        assert!(has_rows, "{name}: {rows} rows");
+        assert!(has_rows, "{name}: {seen:?}");
     }
 }
 
@@ -137,4 +163,110 @@ fn what_the_cache_lacks_is_left_to_a_cursor() {
         Slices::new(vec![Slice { start: ClusteringBound::bottom(), end: ClusteringBound::top() }], table.comparator());
     read(&sstable, &ReadRange { slices, ..ReadRange::all_rows(KeyRange::Single(key.clone())) });
     assert!(find(), "a cursor read it");
+}
+
+/// Writes partitions of rows with deleted ranges among them, some of which span blocks of the index and of the data, and some of which rows lie in.
+struct Ranges<'r> {
+    table: Arc<Table>,
+    random: &'r mut Random,
+    writer: SSTableWriter,
+    /// The deletion in force.
+    open: DeletionTime,
+}
+
+impl Ranges<'_> {
+    fn open(random: &mut Random, has_static: bool) -> SSTableReader {
+        let builder = TableBuilder::new("ks", "ranges", TableId(Uuid::from_u128(9)));
+        let builder = builder.partition_key("key", CqlType::Int).clustering("row", CqlType::Bigint, random.one_in(2));
+        let builder = builder.regular("value", CqlType::Blob);
+        let builder = if has_static { builder.static_column("fixed", CqlType::Int) } else { builder };
+        let table = Arc::new(builder.build());
+        let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+        disk.create_dir_all(Path::new("/t")).unwrap();
+        let descriptor = Descriptor::new("/t", SSTableId::from_sequence(1));
+        let chunks = CompressionParams {
+            compressor: Compressor::Lz4,
+            options: BTreeMap::new(),
+            chunk_length: 4096,
+            max_compressed_length: i32::MAX as u32,
+        };
+        let options = WriterOptions {
+            column_index_size_bytes: [0, 200, 1_000, 16_384][random.below(4)],
+            compression: random.one_in(2).then_some(chunks),
+            ..WriterOptions::for_table(&table).unwrap()
+        };
+        let writer = SSTableWriter::create(&disk, &descriptor, &table, options).unwrap();
+        let mut ranges = Ranges { table: table.clone(), random, writer, open: DeletionTime::LIVE };
+        let mut keys: Vec<PartitionKey> = (0..8_i32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
+        keys.sort();
+        keys.iter().for_each(|key| ranges.partition(key));
+        let descriptor = ranges.writer.finish().unwrap().unwrap();
+        SSTableReader::open(&*disk, &descriptor, &table, &cache()).unwrap()
+    }
+
+    fn partition(&mut self, key: &PartitionKey) {
+        self.writer.begin_partition(&PartitionHead { key, deletion: DeletionTime::LIVE, static_row: None }).unwrap();
+        let rows = [1_i64, 5, 60, 300][self.random.below(4)];
+        let is_reversed = self.table.clustering()[0].reversed;
+        for place in 0..rows {
+            let row = if is_reversed { rows - place } else { place };
+            self.mark(row, Side::Before);
+            // Rows in a deleted range are few, so that there are ranges without any.
+            if self.random.one_in(if self.open.is_live() { 1 } else { 10 }) {
+                self.row(row);
+            }
+            self.mark(row, Side::After);
+        }
+        self.go_on(DeletionTime::LIVE, rows + 1 - i64::from(is_reversed) * (rows + 2), Side::After);
+        self.writer.end_partition().unwrap();
+    }
+
+    /// A range may begin here, or end, or become another.
+    fn mark(&mut self, row: i64, side: Side) {
+        let chance = if self.open.is_live() { 25 } else { 12 };
+        if self.random.one_in(chance) {
+            let ends = self.random.one_in(2);
+            let next = DeletionTime::new(100 + self.random.below(50) as i64, 5);
+            self.go_on(if ends { DeletionTime::LIVE } else { next }, row, side);
+        }
+    }
+
+    fn go_on(&mut self, after: DeletionTime, row: i64, side: Side) {
+        let before = std::mem::replace(&mut self.open, after);
+        if before != after {
+            let prefix = clustering(row);
+            self.writer.add(&Unfiltered::Marker(Marker { prefix: &prefix, side, before, after })).unwrap();
+        }
+    }
+
+    fn row(&mut self, row: i64) {
+        let (mut builder, mut blob) = (RowBuilder::default(), Vec::new());
+        builder.start(self.table.columns(false), false);
+        builder.liveness(Liveness::at(1_000));
+        builder.cell(0, &Cell::live(1_000, &vec![7; self.random.below(300)]));
+        builder.finish(&mut blob);
+        self.writer.add(&Unfiltered::Row(RowRef { clustering: &clustering(row), row: Row::new(&blob) })).unwrap();
+    }
+}
+
+#[test]
+fn rows_beside_and_under_deleted_ranges_are_found_as_a_cursor_finds_them() {
+    let mut all = Seen::default();
+    for seed in seeds(0..40) {
+        let seen = compare(&format!("seed {seed}"), Ranges::open(&mut Random(seed), false), seed);
+        all.found += seen.found;
+        all.rows += seen.rows;
+        all.deleted += seen.deleted;
+        all.left += seen.left;
+    }
+    println!("{all:?}");
+    assert!(all.rows > 5_000 && all.deleted > 300 && all.left > 100, "{all:?}");
+}
+
+#[test]
+fn a_table_with_static_columns_is_left_to_a_cursor() {
+    for seed in seeds(0..3) {
+        let seen = compare(&format!("seed {seed}"), Ranges::open(&mut Random(seed), true), seed);
+        assert!(seen.found == 0 && seen.left > 50, "{seen:?}");
+    }
 }
