@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 
-use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind};
+use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind, ReadUnderWay};
 
 /// A place that holds files.
 ///
@@ -71,6 +71,12 @@ pub trait File: Send + Sync + fmt::Debug {
     fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {
         let length = length.min(buffer.len());
         self.read_at(&mut buffer[..length], offset)
+    }
+
+    /// Reads past the page cache that go on by themselves, but for what lies in it. None if the file is not read so, or the system has no
+    /// means: see [`ReadAhead`](crate::ReadAhead).
+    fn read_under_way(&self) -> Option<Box<dyn ReadUnderWay>> {
+        None
     }
 
     /// Makes all bytes written to the file durable, and its length. A failure is final: what was written since the last

@@ -13,6 +13,7 @@ mod disk;
 mod error;
 mod primitive;
 mod queue;
+mod read_ahead;
 mod ring;
 #[cfg(test)]
 #[path = "ring/tests.rs"]
@@ -27,6 +28,7 @@ pub use background::{give_way, start_promptly};
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use queue::{BlockQueue, QueueMeans, QueueWaker, Written};
+pub use read_ahead::{BlockRead, ReadAhead, ReadUnderWay};
 pub use ring::{BlockRing, FilledBatch, Frame, Reservation, ReserveError, Seal, SealedBatch};
 pub use simulated::{Fault, Operation, SimulatedDisk, Stall, StalledReads};
 pub use system::SystemDisk;

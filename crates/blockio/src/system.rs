@@ -1,6 +1,8 @@
 //! The real disk: plain system calls, and a ring for block writes under way.
 
+mod page_cache;
 mod ring_queue;
+mod ring_read;
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,11 +16,12 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use ring_queue::RingQueue;
+use ring_read::RingRead;
 
 use crate::queue::PlainQueue;
 use crate::{
     AlignedBuffer, AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError,
-    DiskErrorKind, Durability, File, OpenMode, OpenOptions, Space, may_wait,
+    DiskErrorKind, Durability, File, OpenMode, OpenOptions, ReadUnderWay, Space, may_wait,
 };
 
 /// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
@@ -236,6 +239,25 @@ impl SystemFile {
         self.blocks.refused.get().is_none()
     }
 
+    /// From now on `what` goes through the page cache.
+    fn refuse_direct(&self, what: &str, error: &io::Error) {
+        let _ = self.blocks.refused.set(format!("direct {what} are refused here: {error}"));
+    }
+
+    /// Reads through the page cache.
+    fn read_buffered(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut got = 0;
+        while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, offset + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.error("read", Some(offset + got as u64), e)),
+            }
+        }
+        Ok(got)
+    }
+
     /// Another handle on the same open file.
     fn try_clone(&self) -> Result<SystemFile, DiskError> {
         let clone = |file: &fs::File| file.try_clone().map_err(|e| self.error("open", None, e));
@@ -265,6 +287,23 @@ impl SystemFile {
             }
         }
         Ok(())
+    }
+
+    /// The same; what was not there before does not stay, where the system can do so.
+    fn read_once_buffered(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut got = 0;
+        while got < buffer.len() {
+            let at = offset + got as u64;
+            match rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(&mut buffer[got..])], at, DONT_CACHE) {
+                Ok(0) => return Ok(got),
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                // The system or the file system does not know of it.
+                Err(e) if is_refusal(&e.into()) => break,
+                Err(e) => return Err(self.error("read", Some(at), e.into())),
+            }
+        }
+        Ok(got + self.read_buffered(&mut buffer[got..], offset + got as u64)?)
     }
 
     /// Reads the blocks around what is wanted and copies it out.
@@ -325,39 +364,19 @@ impl File for SystemFile {
         if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
             match self.read_direct(direct, buffer, offset) {
                 Ok(got) => return Ok(got),
-                Err(e) if is_refusal(&e) => {
-                    // Read again below, through the page cache; from now on always.
-                    let _ = self.blocks.refused.set(format!("direct reads are refused here: {e}"));
-                }
+                // Read again below, through the page cache.
+                Err(e) if is_refusal(&e) => self.refuse_direct("reads", &e),
                 Err(e) => return Err(self.error("read", Some(offset), e)),
             }
         }
-        let mut got = 0;
-        while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, offset + got as u64) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.error("read", Some(offset + got as u64), e)),
-            }
-        }
-        Ok(got)
+        self.read_buffered(buffer, offset)
     }
 
     fn read_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
-        let mut got = 0;
-        while self.direct().is_none() && got < buffer.len() {
-            let at = offset + got as u64;
-            match rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(&mut buffer[got..])], at, DONT_CACHE) {
-                Ok(0) => return Ok(got),
-                Ok(n) => got += n,
-                Err(Errno::INTR) => {}
-                // The system or the file system does not know of it.
-                Err(e) if is_refusal(&e.into()) => break,
-                Err(e) => return Err(self.error("read", Some(at), e.into())),
-            }
+        match self.direct() {
+            Some(_) => self.read_at(buffer, offset),
+            None => self.read_once_buffered(buffer, offset),
         }
-        Ok(got + self.read_at(&mut buffer[got..], offset + got as u64)?)
     }
 
     fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {
@@ -382,6 +401,11 @@ impl File for SystemFile {
             }
         }
         Ok(got + self.read_at(&mut buffer[got..length], offset + got as u64)?)
+    }
+
+    fn read_under_way(&self) -> Option<Box<dyn ReadUnderWay>> {
+        let is_wanted = self.is_read_only && !self.without_ring;
+        is_wanted.then(|| RingRead::new(self)).flatten().map(|read| Box::new(read) as Box<dyn ReadUnderWay>)
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
@@ -423,10 +447,8 @@ impl File for SystemFile {
             };
             match self.write_direct(direct, &blocks, offset, flags) {
                 Ok(()) => return Ok(()),
-                Err(e) if is_refusal(&e) => {
-                    // Written again below, through the page cache; from now on always.
-                    let _ = self.blocks.refused.set(format!("direct writes are refused here: {e}"));
-                }
+                // Written again below, through the page cache.
+                Err(e) if is_refusal(&e) => self.refuse_direct("writes", &e),
                 Err(e) => return Err(self.error("write blocks", Some(offset), e)),
             }
         }

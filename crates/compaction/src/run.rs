@@ -50,7 +50,7 @@ pub struct CompactionInput<'a> {
     pub boundaries: Vec<Token>,
     /// Uncompressed bytes per block of the row index.
     pub column_index_size_bytes: u64,
-    /// Whether the outputs are written past the kernel's page cache.
+    /// Whether the outputs are written past the kernel's page cache, and what it lacks of the inputs is read past it.
     pub past_page_cache: bool,
     /// Our node: log intervals of tables that it wrote are kept, those of others are not.
     pub host_id: Uuid,
@@ -167,10 +167,14 @@ fn merge<C: UnfilteredCursor>(
 }
 
 fn sources(input: &CompactionInput<'_>) -> Result<Vec<SSTableCursor>, CompactionError> {
+    let scan = |reader: &SSTableReader| match input.past_page_cache {
+        true => reader.scan_for_merge(&**input.disk),
+        false => reader.scan(),
+    };
     let open = |reader: &Arc<SSTableReader>| -> Result<SSTableCursor, CompactionError> {
         Ok(match Arc::ptr_eq(reader.table(), input.table) {
-            true => reader.scan()?,
-            false => reader.with_table(input.table)?.scan()?,
+            true => scan(reader)?,
+            false => scan(&reader.with_table(input.table)?)?,
         })
     };
     input.tables.iter().map(open).collect()

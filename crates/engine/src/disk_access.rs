@@ -7,7 +7,7 @@ use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskError, Durabilit
 /// What of SSTables goes past the kernel's page cache (`disk_access_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// What is written, not what is read (`auto`).
+    /// What is written, and what a merge reads that the page cache lacks (`auto`).
     #[default]
     DirectWrites,
     /// All (`direct`).

@@ -45,14 +45,14 @@ pub(super) struct RingQueue {
 
 /// With a kernel that has no room for what it is asked: it may have some soon.
 #[derive(Debug, Default)]
-struct Patience {
+pub(super) struct Patience {
     /// When it was refused first, with no answer since.
     refused_since: Option<Instant>,
 }
 
 impl Patience {
     /// The kernel refused it at `now`; true if that has gone on for too long.
-    fn is_over(&mut self, now: Instant) -> bool {
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
         now.saturating_duration_since(*self.refused_since.get_or_insert(now)) > PATIENCE
     }
 

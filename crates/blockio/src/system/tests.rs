@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{AlignedBuffer, BlockRing, Frame, QueueMeans, Written, without_waiting};
+use crate::{AlignedBuffer, BlockRead, BlockRing, Frame, QueueMeans, ReadAhead, Written, without_waiting};
 
 /// A directory of its own, removed at the end.
 struct Scratch(PathBuf);
@@ -244,4 +244,78 @@ fn what_is_read_once_is_what_is_read() {
         }
         assert_eq!(file.read_exact_once_at(&mut [0; 9], 299_999).unwrap_err().kind(), DiskErrorKind::UnexpectedEnd);
     }
+}
+
+/// A file of so many bytes, written past the page cache but for its end.
+fn file_of(path: &Path, length: usize) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..length).map(|at| (at / 7 + at / 4096) as u8).collect();
+    let whole = length / BLOCK_SIZE * BLOCK_SIZE;
+    let file = SystemDisk::new().open(path, OpenOptions::create().blocks()).unwrap();
+    let mut blocks = AlignedBuffer::new(length);
+    blocks[..length].copy_from_slice(&bytes);
+    file.write_blocks(blocks.blocks(0..whole), 0, Durability::AtNextSync).unwrap();
+    file.write_at(&bytes[whole..], whole as u64).unwrap();
+    file.sync_data().unwrap();
+    bytes
+}
+
+#[test]
+fn what_is_read_ahead_is_the_file_wherever_that_lies() {
+    const PIECE: usize = 3 * BLOCK_SIZE;
+    let dir = Scratch::new("ahead");
+    for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE, 5 * PIECE + 5_000] {
+        let path = dir.0.join(length.to_string());
+        let bytes = file_of(&path, length);
+        for (disk, options) in [
+            (SystemDisk::new(), OpenOptions::read().blocks()),
+            (SystemDisk::new(), OpenOptions::read()),
+            (SystemDisk::without_ring(), OpenOptions::read().blocks()),
+        ] {
+            let mut ahead = ReadAhead::new(disk.open(&path, options).unwrap());
+            assert!(ahead.finish().unwrap().is_none());
+            let mut buffers = vec![AlignedBuffer::new(PIECE + BLOCK_SIZE), AlignedBuffer::new(PIECE + BLOCK_SIZE)];
+            let mut found = Vec::new();
+            for offset in (0..).step_by(PIECE) {
+                let buffer = buffers.pop().unwrap();
+                ahead.begin(BlockRead { buffer, range: BLOCK_SIZE..BLOCK_SIZE + PIECE, offset });
+                let (read, got) = ahead.finish().unwrap().unwrap();
+                assert_eq!(read.offset, offset);
+                found.extend_from_slice(&read.buffer[BLOCK_SIZE..][..got]);
+                assert!(read.buffer[..BLOCK_SIZE].iter().all(|byte| *byte == 0), "nothing beside the range");
+                buffers.insert(0, read.buffer);
+                if got < PIECE {
+                    break;
+                }
+            }
+            assert!(found == bytes, "{length} bytes, {options:?}");
+            // All of it is in the page cache now, for the next one.
+            SystemDisk::new().open(&path, OpenOptions::read()).unwrap().read_at(&mut vec![0; length], 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_read_into_outlives_a_reader_that_nobody_waits_for() {
+    let dir = Scratch::new("abandoned");
+    let path = dir.0.join("f");
+    file_of(&path, 64 * BLOCK_SIZE);
+    for _ in 0..50 {
+        let mut ahead = ReadAhead::new(SystemDisk::new().open(&path, OpenOptions::read().blocks()).unwrap());
+        let buffer = AlignedBuffer::new(64 * BLOCK_SIZE);
+        ahead.begin(BlockRead { buffer, range: 0..64 * BLOCK_SIZE, offset: 0 });
+        drop(ahead);
+    }
+}
+
+#[test]
+fn what_the_page_cache_has_is_told() {
+    let dir = Scratch::new("cached");
+    let path = dir.0.join("f");
+    file_of(&path, 8 * BLOCK_SIZE);
+    let file = fs::File::open(&path).unwrap();
+    file.read_exact_at(&mut [0; 8 * BLOCK_SIZE], 0).unwrap();
+    if !page_cache::has_all(&file, 0, 8 * BLOCK_SIZE) {
+        return println!("this system does not tell");
+    }
+    assert!(!page_cache::has_all(&file, 0, 9 * BLOCK_SIZE), "there are no more");
 }

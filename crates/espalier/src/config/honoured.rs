@@ -346,7 +346,7 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "disk_access_mode",
         default: "auto",
-        note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system allows, SSTables are read through it, into our own cache; `standard`: written and read through it; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: written and read past it",
+        note: "`auto`: flushes and compactions write Data.db past the kernel's page cache where the file system allows, compactions read past it what it lacks of Data.db, SSTables are read through it otherwise, into our own cache; `standard`: written and read through it; `mmap` and `mmap_index_only` likewise, nothing is mapped; Espalier's own `direct`: written and read past it",
         apply: disk_access_mode,
     },
     Honoured {

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blockio::{DiskError, File};
+use blockio::{DiskError, File, ReadAhead};
 
+use super::ahead::Ahead;
 use crate::cache::{self, BlockCache, Lent, NotCached};
 use crate::cached_file::CachedFile;
 use crate::compression::CompressionInfo;
@@ -14,8 +15,8 @@ use crate::input::Input;
 
 /// Block of an uncompressed table that has no CRC.db.
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
-/// Bytes a sequential reader fetches at once.
-const READ_AHEAD_BYTES: u64 = 256 * 1024;
+/// A sequential reader verifies so much at a time: it is still in the processor's caches when it is decoded.
+const VERIFIED_BYTES: u64 = 64 * 1024;
 /// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
 
@@ -134,14 +135,19 @@ impl DataFile {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
-        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.count_read(buffer.len() as u64);
         Ok(self.file.read_exact_at(buffer, offset)?)
     }
 
     /// As `read_exact_at`, for a reader who goes on from there.
-    fn read_ahead_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
-        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+    pub fn read_ahead_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
+        self.count_read(buffer.len() as u64);
         Ok(self.file.read_exact_once_at(buffer, offset)?)
+    }
+
+    /// Counts bytes that were read of the file.
+    pub fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// From now on, the share of blocks whose checksum is verified.
@@ -184,18 +190,13 @@ impl DataFile {
         Err(Corruption::new(&self.name, index * self.block_length, expected, got).into())
     }
 
-    /// Appends the data of a block of an uncompressed file, and as much as is read along with it and sound.
-    fn append_plain(&self, index: u64, own: &mut Own) -> Result<(), SSTableError> {
-        let offset = index * self.block_length;
-        let length = READ_AHEAD_BYTES.next_multiple_of(self.block_length).min(self.length.saturating_sub(offset));
-        let read = own.room(length as usize);
-        self.read_ahead_at(read, offset)?;
+    /// How much of the data from the start of a block on is sound, if that block is.
+    fn sound_length(&self, index: u64, data: &[u8]) -> Result<usize, SSTableError> {
         if !self.verify_next() {
-            own.ready += length as usize;
-            return Ok(());
+            return Ok(data.len());
         }
         let mut sound = 0;
-        for (index, block) in (index..).zip(read.chunks(self.block_length as usize)) {
+        for (index, block) in (index..).zip(data.chunks(self.block_length as usize)) {
             match self.verify_plain(index, block) {
                 Ok(()) => sound += block.len(),
                 Err(error) if sound == 0 => return Err(error),
@@ -203,8 +204,7 @@ impl DataFile {
                 Err(_) => break,
             }
         }
-        own.ready += sound;
-        Ok(())
+        Ok(sound)
     }
 
     /// What was kept of waypoints behind a data position.
@@ -266,8 +266,10 @@ pub enum ReadMode {
 enum Block {
     /// One block, of the cache.
     Shared(cache::Block),
-    /// A sequential reader's.
+    /// A sequential reader's, of a compressed file.
     Own(Own),
+    /// A sequential reader's, of an uncompressed file: so many of the bytes read ahead were verified.
+    Verified(usize),
 }
 
 /// Blocks one behind the other, the first perhaps without its beginning: what spans them need not be collected anew.
@@ -308,24 +310,31 @@ pub(crate) struct DataWindow {
     /// Bytes that span shared blocks, and where they start.
     spill: Vec<u8>,
     spill_start: u64,
-    /// Stored bytes read ahead, and where they start in the file.
-    ahead: Vec<u8>,
-    ahead_start: u64,
+    /// What a sequential reader has of the file.
+    ahead: Option<Ahead>,
 }
 
 impl DataWindow {
     pub fn new(data: Arc<DataFile>, mode: ReadMode) -> Self {
+        let block = match data.layout {
+            Layout::Plain(_) if mode == ReadMode::Sequential => Block::Verified(0),
+            _ => Block::Own(Own::default()),
+        };
         DataWindow {
             data,
             mode,
-            block: Block::Own(Own::default()),
+            block,
             block_index: u64::MAX,
             block_start: 0,
             spill: Vec::new(),
             spill_start: 0,
-            ahead: Vec::new(),
-            ahead_start: 0,
+            ahead: (mode == ReadMode::Sequential).then(|| Ahead::new(None)),
         }
+    }
+
+    /// For a sequential reader that reads nothing yet: reads the file by `reader`.
+    pub fn read_by(&mut self, reader: ReadAhead) {
+        self.ahead = Some(Ahead::new(Some(reader)));
     }
 
     pub fn data(&self) -> &DataFile {
@@ -340,6 +349,7 @@ impl DataWindow {
         match &self.block {
             Block::Shared(block) => block,
             Block::Own(own) => &own.bytes[..own.ready],
+            Block::Verified(length) => self.ahead.as_ref().map_or(&[], |ahead| &ahead.bytes()[..*length]),
         }
     }
 
@@ -353,62 +363,58 @@ impl DataWindow {
         Ok(())
     }
 
-    /// Has at least `least` bytes from `position` on in the own blocks, from further blocks where need be.
+    /// Has at least `least` bytes from `position` on, which the file has, in what a sequential reader keeps; the offset there.
     fn extend(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
-        let mut own = match std::mem::replace(&mut self.block, Block::Own(Own::default())) {
-            Block::Own(own) => own,
-            Block::Shared(_) => Own::default(),
-        };
-        let extended = self.extend_own(position, least, &mut own);
-        self.block = Block::Own(own);
-        extended
+        match self.data.layout {
+            Layout::Compressed(_) => self.extend_chunks(position, least),
+            Layout::Plain(_) => self.extend_verified(position, least),
+        }
     }
 
-    fn extend_own(&mut self, position: u64, least: usize, own: &mut Own) -> Result<usize, SSTableError> {
-        let block_length = self.data.block_length;
-        let end = self.block_start + own.ready as u64;
-        if !(self.block_start..end).contains(&position) {
+    fn extend_chunks(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
+        let Self { data, block: Block::Own(own), block_start, ahead: Some(ahead), .. } = self else { return Ok(0) };
+        let block_length = data.block_length;
+        let end = *block_start + own.ready as u64;
+        if !(*block_start..end).contains(&position) {
             own.ready = 0;
-            self.block_start = position / block_length * block_length;
+            *block_start = position / block_length * block_length;
         } else if own.ready >= SEQUENTIAL_BYTES {
-            own.cut((position - self.block_start) as usize);
-            self.block_start = position;
+            own.cut((position - *block_start) as usize);
+            *block_start = position;
         }
-        let offset = (position - self.block_start) as usize;
+        let offset = (position - *block_start) as usize;
         while own.ready < offset + least {
             // The data ends behind what is asked for, so that all up to here were whole blocks.
-            let index = (self.block_start + own.ready as u64) / block_length;
-            match self.data.layout {
-                Layout::Compressed(_) => self.append_chunk(index, own)?,
-                Layout::Plain(_) => self.data.append_plain(index, own)?,
-            }
+            append_chunk(data, (*block_start + own.ready as u64) / block_length, ahead, own)?;
         }
         Ok(offset)
     }
 
-    /// Appends the data of a compressed chunk.
-    fn append_chunk(&mut self, index: u64, own: &mut Own) -> Result<(), SSTableError> {
-        let Self { data, ahead, ahead_start, .. } = self;
-        let Layout::Compressed(info) = &data.layout else { return Ok(()) };
-        let (offset, length) = data.stored_range(index)?;
-        let have = *ahead_start..*ahead_start + ahead.len() as u64;
-        if !(have.contains(&offset) && have.end - offset >= length as u64) {
-            let wanted = READ_AHEAD_BYTES.max(length as u64).min(data.file_length.saturating_sub(offset));
-            ahead.resize(wanted as usize, 0);
-            *ahead_start = offset;
-            let read = data.read_ahead_at(ahead, offset);
-            if let Err(error) = read {
-                ahead.clear();
-                return Err(error);
-            }
+    fn extend_verified(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
+        let Self { data, block: Block::Verified(verified), block_start, ahead: Some(ahead), .. } = self else {
+            return Ok(0);
+        };
+        let block_length = data.block_length;
+        let mut end = *block_start + *verified as u64;
+        if !(*block_start..=end).contains(&position) {
+            end = position / block_length * block_length;
+            *verified = 0;
+            ahead.go_to(end);
         }
-        let start = (offset - *ahead_start) as usize;
-        let short = || Corruption::new(&data.name, offset, "a whole chunk", "the end of the file");
-        let stored = ahead.get(start..start + length).ok_or_else(short)?;
-        let data_length = data.block_data_length(index);
-        info.unpack(&data.name, offset, stored, data.verify_next(), own.room(data_length))?;
-        own.ready += data_length;
-        Ok(())
+        while end < position + least as u64 {
+            // The data ends behind what is asked for, so that all up to here were whole blocks.
+            let wanted = (end + VERIFIED_BYTES.next_multiple_of(block_length)).min(data.length);
+            let whole = ahead.end().min(wanted);
+            let whole = if whole == data.length { whole } else { whole / block_length * block_length };
+            if whole <= end {
+                ahead.more(data, position.min(end))?;
+            } else {
+                let unverified = &ahead.bytes()[(end - ahead.start()) as usize..(whole - ahead.start()) as usize];
+                end += data.sound_length(end / block_length, unverified)? as u64;
+            }
+            (*block_start, *verified) = (ahead.start(), (end - ahead.start()) as usize);
+        }
+        Ok((position - *block_start) as usize)
     }
 
     /// Has at least `least` bytes from `position` on at hand, unless the data ends before.
@@ -518,6 +524,17 @@ impl DataWindow {
         let body = self.view(place).get(..length).ok_or_else(short)?;
         Ok(decode(&mut Input::new(name, position, body))?)
     }
+}
+
+/// Appends the data of a compressed chunk.
+fn append_chunk(data: &DataFile, index: u64, ahead: &mut Ahead, own: &mut Own) -> Result<(), SSTableError> {
+    let Layout::Compressed(info) = &data.layout else { return Ok(()) };
+    let (offset, length) = data.stored_range(index)?;
+    let stored = ahead.range(data, offset, length)?;
+    let data_length = data.block_data_length(index);
+    info.unpack(&data.name, offset, stored, data.verify_next(), own.room(data_length))?;
+    own.ready += data_length;
+    Ok(())
 }
 
 /// Where in a window bytes are.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use blockio::ReadAhead;
 use model::{
     ClusteringBound, DeletionTime, KeyBound, KeyRange, Marker, PartitionHead, PartitionKey, ReadError, ReadRange, Row,
     RowBuilder, RowRef, Side, Slices, StoredRow, Table, Unfiltered, UnfilteredCursor,
@@ -157,6 +158,11 @@ impl SSTableCursor {
             row: Vec::new(),
             current: Current::None,
         })
+    }
+
+    /// Reads by `reader`, where nothing was read yet.
+    pub(super) fn read_by(&mut self, reader: ReadAhead) {
+        self.window.read_by(reader);
     }
 
     /// Data position of the current partition.

@@ -1,5 +1,6 @@
 //! An open table.
 
+mod ahead;
 mod blocks;
 mod cached_window;
 mod cursor;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use blockio::{Disk, DiskErrorKind, File, OpenOptions};
+use blockio::{Disk, DiskErrorKind, File, OpenOptions, ReadAhead};
 use bytecomp::ClusteringColumnType;
 use model::{ClusteringBound, KeyRange, PartitionKey, ReadRange, Side, Slices, Table};
 use types::murmur3;
@@ -36,6 +37,9 @@ use crate::page_checksums::PageChecksums;
 use crate::partition_index::{PartitionIndex, Place};
 use crate::row_index::{RowIndexEntry, clustering_types};
 use crate::stats::{CoveredBound, PARTITIONER, Statistics};
+
+/// Less of Data.db is read at once: there is nothing to be read meanwhile.
+const READ_DIRECTLY_BYTES: u64 = 1 << 20;
 
 /// Everything of a table that does not depend on the schema.
 #[derive(Debug)]
@@ -420,6 +424,17 @@ impl SSTableReader {
     /// A cursor over everything, reading ahead and past the cache.
     pub fn scan(&self) -> Result<SSTableCursor, SSTableError> {
         self.cursor_with(&ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
+    }
+
+    /// As [`scan`](Self::scan), for a merge: what the kernel's page cache lacks of the data is read past it, ahead of the cursor, where the system
+    /// allows.
+    pub fn scan_for_merge(&self, disk: &dyn Disk) -> Result<SSTableCursor, SSTableError> {
+        let mut cursor = self.scan()?;
+        if self.files.data.file_length() >= READ_DIRECTLY_BYTES {
+            let path = self.files.descriptor.path(Component::Data);
+            cursor.read_by(ReadAhead::new(disk.open(&path, OpenOptions::read().blocks())?));
+        }
+        Ok(cursor)
     }
 
     /// A cursor over what `range` selects, reading as `mode` says.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, Fault, OpenOptions, SimulatedDisk, SystemDisk};
+use blockio::{Disk, Fault, File, OpenOptions, SimulatedDisk, SystemDisk};
 use model::{
-    Cell, DeletionTime, Liveness, NO_DELETION_TIME, PartitionHead, PartitionKey, Row, RowBuilder, RowRef, TTL_NONE,
-    Unfiltered,
+    Cell, ClusteringBound, DeletionTime, KeyRange, Liveness, NO_DELETION_TIME, PartitionHead, PartitionKey, ReadRange,
+    Row, RowBuilder, RowRef, Side, Slice, Slices, TTL_NONE, Unfiltered, UnfilteredCursor,
 };
 use sstable::{
-    Component, CompressionParams, Compressor, Descriptor, SSTableError, SSTableId, SSTableWriter, WriterOptions,
-    list_tables, remove_leftovers, verify,
+    Component, CompressionParams, Compressor, Descriptor, ReadMode, SSTableCursor, SSTableError, SSTableId,
+    SSTableReader, SSTableWriter, WriterOptions, list_tables, remove_leftovers, verify,
 };
 
 use crate::bytes_read::{clustering, table};
-use crate::fixture::Scratch;
+use crate::fixture::{Scratch, cache};
 
 /// Values of a table of several pieces; one row is larger than a piece, so that what is pending has to be moved.
 const LARGE: [usize; 9] = [100, 5_000, 400_000, 300_000, 1, 900_000, 90_000, 4_096, 17];
@@ -156,4 +156,118 @@ fn a_disk_without_room_for_a_table_of_several_pieces_keeps_nothing_of_it() {
     assert!(disk.list(Path::new("/t")).unwrap().is_empty());
     disk.set_capacity(3_000_000);
     write(&shared, &descriptor, &LARGE, options(true, None)).unwrap();
+}
+
+/// Clusterings and rows, and what went wrong behind them.
+type Outcome = (Vec<(Vec<u8>, Vec<u8>)>, Option<String>);
+
+fn all_rows(mut cursor: SSTableCursor) -> Outcome {
+    let mut rows = Vec::new();
+    let mut go_through = || -> Result<(), model::ReadError> {
+        while cursor.advance_partition()? {
+            while cursor.advance()? {
+                if let Unfiltered::Row(row) = cursor.unfiltered() {
+                    rows.push((row.clustering.to_vec(), row.row.as_bytes().to_vec()));
+                }
+            }
+        }
+        Ok(())
+    };
+    let failure = go_through().err().map(|error| error.to_string());
+    (rows, failure)
+}
+
+/// What a merge and a scan read of a table, the same reader and one that was opened before the table was changed by `change`.
+fn merged_and_scanned(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    (values, compression): (&[usize], Option<CompressionParams>),
+    change: impl Fn(&dyn File),
+) -> [Outcome; 2] {
+    let descriptor = Descriptor::new(dir, SSTableId::from_sequence(1));
+    write(disk, &descriptor, values, options(true, compression)).unwrap();
+    let reader = SSTableReader::open(&**disk, &descriptor, &table(), &cache()).unwrap();
+    change(&*disk.open(&descriptor.path(Component::Data), OpenOptions::write()).unwrap());
+    let read = [all_rows(reader.scan_for_merge(&**disk).unwrap()), all_rows(reader.scan().unwrap())];
+    for component in disk.list(dir).unwrap() {
+        disk.remove_file(&dir.join(component.name)).unwrap();
+    }
+    read
+}
+
+fn disks() -> [(Arc<dyn Disk>, Scratch); 3] {
+    let simulated = SimulatedDisk::new();
+    let scratches = [Scratch::new(), Scratch::new(), Scratch::new()];
+    simulated.create_dir_all(&scratches[0].0).unwrap();
+    let disks: [Arc<dyn Disk>; 3] =
+        [Arc::new(simulated), Arc::new(SystemDisk::new()), Arc::new(SystemDisk::without_ring())];
+    let mut scratches = scratches.into_iter();
+    disks.map(|disk| (disk, scratches.next().unwrap()))
+}
+
+/// Tables of several pieces that are read ahead; rows of many pieces, and rows and chunks that span two.
+fn large_contents() -> Vec<Vec<usize>> {
+    vec![LARGE.to_vec(), vec![3_000; 700], vec![10, 3_000_000, 10, 700_000, 5]]
+}
+
+#[test]
+fn a_merge_reads_past_the_page_cache_what_a_scan_reads_through_it() {
+    for (disk, scratch) in disks() {
+        for values in large_contents() {
+            for compression in [None, Some(lz4(65_536))] {
+                let [merged, scanned] = merged_and_scanned(&disk, &scratch.0, (&values, compression), |_| {});
+                assert_eq!(merged.1, None, "{disk:?}");
+                assert!(merged == scanned && merged.0.len() == values.len(), "{disk:?}, {} rows", values.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_and_a_file_that_ends_early_stop_a_merge_behind_the_rows_before() {
+    let flip = |at: u64| {
+        move |file: &dyn File| {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_at(&[byte[0] ^ 4], at).unwrap();
+        }
+    };
+    for (disk, scratch) in disks().into_iter().take(2) {
+        for compression in [None, Some(lz4(4_096))] {
+            let content = (&[3_000; 700][..], compression);
+            for at in [262_143, 786_432, 1_100_000] {
+                let [merged, scanned] = merged_and_scanned(&disk, &scratch.0, content.clone(), flip(at));
+                let (merged_error, scanned_error) = (merged.1.unwrap(), scanned.1.unwrap());
+                assert!(merged_error.contains("corrupt") && merged_error == scanned_error, "{merged_error}");
+                assert!(merged.0 == scanned.0 && merged.0.len() < 700, "{disk:?}, at {at}");
+            }
+            for length in [1_000_000, 1_310_720] {
+                let cut = |file: &dyn File| file.set_len(length).unwrap();
+                let [merged, scanned] = merged_and_scanned(&disk, &scratch.0, content.clone(), cut);
+                assert!(merged.1.is_some() && scanned.1.is_some(), "{disk:?}, cut at {length}");
+                assert!(merged.0.len() < 700, "{disk:?}, cut at {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_ahead_begins_anywhere_and_goes_back() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+    disk.create_dir_all(Path::new("/t")).unwrap();
+    for (id, compression) in [None, Some(lz4(4_096))].into_iter().enumerate() {
+        let descriptor = Descriptor::new("/t", SSTableId::from_sequence(id as u32 + 1));
+        write(&disk, &descriptor, &[700; 1_500], options(true, compression)).unwrap();
+        let reader = SSTableReader::open(&*disk, &descriptor, &table(), &cache()).unwrap();
+        for (start, reversed) in [0, 7, 650, 1_301, 1_499].into_iter().flat_map(|row| [(row, false), (row, true)]) {
+            let slice =
+                Slice { start: ClusteringBound::new(clustering(start), Side::Before), end: ClusteringBound::top() };
+            let slices = Slices::new(vec![slice], table().comparator());
+            let range = ReadRange { slices, reversed, ..ReadRange::all_rows(KeyRange::all()) };
+            let read = |mode| all_rows(reader.cursor_with(&range, mode).unwrap());
+            let (rows, failure) = read(ReadMode::Sequential);
+            assert_eq!((rows.len(), failure), (1_500 - start as usize, None), "{start} {reversed}");
+            assert!(rows == read(ReadMode::Cached).0, "{start} {reversed}");
+        }
+    }
 }
