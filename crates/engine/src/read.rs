@@ -12,6 +12,9 @@ use crate::files::open_cursor;
 use crate::newest_first::{self, NewestFirst};
 use crate::store::{Generation, View};
 
+/// More than a core's own cache.
+const LARGE_MEMTABLES_BYTES: u64 = 2 << 20;
+
 impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
     /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
@@ -117,7 +120,20 @@ impl Engine {
         view.generations().all(is_absent) && sstable::find_rows(&view.sstables, table, slice, take)
     }
 
-    /// Brings near what reads of these partitions, right after, will look at in memtables.
+    /// Whether memtables hold so much of the table that hardly a partition is in the processor's caches.
+    pub fn has_large_memtables(&self, table: &Table) -> bool {
+        self.catalog().store(table).is_ok_and(|store| {
+            let used = |generation: &Arc<Generation>| generation.memtable.memory().used_bytes;
+            store.borrow_view().generations().map(used).sum::<u64>() >= LARGE_MEMTABLES_BYTES
+        })
+    }
+
+    /// Whether writes wait for the log before memtables take them.
+    pub fn writes_wait(&self) -> bool {
+        !self.log().is_periodic()
+    }
+
+    /// Brings near what reads and writes of these partitions, right after, will look at in memtables.
     pub fn prefetch(&self, table: &Table, keys: &[&PartitionKey]) {
         let Ok(store) = self.store(table) else { return };
         store.borrow_view().generations().for_each(|generation| generation.memtable.prefetch(keys));

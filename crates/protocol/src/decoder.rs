@@ -6,6 +6,7 @@ use crate::segment::{self, SegmentError};
 use crate::version::{BETA_WITHOUT_FLAG, unsupported};
 use crate::{ErrorKind, Header, MAX_FRAME_SIZE_BYTES, Opcode, ProtocolError, Version};
 use bytes::{Buf, Bytes, BytesMut};
+use std::iter;
 
 /// The beta version that Cassandra 5.0 lists; never spoken here.
 const BETA_VERSION: u8 = 6;
@@ -124,10 +125,24 @@ impl Decoder {
     /// The next envelope where it lies, if all of it is there, sound, uncompressed and small enough: header and body. What
     /// [`Decoder::next_envelope`] returns is the same then, but owns its body; or it is passed over with [`Decoder::pass`].
     pub fn peek(&self) -> Option<(Header, &[u8])> {
-        let bytes = match self.framing {
+        self.ahead().next()
+    }
+
+    /// This and the next ones, as far as all of them are such.
+    pub fn ahead(&self) -> impl Iterator<Item = (Header, &[u8])> {
+        let mut bytes = match self.framing {
             Framing::Envelopes { .. } => &self.input[..],
             Framing::Segments { .. } => &self.contained[..],
         };
+        iter::from_fn(move || {
+            let (header, body) = self.whole_envelope(bytes)?;
+            bytes = &bytes[HEADER_SIZE + body.len()..];
+            Some((header, body))
+        })
+    }
+
+    #[inline]
+    fn whole_envelope<'b>(&self, bytes: &'b [u8]) -> Option<(Header, &'b [u8])> {
         if self.skipping.is_some() {
             return None;
         }

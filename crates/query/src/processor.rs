@@ -1,11 +1,12 @@
 //! The front door: prepares and carries out statements.
 
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cql::ast::{BatchKind, ParsedStatement, Statement};
 use engine::Engine;
-use model::{BoxCursor, ReadRange, Schema, Table};
+use model::{BoxCursor, PartitionKey, ReadRange, Schema, Table};
 use types::timeuuid;
 
 use crate::Guardrail;
@@ -205,6 +206,22 @@ impl Processor {
         }
         let execution = Execution::new(self, client, options, values, prepared.keyspace.as_deref(), &schema);
         select.find_row(&execution, cells).or_else(|| select.find_rows(&execution, cells))
+    }
+
+    /// Whether the memtables of the statement's table hold so much that [`Processor::look_ahead`] is worth its time. Writes that wait for
+    /// the log meet them later, and look ahead then.
+    pub fn looks_far(&self, prepared: &Prepared) -> bool {
+        let comes_later = prepared.is_modification() && self.engine.writes_wait();
+        !comes_later && matches!(&prepared.tables[..], [table] if self.engine.has_large_memtables(table))
+    }
+
+    /// Has memtables bring near what prepared statements look at that are carried out right after, by their partitions' serialized keys.
+    pub fn look_ahead(&self, coming: &[(&Prepared, &[u8])]) {
+        for same in coming.chunk_by(|(one, _), (other, _)| ptr::eq(*one, *other)) {
+            let [table] = &same[0].0.tables[..] else { continue };
+            let keys: Vec<PartitionKey> = same.iter().map(|(_, key)| PartitionKey::new(key)).collect();
+            self.engine.prefetch(table, &keys.iter().collect::<Vec<_>>());
+        }
     }
 
     /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which [`Processor::execute`] carries out; an error of the

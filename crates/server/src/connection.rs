@@ -13,6 +13,7 @@ use crate::events::Subscription;
 use crate::handler::QueryHandler;
 use crate::in_flight::{Finished, InFlight};
 use crate::known::start_known;
+use crate::look_ahead::look_ahead;
 use crate::prepared::RecentStatements;
 use crate::reply::{Answer, Reply, schema_change};
 use crate::session::Session;
@@ -129,7 +130,12 @@ impl<H: QueryHandler> Connection<H> {
             let held = self.shared.handler.bunch(cx.waker());
             let bunch = held.as_ref();
             let mut progress = self.collect_settled(bunch, cx) | self.collect_replies(cx) | self.collect_events(cx);
+            let mut looked_ahead = 0;
             while begun < REQUESTS_PER_TURN && self.may_begin() {
+                if looked_ahead == 0 {
+                    looked_ahead = look_ahead(&*self.shared.handler, &self.statements, &self.decoder);
+                }
+                looked_ahead -= 1;
                 if !self.begin_known(bunch, cx) {
                     match self.decoder.next_envelope() {
                         Ok(Some(envelope)) => self.accept(envelope, bunch, cx),
@@ -267,8 +273,9 @@ impl<H: QueryHandler> Connection<H> {
                            cannot accept more requests.";
             return self.answer(Reply::new(stream, Err(ErrorResponse::new(ErrorKind::Overloaded, message))));
         }
-        // What came compressed was not to be seen in the buffer.
-        let known = (envelope.header.flags & flags::COMPRESSION != 0).then(|| {
+        // What came compressed was not to be seen in the buffer, and neither was what begins a segment.
+        let was_hidden = envelope.header.flags & flags::COMPRESSION != 0 || envelope.header.version == Version::V5;
+        let known = was_hidden.then(|| {
             let request = (&envelope.header, &envelope.body[..]);
             start_known(&self.shared, &self.session, &self.statements, &mut self.encoder, request)
         });

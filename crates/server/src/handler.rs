@@ -66,6 +66,14 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
+    /// Whether a prepared statement will look at so much memory that it is worth to bring that near with [`QueryHandler::look_ahead`].
+    fn looks_far(&self, _statement: &Self::Statement) -> bool {
+        false
+    }
+
+    /// Brings near what prepared statements look at that are carried out right after, by their partitions' serialized keys.
+    fn look_ahead(&self, _coming: &[(&Self::Statement, &[u8])]) {}
+
     /// Begins a prepared statement that changes rows, if it is current and nothing but the log has to be waited for then; otherwise `None`,
     /// without any effect.
     fn begin(&self, _statement: &Self::Statement, _client: &ClientState, _options: &QueryOptions<'_>) -> Option<Begun> {

@@ -10,6 +10,7 @@ mod events;
 mod handler;
 mod in_flight;
 mod known;
+mod look_ahead;
 mod metrics;
 mod options;
 mod prepared;

@@ -67,6 +67,14 @@ impl QueryHandler for Processor {
         Processor::find_rows(self, statement, client, options, cells)
     }
 
+    fn looks_far(&self, statement: &Prepared) -> bool {
+        Processor::looks_far(self, statement)
+    }
+
+    fn look_ahead(&self, coming: &[(&Prepared, &[u8])]) {
+        Processor::look_ahead(self, coming);
+    }
+
     fn begin(&self, statement: &Prepared, client: &ClientState, options: &QueryOptions<'_>) -> Option<Begun> {
         Processor::begin(self, statement, client, options)
     }

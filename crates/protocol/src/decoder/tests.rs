@@ -285,3 +285,22 @@ fn garbage_never_panics() {
         }
     }
 }
+
+/// What lies ahead is what comes, as far as it is there and whole; to look at it takes nothing away.
+#[test]
+fn what_lies_ahead_is_what_is_decoded_next() {
+    let requests: Vec<Vec<u8>> = (1..4).map(|stream| request(4, stream, 5, &[stream as u8; 3])).collect();
+    let mut compressed = request(4, 4, 5, b"");
+    compressed[1] = flags::COMPRESSION;
+    let wire = [requests.concat(), compressed, request(4, 5, 5, b"")].concat();
+    for length in 0..=wire.len() {
+        let mut decoder = started(Version::V4, Some(Compression::Lz4));
+        decoder.buffer().extend_from_slice(&wire[..length]);
+        let ahead: Vec<(i16, Vec<u8>)> = decoder.ahead().map(|(header, body)| (header.stream, body.to_vec())).collect();
+        assert_eq!(ahead.len(), (length / requests[0].len()).min(3));
+        for (stream, body) in ahead {
+            let envelope = decoder.next_envelope().unwrap().unwrap();
+            assert_eq!((envelope.header.stream, &envelope.body[..]), (stream, &body[..]));
+        }
+    }
+}

@@ -6,8 +6,8 @@ use query::{
 };
 use server::{BatchEntry, BatchKind, Listener, QueryHandler, Server, ServerOptions, StatementInfo};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 use types::CqlType;
@@ -19,12 +19,15 @@ pub struct Fake {
     pub executed: AtomicU64,
     /// Changes with the schema; so do the columns of `SELECT *`.
     pub schema: AtomicU64,
+    /// Keys of what lay ahead, with the statement's text.
+    pub looked_ahead: Mutex<Vec<(String, Vec<u8>)>>,
 }
 
 pub struct Statement {
     text: String,
     schema: u64,
     markers: Vec<ColumnSpec>,
+    partition_key: Vec<u16>,
     result: Option<ResultMetadata>,
 }
 
@@ -44,7 +47,8 @@ pub fn serve() -> Running {
 pub fn serve_with(options: ServerOptions) -> Running {
     let options = ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..options };
     let (gate, _) = watch::channel(0);
-    let handler = Arc::new(Fake { gate, executed: AtomicU64::new(0), schema: AtomicU64::new(0) });
+    let handler =
+        Arc::new(Fake { gate, executed: AtomicU64::new(0), schema: AtomicU64::new(0), looked_ahead: Mutex::default() });
     let (stop, stopped) = oneshot::channel();
     let (started, ready) = std::sync::mpsc::channel();
     let given = handler.clone();
@@ -151,13 +155,18 @@ impl QueryHandler for Fake {
             return Err(QueryError::invalid("table dropped does not exist"));
         }
         let result = text.starts_with("SELECT").then(|| ResultMetadata { columns: self.columns() });
-        Ok(Arc::new(Statement { text: text.into(), schema, markers: vec![column("marker")], result }))
+        // Of a pair the key's columns are bound in the other order.
+        let (markers, partition_key) = match text.contains("pair") {
+            true => (vec![column("second"), column("first")], vec![1, 0]),
+            false => (vec![column("marker")], vec![0]),
+        };
+        Ok(Arc::new(Statement { text: text.into(), schema, markers, partition_key, result }))
     }
 
     fn describe<'s>(&self, statement: &'s Statement) -> StatementInfo<'s> {
         StatementInfo {
             markers: &statement.markers,
-            partition_key: &[0],
+            partition_key: &statement.partition_key,
             result: statement.result.as_ref(),
             warnings: &[],
             is_modification: statement.text.starts_with("INSERT"),
@@ -166,6 +175,15 @@ impl QueryHandler for Fake {
 
     fn is_current(&self, statement: &Statement) -> bool {
         statement.schema == self.schema.load(Ordering::SeqCst)
+    }
+
+    fn looks_far(&self, statement: &Statement) -> bool {
+        statement.text.contains("far")
+    }
+
+    fn look_ahead(&self, coming: &[(&Statement, &[u8])]) {
+        let coming = coming.iter().map(|(statement, key)| (statement.text.clone(), key.to_vec()));
+        self.looked_ahead.lock().unwrap().extend(coming);
     }
 
     async fn query(&self, text: &str, client: &ClientState, _: &QueryOptions<'_>) -> Result<Response, QueryError> {

@@ -5,6 +5,7 @@ mod events;
 mod fake;
 mod hostile;
 mod log;
+mod look_ahead;
 mod pipelining;
 mod prepared;
 mod stalled_reads;

@@ -5,7 +5,7 @@ use crate::wire::{Answer, Client, EXECUTE, PREPARE, long_string};
 use std::sync::atomic::Ordering;
 
 /// The id, and in v5 the id of the result's metadata.
-fn prepare(client: &mut Client, text: &str) -> (Vec<u8>, Vec<u8>) {
+pub fn prepare(client: &mut Client, text: &str) -> (Vec<u8>, Vec<u8>) {
     let mut body = long_string(text);
     if client.version == 5 {
         body.extend_from_slice(&[0; 4]);
