@@ -132,6 +132,7 @@ impl Run<'_> {
             dir: self.directory,
             table: &self.table,
             tables,
+            newer: None,
             overlaps: &|_: &PartitionKey| i64::MAX,
             now_seconds: 1_800_000_000,
             boundaries: Vec::new(),
