@@ -72,6 +72,15 @@ def is_borne_out_at_once(ask: Ask, step: Step, left: Answers, right: Answers) ->
     return says_as_before(ours, right) and (agree(step, theirs, ours) or is_failure(theirs[-1]) and not are_rows(ours))
 
 
+def is_refused_midway(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether our rows are borne out at once; or, where Cassandra fails inside without pages, as far as its pages went."""
+    if is_borne_out_at_once(ask, step, left, right):
+        return True
+    theirs, ours = ask(at_once(step))
+    begun = rows_of(left)
+    return is_failure(theirs[-1]) and says_as_before(ours, right) and bool(begun) and rows_of(right)[:len(begun)] == begun
+
+
 def is_borne_out_anew(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
     """Whether both answer alike, or explicably, once both have prepared the statement again; and we as before."""
     anew = replace(step, reuse=False)
@@ -135,7 +144,7 @@ def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, ri
 
 
 PROOFS = {
-    PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_borne_out_at_once, FAILS_INSIDE: fails_again_too,
+    PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_refused_midway, FAILS_INSIDE: fails_again_too,
     OPERATORS: names_descending_key, COLLECTION_FUNCTIONS: names_descending_key, FIELDS: names_descending_key,
     EQUAL_KEYS: are_clustering_columns, DOCUMENTS: documents_are_the_same_without_limit}
 

@@ -33,7 +33,13 @@ def comparable(answer: Response) -> dict:
 
 def rows_of(answers: list[Response]) -> list[tuple]:
     """Of all pages."""
-    return [signless(row, answer.metadata.columns) for answer in answers if isinstance(answer, Rows) for row in answer.rows]
+    return [tuple(map(with_named_columns, signless(row, answer.metadata.columns)))
+            for answer in answers if isinstance(answer, Rows) for row in answer.rows]
+
+
+def with_named_columns(value: bytes | None) -> bytes | None:
+    """SELECT JSON writes the columns' names too."""
+    return value and value.replace(b"system.tojson(", b"system.to_json(")
 
 
 def named_alike(columns: list[tuple] | None) -> list[tuple] | None:
@@ -52,7 +58,7 @@ def shown(row: tuple) -> tuple:
 
 
 def text(value: bytes) -> str:
-    return TO_JSON.sub("system.to_json(", value.decode())      # SELECT JSON writes the columns' names too
+    return with_named_columns(value).decode()
 
 
 def printable(value: bytes) -> bool:

@@ -4,6 +4,7 @@ import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from proof import places
 from proof.differential.again import WHOLE, explanation
@@ -11,6 +12,7 @@ from proof.differential.compare import Difference, Outcome, compare
 from proof.differential.explained import OLD_TIMEUUID_CLASS, RULES
 from proof.differential.generator import history
 from proof.differential.journal import Entry, Journal
+from proof.differential.mistakes import spoil
 from proof.differential.repeats import without_repeats
 from proof.differential.shrink import shrink
 from proof.differential.steps import History, Step
@@ -193,6 +195,14 @@ def same_again(theirs: list, ours: list):
     return lambda step: (theirs, ours)
 
 
+class Mistakes(unittest.TestCase):
+    def test_no_map_is_written_with_a_key_twice(self):
+        step = Step("cql", "UPDATE t SET m = {1: 2, 2: 1} WHERE k = 0")
+        spoiled = {spoil(Random(seed), step).cql for seed in range(2_000)}
+        self.assertTrue("UPDATE t SET m = {1: 2, k0: 1} WHERE k = 0" in spoiled)
+        self.assertFalse("UPDATE t SET m = {1: 2, 1: 1} WHERE k = 0" in spoiled)
+
+
 class AskingAgain(unittest.TestCase):
     """What both servers have to bear out."""
 
@@ -224,6 +234,20 @@ class AskingAgain(unittest.TestCase):
         self.explains("Cassandra refuses its own paging state", step, theirs, ours, [rows(b"1", b"2")], [rows(b"1", b"2")])
         self.explains(None, step, theirs, ours, [rows(b"1", b"3")], [rows(b"1", b"3")])
         self.explains(None, step, theirs, ours, [rows(b"1", b"3")], [rows(b"1", b"2")])
+
+    def test_a_paging_state_is_refused_where_the_read_fails_inside_without_pages(self):
+        name, step = "Cassandra refuses its own paging state", Step("cql", "SELECT k FROM t GROUP BY k", page_size=1)
+        theirs, ours = [rows(b"1", more=b"x"), *refused("Invalid value for the paging state", 10)], [rows(b"1", more=b"x"), rows(b"2")]
+        failed = refused("java.lang.ArithmeticException", 0)
+        self.explains(name, step, theirs, ours, failed, [rows(b"1", b"2")])
+        self.explains(None, step, theirs, ours, failed, [rows(b"1", b"3")])
+        self.explains(None, step, theirs, [rows(b"3", more=b"x"), rows(b"2")], failed, [rows(b"3", b"2")])
+        self.explains(None, step, theirs[1:], ours, failed, [rows(b"1", b"2")])
+
+    def test_pages_of_groups_name_functions_as_they_like(self):
+        step = Step("cql", "SELECT JSON to_json(k) FROM t GROUP BY k", page_size=1)
+        theirs, ours = rows(b'{"system.tojson(k)": "1"}', more=b"x"), rows(b'{"system.to_json(k)": "1"}')
+        self.explains("pages of GROUP BY", step, [theirs, rows()], [ours], [rows(b'{"system.tojson(k)": "1"}')], [ours])
 
     def test_a_read_that_fails_inside_is_asked_without_pages(self):
         step = Step("cql", "SELECT k FROM t", page_size=1)
