@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use blockio::BlockWrites;
@@ -26,24 +26,37 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// The threads that compact in the background, apart from the one that flushes.
 pub(crate) struct Compactor {
-    requests: Arc<(Mutex<Requests>, Condvar)>,
+    requests: Arc<Queue>,
     workers: Vec<Worker>,
     pub tasks: CompactionTasks,
     throttle: Throttle,
 }
 
-#[derive(Default)]
+type Queue = (Mutex<Requests>, Condvar);
+
 struct Requests {
     /// Tables to look at, each as often as there are threads that can work on it side by side.
     tables: VecDeque<TableId>,
+    /// When all tables are to be looked at, asked or not, and how long after that again.
+    look_at: Instant,
+    look_every: Duration,
     stopped: bool,
 }
 
+/// What a thread does next.
+enum Task {
+    /// Ask for all tables.
+    LookAtAll,
+    Compact(TableId),
+}
+
 impl Compactor {
-    /// A number of threads that together write so many bytes per second, 0 for no limit.
-    pub fn new(threads: usize, bytes_per_second: u64) -> Self {
+    /// A number of threads that together write so many bytes per second, 0 for no limit, and look at every table as soon as they
+    /// start and then each `look_every`.
+    pub fn new(threads: usize, bytes_per_second: u64, look_every: Duration) -> Self {
+        let requests = Requests { tables: VecDeque::new(), look_at: Instant::now(), look_every, stopped: false };
         Compactor {
-            requests: Arc::default(),
+            requests: Arc::new((Mutex::new(requests), Condvar::new())),
             workers: (0..threads).map(|_| Worker::new()).collect(),
             tasks: CompactionTasks::default(),
             throttle: Throttle::new(bytes_per_second),
@@ -84,26 +97,39 @@ impl Drop for Compactor {
     }
 }
 
-fn run(engine: &Weak<Engine>, requests: &(Mutex<Requests>, Condvar)) {
+/// Waits for something to do; none when it is time to end.
+fn next_task((requests, changed): &Queue) -> Option<Task> {
+    let mut requests = lock(requests);
     loop {
-        let table = {
-            let mut waiting = lock(&requests.0);
-            loop {
-                if waiting.stopped {
-                    return;
-                }
-                if let Some(table) = waiting.tables.pop_front() {
-                    break table;
-                }
-                waiting = requests.1.wait(waiting).unwrap_or_else(std::sync::PoisonError::into_inner);
-            }
-        };
+        if requests.stopped {
+            return None;
+        }
+        let now = Instant::now();
+        if requests.look_at <= now {
+            requests.look_at = now + requests.look_every;
+            return Some(Task::LookAtAll);
+        }
+        if let Some(table) = requests.tables.pop_front() {
+            return Some(Task::Compact(table));
+        }
+        let wait = requests.look_at - now;
+        requests = changed.wait_timeout(requests, wait).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn run(engine: &Weak<Engine>, requests: &Queue) {
+    while let Some(task) = next_task(requests) {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        let store = engine.stores().into_iter().find(|store| store.table.load().id == table);
-        let failure = store.and_then(|store| engine.compact_in_background(&store).err());
-        engine.note_compaction(table, failure);
+        match task {
+            Task::LookAtAll => engine.request_all_compactions(),
+            Task::Compact(table) => {
+                let store = engine.stores().into_iter().find(|store| store.table.load().id == table);
+                let failure = store.and_then(|store| engine.compact_in_background(&store).err());
+                engine.note_compaction(table, failure);
+            }
+        }
     }
 }
 
@@ -186,6 +212,13 @@ impl Engine {
         }
     }
 
+    /// Lets the compactor look at every table that has SSTables: one may have been left so by a crash, a disk was full and is not any more, and
+    /// as time passes more is expired or may be purged.
+    fn request_all_compactions(&self) {
+        let has_sstables = |store: &&Arc<TableStore>| !store.borrow_view().sstables.is_empty();
+        self.stores().iter().filter(has_sstables).for_each(|store| self.request_compaction(store));
+    }
+
     /// Switches compaction without being asked on or off, for one table until the next start.
     pub fn set_autocompaction(&self, table: &Table, enabled: bool) -> Result<(), EngineError> {
         let store = self.store(table)?;
@@ -214,7 +247,7 @@ impl Engine {
     }
 
     /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
-    /// again, behind the others; if it fails, when the table's SSTables change. One that turns out damaged is left alone from then on.
+    /// again, behind the others; if it fails, when the table's SSTables change, or all tables are looked at. One that turns out damaged is left alone from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());

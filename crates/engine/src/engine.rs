@@ -130,7 +130,11 @@ impl Engine {
             files,
             log,
             flusher,
-            compactor: Compactor::new(options.concurrent_compactors, options.compaction_throughput_bytes),
+            compactor: Compactor::new(
+                options.concurrent_compactors,
+                options.compaction_throughput_bytes,
+                options.compaction_look_every,
+            ),
             finisher: Finisher::new(),
             purger: Purger::new(),
             shut_down: AtomicBool::new(false),
@@ -276,9 +280,12 @@ impl Engine {
         for keyspace in schema.keyspaces.values() {
             for table in keyspace.tables.values() {
                 let Some(store) = stores.get(&table.id) else { continue };
-                let has_other_memtable = store.table.load().options.memtable != table.options.memtable;
+                let before = store.table.load_full();
                 store.alter(table);
-                if has_other_memtable {
+                if before.options.compaction != table.options.compaction {
+                    self.request_compaction(store);
+                }
+                if before.options.memtable != table.options.memtable {
                     // Its next memtable is of the new kind.
                     self.request_flush(store);
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use blockio::Disk;
 use memtable::MemtableConfiguration;
@@ -50,6 +51,9 @@ pub struct EngineOptions {
     pub concurrent_compactors: usize,
     /// Bytes per second that all compactions together write, before compression; 0 is no limit.
     pub compaction_throughput_bytes: u64,
+    /// How long after a look at all tables, of which the first is at the start, the compactors look again without being asked. Cassandra's
+    /// minute.
+    pub compaction_look_every: Duration,
     /// Told of SSTables that are damaged and of files that the system refuses to read or write (`disk_failure_policy`).
     pub on_disk_failure: Option<DiskFailureHook>,
     /// Whether the engine opens although an SSTable of a user's table cannot be read: reads of that table fail with the reason,
@@ -83,6 +87,7 @@ impl EngineOptions {
             disk_access: DiskAccess::default(),
             concurrent_compactors: 1,
             compaction_throughput_bytes: 64 << 20,
+            compaction_look_every: Duration::from_secs(60),
             on_disk_failure: None,
             opens_damaged: false,
             max_memory_to_lock_bytes: u64::MAX,

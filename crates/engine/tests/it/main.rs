@@ -25,3 +25,4 @@ mod salvage;
 mod schema;
 mod sstables;
 mod torture;
+mod unasked_compactions;

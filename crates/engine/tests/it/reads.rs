@@ -76,6 +76,22 @@ fn a_complete_row_ends_the_search() {
 }
 
 #[test]
+fn an_sstable_of_other_clusterings_is_not_read() {
+    let rows = |from, to| {
+        move |engine: &Engine, table: &Arc<Table>| {
+            [from, to].iter().for_each(|row| insert(engine, table, 1, *row, "value", 10));
+        }
+    };
+    assert_eq!(data_bytes_read(&[&rows(1, 3)], Some(4)), 0);
+    assert!(data_bytes_read(&[&rows(1, 3)], Some(2)) > 0, "it might be there");
+    let alone = data_bytes_read(&[&rows(4, 6)], Some(5));
+    assert_eq!(data_bytes_read(&[&rows(1, 3), &rows(4, 6), &rows(7, 9)], Some(5)), alone);
+    // A deletion of the partition counts for all of them.
+    let deleted = |engine: &Engine, table: &Arc<Table>| delete_partition(engine, table, 1, 20);
+    assert!(data_bytes_read(&[&deleted], Some(4)) > 0);
+}
+
+#[test]
 fn a_read_under_way_goes_on_whatever_is_deleted_linked_or_taken_over_meanwhile() {
     type Act = fn(&Engine, &Table) -> Result<(), EngineError>;
     let snapshot: Act = |engine, table| engine.snapshot(table, "s", "").map(|_| ());
