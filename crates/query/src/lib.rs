@@ -33,7 +33,7 @@ mod trace;
 
 pub use begun::{Begun, BegunModification};
 pub use client::ClientState;
-pub use describe::create_statement;
+pub use describe::snapshot_schema;
 pub use engine::{Awaited, Durable, HeldWakeUps, to_wait, without_waiting};
 pub use error::{ErrorKind, FailureReason, QueryError, WriteType};
 pub use guardrail::Guardrail;

@@ -137,8 +137,9 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             if tag.is_empty() || tag.contains(['/', '\0']) || tag.starts_with('.') {
                 return Err(format!("{tag:?} is no name for a snapshot"));
             }
+            let schema = engine.schema();
             for table in tables(engine, request)? {
-                engine.snapshot(&table, &tag, &query::create_statement(&table)).map_err(text)?;
+                engine.snapshot(&table, &tag, &query::snapshot_schema(&schema, &table)).map_err(text)?;
             }
             return Ok(format!("Snapshot directory: {tag}\n"));
         }

@@ -32,7 +32,7 @@ pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> R
         return Ok(());
     }
     let names = (execution.now_micros / 1000..).map(|millis| format!("{why}-{millis}-{}", table.name));
-    let statement = crate::describe::create_statement(table);
-    processor.engine().snapshot_as_first_of(table, names, &statement)?;
+    let schema_cql = crate::describe::snapshot_schema(execution.schema, table);
+    processor.engine().snapshot_as_first_of(table, names, &schema_cql)?;
     Ok(())
 }

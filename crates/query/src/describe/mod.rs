@@ -11,7 +11,7 @@ use types::CqlType;
 use crate::execution::Execution;
 use crate::{ColumnSpec, QueryError, ResponseBody, ResultMetadata, Rows};
 
-pub use statements::create_statement;
+pub use statements::snapshot_schema;
 
 /// A row of the answer.
 pub(crate) struct Element {

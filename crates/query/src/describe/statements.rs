@@ -3,13 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::{Column, Keyspace, Table};
+use model::{Column, Keyspace, Schema, Table};
 use types::identifier::Quoted;
 use types::{CqlType, UserType};
 
-/// `CREATE TABLE` with the table's id and its dropped columns: the `schema.cql` of a snapshot.
-pub fn create_statement(table: &Table) -> String {
-    self::table(table, true)
+use super::elements::in_dependency_order;
+
+/// The `schema.cql` of a snapshot: the types that the table uses, each behind those that it uses itself, then the table with its id
+/// and its dropped columns.
+pub fn snapshot_schema(schema: &Schema, table: &Table) -> String {
+    let is_used = |name: &str| {
+        let is_it = |ty: &CqlType| matches!(ty, CqlType::Udt { definition, .. } if *definition.name == *name);
+        table.columns_in_select_order().iter().any(|column| column.ty.any(&is_it))
+    };
+    let types = schema.keyspace(&table.keyspace).map(|keyspace| in_dependency_order(keyspace)).unwrap_or_default();
+    let types = types.into_iter().filter(|definition| is_used(&definition.name));
+    let types = types.map(|definition| create_type("CREATE TYPE IF NOT EXISTS", definition));
+    types.chain([create_table("CREATE TABLE IF NOT EXISTS", table, true)]).map(|statement| statement + "\n").collect()
 }
 
 /// `CREATE KEYSPACE`.
@@ -29,10 +39,14 @@ pub(super) fn keyspace(keyspace: &Keyspace) -> String {
 
 /// `CREATE TYPE`.
 pub(super) fn user_type(definition: &UserType) -> String {
+    create_type("CREATE TYPE", definition)
+}
+
+fn create_type(create: &str, definition: &UserType) -> String {
     let fields = definition.fields.iter().map(|(name, ty)| format!("    {} {}", Quoted(name), column_type(ty)));
     let fields: Vec<String> = fields.collect();
     let (keyspace, name) = (Quoted(&definition.keyspace), Quoted(&definition.name));
-    format!("CREATE TYPE {keyspace}.{name} (\n{}\n);", fields.join(",\n"))
+    format!("{create} {keyspace}.{name} (\n{}\n);", fields.join(",\n"))
 }
 
 fn column_type(ty: &CqlType) -> String {
@@ -41,8 +55,12 @@ fn column_type(ty: &CqlType) -> String {
 
 /// `CREATE TABLE`, with id and dropped columns if `internals`.
 pub(super) fn table(table: &Table, internals: bool) -> String {
+    create_table("CREATE TABLE", table, internals)
+}
+
+fn create_table(create: &str, table: &Table, internals: bool) -> String {
     let (keyspace, name) = (Quoted(&table.keyspace), Quoted(&table.name));
-    let mut text = format!("CREATE TABLE {keyspace}.{name} (\n");
+    let mut text = format!("{create} {keyspace}.{name} (\n");
     write_columns(table, internals, &mut text);
     text.push_str(") WITH ");
     let mut clauses = Vec::new();

@@ -199,3 +199,32 @@ fn fields_of_user_types_are_added_renamed_selected_and_written_one_by_one() {
         assert_eq!((error.message.as_str(), error.kind), (message, ErrorKind::Invalid), "{refused}");
     }
 }
+
+#[test]
+fn a_snapshots_schema_makes_the_table_again_with_the_types_that_it_uses() {
+    // The type that another uses comes behind it by name.
+    let node = TestNode::with(&[
+        "CREATE TYPE b (x int)",
+        "CREATE TYPE a (inside frozen<b>)",
+        "CREATE TYPE unused (x int)",
+        "CREATE TABLE t (k int PRIMARY KEY, v frozen<list<frozen<a>>>, d int, e text)",
+        "ALTER TABLE t DROP d USING TIMESTAMP 5",
+        "ALTER TABLE t DROP e USING TIMESTAMP 6",
+        "ALTER TABLE t ADD e text",
+    ]);
+    let schema_of = |node: &TestNode| {
+        let schema = node.processor.engine().schema();
+        query::snapshot_schema(&schema, schema.table("ks", "t").unwrap())
+    };
+    let text = schema_of(&node);
+    assert!(!text.contains("unused"), "{text}");
+    let other = TestNode::with(&[]);
+    let statements = || text.split_terminator(";\n");
+    statements().for_each(|statement| drop(other.run(statement)));
+    assert_eq!(schema_of(&other), text);
+    // What is there already is left as it is.
+    let create: Vec<&str> = statements().filter(|statement| statement.starts_with("CREATE")).collect();
+    assert_eq!(create.len(), 3, "{text}");
+    create.into_iter().for_each(|statement| drop(other.run(statement)));
+    assert_eq!(schema_of(&other), text);
+}
