@@ -54,26 +54,36 @@ fn what_is_seen_is_the_same_before_and_after_at_every_purge_time() {
     for seed in 0..60 {
         let gc_grace_seconds = [0, 40, 90][seed as usize % 3];
         for now in PURGE_TIMES {
-            let mut generator = Generator::new(seed, gc_grace_seconds);
-            let inputs: Vec<_> = (0..2 + seed as usize % 4).map(|_| generator.write()).collect();
-            let outside: Vec<_> = (0..seed as usize / 3 % 3).map(|_| generator.write()).collect();
-            let before: Vec<_> = inputs.iter().chain(&outside).cloned().collect();
-            let table = generator.table.clone();
-            let mut times = vec![now, now + 1];
-            times.extend(PURGE_TIMES.into_iter().filter(|time| *time > now));
-            let expected: Vec<_> = times.iter().map(|time| visible(&table, &before, *time)).collect();
-            let boundaries = shard_boundaries(1 + seed as u32 % 4);
-            let merged = merge(&mut generator, &inputs, &outside, now, boundaries.clone());
-            for reader in &merged {
-                verify(&*generator.disk, reader.descriptor(), &table, true).unwrap();
-                assert!(boundaries.iter().all(|b| reader.last_key().token() <= *b || reader.first_key().token() > *b));
-            }
-            let after: Vec<_> = merged.iter().chain(&outside).cloned().collect();
-            for (time, expected) in times.into_iter().zip(expected) {
-                let seen = visible(&table, &after, time);
-                assert_eq!(seen, expected, "seed {seed} grace {gc_grace_seconds} merged at {now}, seen at {time}");
-            }
+            let later = [now, now + 1].into_iter().chain(PURGE_TIMES.into_iter().filter(|time| *time > now));
+            check_seen(seed, gc_grace_seconds, now, &later.collect::<Vec<_>>());
         }
+    }
+    // Every second in which anything may go that could not a second before.
+    for (seed, gc_grace_seconds) in [(60, 0), (61, 40), (62, 90)] {
+        for now in 999..=1491 {
+            check_seen(seed, gc_grace_seconds, now, &[now, now + 1, 1500]);
+        }
+    }
+}
+
+/// Merges random SSTables at a time, beside others or not: at `times` the same is seen before and after.
+fn check_seen(seed: u64, gc_grace_seconds: i32, now: u32, times: &[u32]) {
+    let mut generator = Generator::new(seed, gc_grace_seconds);
+    let inputs: Vec<_> = (0..2 + seed as usize % 4).map(|_| generator.write()).collect();
+    let outside: Vec<_> = (0..seed as usize / 3 % 3).map(|_| generator.write()).collect();
+    let before: Vec<_> = inputs.iter().chain(&outside).cloned().collect();
+    let table = generator.table.clone();
+    let expected: Vec<_> = times.iter().map(|time| visible(&table, &before, *time)).collect();
+    let boundaries = shard_boundaries(1 + seed as u32 % 4);
+    let merged = merge(&mut generator, &inputs, &outside, now, boundaries.clone());
+    for reader in &merged {
+        verify(&*generator.disk, reader.descriptor(), &table, true).unwrap();
+        assert!(boundaries.iter().all(|b| reader.last_key().token() <= *b || reader.first_key().token() > *b));
+    }
+    let after: Vec<_> = merged.iter().chain(&outside).cloned().collect();
+    for (time, expected) in times.iter().zip(expected) {
+        let seen = visible(&table, &after, *time);
+        assert_eq!(seen, expected, "seed {seed} grace {gc_grace_seconds} merged at {now}, seen at {time}");
     }
 }
 
