@@ -76,19 +76,21 @@ class Cassandra:
     @classmethod
     def start(cls, views_and_functions: bool = True, heap_mb: int = 1024, keep: bool = False,
               log_level: str = "WARN", durable: bool = False, sstable_format: str = "da", data: Path | None = None,
-              long_run: bool = False, ephemeral: bool = False) -> "Cassandra":
+              long_run: bool = False, ephemeral: bool = False, auto_snapshot: bool = False) -> "Cassandra":
         """Starts a node in a fresh directory and returns once it serves clients.
 
         `durable`: the log is synced before a write is acknowledged, and system tables are flushed as in production.
         `sstable_format`: the version of SSTables that it writes: da (BTI), oa or nb (big). `data`: a data directory to start from.
         `long_run`: its code is compiled as well as the JVM can, which pays after some ten thousand statements.
         `ephemeral`: nothing of it is to outlive the process: no commit log, files in memory, no JMX. Many schemas cost less so.
+        `auto_snapshot`: it keeps a snapshot of what is truncated or dropped.
         """
         directory = places.run_directory("cassandra", in_memory=ephemeral)
         if data is not None:
             shutil.copytree(data, directory / "data")
         native, storage, ssl = places.free_ports(3)
-        write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral)
+        write_configuration(directory, native, storage, ssl, views_and_functions, durable, sstable_format, ephemeral,
+                            auto_snapshot)
         properties = {
             "cassandra.config": f"file://{directory}/cassandra.yaml",
             "logback.configurationFile": f"file://{HERE}/logback.xml",
@@ -197,8 +199,11 @@ class Cassandra:
 
 
 def write_configuration(directory: Path, native: int, storage: int, ssl: int, views_and_functions: bool,
-                        durable: bool = False, sstable_format: str = "da", ephemeral: bool = False) -> None:
+                        durable: bool = False, sstable_format: str = "da", ephemeral: bool = False,
+                        auto_snapshot: bool = False) -> None:
     text = (HERE / "cassandra.yaml").read_text()
+    if auto_snapshot:
+        text = text.replace("auto_snapshot: false", "auto_snapshot: true")
     if ephemeral:
         text = text.replace("inherits: trie", "class_name: espalier.oracle.UnloggedMemtable")
     if sstable_format != "da":

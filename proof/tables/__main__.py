@@ -1,8 +1,9 @@
 """Fills Espalier, flushes, and gives its SSTables to Cassandra: import with extended verification, sstabledump, sstablemetadata,
 sstableloader, same answers, and the same again once Cassandra has compacted them.
 
-Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind; every other of these
-from a node whose row indexes have every row (column_index_size 0).
+Two kinds of tables: those of workload.py, and those that random histories (proof/differential) leave behind, with compressors and filters
+in turn (layouts.py); every other of these from a node whose row indexes have every row (column_index_size 0). sstabledump and
+`espalier sstable dump` say the same of them. A snapshot is restored by Cassandra, with the table that its schema.cql makes.
 
 usage: python -m proof.tables [--seed 1] [--histories 12] [--self]        (--self: Cassandra's tables, which proves this program)
 """
@@ -25,12 +26,15 @@ from proof.differential.steps import Step
 from proof.oracle.cassandra import Cassandra, sstabledump, sstablemetadata
 from proof.oracle.espalier import Espalier
 from proof.tables import workload
+from proof.tables.dumps import dump_difference
+from proof.tables.layouts import laid_out
 from proof.wire import Connection, Error
 
 CREATE = "CREATE KEYSPACE {} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 HISTORY_STEPS = 150
 READS_PER_HISTORY = 60
 PAGE_SIZE = 1000
+RESTORED = ("collections", "dropped")       # a type of its own, columns dropped and added again
 STREAMED = "wide"       # static rows, row indexes, deletions of ranges
 DESCRIBED = ("wide", "dropped", "collections")
 METADATA = ("Partitioner", "Bloom Filter FP chance", "Minimum timestamp", "Maximum timestamp", "SSTable min local deletion time",
@@ -69,13 +73,20 @@ class Proof:
         copies = self.copy(keyspace, table, files)
         if dump:
             for data in sorted(copies.glob("*-Data.db")):
-                dumped = self.attempt(f"sstabledump {name}", lambda data=data: sstabledump(data))
-                self.check(f"sstabledump {name} has partitions", bool(dumped), str(dumped))
+                self.attempt(f"sstabledump {name}", lambda data=data: self.dump(name, data))
         imported = self.attempt(f"import {name}", lambda: self.oracle.import_tables(keyspace, table, copies))
         self.check(f"import {name}", imported == len(files), f"{imported} of {len(files)} SSTables")
         verified = self.attempt(f"verify {name}", lambda: self.oracle.verify(keyspace, table) or True)
         self.check(f"verify {name}", verified is True)
         shutil.rmtree(copies)
+
+    def dump(self, name: str, data: Path) -> None:
+        """Cassandra's tool reads the file, and says of it what ours does."""
+        if isinstance(self.subject, Espalier):
+            difference = dump_difference(data)
+            self.check(f"dump of {name}", difference is None, str(difference))
+        else:
+            self.check(f"sstabledump {name} has partitions", bool(sstabledump(data)))
 
     def copy(self, keyspace: str, table: str, files: list[Path]) -> Path:
         """The SSTables' components in a directory that is named as Cassandra wants it: KEYSPACE/TABLE."""
@@ -114,11 +125,13 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=12)
     parser.add_argument("--self", action="store_true")
     options = parser.parse_args()
-    with Cassandra.start() as oracle, (Cassandra if options.self else Espalier).start() as subject:
+    with Cassandra.start(auto_snapshot=True) as oracle, (Cassandra if options.self else Espalier).start() as subject:
         proof = Proof(oracle, subject)
         proof.attempt("workload", lambda: prove_workload(proof, options.seed))
         if not options.self:
             proof.attempt("metadata", lambda: prove_metadata(proof))
+            for table in RESTORED:
+                proof.attempt(f"restoring {table}", lambda table=table: prove_restoring(proof, table))
         proof.attempt("damage", lambda: prove_damage_is_seen(proof))
         proof.attempt("streaming", lambda: prove_streaming(proof))
         with Cassandra.start() if options.self else Espalier.start(column_index_size="0KiB") as finest_subject:
@@ -166,6 +179,26 @@ def described(text: str) -> dict[str, str]:
     return {name: re.sub(r"^(no tombstones).*|.* \((-?\d+)\)$|^(\S+) \(.*\)$", r"\1\2\3", fields[name].strip()) for name in METADATA}
 
 
+def prove_restoring(proof: Proof, name: str) -> None:
+    """Cassandra makes the table of a snapshot's schema.cql and imports its SSTables; of that table it writes the same schema.cql,
+    but for the order of columns that were dropped, which is one of hashes."""
+    files = proof.subject.snapshot(workload.KEYSPACE, name)
+    schema = files[0].with_name("schema.cql").read_text()
+    statements = [statement for statement in schema.split(";\n") if statement]
+    copies = proof.copy(workload.KEYSPACE, name, files)
+    table = next(table for table in workload.TABLES if table.name == name)
+    drops = [f"DROP TABLE {workload.KEYSPACE}.{name}"] + [f"DROP TYPE {cql.split()[5]}" for cql in statements if cql.startswith("CREATE TYPE")]
+    for cql in [*drops, *statements]:
+        workload.accepted(proof.connections[0].query(cql))
+    proof.check(f"import of the snapshot of {name}", proof.oracle.import_tables(workload.KEYSPACE, name, copies) == len(files))
+    for cql in table.reads:
+        proof.ask(Step("cql", cql, page_size=PAGE_SIZE))
+    workload.accepted(proof.connections[0].query(f"TRUNCATE {workload.KEYSPACE}.{name}"))
+    theirs = proof.oracle.directory.glob(f"data/{workload.KEYSPACE}/{name}-*/snapshots/truncated-*/schema.cql")
+    written = max(theirs, key=lambda file: file.stat().st_mtime_ns).read_text()
+    proof.check(f"schema.cql of {name}", sorted(written.splitlines()) == sorted(schema.splitlines()), f"expected {written}\ngot {schema}")
+
+
 def prove_streaming(proof: Proof) -> None:
     """Cassandra's loader opens our SSTables, cuts them by token ranges and streams them; what the node got is verified and read."""
     table = next(table for table in workload.TABLES if table.name == STREAMED)
@@ -202,6 +235,7 @@ def prove_history(proof: Proof, seed: int, number: int) -> None:
     for connection in proof.connections:
         workload.accepted(connection.query(CREATE.format(generator.keyspace)))
         workload.accepted(connection.query(f"USE {generator.keyspace}"))
+    tables = 0
     for step in generator.steps(HISTORY_STEPS):
         if step.kind == "flush":
             proof.subject.flush(generator.keyspace)
@@ -210,6 +244,9 @@ def prove_history(proof: Proof, seed: int, number: int) -> None:
             proof.check(step.cql, isinstance(answers[0], Error) == isinstance(answers[1], Error), str(answers))
             if isinstance(answers[0], Error) and step.cql.startswith("CREATE TABLE"):
                 return              # a table that nobody has
+            if step.cql.startswith("CREATE TABLE"):
+                proof.tell_both([laid_out(step.cql.split()[2], number + tables)])
+                tables += 1
         elif not step.cql.startswith(("SELECT", "DESCRIBE")):
             exchange(proof.connections[1:], step)
     for table in generator.tables:

@@ -1,0 +1,24 @@
+"""`espalier sstable dump` beside sstabledump, of one and the same file."""
+
+import json
+from pathlib import Path
+
+from proof.oracle.cassandra import sstabledump
+from proof.oracle.espalier import Espalier
+
+
+def without_expired(dumped):
+    """A dump less what depends on when it was made."""
+    if isinstance(dumped, dict):
+        return {name: without_expired(value) for name, value in dumped.items() if name != "expired"}
+    return [without_expired(value) for value in dumped] if isinstance(dumped, list) else dumped
+
+
+def dump_difference(data: Path) -> str | None:
+    """The first partition that the two dump otherwise."""
+    theirs = without_expired(sstabledump(data))
+    ours = without_expired(json.loads(Espalier.tool("sstable", "dump", str(data))))
+    if theirs == ours:
+        return None
+    differing = next((pair for pair in zip(theirs, ours) if pair[0] != pair[1]), (len(theirs), len(ours)))
+    return f"sstabledump says {differing[0]}\nespalier says {differing[1]}"
