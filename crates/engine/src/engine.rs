@@ -195,6 +195,7 @@ impl Engine {
         }
         self.schema_damage = stored.damage;
         self.finish_drops()?;
+        self.finish_truncations()?;
         // While the log holds records from before, a start has to know what of them was truncated.
         if self.log.replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
     }

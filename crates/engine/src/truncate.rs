@@ -3,7 +3,8 @@
 //! The order: a new memtable begins at a position of the log, which is where the table is truncated; writes into the old
 //! ones end; the position becomes durable, as a record of the log, in `system.local`; only then are memtables and files
 //! deleted. A start reads the positions out of the log before it replays (`recovery.rs`), and deletes what a crash left. So memory,
-//! replay and SSTables lose the same writes: those whose records end at the position or before.
+//! replay and SSTables lose the same writes: those whose records end at the position or before. Once their files are gone that is noted, too: who puts
+//! older SSTables back after that, out of a snapshot, wants them.
 
 use std::sync::Arc;
 
@@ -17,6 +18,36 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::store::{TableStore, lock};
 use crate::system::SystemWrite;
+
+/// What `truncated_at` says of a table.
+#[derive(Clone, Copy)]
+struct Truncation {
+    /// What was logged before is gone.
+    position: LogPosition,
+    /// When it was, since the epoch.
+    millis: i64,
+    /// Whether the SSTables are gone.
+    is_finished: bool,
+}
+
+impl Truncation {
+    fn encode(self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(21);
+        value.extend_from_slice(&self.position.segment.to_be_bytes());
+        value.extend_from_slice(&self.position.offset.to_be_bytes());
+        value.extend_from_slice(&self.millis.to_be_bytes());
+        value.extend(self.is_finished.then_some(1));
+        value
+    }
+
+    fn decode(value: &[u8]) -> Option<Truncation> {
+        let (segment, rest) = value.split_first_chunk::<8>()?;
+        let (offset, rest) = rest.split_first_chunk::<4>()?;
+        let (millis, rest) = rest.split_first_chunk::<8>()?;
+        let position = LogPosition { segment: i64::from_be_bytes(*segment), offset: i32::from_be_bytes(*offset) };
+        Some(Truncation { position, millis: i64::from_be_bytes(*millis), is_finished: rest == [1] })
+    }
+}
 
 impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
@@ -48,7 +79,9 @@ impl Engine {
         let first = self.retire_active(store);
         self.groups().barrier().wait();
         let position = first.lower(self.log());
-        let note = Mutation::new(vec![self.truncation(id, position, self.next_timestamp_micros())]);
+        let truncation = Truncation { position, millis: self.now_millis(), is_finished: false };
+        let note = self.note_of_truncation(id, truncation, self.next_timestamp_micros());
+        let note = Mutation::new(vec![note]);
         if !self.try_write_durably(&note)? {
             return Ok(false);
         }
@@ -64,6 +97,11 @@ impl Engine {
         self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
         self.remove_files(store, &sstables)?;
+        // The directory may hold SSTables that only the next start knows of.
+        if store.check_files().is_ok() {
+            // Without it the next start looks once more.
+            let _ = self.try_write(&Mutation::new(vec![self.finished(id, truncation)]));
+        }
         Ok(true)
     }
 
@@ -93,12 +131,23 @@ impl Engine {
         self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
     }
 
-    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64 milliseconds.
+    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64 milliseconds. Ours goes on with a byte
+    /// once the SSTables are gone.
     pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
-        let mut value = Vec::with_capacity(20);
-        value.extend_from_slice(&position.segment.to_be_bytes());
-        value.extend_from_slice(&position.offset.to_be_bytes());
-        value.extend_from_slice(&self.now_millis().to_be_bytes());
+        self.note_of_truncation(
+            table,
+            Truncation { position, millis: self.now_millis(), is_finished: false },
+            timestamp,
+        )
+    }
+
+    fn finished(&self, table: TableId, truncation: Truncation) -> PartitionUpdate {
+        let finished = Truncation { is_finished: true, ..truncation };
+        self.note_of_truncation(table, finished, self.next_timestamp_micros())
+    }
+
+    fn note_of_truncation(&self, table: TableId, truncation: Truncation, timestamp: i64) -> PartitionUpdate {
+        let value = truncation.encode();
         let mut write = SystemWrite::new(&self.find_table("system", "local"), b"local", timestamp);
         write.entry("truncated_at", table.0.as_bytes(), Some(&value));
         write.build()
@@ -122,39 +171,49 @@ impl Engine {
         self.write_system(&Mutation::new(updates))
     }
 
-    fn truncation_entries(&self) -> Result<Vec<(TableId, Vec<u8>)>, EngineError> {
+    fn truncation_entries(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
         let row = self.local_row()?;
         let value = row.as_ref().and_then(|row| row.get("truncated_at")).unwrap_or_default();
         let parts = collection::entries(value).into_iter().flat_map(|parts| parts.entries()).flatten();
-        Ok(parts.filter_map(|(key, value)| Some((TableId(Uuid::from_slice(key).ok()?), value.to_vec()))).collect())
+        let entry =
+            |(key, value): (&[u8], &[u8])| Some((TableId(Uuid::from_slice(key).ok()?), Truncation::decode(value)?));
+        Ok(parts.filter_map(entry).collect())
     }
 
     /// Up to where tables were truncated.
     pub(crate) fn truncations(&self) -> Result<Vec<(TableId, LogPosition)>, EngineError> {
-        let position = |value: &[u8]| {
-            let (segment, rest) = value.split_first_chunk::<8>()?;
-            let (offset, _) = rest.split_first_chunk::<4>()?;
-            Some(LogPosition { segment: i64::from_be_bytes(*segment), offset: i32::from_be_bytes(*offset) })
-        };
-        let entries = self.truncation_entries()?;
-        Ok(entries.iter().filter_map(|(id, value)| Some((*id, position(value)?))).collect())
+        Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.position)).collect())
     }
 
     /// When tables were truncated last, in milliseconds since the epoch.
     pub(crate) fn truncation_times(&self) -> Result<Vec<(TableId, i64)>, EngineError> {
-        let time = |value: &[u8]| value.last_chunk::<8>().map(|millis| i64::from_be_bytes(*millis));
-        let entries = self.truncation_entries()?;
-        Ok(entries.iter().filter_map(|(id, value)| Some((*id, time(value)?))).collect())
+        Ok(self.truncation_entries()?.into_iter().map(|(id, truncation)| (id, truncation.millis)).collect())
+    }
+
+    fn unfinished_truncations(&self) -> Result<Vec<(TableId, Truncation)>, EngineError> {
+        let mut unfinished = self.truncation_entries()?;
+        unfinished.retain(|(_, truncation)| !truncation.is_finished);
+        Ok(unfinished)
     }
 
     /// Deletes SSTables whose truncation became durable but was not finished.
     pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
         let stores = self.stores();
-        for (id, position) in self.truncations()? {
+        for (id, truncation) in self.unfinished_truncations()? {
             let store = stores.iter().find(|store| store.table.load().id == id);
-            store.map_or(Ok(()), |store| self.remove_covered(store, position))?;
+            store.map_or(Ok(()), |store| self.remove_covered(store, truncation.position))?;
         }
         Ok(())
+    }
+
+    /// Notes that a start finished all truncations. Called once records may be appended.
+    pub(crate) fn finish_truncations(&self) -> Result<(), EngineError> {
+        let unfinished = self.unfinished_truncations()?;
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        let notes = unfinished.into_iter().map(|(id, truncation)| self.finished(id, truncation));
+        self.write_system(&Mutation::new(notes.collect()))
     }
 
     fn remove_covered(&self, store: &Arc<TableStore>, position: LogPosition) -> Result<(), EngineError> {

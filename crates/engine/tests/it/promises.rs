@@ -249,6 +249,59 @@ fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
     assert!(whole > 5 && none > 0, "{whole} {none}");
 }
 
+/// Links an SSTable's files from a snapshot into its table's directory, as who restores it by hand does.
+fn put_back(disk: &SimulatedDisk, table: &Table, snapshot: &Path) {
+    let own = directory_of(table);
+    let files = disk.list(snapshot).unwrap().into_iter().filter(|entry| entry.name.starts_with("da-"));
+    files.for_each(|file| disk.hard_link(&snapshot.join(&file.name), &own.join(&file.name)).unwrap());
+    disk.sync_dir(&own).unwrap();
+}
+
+#[test]
+fn what_is_put_back_out_of_a_snapshot_after_a_truncation_stays() {
+    // Whether the truncation was finished before the node stopped, or by the start after that.
+    for cut in [None, Some(0), Some(1), Some(2), Some(3), Some(4)] {
+        let disk = SimulatedDisk::new();
+        let engine = open(&disk);
+        let [t] = create(&engine, ["t"]);
+        insert(&engine, &t, 1, 1, "from the snapshot", 10);
+        let snapshot = engine.snapshot(&t, "s", "").unwrap();
+        insert(&engine, &t, 1, 2, "truncated", 10);
+        engine.flush(&t).unwrap();
+        let probe = disk.crash_image(0);
+        let operations = {
+            let engine = open(&probe);
+            let before = probe.operations();
+            engine.truncate(&t).unwrap();
+            probe.operations() - before
+        };
+        assert!(operations > 8, "{operations}");
+        if let Some(cut) = cut {
+            disk.inject(Fault::PowerCut, operations - 5 + cut);
+        }
+        let truncated = engine.truncate(&t);
+        assert!(cut.is_some() || truncated.is_ok());
+        let disk = disk.crash_image(1);
+        drop(engine);
+        let engine = open(&disk);
+        assert_eq!(rows(&engine, &t), [], "cut {cut:?}");
+        insert(&engine, &t, 1, 3, "new", 10);
+        engine.shutdown().unwrap();
+        drop(engine);
+        put_back(&disk, &t, &snapshot);
+        for start in 0..2 {
+            let engine = open(&disk);
+            assert_eq!(rows(&engine, &t).len(), 2, "cut {cut:?}, start {start}");
+            engine.shutdown().unwrap();
+        }
+        // It goes with the next truncation.
+        let engine = open(&disk);
+        engine.truncate(&t).unwrap();
+        drop(engine);
+        assert_eq!(rows(&open(&disk), &t), []);
+    }
+}
+
 /// A node whose clock says what the test does, and whose log has few segments: a start looks at each.
 fn small_options_by(clock: &Arc<AtomicI64>, disk: &SimulatedDisk) -> EngineOptions {
     let mut options = small_options(disk);
