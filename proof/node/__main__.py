@@ -100,6 +100,7 @@ def steering(checks: Checks) -> None:
         checks.equal("snapshot", [file.name for file in kept], [node.sstables("ks", "t")[0].name])
         schema = kept[0].with_name("schema.cql").read_text() if kept else ""
         checks.equal("a snapshot keeps the schema", schema.startswith("CREATE TABLE IF NOT EXISTS ks.t ("), True)
+        restoring(checks, node, kept[0].parent)
         for file in node.data.rglob("*"):
             if stat.S_ISSOCK(file.stat().st_mode):
                 checks.equal("the socket is its owner's alone", oct(file.stat().st_mode & 0o077), oct(0))
@@ -108,6 +109,27 @@ def steering(checks: Checks) -> None:
         with Connection(node.host, node.port) as connection:
             checks.true("writes are refused after drain", isinstance(connection.query("INSERT INTO ks.t (k, v) VALUES (3, 4)"), Error))
             checks.true("reads go on after drain", isinstance(connection.query("SELECT * FROM ks.t"), Rows))
+
+
+def restoring(checks: Checks, node, snapshot) -> None:
+    """Files of a snapshot are copied back after a truncation, as Cassandra's users do: a refresh finds them, and every start."""
+    def count() -> int:
+        with Connection(node.host, node.port) as connection:
+            return len(connection.query("SELECT * FROM ks.t").rows)
+
+    with Connection(node.host, node.port) as connection:
+        connection.query("TRUNCATE ks.t")
+    for file in snapshot.glob("da-*"):
+        shutil.copy(file, snapshot.parent.parent)
+    checks.equal("nothing before a refresh", count(), 0)
+    checks.equal("refresh", node.steer("refresh", "ks", "t"), "1 SSTables imported\n")
+    checks.equal("rows after a refresh", count(), 1)
+    with Connection(node.host, node.port) as connection:
+        connection.query("TRUNCATE ks.t")
+    for file in snapshot.glob("da-*"):
+        shutil.copy(file, snapshot.parent.parent)
+    node.restart()
+    checks.equal("rows after a restart", count(), 1)
 
 
 def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess:

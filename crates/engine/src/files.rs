@@ -97,11 +97,6 @@ impl TableFiles {
         // There would be rows that nobody reads.
         let missing = missing_tocs(&*self.disk, directory)?.into_iter();
         opened.failures.extend(missing.map(|damage| EngineError::from(damage.of_table(table))));
-        let unread = |big: &Descriptor| {
-            EngineError::Unsupported(format!(
-                "{big} is of the format big: move it to another directory and have `espalier sstable import` take it"
-            ))
-        };
         match list_big_tables(&*self.disk, directory) {
             Ok(big) => opened.failures.extend(big.iter().map(unread)),
             Err(unknown) => opened.failures.push(unknown.of_table(table).into()),
@@ -205,7 +200,9 @@ impl TableFiles {
         inputs: &[Arc<SSTableReader>],
         outputs: Vec<PreparedSSTable>,
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
-        self.replace_and(store, table, inputs, outputs, |opened| store.replace_sstables(inputs, opened))
+        self.replace_and(store, table, &descriptors_of(inputs), outputs, |opened| {
+            store.replace_sstables(inputs, opened)
+        })
     }
 
     /// As `replace`, with what is done to the store in the same moment.
@@ -213,15 +210,14 @@ impl TableFiles {
         &self,
         store: &TableStore,
         table: &Arc<Table>,
-        inputs: &[Arc<SSTableReader>],
+        obsolete: &[Descriptor],
         outputs: Vec<PreparedSSTable>,
         publish: impl FnOnce(Vec<Arc<SSTableReader>>),
     ) -> Result<Vec<Arc<SSTableReader>>, EngineError> {
         let _no_snapshot = lock(&store.files);
         // Another replacement may have failed half way meanwhile.
         store.check_files()?;
-        let obsolete: Vec<Descriptor> = inputs.iter().map(|input| input.descriptor().clone()).collect();
-        let replaced = replace_tables(&*self.disk, &store.directory, outputs, &obsolete);
+        let replaced = replace_tables(&*self.disk, &store.directory, outputs, obsolete);
         let added = replaced.map_err(|failure| {
             // Only the next start can say which files count.
             if failure.may_be_decided {
@@ -314,6 +310,16 @@ impl TableFiles {
         file.write_at(bytes, 0)?;
         Ok(file.sync_data()?)
     }
+}
+
+/// Why an SSTable of the format `big` in a table's own directory is not read.
+pub(crate) fn unread(big: &Descriptor) -> EngineError {
+    let advice = "move it to another directory and have `espalier sstable import` take it";
+    EngineError::Unsupported(format!("{big} is of the format big: {advice}"))
+}
+
+pub(crate) fn descriptors_of(sstables: &[Arc<SSTableReader>]) -> Vec<Descriptor> {
+    sstables.iter().map(|sstable| sstable.descriptor().clone()).collect()
 }
 
 /// A cursor over an SSTable, read under `table`.

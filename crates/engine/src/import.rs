@@ -8,6 +8,7 @@ use sstable::{CommitLogPosition, Descriptor, PreparedSSTable, adopt_table, list_
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::files::unread;
 use crate::store::{TableStore, lock};
 
 impl Engine {
@@ -21,25 +22,65 @@ impl Engine {
         store.check_files()?;
         if directory == store.directory {
             let what = format!("{}: what is in a table's own directory is not imported", directory.display());
-            return Err(EngineError::Unsupported(format!("{what}: put the SSTables into one of their own")));
+            return Err(EngineError::Unsupported(format!("{what}: `espalier refresh` takes it over")));
         }
         self.refuse_transactions(directory)?;
-        let table = store.table.load_full();
-        let disk = &self.options().disk;
-        let sources = list_foreign_tables(&**disk, directory)?;
-        disk.create_dir_all(&store.directory)?;
-        let mut copies = Vec::with_capacity(sources.len());
-        for source in &sources {
-            let target = Descriptor::new(&store.directory, self.files().new_id());
-            copies.extend(adopt_table(disk, source, &table, &target).map_err(|error| error.of_table(&table))?);
-        }
-        self.take_over(&store, copies)?;
+        let sources = list_foreign_tables(&*self.options().disk, directory)?;
+        let copies = self.copy_verified(&store, &sources)?;
+        self.take_over(&store, copies, &[])?;
         self.request_compaction(&store);
         Ok(sources.len())
     }
 
-    /// Makes the copies the table's own, all or none, before or after a truncation, never while one is under way.
-    fn take_over(&self, store: &Arc<TableStore>, mut copies: Vec<PreparedSSTable>) -> Result<(), EngineError> {
+    /// Takes over the SSTables that somebody put into the table's own directory since it was opened (the next start would have found them),
+    /// and returns how many there were. They are verified, and copies of the table's own take their place.
+    ///
+    /// One that is damaged or does not fit the table is an error, and all stay where they are. Blocks on the disk.
+    pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
+        let store = self.store(table)?;
+        let _one_at_a_time = lock(&store.compacting_all);
+        store.check_files()?;
+        if !self.options().disk.exists(&store.directory)? {
+            return Ok(0);
+        }
+        self.refuse_transactions(&store.directory)?;
+        let sources = self.put_there_by_hand(&store)?;
+        let copies = self.copy_verified(&store, &sources)?;
+        self.take_over(&store, copies, &sources)?;
+        self.request_compaction(&store);
+        Ok(sources.len())
+    }
+
+    /// The SSTables of a table's directory that are not in its view.
+    fn put_there_by_hand(&self, store: &TableStore) -> Result<Vec<Descriptor>, EngineError> {
+        // What a flush or a merge has written is not in the view at once.
+        let (_no_flush, _no_replacement) = (lock(&store.flushing), lock(&store.files));
+        let mut found = list_foreign_tables(&*self.options().disk, &store.directory)?;
+        let view = store.view();
+        found.retain(|found| !view.sstables.iter().any(|own| own.descriptor() == found));
+        found.iter().find(|found| found.is_big()).map_or(Ok(()), |big| Err(unread(big)))?;
+        Ok(found)
+    }
+
+    fn copy_verified(&self, store: &TableStore, sources: &[Descriptor]) -> Result<Vec<PreparedSSTable>, EngineError> {
+        let (table, disk) = (store.table.load_full(), &self.options().disk);
+        disk.create_dir_all(&store.directory)?;
+        let mut copies = Vec::with_capacity(sources.len());
+        for source in sources {
+            let target = Descriptor::new(&store.directory, self.files().new_id());
+            copies.extend(adopt_table(disk, source, &table, &target).map_err(|error| error.of_table(&table))?);
+        }
+        Ok(copies)
+    }
+
+    /// Makes the copies the table's own, in the place of `sources` if these are in its directory, all or none; before or after a truncation,
+    /// never while one is under way.
+    fn take_over(
+        &self,
+        store: &Arc<TableStore>,
+        mut copies: Vec<PreparedSSTable>,
+        sources: &[Descriptor],
+    ) -> Result<(), EngineError> {
         let _no_truncation = lock(&store.flushing);
         if store.is_dropped() {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
@@ -50,7 +91,8 @@ impl Engine {
         let table = store.table.load_full();
         let _no_load = lock(&store.settling);
         let resident = store.resident();
-        let opened = self.files().replace(store, &table, &[], copies)?;
+        let publish = |opened| store.replace_sstables(&[], opened);
+        let opened = self.files().replace_and(store, &table, sources, copies, publish)?;
         resident.iter().for_each(|resident| self.load_imported(&table, resident, &opened));
         Ok(())
     }

@@ -159,7 +159,7 @@ pub(crate) struct TableStore {
     pub flush_size: FlushSize,
     /// What is being compacted.
     pub merges: Merges,
-    /// Held by a compaction that a user asked for: they take turns.
+    /// Held by a compaction or a refresh that a user asked for: they take turns.
     pub compacting_all: Mutex<()>,
     /// Whether the table is compacted without being asked (`disableautocompaction`).
     pub autocompaction: AtomicBool,

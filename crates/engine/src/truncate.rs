@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::files::descriptors_of;
 use crate::store::{TableStore, lock};
 use crate::system::SystemWrite;
 
@@ -224,8 +225,7 @@ impl Engine {
     }
 
     fn remove_files(&self, store: &TableStore, sstables: &[Arc<SSTableReader>]) -> Result<(), EngineError> {
-        let descriptors: Vec<Descriptor> = sstables.iter().map(|sstable| sstable.descriptor().clone()).collect();
-        self.files().remove(&store.directory, &descriptors)
+        self.files().remove(&store.directory, &descriptors_of(sstables))
     }
 
     /// The position of our log at which an SSTable's rows were written. What a start flushed after replay covers no

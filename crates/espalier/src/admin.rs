@@ -44,6 +44,7 @@ enum Verb {
     Tablestats,
     Drain,
     Import,
+    Refresh,
     Export,
     CompactionStats,
     EnableAutoCompaction,

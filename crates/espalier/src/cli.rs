@@ -26,6 +26,8 @@ pub enum Command {
     Flush(Tables),
     /// Merge all SSTables of the tables
     Compact(Tables),
+    /// Verify the SSTables that were put into the tables' own directories, and take them over (a start takes them as they are)
+    Refresh(Tables),
     /// Link the tables' files into snapshots/<tag>
     Snapshot {
         /// Name of the snapshot; the time in milliseconds if not given

@@ -17,6 +17,7 @@ use super::memory_only;
 use crate::compact::{Outside, engine_error, ids_of, is_enabled, left_alone};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::files::descriptors_of;
 use crate::store::{Generation, TableStore};
 
 impl Engine {
@@ -64,7 +65,7 @@ impl Engine {
             return Ok(false);
         }
         let publish = |opened| store.replace_generation(generation, &inputs, opened);
-        let written = self.files().replace_and(store, &table, &inputs, outputs, publish)?;
+        let written = self.files().replace_and(store, &table, &descriptors_of(&inputs), outputs, publish)?;
         store.flush_size.note(written.iter().map(|sstable| sstable.size_on_disk_bytes()).sum());
         Ok(true)
     }

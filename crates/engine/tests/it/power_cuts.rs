@@ -135,6 +135,34 @@ fn an_import_that_is_cut_short_brings_all_of_an_sstable_or_nothing() {
 }
 
 #[test]
+fn a_refresh_that_is_cut_short_loses_nothing() {
+    let prepared = prepared();
+    for step in 0.. {
+        let disk = prepared.crash_image(step);
+        let (engine, table) = reopen(&disk);
+        let own = directory(&table);
+        let snapshot = own.join("snapshots/old");
+        for file in disk.list(&snapshot).unwrap().into_iter().filter(|entry| entry.name.starts_with("da-")) {
+            disk.hard_link(&snapshot.join(&file.name), &own.join(&file.name)).unwrap();
+        }
+        disk.sync_dir(&own).unwrap();
+        disk.inject(Fault::PowerCut, step);
+        let done = engine.refresh(&table).is_ok();
+        let image = disk.crash_image(step * 7);
+        drop(engine);
+        let (engine, table) = reopen(&image);
+        let keys: Vec<i32> = rows(&engine, &table).into_iter().map(|(key, ..)| key).collect();
+        assert_eq!(keys, [1, 1, 1, 8, 9], "after {step} operations");
+        let (restored, found) = (list_tables(&image, &snapshot).unwrap(), list_tables(&image, &own).unwrap());
+        assert!(!done || !found.iter().any(|found| found.id == restored[0].id), "{found:?}");
+        if done {
+            assert!(step > 10, "a refresh has steps");
+            return;
+        }
+    }
+}
+
+#[test]
 fn an_export_that_is_cut_short_leaves_nothing_in_the_tables_directories() {
     cut_every(
         17,

@@ -1,8 +1,9 @@
 //! SSTables of a table: which of them a read looks at, where they come from, what compaction does with them.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Fault, SimulatedDisk};
+use blockio::{Disk, Fault, SimulatedDisk};
 use engine::{Engine, EngineError};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, TableOptions, Unfiltered, UnfilteredCursor};
 
@@ -235,6 +236,43 @@ fn what_could_be_incomplete_or_a_tables_own_is_not_imported() {
     std::fs::remove_file(toc).unwrap();
     assert!(engine.import(&target, &snapshot).unwrap_err().to_string().contains("TOC.txt"));
     assert_eq!(engine.table_stats(&target).unwrap().sstable_count, 0);
+}
+
+#[test]
+fn what_was_put_into_a_tables_own_directory_is_taken_over_by_a_refresh() {
+    for damages in [false, true] {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&small_options(&disk));
+        let table = create_table(&engine);
+        insert(&engine, &table, 1, 1, "restored", 10);
+        insert(&engine, &table, 2, 1, "restored", 10);
+        let snapshot = engine.snapshot(&table, "s", "").unwrap();
+        engine.truncate(&table).unwrap();
+        insert(&engine, &table, 3, 1, "flushed", 10);
+        engine.flush(&table).unwrap();
+        insert(&engine, &table, 4, 1, "in memory", 10);
+        let own = snapshot.parent().and_then(Path::parent).unwrap();
+        let files = disk.list(&snapshot).unwrap().into_iter().filter(|entry| entry.name.starts_with("da-"));
+        files.for_each(|file| disk.hard_link(&snapshot.join(&file.name), &own.join(&file.name)).unwrap());
+        let count = || (rows(&engine, &table).len(), sstable::list_tables(&disk, own).unwrap().len());
+        assert_eq!(count(), (2, 2), "nobody looked");
+        if damages {
+            let restored = sstable::list_tables(&disk, &snapshot).unwrap().remove(0);
+            disk.flip_bit(&restored.path(sstable::Component::Data), 3, 1).unwrap();
+            assert!(engine.refresh(&table).unwrap_err().to_string().contains("Data.db"));
+            assert_eq!(count(), (2, 2));
+            continue;
+        }
+        assert_eq!(engine.refresh(&table).unwrap(), 1);
+        assert_eq!(count(), (4, 2), "in the place of what was there");
+        assert_eq!(engine.refresh(&table).unwrap(), 0);
+        engine.compact(&table).unwrap();
+        assert_eq!(count().0, 4);
+        let again = open_with(&small_options(&disk.crash_image(1)));
+        assert_eq!(rows(&again, &table).len(), 4);
+        engine.truncate(&table).unwrap();
+        assert_eq!(count(), (0, 0));
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Disableautocompaction(tables) => of_tables(Verb::DisableAutoCompaction, tables, None),
         Command::Inmemorystatus(tables) => of_tables(Verb::InMemoryStatus, tables, None),
         Command::Flush(tables) => of_tables(Verb::Flush, tables, None),
+        Command::Refresh(tables) => of_tables(Verb::Refresh, tables, None),
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),

@@ -131,6 +131,13 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
                 engine.compact(&table).map_err(text)?;
             }
         }
+        Verb::Refresh => {
+            let mut count = 0;
+            for table in tables(engine, request)? {
+                count += engine.refresh(&table).map_err(text)?;
+            }
+            return Ok(format!("{}\n", super::client::imported(count)));
+        }
         Verb::Snapshot => {
             let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
             let tag = request.tag.clone().unwrap_or_else(|| millis.to_string());
