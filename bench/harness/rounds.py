@@ -39,12 +39,14 @@ class Progress:
 
 
 def interleaved(systems: list[System], rounds: int, one_run, progress: Progress, what: str) -> dict[str, list]:
-    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the rounds."""
+    """Calls `one_run(system, round)` for every system in every round; the results by system, in the order of the rounds. Where there is but one
+    round, nothing is waited for: it is not for its figures."""
     results = {system.name: [] for system in systems}
     for round_number in range(rounds):
         for system in systems if round_number % 2 == 0 else reversed(systems):
             progress.step(f"{what}, round {round_number + 1}, {system.name}")
-            until_quiet()
+            if rounds > 1:
+                until_quiet()
             results[system.name].append(one_run(system, round_number))
     return results
 

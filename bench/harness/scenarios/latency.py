@@ -15,7 +15,6 @@ KEYSPACE = "latency"
 READS_PERCENT = (10, 50)
 IN_FLIGHT_MAX = 512
 CASSANDRA_SHARE = 0.7
-RATE_ROUNDS = 3
 # At a rate that is not held operations wait for ever more others.
 HELD_P50_MICROS = 10_000
 KINDS = {"reads": "read_latency", "writes": "write_latency"}
@@ -27,16 +26,17 @@ class Plan:
     rounds: int
     seconds: float
     warmup: float
-    # Of each of the runs at full load that the rate follows from.
+    # Of the runs at full load that the rate follows from.
+    rate_rounds: int
     rate_seconds: float
     # Of Cassandra: two threads may hold more than its 128.
     others: dict[str, dict]
 
 
 PLANS = {
-    Length.FULL: Plan(500_000, 5, 15, 40, 4, TWO_THREADS),
-    Length.SHORT: Plan(50_000, 5, 2.5, 12, 1.5, TWO_THREADS),
-    Length.SMOKE: Plan(20_000, 2, 2, 10, 1, {}),
+    Length.FULL: Plan(500_000, 5, 15, 40, 3, 4, TWO_THREADS),
+    Length.SHORT: Plan(50_000, 5, 2.5, 12, 3, 1.5, TWO_THREADS),
+    Length.SMOKE: Plan(20_000, 1, 1, 10, 1, 0.5, {}),
 }
 
 
@@ -66,7 +66,7 @@ def run(session: Session) -> Outcome:
         outcome = Outcome("latency", settings={
             "load": f"{plan.partitions:,} partitions, {tables.VALUE_BYTES}-byte values, open loop, at most {IN_FLIGHT_MAX} in flight over 2 connections; "
                     "an operation counts by its intended start, however late it ends",
-            "rates": f"where Cassandra's CPU per operation fills {CASSANDRA_SHARE:.0%} of the cores the client leaves, by the median of {RATE_ROUNDS} runs "
+            "rates": f"where Cassandra's CPU per operation fills {CASSANDRA_SHARE:.0%} of the cores the client leaves, by the median of {plan.rate_rounds} runs "
                      f"of {plan.rate_seconds} s at full load, less a tenth until it holds it, the greater of what its settings reach: {rates}",
             "rounds": f"{plan.rounds} of {plan.seconds} s, interleaved, after {plan.warmup} s of warming up",
             **{system.name: system.node.settings for system in systems}})
@@ -88,7 +88,7 @@ def steady_rate(system: System, plan: Plan, reads: int) -> int:
                         seconds=plan.rate_seconds)
         rate = CASSANDRA_SHARE * load.CORES * 1e6 / (full.cpu_micros + full.client_cpu_micros)
         return min(rate, CASSANDRA_SHARE * full.throughput)
-    return int(median([one(11 + number) for number in range(RATE_ROUNDS)])) // 100 * 100
+    return int(median([one(11 + number) for number in range(plan.rate_rounds)])) // 100 * 100
 
 
 def held_rate(system: System, plan: Plan, reads: int, rate: int) -> int:

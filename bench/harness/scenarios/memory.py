@@ -31,7 +31,7 @@ STARTS = {"cassandra trie": lambda **more: Cassandra.start(**more), "cassandra s
 PLANS = {
     Length.FULL: Plan(2_000_000, 1_000, tuple(STARTS)),
     Length.SHORT: Plan(300_000, 50, tuple(STARTS)),
-    Length.SMOKE: Plan(100_000, 50, ("cassandra trie", "espalier")),
+    Length.SMOKE: Plan(50_000, 10, ("cassandra trie", "espalier")),
 }
 
 

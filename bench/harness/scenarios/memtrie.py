@@ -36,7 +36,7 @@ class Plan:
 PLANS = {
     Length.FULL: Plan(10 * MILLION, (MILLION, 3 * MILLION, 10 * MILLION), 10 * MILLION, MILLION, PEERS, ("btree", "blart")),
     Length.SHORT: Plan(MILLION, (MILLION,), MILLION // 4, MILLION // 4, PEERS, ("btree", "blart")),
-    Length.SMOKE: Plan(MILLION // 4, (MILLION // 4,), MILLION // 10, MILLION // 10, ("paper", "btree", "skiplist"), ("btree",)),
+    Length.SMOKE: Plan(MILLION // 10, (MILLION // 10,), MILLION // 20, MILLION // 20, ("paper", "btree", "skiplist"), ("btree",)),
 }
 
 

@@ -31,7 +31,7 @@ class Plan:
 PLANS = {
     Length.FULL: Plan(200_000, 5, 6, 30, SHARES, 20),
     Length.SHORT: Plan(50_000, 5, 1.5, 10, (0, 50), 10),
-    Length.SMOKE: Plan(20_000, 1, 1.5, 8, (0, 50), 5),
+    Length.SMOKE: Plan(20_000, 1, 0.8, 8, (0, 50), 5),
 }
 
 
