@@ -103,7 +103,7 @@ fn take_held() -> Option<(Arc<Shared>, u64)> {
 /// back, where nothing is under way beside it, or else tells the log's writer. Answers whether it wrote: those who waited were told.
 pub fn write_held() -> bool {
     let Some((shared, reach)) = take_held() else { return false };
-    let wrote = lead(&shared);
+    let wrote = lead(&shared, reach);
     if !wrote {
         shared.signals.appended(reach);
     }

@@ -2,8 +2,9 @@
 //! where nothing is under way: nobody has to be woken for it, and what it copied is in its own processor's cache.
 //!
 //! What it writes is a frame under way like any other. Others append meanwhile, and wake the writer for what is worth a frame beside it;
-//! what is left at the end the writer is woken for. It does the plain case alone: the middle of a segment, in `batch`, in blocks that were
-//! prewritten.
+//! what others leave at the end the writer is woken for. It does the plain case alone: `batch`, in blocks that were prewritten. A segment's border is
+//! such a case, and so is the next segment's preparation: were the writer woken for it, it would write a part of what this thread appends, and from then
+//! on two halves of its writes would take turns, in twice as many frames.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +15,7 @@ use crate::SyncMode;
 use crate::course::{Course, Placed};
 use crate::primitive::Frame;
 use crate::shared::Shared;
-use crate::writer::{FRAME_SIZE_MAX, OVERLAP_SIZE, wait_filled};
+use crate::writer::{FRAME_SIZE_MAX, OVERLAP_SIZE, has_untaken, wait_filled};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -29,28 +30,45 @@ impl Drop for FailOnPanic<'_> {
     }
 }
 
-/// Writes what was appended if nothing is under way; answers whether it did. If not, the caller has the writer woken.
-pub(crate) fn lead(shared: &Shared) -> bool {
+/// A frame under way, and what is to be done behind it.
+struct Begun {
+    frame: Frame,
+    offset: u64,
+    /// The next segment is to be prepared, which nobody else was asked for.
+    asks_for_segment: bool,
+}
+
+/// Writes what was appended if nothing is under way, and goes on until all up to `reach` is on the device: what lies in the next segment is
+/// another frame. Answers whether it wrote; if not, the caller has the writer woken.
+pub(crate) fn lead(shared: &Shared, reach: u64) -> bool {
     if shared.sync != SyncMode::Batch {
         return false;
     }
     let _guard = FailOnPanic(shared);
-    let Some((frame, offset)) = begin(shared) else { return false };
-    let result = shared.file.file().write_blocks(frame.blocks(), offset, Durability::Durable);
-    drop(frame);
-    end(shared, offset, result);
-    true
+    // Else the writer is awake, or somebody else does what we would.
+    let Some(mut begun) = shared.try_course().and_then(|mut course| begin(shared, &mut course)) else { return false };
+    loop {
+        let result = shared.file.file().write_blocks(begun.frame.blocks(), begun.offset, Durability::Durable);
+        let Begun { frame, offset, asks_for_segment } = begun;
+        drop(frame);
+        let next = end(shared, offset, result, reach);
+        if let (true, Err(error)) = (asks_for_segment, shared.make_room()) {
+            shared.fail(&error.to_string());
+        }
+        match next {
+            Some(next) => begun = next,
+            None => return true,
+        }
+    }
 }
 
-fn begin(shared: &Shared) -> Option<(Frame, u64)> {
-    // Else the writer is awake, or somebody else does what we would.
-    let mut course = shared.try_course()?;
+fn begin(shared: &Shared, course: &mut Course) -> Option<Begun> {
     if !course.is_writer_idle || course.under_way() > 0 || course.left.is_some() {
         return None;
     }
     shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
     let batch = shared.tail.ring.take_sealed()?;
-    if !is_plain(shared, &course, batch.start(), batch.end()) {
+    if !is_plain(shared, course, batch.start(), batch.end()) {
         course.left = Some(batch);
         return None;
     }
@@ -64,12 +82,10 @@ fn begin(shared: &Shared) -> Option<(Frame, u64)> {
     let head = course.frame_head(shared, &placed).of(run.clone(), filled);
     head.finish(&mut placed.batch, &shared.record_starts);
     let offset = course.begin(shared, &placed, run.clone(), filled);
-    if course.asks_for_segment(shared, &placed) {
-        shared.signals.want_segment();
-    }
+    let asks_for_segment = course.asks_for_segment(shared, &placed);
     let wake_at = run.end + OVERLAP_SIZE;
     shared.signals.sleep_on(wake_at, || shared.tail.ring.tail() >= wake_at);
-    Some((Arc::new(placed.batch).frame(run), offset))
+    Some(Begun { frame: Arc::new(placed.batch).frame(run), offset, asks_for_segment })
 }
 
 /// Whether the writer's thread would do no more with the batch than write it.
@@ -79,13 +95,14 @@ fn is_plain(shared: &Shared, course: &Course, start: u64, filled: u64) -> bool {
     let Some(segment) = shared.recent_segment(number) else { return false };
     let geometry = shared.file.geometry();
     let end = geometry.segment_offset(segment.slot) + (filled - number * segment_size).next_multiple_of(BLOCK);
-    !start.is_multiple_of(segment_size)
-        && size <= FRAME_SIZE_MAX - BLOCK
+    size <= FRAME_SIZE_MAX - BLOCK
         && filled <= (number + 1) * segment_size
         && !course.prewriting.is_due(end, geometry.segment_offset(segment.slot + 1))
 }
 
-fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>) {
+/// Takes in the end of a frame. Answers the next one, if something up to `reach` is left that is to be written here; of other things the
+/// writer is told.
+fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>, reach: u64) -> Option<Begun> {
     let mut course = shared.course();
     match result {
         Ok(()) => {
@@ -97,9 +114,14 @@ fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>) {
             shared.fail(&error.to_string());
         }
     }
-    if course.is_writer_idle && !course.has_failed {
-        shared.signals.sleep_on(0, || shared.tail.ring.has_untaken());
-    } else {
+    if !course.is_writer_idle || course.has_failed {
         shared.signals.wake();
+        return None;
     }
+    let is_reached = shared.waiters.horizon() >= reach;
+    let next = if is_reached { None } else { begin(shared, &mut course) };
+    if next.is_none() {
+        shared.signals.sleep_on(0, || has_untaken(shared, &course));
+    }
+    next
 }

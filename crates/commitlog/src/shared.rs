@@ -193,7 +193,8 @@ impl Shared {
         drop(segments);
         // The one before may wait for nothing but its last frames.
         self.free_later();
-        if seal == Seal::Sealed {
+        // In `batch` whoever appended tells the writer himself, or writes: nothing waits for company.
+        if seal == Seal::Sealed && self.sync != SyncMode::Batch {
             self.signals.hurry();
         }
         self.press();
@@ -244,7 +245,7 @@ impl Shared {
         segment.withdraw(|| self.failing(self.file.write_entry(entry)))
     }
 
-    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer alone.
+    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer, or who writes in its place.
     pub fn make_room(&self) -> Result<(), LogError> {
         self.free_unused()?;
         match self.prepare_segment() {

@@ -324,7 +324,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Whether something was appended that is not issued.
-fn has_untaken(shared: &Shared, course: &Course) -> bool {
+pub(crate) fn has_untaken(shared: &Shared, course: &Course) -> bool {
     course.left.is_some() || shared.tail.ring.has_untaken()
 }
 

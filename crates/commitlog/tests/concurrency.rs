@@ -401,6 +401,33 @@ fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sl
     });
 }
 
+/// What a thread appends across a segment's border is two frames: it writes both, and those whom they are for stay together.
+#[test]
+fn a_thread_that_waits_writes_on_both_sides_of_a_segments_border() {
+    let disk = HoldingDisk::new();
+    let log = begun_log(&disk);
+    let append = || log.append(&[], &[7; 10_000]).unwrap().position;
+    // Once around: blocks that were never written are the writer's.
+    for _ in 0..500 {
+        log.durable(append()).wait().unwrap();
+    }
+    // The writer may not be asleep at one of the borders.
+    let has_led_both = (0..20_000).any(|_| {
+        let before = append();
+        log.durable(before).wait().unwrap();
+        if before.offset < 235_000 {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        let (frames, came) = (log.metrics().frames, disk.came());
+        let _held = log.hold_wake_ups(Waker::noop());
+        let positions = [append(), append(), append()];
+        positions.iter().for_each(|position| log.durable(*position).wait().unwrap());
+        positions[2].segment > before.segment && (log.metrics().frames - frames, disk.came() - came) == (2, 0)
+    });
+    assert!(has_led_both);
+}
+
 #[test]
 fn a_write_that_fails_in_the_writers_place_closes_the_log_as_the_writers_own_does() {
     for _ in 0..10 {

@@ -49,7 +49,7 @@ mod shared {
 
 /// Nobody writes in the writer's place here; `writer_model.rs` has who does.
 mod lead {
-    pub(crate) fn lead(_: &crate::shared::Shared) -> bool {
+    pub(crate) fn lead(_: &crate::shared::Shared, _: u64) -> bool {
         false
     }
 }
