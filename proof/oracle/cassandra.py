@@ -232,12 +232,16 @@ def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def sstabledump(data_file: Path) -> list:
-    """What `sstabledump` prints for a Data.db file, parsed."""
-    done = tool("org.apache.cassandra.tools.SSTableExport", str(data_file))
+def sstabledump(data_file: Path, lines: bool = False) -> list:
+    """What `sstabledump` prints for a Data.db file, parsed; `lines`: in its layout of a partition per line."""
+    done = tool("org.apache.cassandra.tools.SSTableExport", *(["-l"] if lines else []), str(data_file))
     if done.returncode != 0:
         raise RuntimeError(f"sstabledump {data_file}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    return parsed(done.stdout, lines)
+
+
+def parsed(dump: str, lines: bool) -> list:
+    return [json.loads(line) for line in dump.splitlines() if line] if lines else json.loads(dump)
 
 
 def sstablemetadata(data_file: Path) -> str:

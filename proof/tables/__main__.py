@@ -171,6 +171,9 @@ def prove_metadata(proof: Proof) -> None:
             told = described(proof.subject.tool("sstable", "metadata", str(data)))
             expected = described(sstablemetadata(data))
             proof.check(f"metadata of {table}", told == expected, f"expected {expected}\ngot {told}")
+            if table == STREAMED:
+                difference = dump_difference(data, lines=True)
+                proof.check(f"lines of {table}", difference is None, str(difference))
 
 
 def described(text: str) -> dict[str, str]:

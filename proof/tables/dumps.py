@@ -1,9 +1,8 @@
 """`espalier sstable dump` beside sstabledump, of one and the same file."""
 
-import json
 from pathlib import Path
 
-from proof.oracle.cassandra import sstabledump
+from proof.oracle.cassandra import parsed, sstabledump
 from proof.oracle.espalier import Espalier
 
 
@@ -14,10 +13,10 @@ def without_expired(dumped):
     return [without_expired(value) for value in dumped] if isinstance(dumped, list) else dumped
 
 
-def dump_difference(data: Path) -> str | None:
-    """The first partition that the two dump otherwise."""
-    theirs = without_expired(sstabledump(data))
-    ours = without_expired(json.loads(Espalier.tool("sstable", "dump", str(data))))
+def dump_difference(data: Path, lines: bool = False) -> str | None:
+    """The first partition that the two dump otherwise; `lines`: each on a line of its own."""
+    theirs = without_expired(sstabledump(data, lines))
+    ours = without_expired(parsed(Espalier.tool("sstable", "dump", *(["-l"] if lines else []), str(data)), lines))
     if theirs == ours:
         return None
     differing = next((pair for pair in zip(theirs, ours) if pair[0] != pair[1]), (len(theirs), len(ours)))
