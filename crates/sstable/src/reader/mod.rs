@@ -6,6 +6,8 @@ mod cached_window;
 mod cursor;
 mod find;
 mod find_rows;
+mod forward;
+mod partitions;
 mod reversed;
 mod stored;
 mod waypoints;
