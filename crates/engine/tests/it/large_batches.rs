@@ -180,3 +180,28 @@ fn a_batch_that_a_table_in_memory_has_no_room_for_is_refused_before_anything_is_
     block_on(engine.write_batch(&batch(&table))).unwrap();
     assert_eq!((rows(&engine, &table).len(), kept(&engine)), (others - 6 + PARTITIONS, 0));
 }
+
+/// It would be refused half-way, and carried out by the next start.
+#[test]
+fn what_a_batch_has_room_for_in_a_table_in_memory_nobody_else_takes_until_it_is_written() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&options(&disk));
+    let table = create_table(&engine);
+    let table = set_options(&engine, &table, memory_only(1)).unwrap();
+    let others = |count: i32| (100..100 + count).map(|key| insertion(&table, key, 0, &"v".repeat(50_000), 10));
+    // Beside these there is room for the batch, and not for another row.
+    for other in others(13) {
+        block_on(engine.write(&other)).unwrap();
+    }
+    let mutation = batch(&table);
+    let mut written = pin!(engine.write_batch(&mutation));
+    let context = &mut Context::from_waker(Waker::noop());
+    assert!(written.as_mut().poll(context).is_pending(), "what is kept of it is not durable yet");
+    for key in 200..210 {
+        // If it is logged it is written, though nobody waits for it.
+        let other = insertion(&table, key, 0, &"v".repeat(50_000), 10);
+        let _ = pin!(engine.write(&other)).poll(context);
+    }
+    block_on(written).unwrap();
+    assert_eq!(kept(&engine), 0);
+}
