@@ -11,19 +11,27 @@ use bytecomp::encode_value;
 use bytecomp::separator::TERMINATOR;
 use memtrie::{Bounds, Direction, Tail};
 use model::{
-    CellPlace, ColumnData, ColumnSet, DeletionTime, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table, mark_piece,
+    CellPlace, ColumnData, ColumnSet, DeletionTime, PieceSize, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table,
 };
 use types::CqlType;
 
 use crate::apply::merge;
 use crate::layout::Layout;
 
-/// Rows larger than this are cut, if they have several cells.
-const WHOLE_ROW_BYTES_MAX: usize = 4 << 10;
-/// A piece larger than this is cut again, if it has several cells.
+/// Rows larger than this are cut, if they have several cells: so large that a copy takes no more than 4 KiB, whole or, with what leads to them, in pieces.
+const WHOLE_ROW_BYTES_MAX: usize = 3584;
+/// What each cell takes more, bytes, once one of them has times of its own: all of them say what they have.
+const CELL_FLAGS_BYTES: usize = 1;
+/// What a value takes beside its bytes, at least.
+const SLOT_BYTES_MIN: usize = 4;
+/// A piece larger than this is cut again, if it has several cells ...
 const PIECE_BYTES_MAX: usize = 2 << 10;
+/// ... and so is one of more cells than this, which each change of one would merge.
+const PIECE_CELLS_MAX: usize = 192;
 /// About the size that cutting gives pieces: room to grow.
-const PIECE_BYTES_CUT: usize = 1536;
+const PIECE_SIZE: PieceSize = PieceSize { bytes: 1536, cell_bytes: 30 };
+/// The same of a row that was whole: few, so that what leads to them is little.
+const PIECE_SIZE_FIRST: PieceSize = PieceSize { bytes: 1984, cell_bytes: 5 };
 /// Stands before an encoded path; the start of a column has nothing there.
 const PATH_FOLLOWS: u8 = 0x01;
 
@@ -51,7 +59,13 @@ pub(crate) struct RowChange<'u> {
 
 /// Whether a row is to be cut.
 pub(crate) fn is_large(row: Row<'_>, table: &Table) -> bool {
-    row.as_bytes().len() > WHOLE_ROW_BYTES_MAX && row.is_divisible(table)
+    let length = row.as_bytes().len();
+    let flags_to_come = || match row.shared_times() {
+        Some(_) => CELL_FLAGS_BYTES * table.columns(row.is_static()).columns.len().min(length / SLOT_BYTES_MIN),
+        None => 0,
+    };
+    let is_long = |length: usize| length > WHOLE_ROW_BYTES_MAX;
+    is_long(length + length / SLOT_BYTES_MIN) && is_long(length + flags_to_come()) && row.is_divisible(table)
 }
 
 /// Changes and joins rows in pieces. Keeps its buffers from row to row.
@@ -163,10 +177,11 @@ impl LargeRows {
             self.join(layout, table, stored, &mut joined);
         }
         let existing = stored.map(|_| Row::new(&joined));
+        let size = if stored.is_some_and(|row| !row.head.is_piece()) { PIECE_SIZE_FIRST } else { PIECE_SIZE };
         match merge(&mut self.merger, table, existing, change.new, change.active, &mut self.merged) {
             None => {}
             Some(row) if change.new.is_none() && existing == Some(row) => edits.clear(),
-            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, &[], &mut edits),
+            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, size, &[], &mut edits),
             Some(row) => drop(edits.insert(Vec::new(), Some(row.as_bytes().to_vec()))),
         }
         joined.clear();
@@ -181,7 +196,7 @@ impl LargeRows {
         let mut edits = without(stored);
         match row {
             None => {}
-            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, &[], &mut edits),
+            Some(row) if is_large(row, table) => cut(&mut self.cutter, table, row, PIECE_SIZE, &[], &mut edits),
             Some(row) => drop(edits.insert(Vec::new(), Some(row.as_bytes().to_vec()))),
         }
         edits
@@ -190,8 +205,9 @@ impl LargeRows {
     /// Merges into the pieces what `new` says of their cells. Nothing of the stored row goes but by deletions of complex columns.
     fn change_pieces(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, new: Row<'_>) -> RowEdits {
         let is_static = new.is_static();
+        let (at, current) = (Vec::new(), Some(stored.head));
         let mut sorting =
-            Sorting { rows: self, layout, table, stored, at: Vec::new(), next: None, edits: RowEdits::new() };
+            Sorting { rows: self, layout, table, stored, at, current, next: None, edits: RowEdits::new() };
         sorting.next = sorting.after(&[]);
         sorting.start(is_static);
         sorting.rows.builder.liveness(new.liveness());
@@ -265,16 +281,14 @@ fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec
 }
 
 /// Cuts a row, or a piece that begins at the key `first`.
-fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, first: &[u8], edits: &mut RowEdits) {
+fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, size: PieceSize, first: &[u8], edits: &mut RowEdits) {
     let is_static = row.is_static();
-    cutter.cut(table, row, PIECE_BYTES_CUT, |place, blob| {
+    cutter.cut(table, row, size, |place, blob| {
         let mut key = first.to_vec();
         if let Some(place) = place {
             piece_key(table, is_static, place, &mut key);
         }
-        let mut blob = blob.to_vec();
-        mark_piece(&mut blob);
-        edits.insert(key, Some(blob));
+        edits.insert(key, Some(blob.to_vec()));
     });
 }
 
@@ -315,12 +329,14 @@ struct Sorting<'r, 't> {
     stored: StoredRow<'t>,
     /// Key of the piece whose part is in the builder; empty for the first.
     at: Vec<u8>,
+    /// What is stored there; `None` if the piece is new.
+    current: Option<Row<'t>>,
     /// Key of the piece behind it.
     next: Option<Vec<u8>>,
     edits: RowEdits,
 }
 
-impl Sorting<'_, '_> {
+impl<'t> Sorting<'_, 't> {
     fn start(&mut self, is_static: bool) {
         self.rows.builder.start(self.table.columns(is_static), is_static);
     }
@@ -332,8 +348,34 @@ impl Sorting<'_, '_> {
         cursor.advance().then(|| cursor.key().to_vec())
     }
 
+    /// What is stored at a key below the row's that is not its own.
+    fn piece(&self, key: &[u8]) -> Option<Row<'t>> {
+        self.stored.pieces.get(key).map(|content| Row::new(self.layout.split_content(content).1))
+    }
+
     /// Goes to the piece that `key` lies in, which is not before the current one. True if it is another one.
     fn go_to(&mut self, key: &[u8], is_static: bool) -> bool {
+        let is_further = self.go_to_stored(key, is_static);
+        if !self.is_behind_large_value(key) {
+            return is_further;
+        }
+        self.hand_over();
+        (self.at, self.current) = (key.to_vec(), None);
+        self.start(is_static);
+        true
+    }
+
+    /// Whether `key` is of a column behind all those of a stored piece that is as large as only a single value is: it is not copied
+    /// for what comes behind it.
+    fn is_behind_large_value(&self, key: &[u8]) -> bool {
+        let large = self.current.filter(|piece| piece.as_bytes().len() > PIECE_BYTES_MAX);
+        large.is_some_and(|piece| {
+            let last = piece.written_columns(self.table).last();
+            last.is_some_and(|(index, _)| index < columns_before(key).whole)
+        })
+    }
+
+    fn go_to_stored(&mut self, key: &[u8], is_static: bool) -> bool {
         if self.next.as_ref().is_none_or(|next| key < next.as_slice()) {
             return false;
         }
@@ -343,6 +385,7 @@ impl Sorting<'_, '_> {
         if cursor.advance() {
             let at = cursor.key().to_vec();
             self.next = self.after(&at);
+            self.current = self.piece(&at);
             self.at = at;
         }
         self.start(is_static);
@@ -354,6 +397,7 @@ impl Sorting<'_, '_> {
         self.hand_over();
         if let Some(at) = self.next.take() {
             self.next = self.after(&at);
+            self.current = self.piece(&at);
             self.at = at;
         }
         self.start(is_static);
@@ -367,21 +411,23 @@ impl Sorting<'_, '_> {
         }
         part.clear();
         builder.finish(part);
-        let stored = if self.at.is_empty() {
-            Some(self.stored.head)
-        } else {
-            self.stored.pieces.get(&self.at).map(|content| Row::new(self.layout.split_content(content).1))
+        let part = Row::new(part);
+        merged.clear();
+        let cells = match self.current {
+            Some(stored) => merger.merge_piece(self.table, &[stored, part], merged),
+            None => merger.merge_piece(self.table, &[part], merged),
         };
-        let piece = merge(merger, self.table, stored, Some(Row::new(part)), DeletionTime::LIVE, merged);
-        let Some(piece) = piece else { return };
+        let piece = Row::new(merged);
+        if piece.as_bytes().is_empty() {
+            return;
+        }
+        let is_large = cells > PIECE_CELLS_MAX || piece.as_bytes().len() > PIECE_BYTES_MAX;
         if only_repeats_deletion(&self.at, piece, self.table) {
             self.edits.insert(self.at.clone(), None);
-        } else if piece.as_bytes().len() > PIECE_BYTES_MAX && piece.is_divisible(self.table) {
-            cut(cutter, self.table, piece, &self.at, &mut self.edits);
+        } else if is_large && piece.is_divisible(self.table) {
+            cut(cutter, self.table, piece, PIECE_SIZE, &self.at, &mut self.edits);
         } else {
-            let mut blob = piece.as_bytes().to_vec();
-            mark_piece(&mut blob);
-            self.edits.insert(self.at.clone(), Some(blob));
+            self.edits.insert(self.at.clone(), Some(piece.as_bytes().to_vec()));
         }
         self.rows.merged.shrink_to(BUFFER_BYTES_MAX);
         self.rows.part.shrink_to(BUFFER_BYTES_MAX);

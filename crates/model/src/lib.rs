@@ -28,8 +28,8 @@ pub use mutation::{Mutation, PartitionUpdate, PartitionUpdateBuilder, RangeDelet
 pub use observer::RowObserver;
 pub use range::{KeyBound, KeyRange, ReadRange};
 pub use row::{
-    Cell, CellPlace, Cells, ColumnData, ComplexCells, Liveness, PlainRow, PlainValues, Row, RowBuilder, RowCutter,
-    RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row, compare_paths, mark_piece,
+    Cell, CellPlace, Cells, ColumnData, ComplexCells, Liveness, PieceSize, PlainRow, PlainValues, Row, RowBuilder,
+    RowCutter, RowJoiner, RowMerger, RowRef, TTL_NONE, ValuePlaces, Written, begin_plain_row, compare_paths,
     reconcile_cells,
 };
 pub use schema::{

@@ -246,11 +246,11 @@ fn a_limit_holds_for_what_one_column_does_to_all_others() {
     for length in 1..6 {
         let disk = SimulatedDisk::new();
         let engine = open(&disk);
-        let table = create_wide(&engine, 400, 1);
+        let table = create_wide(&engine, 300, 1);
         let write = |key: i32, columns: Range<usize>, timestamp| {
             block_on(engine.write(&wide_row(&table, key, columns, &b"value"[..length], timestamp)))
         };
-        let count = (0..).find(|key| write(*key, 0..400, 1).is_err()).unwrap();
+        let count = (0..).find(|key| write(*key, 0..300, 1).is_err()).unwrap();
         let refused = (0..count).filter(|key| write(*key, 50..51, 2).is_err()).count() as i32;
         let stats = engine.table_stats(&table).unwrap().in_memory.unwrap();
         assert!(stats.used_bytes <= stats.limit_bytes && refused >= count - 10, "{refused} of {count}, {stats:?}");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use types::vint;
 
-use super::{Cell, Liveness, TTL_NONE, cell_flag, flag};
+use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
 
 /// Collects what a row holds, column by column in set order, and writes it as a blob.
@@ -20,6 +20,8 @@ pub struct RowBuilder {
     /// Simple columns whose cells are all as `plain` says; once one is not, they are in `columns`.
     runs: Vec<Run>,
     plain: Shared,
+    /// What many of the cells may share.
+    usual: Shared,
     columns: Vec<ColumnEntry>,
     cells: Vec<CellEntry>,
     bytes: Vec<u8>,
@@ -50,9 +52,45 @@ struct CellEntry {
     value: Range<usize>,
 }
 
+/// What a blob is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Row,
+    Piece,
+}
+
+/// The slots of a dense piece of simple columns, all of whose cells have the same times.
+pub(super) struct PlainPiece<'a> {
+    pub times: Shared,
+    /// Index of the first of them.
+    pub first: usize,
+    /// How many there are, absent ones among them.
+    pub count: usize,
+    pub slots: &'a [u8],
+}
+
+impl<'a> PlainPiece<'a> {
+    /// Those side by side that have values: the index of the first, how many they are, and their slots.
+    fn runs(&self) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
+        let (mut at, mut index, end, slots) = (0, self.first, self.first + self.count, self.slots);
+        std::iter::from_fn(move || {
+            while index < end && slot_length(slots, at) < 0 {
+                (at, index) = (at + size_of::<i32>(), index + 1);
+            }
+            let (start, first) = (at, index);
+            while index < end
+                && let Ok(length) = usize::try_from(slot_length(slots, at))
+            {
+                (at, index) = (at + size_of::<i32>() + length, index + 1);
+            }
+            (index > first).then(|| (first, index - first, slots.get(start..at).unwrap_or_default()))
+        })
+    }
+}
+
 /// What cells share unless they say otherwise.
-#[derive(Clone, Copy, Debug)]
-struct Shared {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Shared {
     timestamp: Option<i64>,
     ttl: i32,
     expiration: u32,
@@ -65,6 +103,18 @@ impl Shared {
     fn of_first(timestamp: i64, ttl: i32, local_deletion_time: u32) -> Shared {
         let expiration = if ttl == TTL_NONE { NO_DELETION_TIME } else { local_deletion_time };
         Shared { timestamp: Some(timestamp), ttl, expiration }
+    }
+
+    /// What a row says for its cells.
+    pub fn of_row(row: Row<'_>) -> Shared {
+        let header = row.header();
+        let timestamp = (header.flags & flag::TIMESTAMP != 0).then_some(header.timestamp);
+        Shared { timestamp, ttl: header.ttl, expiration: header.expiration }
+    }
+
+    /// What a cell has.
+    pub fn of_cell(cell: &Cell<'_>) -> Shared {
+        Shared::of_first(cell.timestamp, cell.ttl, cell.local_deletion_time)
     }
 
     fn of_liveness(liveness: &Liveness) -> Shared {
@@ -90,6 +140,7 @@ impl Default for RowBuilder {
             deletion: DeletionTime::LIVE,
             runs: Vec::new(),
             plain: Shared::NOTHING,
+            usual: Shared::NOTHING,
             columns: Vec::new(),
             cells: Vec::new(),
             bytes: Vec::new(),
@@ -115,6 +166,7 @@ impl RowBuilder {
         self.deletion = DeletionTime::LIVE;
         self.runs.clear();
         self.plain = Shared::NOTHING;
+        self.usual = Shared::NOTHING;
         self.columns.clear();
         self.cells.clear();
         self.bytes.clear();
@@ -125,6 +177,11 @@ impl RowBuilder {
         self.itemize();
         self.liveness = liveness;
         self.plain = if liveness.is_empty() { Shared::NOTHING } else { Shared::of_liveness(&liveness) };
+    }
+
+    /// Says what many of the cells may share, where there is no liveness: what each cell says of its own is then the less.
+    pub(super) fn usual(&mut self, usual: Shared) {
+        self.usual = usual;
     }
 
     /// Sets the deletion of the whole row.
@@ -158,21 +215,45 @@ impl RowBuilder {
         Ok(count)
     }
 
+    /// Adds the cells of a piece as they stand there, if they are all as the row says; else false, and nothing is added.
+    pub(super) fn add_plain_piece(&mut self, piece: &PlainPiece<'_>) -> bool {
+        if self.plain.timestamp.is_none() {
+            self.plain = piece.times;
+        }
+        let is_plain = self.columns.is_empty() && self.plain == piece.times;
+        if is_plain {
+            piece.runs().for_each(|(index, count, slots)| self.push_slots(index, count, slots));
+        }
+        is_plain
+    }
+
     /// Adds a cell that is as the row says.
     fn push_slot(&mut self, index: usize, value: &[u8]) {
-        debug_assert!(index < self.slots, "column {index} of {}", self.slots);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&(value.len() as i32).to_be_bytes());
         self.bytes.extend_from_slice(value);
+        self.lengthen_runs(index, 1, start);
+    }
+
+    /// Adds so many of them, side by side.
+    fn push_slots(&mut self, index: usize, count: usize, slots: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(slots);
+        self.lengthen_runs(index, count, start);
+    }
+
+    /// Their slots are what the buffer has from `start` on.
+    fn lengthen_runs(&mut self, index: usize, count: usize, start: usize) {
+        debug_assert!(index + count <= self.slots, "column {index} of {}", self.slots);
         let end = self.bytes.len();
         match self.runs.last_mut() {
             Some(run) if run.index + run.count == index => {
-                run.count += 1;
+                run.count += count;
                 run.slots.end = end;
             }
             last => {
                 debug_assert!(last.is_none_or(|run| run.index + run.count < index), "columns ascend");
-                self.runs.push(Run { index, count: 1, slots: start..end });
+                self.runs.push(Run { index, count, slots: start..end });
             }
         }
     }
@@ -261,19 +342,46 @@ impl RowBuilder {
         self.bytes.capacity()
     }
 
+    /// How many cells there are.
+    pub(super) fn cell_count(&self) -> usize {
+        self.cells.len() + self.runs.iter().map(|run| run.count).sum::<usize>()
+    }
+
     /// Appends the blob to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.drop_empty_complex();
+        self.write(Form::Row, 0..self.slots, out);
+    }
+
+    /// Appends the blob of a piece of a row to `out`.
+    pub(super) fn finish_piece(&mut self, out: &mut Vec<u8>) {
+        self.drop_empty_complex();
+        self.write(Form::Piece, self.span(), out);
+    }
+
+    /// From the first to the last column that there is something of.
+    fn span(&self) -> Range<usize> {
+        let (runs, columns) = (&self.runs, &self.columns);
+        let start = runs.first().map(|run| run.index).or(columns.first().map(|column| column.index));
+        let end = columns.last().map(|column| column.index + 1).or(runs.last().map(|run| run.index + run.count));
+        start.unwrap_or(0)..end.unwrap_or(0)
+    }
+
+    /// A dense blob has the slots of `span`.
+    fn write(&self, form: Form, span: Range<usize>, out: &mut Vec<u8>) {
         let shared = self.shared();
         let has_cell_meta = self.simple_cells().any(|cell| !shared.covers_entry(cell));
         let count = self.columns.len() + self.runs.iter().map(|run| run.count).sum::<usize>();
-        let absent = self.slots - count;
+        let absent = span.len() - count;
         let sparse = absent > 0 && 4 * absent > self.index_size() + vint::uvint_size(count as u64);
-        self.write_header(&shared, has_cell_meta, sparse, out);
+        self.write_header(form, &shared, has_cell_meta, sparse, out);
         if sparse {
             vint::write_uvint(count as u64, out);
+        } else if form == Form::Piece {
+            vint::write_uvint(span.start as u64, out);
+            vint::write_uvint(span.len() as u64, out);
         }
-        let mut next_slot = self.write_runs(sparse, out);
+        let mut next_slot = self.write_runs(sparse, span.start, out);
         for (place, column) in self.columns.iter().enumerate() {
             if sparse {
                 vint::write_uvint(column.index as u64, out);
@@ -289,7 +397,7 @@ impl RowBuilder {
             });
         }
         if !sparse {
-            write_absent(self.slots - next_slot, out);
+            write_absent(span.end - next_slot, out);
         }
     }
 
@@ -300,9 +408,10 @@ impl RowBuilder {
         indexes.map(|index| vint::uvint_size(index as u64)).sum()
     }
 
-    /// Writes the runs and, if the row is dense, what is absent before and between them. Returns the index behind them.
-    fn write_runs(&self, sparse: bool, out: &mut Vec<u8>) -> usize {
-        let mut next_slot = 0;
+    /// Writes the runs and, if the row is dense, what is absent before (from `first_slot` on) and between them. Returns the index
+    /// behind them.
+    fn write_runs(&self, sparse: bool, first_slot: usize, out: &mut Vec<u8>) -> usize {
+        let mut next_slot = first_slot;
         for run in &self.runs {
             if sparse {
                 let mut at = run.slots.start;
@@ -328,16 +437,20 @@ impl RowBuilder {
             .filter_map(|column| self.cells.get(column.first_cell))
     }
 
-    /// What the row says for its cells: the liveness if there is one, else what the first cell has.
+    /// What the row says for its cells: the liveness if there is one, else what the first cell has, unless more are as usual.
     fn shared(&self) -> Shared {
-        if self.plain.timestamp.is_some() {
-            return self.plain;
-        }
         let of = |first: &CellEntry| Shared::of_first(first.timestamp, first.ttl, first.local_deletion_time);
-        self.cells.first().map_or(Shared::NOTHING, of)
+        let first = match self.plain.timestamp {
+            Some(_) => self.plain,
+            None => self.cells.first().map_or(Shared::NOTHING, of),
+        };
+        // Cells in runs are all as the first.
+        let is_said = !self.liveness.is_empty() || !self.runs.is_empty() || self.usual == first;
+        let count = |shared: Shared| self.cells.iter().filter(|cell| shared.covers_entry(cell)).count();
+        if is_said || self.usual.timestamp.is_none() || count(self.usual) < count(first) { first } else { self.usual }
     }
 
-    fn write_header(&self, shared: &Shared, has_cell_meta: bool, sparse: bool, out: &mut Vec<u8>) {
+    fn write_header(&self, form: Form, shared: &Shared, has_cell_meta: bool, sparse: bool, out: &mut Vec<u8>) {
         let bits = [
             (shared.timestamp.is_some(), flag::TIMESTAMP),
             (!self.liveness.is_empty(), flag::LIVENESS),
@@ -346,6 +459,7 @@ impl RowBuilder {
             (sparse, flag::SPARSE),
             (has_cell_meta, flag::CELL_META),
             (self.is_static, flag::STATIC),
+            (form == Form::Piece, flag::PIECE),
         ];
         out.push(bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit));
         vint::write_uvint(u64::from(self.version), out);
@@ -410,8 +524,11 @@ impl RowBuilder {
 
 /// Where the value of the slot at `at` lies; slots of runs have values.
 fn slot_value(bytes: &[u8], at: usize) -> Range<usize> {
-    let length = bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |length| i32::from_be_bytes(*length));
-    at + 4..at + 4 + length as usize
+    at + 4..at + 4 + slot_length(bytes, at) as usize
+}
+
+fn slot_length(bytes: &[u8], at: usize) -> i32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |length| i32::from_be_bytes(*length))
 }
 
 fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) {

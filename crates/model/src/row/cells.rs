@@ -164,7 +164,7 @@ pub struct Cells<'a, 't> {
     reader: Reader<'a>,
     row: RowDefaults,
     has_cell_meta: bool,
-    /// Slots left to read; in a sparse row each is preceded by its index.
+    /// Slots left to read; in a sparse row or piece each is preceded by its index.
     remaining: usize,
     sparse: bool,
     next_index: usize,
@@ -181,10 +181,13 @@ impl<'a, 't> Cells<'a, 't> {
         let sets = table.column_sets(header.flags & flag::STATIC != 0);
         let mut reader = Reader { bytes: row.as_bytes().get(header.columns..).unwrap_or_default() };
         let sparse = header.flags & flag::SPARSE != 0;
+        let is_span = header.flags & (flag::SPARSE | flag::PIECE) == flag::PIECE;
         // A version the table does not know cannot pass `Row::check`; such a row reads as one without columns.
         let (slots, first_complex) =
             sets.get(header.version).map_or((0, 0), |set| (set.columns.len(), set.first_complex()));
-        let remaining = if sparse { (reader.uvint() as usize).min(slots) } else { slots };
+        let next_index = if is_span { (reader.uvint() as usize).min(slots) } else { 0 };
+        let has_count = sparse || is_span;
+        let remaining = if has_count { (reader.uvint() as usize).min(slots - next_index) } else { slots };
         Cells {
             length: row.as_bytes().len(),
             reader,
@@ -192,7 +195,7 @@ impl<'a, 't> Cells<'a, 't> {
             has_cell_meta: header.flags & flag::CELL_META != 0,
             remaining,
             sparse,
-            next_index: 0,
+            next_index,
             first_complex,
             has_complex: first_complex < slots,
             places: sets.places(header.version),

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use types::CqlType;
 
+use super::builder::Shared;
 use super::cells::Scope;
 use super::counter::CounterCell;
 use super::{Cell, Cells, ColumnData, ComplexCells, Row, RowBuilder};
@@ -53,6 +54,23 @@ impl RowMerger {
     /// deletion of the partition or of a range around the row, deletes. Appends nothing and returns false where
     /// nothing is left.
     pub fn merge(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime, out: &mut Vec<u8>) -> bool {
+        let is_something = self.collect(table, versions, active);
+        if is_something {
+            self.builder.finish(out);
+        }
+        is_something
+    }
+
+    /// As `merge`, of a piece of a row and what comes to it: appends a piece. How many cells it has.
+    pub fn merge_piece(&mut self, table: &Table, versions: &[Row<'_>], out: &mut Vec<u8>) -> usize {
+        if self.collect(table, versions, DeletionTime::LIVE) {
+            self.builder.finish_piece(out);
+        }
+        self.builder.cell_count()
+    }
+
+    /// Puts what `versions` make together into the builder; false if that is nothing.
+    fn collect(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime) -> bool {
         let is_static = versions.first().is_some_and(Row::is_static);
         self.builder.start(table.columns(is_static), is_static);
         let mut liveness = Liveness::EMPTY;
@@ -72,16 +90,15 @@ impl RowMerger {
         };
         if !liveness.is_empty() && !active.deletes(liveness.timestamp) {
             self.builder.liveness(liveness);
+        } else if let Some(oldest) = versions.iter().map(|row| Shared::of_row(*row)).min() {
+            // What comes later to a row is mostly little.
+            self.builder.usual(oldest);
         }
         match versions {
             [row] => self.copy_columns(table, *row, active),
             _ => self.merge_columns(table, is_static, versions, active),
         }
-        if self.builder.is_empty() {
-            return false;
-        }
-        self.builder.finish(out);
-        true
+        !self.builder.is_empty()
     }
 
     /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`: columns that

@@ -7,11 +7,12 @@ mod merge;
 mod pieces;
 mod places;
 
+use builder::{PlainPiece, Shared};
 pub use builder::{RowBuilder, begin_plain_row};
 use cells::Scope;
 pub use cells::{Cell, Cells, ColumnData, ComplexCells};
 pub use merge::{RowMerger, compare_paths, reconcile_cells};
-pub use pieces::{CellPlace, RowCutter, RowJoiner, mark_piece};
+pub use pieces::{CellPlace, PieceSize, RowCutter, RowJoiner};
 pub use places::ValuePlaces;
 
 use types::vint;
@@ -314,6 +315,23 @@ impl<'a> Row<'a> {
         }
         let reader = Reader { bytes: self.bytes.get(header.columns..).unwrap_or_default() };
         Some(PlainRow { timestamp: header.timestamp, values: PlainValues { reader, remaining: set.columns.len() } })
+    }
+
+    /// What [`RowBuilder`] takes of a piece without looking at each cell: one whose cells, all of simple columns as the table has them now,
+    /// lie side by side and have the same times.
+    fn plain_piece(&self, table: &Table) -> Option<PlainPiece<'a>> {
+        const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::SPARSE;
+        let header = self.header();
+        let sets = table.column_sets(header.is_static());
+        if header.flags & (flag::PIECE | flag::TIMESTAMP | UNLIKE) != flag::PIECE | flag::TIMESTAMP
+            || !sets.is_current(header.version)
+        {
+            return None;
+        }
+        let mut reader = Reader { bytes: self.bytes.get(header.columns..).unwrap_or_default() };
+        let (first, count) = (reader.uvint() as usize, reader.uvint() as usize);
+        let is_simple = first + count <= sets.current().first_complex();
+        is_simple.then_some(PlainPiece { times: Shared::of_row(*self), first, count, slots: reader.bytes })
     }
 
     /// Whether the row is alive by itself whatever time it is, and so are all its cells: nothing in it is deleted or expires. False

@@ -44,7 +44,7 @@ impl<'a> Row<'a> {
     /// bytes, or -1): the row is dense, of the table's current columns, and no cell has times of its own or has expired.
     pub fn slots(&self, table: &Table, now_seconds: u32) -> Option<&'a [u8]> {
         let header = self.header();
-        let is_plain = header.flags & (flag::SPARSE | flag::CELL_META) == 0
+        let is_plain = header.flags & (flag::SPARSE | flag::CELL_META | flag::PIECE) == 0
             && (header.flags & flag::EXPIRING == 0 || now_seconds < header.expiration)
             && table.column_sets(header.flags & flag::STATIC != 0).is_current(header.version);
         if is_plain { self.as_bytes().get(header.columns..) } else { None }
