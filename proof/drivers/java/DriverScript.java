@@ -97,6 +97,8 @@ public class DriverScript
             .withDuration(DefaultDriverOption.REQUEST_TIMEOUT, Duration.ofSeconds(30))
             .withDuration(DefaultDriverOption.METADATA_SCHEMA_REQUEST_TIMEOUT, Duration.ofSeconds(30))
             .withDuration(DefaultDriverOption.METADATA_SCHEMA_WINDOW, Duration.ofMillis(50))
+            // A Cassandra on a busy machine writes its trace later than the driver's five looks.
+            .withInt(DefaultDriverOption.REQUEST_TRACE_ATTEMPTS, 1_000)
             .withString(DefaultDriverOption.PROTOCOL_COMPRESSION, compression);
         if (version != null)
             options = options.withString(DefaultDriverOption.PROTOCOL_VERSION, version);

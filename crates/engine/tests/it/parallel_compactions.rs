@@ -227,11 +227,15 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
     assert!(merges >= 12 && cuts > 3, "{merges} {cuts}");
 }
 
-/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told of damage.
+/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told of damage. Nothing is
+/// merged before its options say so.
 fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));
+    let compaction = [("class", "UnifiedCompactionStrategy"), ("enabled", "false")];
+    let compaction = compaction.map(|(name, value)| (name.to_string(), value.to_string())).into();
     let table = create_table(&engine);
+    let table = set_options(&engine, &table, TableOptions { compaction, ..TableOptions::default() }).unwrap();
     for flush in 0..5 {
         (0..4).for_each(|key| insert(&engine, &table, key, flush, "written", 10 + i64::from(flush)));
         engine.flush(&table).unwrap();
@@ -255,7 +259,7 @@ fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
 #[test]
 fn a_damaged_sstable_is_left_alone_and_the_others_are_merged() {
     let (engine, table, oldest, told) = damaged_in_one();
-    engine.set_autocompaction(&table, true).unwrap();
+    set_options(&engine, &table, TableOptions::default()).unwrap();
     wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
     assert!(told.load(Ordering::SeqCst) > 0, "a merge met it");
     let error = engine.compact(&table).unwrap_err().to_string();
@@ -273,7 +277,7 @@ fn damage_that_a_read_met_is_not_met_again_by_a_merge() {
         }
     };
     assert!(error.contains(&oldest), "{error}");
-    engine.set_autocompaction(&table, true).unwrap();
+    set_options(&engine, &table, TableOptions::default()).unwrap();
     wait_until(|| engine.table_stats(&table).unwrap().sstable_count == 2);
     assert_eq!(told.load(Ordering::SeqCst), 0, "no merge met the damage");
 }
