@@ -2,7 +2,7 @@
 
 Runs scenarios against Espalier and Cassandra, prints tables and bars, writes a record per scenario to bench/record/ and one report to
 bench/out/. Scenarios that are named are run in full, all of them in half an hour; with --quick what is named takes as long as among all, and
-all take five to nine minutes. With --check the exit status is 1 when a bar is missed.
+all take five minutes. With --check the exit status is 1 when a bar is missed.
 """
 
 import argparse

@@ -8,7 +8,7 @@ class Length(enum.Enum):
     FULL = "full"
     # All scenarios in half an hour.
     SHORT = "short"
-    # All scenarios in five to nine minutes: that everything works, and the order of figures.
+    # All scenarios in five minutes: that everything works, and the order of figures.
     SMOKE = "smoke"
 
     @classmethod

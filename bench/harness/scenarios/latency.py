@@ -12,7 +12,6 @@ from bench.harness.servers import TWO_THREADS, Cassandra
 from bench.harness.session import Session
 
 KEYSPACE = "latency"
-READS_PERCENT = (10, 50)
 IN_FLIGHT_MAX = 512
 CASSANDRA_SHARE = 0.7
 # At a rate that is not held operations wait for ever more others.
@@ -22,6 +21,7 @@ KINDS = {"reads": "read_latency", "writes": "write_latency"}
 
 @dataclass(frozen=True)
 class Plan:
+    reads_percent: tuple[int, ...]
     partitions: int
     rounds: int
     seconds: float
@@ -34,9 +34,9 @@ class Plan:
 
 
 PLANS = {
-    Length.FULL: Plan(500_000, 5, 15, 40, 3, 4, TWO_THREADS),
-    Length.SHORT: Plan(50_000, 5, 2.5, 12, 3, 1.5, TWO_THREADS),
-    Length.SMOKE: Plan(20_000, 1, 1, 10, 1, 0.5, {}),
+    Length.FULL: Plan((10, 50), 500_000, 5, 15, 40, 3, 4, TWO_THREADS),
+    Length.SHORT: Plan((10, 50), 50_000, 5, 2.5, 12, 3, 1.5, TWO_THREADS),
+    Length.SMOKE: Plan((50,), 20_000, 1, 1, 10, 1, 0.5, {}),
 }
 
 
@@ -44,7 +44,7 @@ def run(session: Session) -> Outcome:
     plan = PLANS[session.length]
     with session.pair(KEYSPACE) as systems, ExitStack() as more:
         systems = systems + [System(name, more.enter_context(Cassandra.start(**settings)), KEYSPACE) for name, settings in plan.others.items()]
-        progress = Progress("latency", len(systems) + len(READS_PERCENT) * (1 + plan.rounds * len(systems)))
+        progress = Progress("latency", len(systems) + len(plan.reads_percent) * (1 + plan.rounds * len(systems)))
         for system in systems:
             progress.step(f"{system.name}: filling and warming up")
             tables.make(system.node, KEYSPACE, {"kv": tables.KEY_VALUE})
@@ -52,7 +52,7 @@ def run(session: Session) -> Outcome:
             load.run(system.node, KEYSPACE, tables.uniform("kv", plan.partitions), seed=9, reads_percent=50,
                      warmup_seconds=session.warmup(plan.warmup), seconds=0.5)
         results, rates = {}, {}
-        for reads in READS_PERCENT:
+        for reads in plan.reads_percent:
             progress.step(f"{reads} % reads: the rate")
             rates[reads] = {system.name: held_rate(system, plan, reads, steady_rate(system, plan, reads))
                             for system in systems if system.name.startswith("cassandra")}

@@ -27,7 +27,7 @@ class Plan:
     rows: int
 
 
-PLANS = {Length.FULL: Plan(5, 500_000), Length.SHORT: Plan(5, 50_000), Length.SMOKE: Plan(1, 10_000)}
+PLANS = {Length.FULL: Plan(5, 500_000), Length.SHORT: Plan(5, 50_000), Length.SMOKE: Plan(1, 5_000)}
 
 
 def run(session: Session) -> Outcome:

@@ -31,7 +31,7 @@ class Plan:
 PLANS = {
     Length.FULL: Plan({10: 4_000_000, 50: 1_000_000}, 5, 512, TWO_THREADS, (30, 15)),
     Length.SHORT: Plan({10: 200_000, 50: 60_000}, 5, 32, TWO_THREADS, (8, 3)),
-    Length.SMOKE: Plan({10: 150_000, 50: 30_000}, 1, 16, {}, (0, 0)),
+    Length.SMOKE: Plan({10: 80_000, 50: 20_000}, 1, 16, {}, (0, 0)),
 }
 
 

@@ -51,7 +51,7 @@ SKIP_LIST = {"cassandra, skip list": {"memtable": "skiplist"}}
 PLANS = {
     Length.FULL: Plan(1_000_000, 5, 6, (60, 15), (Phase(LOADS + MANY, TWO_THREADS), Phase(PAPER, SKIP_LIST)), (2, 64)),
     Length.SHORT: Plan(100_000, 5, 1, (10, 2), (Phase(LOADS + MANY, TWO_THREADS),), (64,)),
-    Length.SMOKE: Plan(20_000, 1, 1, (4, 0.3), (Phase(LOADS, {}),), ()),
+    Length.SMOKE: Plan(20_000, 1, 1, (3, 0.3), (Phase(LOADS, {}),), ()),
 }
 
 

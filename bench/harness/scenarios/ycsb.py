@@ -45,7 +45,7 @@ class Plan:
 PLANS = {
     Length.FULL: Plan(500_000, 5, 200_000, 400_000, "ABCDEF"),
     Length.SHORT: Plan(20_000, 3, 10_000, 20_000, "ABCDEF"),
-    Length.SMOKE: Plan(2_000, 1, 2_000, 0, "AE"),
+    Length.SMOKE: Plan(2_000, 1, 2_000, 0, "A"),
 }
 
 

@@ -72,7 +72,10 @@ fn all(directory: &Path, time: Duration) -> Result<(), Failure> {
         }
         log.sync()?;
         if !matches!(sync, SyncMode::Periodic { .. }) {
-            one_writer(name, &log, time)?;
+            one_writer(name, &log, time, false)?;
+            if sync == SyncMode::Batch {
+                one_writer(name, &log, time, true)?;
+            }
         }
         for outstanding in [64, 1024] {
             let before = log.metrics();
@@ -247,8 +250,10 @@ fn waking() {
     percentiles("waking a thread", latencies);
 }
 
-/// One writer that waits for each record before the next.
-fn one_writer(name: &str, log: &CommitLog, time: Duration) -> Result<(), Failure> {
+/// One writer that waits for each record before the next: the log's thread writes it, woken and waking, or, as for a connection of the
+/// server that holds its wake-ups back, the writer itself.
+fn one_writer(name: &str, log: &CommitLog, time: Duration, writes_itself: bool) -> Result<(), Failure> {
+    let _held = writes_itself.then(|| log.hold_wake_ups(Waker::noop()));
     for size in [100, 1024, 4096] {
         let data = vec![7; size];
         let padding_bytes = log.metrics().padding_bytes;
@@ -259,7 +264,7 @@ fn one_writer(name: &str, log: &CommitLog, time: Duration) -> Result<(), Failure
             log.durable(position).wait()?;
             latencies.push(begun.elapsed());
         }
-        let row = format!("{name}, 1 writer of {size} B");
+        let row = format!("{name}, 1 writer of {size} B{}", if writes_itself { " itself" } else { "" });
         say_padding(&row, log, padding_bytes, latencies.len() as u64);
         say(&row, "CPU µs/op", (cpu_time() - cpu).as_micros() as f64 / latencies.len() as f64);
         percentiles(&row, latencies);
