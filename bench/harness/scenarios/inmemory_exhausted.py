@@ -24,7 +24,7 @@ FIELDS = 8
 IN_FLIGHT = 2
 MEMTABLE_MB = 32
 # Of the node on disk: little more than its memtables, log and indexes take.
-LIMIT_MB, FILE_CACHE_MB = 128, 16
+LIMIT_MB, FILE_CACHE_MB = 192, 16
 IN_MEMORY = " WITH compaction = {{'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 1024}}"
 ON_DISK = " WITH compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
 
