@@ -247,7 +247,8 @@ impl Engine {
     }
 
     /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
-    /// again, behind the others; if it fails, when the table's SSTables change, or all tables are looked at. One that turns out damaged is left alone from then on.
+    /// again, behind the others; if it fails, when the table's SSTables change, or all tables are looked at. One that turns out
+    /// damaged is left alone from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());
