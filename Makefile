@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: fuzz large torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
+.PHONY: attack fuzz large torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -21,6 +21,7 @@ help:
 	@echo 'make node drivers catalog errors tables upgrade kill log flights  one stage alone'
 	@echo 'make torture SEED=1 CASES=10000  power cuts and faults at any point of random histories of the log and the engine'
 	@echo 'make powercut SEED=1 CASES=200  power cuts under the unmodified binary, on a disk in memory (FUSE)'
+	@echo 'make attack SECONDS=1800    what no client should send, beside an honest client, then a random mixture of it'
 	@echo 'make fuzz TARGET=cql SECONDS=60  coverage-guided fuzzing (nightly, cargo-fuzz); fuzz/README.md'
 	@echo 'make asan SEED=1             the tests of the crates with unsafe code under AddressSanitizer (nightly)'
 	@echo 'make large                   a table in memory of more than 4 GiB'
@@ -61,6 +62,11 @@ torture:
 powercut: CASES = 200
 powercut: install build
 	@$(PYTHON) -m proof.powercut --seed $(SEED) --cases $(CASES)
+
+# Two minutes of attacks one after another; with SECONDS=1800 on the command line a mixture of them for that long besides.
+attack: SECONDS = 0
+attack: install build
+	@$(PYTHON) -m proof.attack --seconds $(SECONDS)
 
 fuzz:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \

@@ -63,6 +63,7 @@ PROOFS = [
     Stage("upgrade", [PYTHON, "-m", "proof.upgrade"]),
     Stage("node", [PYTHON, "-m", "proof.node"]),
     Stage("kill", [PYTHON, "-m", "proof.kill"]),
+    Stage("attack", [PYTHON, "-m", "proof.attack"]),
     Stage("errors", [PYTHON, "-m", "proof.errors"]),
     Stage("catalog", [PYTHON, "-m", "proof.catalog"]),
     Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"]),

@@ -1,0 +1,125 @@
+"""The node that is attacked: its tables, its memory, and the honest load that attacks are measured against."""
+
+import re
+import socket
+import threading
+import time
+
+from proof.oracle.espalier import Espalier
+from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, Rows
+from proof.wire import requests
+
+MIB = 1 << 20
+# What the node may take besides what it takes when it has started and holds the tables below.
+BUDGET_MIB = {
+    "memtable_offheap_space": 64,
+    "file_cache_size": 32,
+    "prepared_statements_cache_size": 10,
+    "native_transport_max_request_data_in_flight": 96,
+}
+# Attackers and the probe come from one address here.
+SETTINGS = {name: f"{mib}MiB" for name, mib in BUDGET_MIB.items()} | {
+    "native_transport_max_request_data_in_flight_per_ip": "96MiB",
+}
+SCHEMA = (
+    "CREATE KEYSPACE attack WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    "CREATE TABLE attack.probe (k int PRIMARY KEY, v int)",
+    "CREATE TABLE attack.t (k int PRIMARY KEY, i int, b blob, m map<int, int>, l list<int>)",
+    "CREATE TABLE attack.wide (p int, c int, v blob, PRIMARY KEY (p, c))",
+)
+WIDE_ROWS, WIDE_VALUE_BYTES = 2000, 4096
+BLOB_BYTES = 1 * MIB
+TIMEOUT_SECONDS = 20
+HONEST_CONNECTIONS, HONEST_PIPELINED = 4, 32
+
+
+class Target:
+    def __init__(self, node: Espalier):
+        self.node = node
+        self.host, self.port = node.host, node.port
+
+    @staticmethod
+    def start() -> "Target":
+        target = Target(Espalier.start(in_memory=True, **SETTINGS))
+        for cql in SCHEMA:
+            target.must(cql)
+        target.fill()
+        return target
+
+    def fill(self) -> None:
+        with self.connect() as connection:
+            blob = connection.prepare("INSERT INTO attack.t (k, i, b) VALUES (1, 1, ?)")
+            wide = connection.prepare("INSERT INTO attack.wide (p, c, v) VALUES (1, ?, ?)")
+            answers = [connection.execute(blob, QueryOptions((bytes(BLOB_BYTES),)))]
+            for c in range(WIDE_ROWS):
+                answers.append(connection.execute(wide, QueryOptions((c.to_bytes(4, "big"), bytes(WIDE_VALUE_BYTES)))))
+        failed = [answer for answer in answers if isinstance(answer, Error)]
+        if failed:
+            raise RuntimeError(f"the tables cannot be filled: {failed[0]}")
+
+    def connect(self, version: int = 5) -> Connection:
+        connection = Connection(self.host, self.port, version, startup=False)
+        connection.socket.settimeout(TIMEOUT_SECONDS)
+        connection.startup()
+        return connection
+
+    def raw(self) -> socket.socket:
+        """A connection without STARTUP."""
+        return socket.create_connection((self.host, self.port), TIMEOUT_SECONDS)
+
+    def query(self, cql: str, version: int = 5):
+        with self.connect(version) as connection:
+            return connection.query(cql)
+
+    def must(self, cql: str):
+        answer = self.query(cql)
+        if isinstance(answer, Error):
+            raise RuntimeError(f"{cql}: {answer}")
+        return answer
+
+    def is_alive(self) -> bool:
+        return self.node.process.poll() is None
+
+    def serves(self) -> bool:
+        try:
+            return isinstance(self.query("SELECT i FROM attack.t WHERE k = 1"), Rows)
+        except (ConnectionClosed, OSError):
+            return False
+
+    # Memory
+
+    def status_mib(self, name: str) -> float:
+        status = open(f"/proc/{self.node.process.pid}/status").read()
+        return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)[1]) / 1024
+
+    def resident_mib(self) -> float:
+        return self.status_mib("VmRSS")
+
+    def forget_peak(self) -> None:
+        """Has the kernel begin anew with the largest resident memory of the node."""
+        with open(f"/proc/{self.node.process.pid}/clear_refs", "w") as file:
+            file.write("5")
+
+    def peak_mib(self) -> float:
+        return self.status_mib("VmHWM")
+
+    # Honest load
+
+    def honest_load(self, seconds: float) -> None:
+        """A few clients that read pages, and read and write rows, and read their answers."""
+        end = time.monotonic() + seconds
+        clients = [threading.Thread(target=self.honest_client, args=(end,)) for _ in range(HONEST_CONNECTIONS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+
+    def honest_client(self, end: float) -> None:
+        with self.connect() as connection:
+            bodies = [requests.query(cql, QueryOptions(page_size=100), 5) for cql in (
+                "SELECT i FROM attack.t WHERE k = 1", "INSERT INTO attack.t (k, i) VALUES (2, 2)", "SELECT * FROM attack.wide")]
+            while time.monotonic() < end:
+                for number in range(HONEST_PIPELINED):
+                    connection.send(requests.QUERY, bodies[number % len(bodies)])
+                for _ in range(HONEST_PIPELINED):
+                    connection.receive_message()
