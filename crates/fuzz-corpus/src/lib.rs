@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod commit_log;
+mod frames;
 mod keys;
 mod mutate;
 mod mutation;
@@ -51,7 +52,7 @@ pub fn run(name: &str, bytes: &[u8]) {
 
 /// Frames, segments and request bodies of a connection, in each version and compression.
 fn protocol(bytes: &[u8]) {
-    protocol::exercise(bytes);
+    frames::frames(bytes);
 }
 
 /// A statement's text.

@@ -1,6 +1,7 @@
 //! Cassandra's native protocol, versions 3, 4 and 5: bytes in, bytes out.
 //!
-//! Nothing here opens a socket or knows a statement. A connection owns one [`Decoder`] (bytes from the socket to
+//! [`message`] is the vocabulary, which the query layer uses too; the rest is its bytes. Nothing here opens a socket or
+//! knows a statement. A connection owns one [`Decoder`] (bytes from the socket to
 //! complete envelopes) and one [`Encoder`] (envelopes to bytes for the socket). Both are plain state machines that
 //! know the framing in force: bare envelopes, optionally compressed one by one (v3, v4, and every version up to the
 //! answer to STARTUP), or v5's checksummed segments.
@@ -12,40 +13,20 @@
 //! Cassandra sends for it.
 #![forbid(unsafe_code)]
 
-mod compression;
-mod consistency;
-mod crc;
-mod decoder;
-mod encoder;
-mod error;
-mod exercise;
-mod header;
-mod reader;
-mod request;
-mod segment;
-mod version;
-mod writer;
+pub mod message;
+mod wire;
 
-pub mod response;
-
-pub use compression::Compression;
-pub use consistency::Consistency;
-pub use decoder::{DecodeError, Decoder, Envelope};
-pub use encoder::{Encoder, ResponseHead};
-pub use error::ProtocolError;
-#[doc(hidden)]
-pub use exercise::exercise;
-pub use header::{Header, Opcode, flags};
-pub use request::{
-    Batch, BatchKind, BatchQuery, BatchStatement, BindValue, Body, CustomPayload, EventType, NamedValues, QueryOptions,
-    Request, Startup, Values,
+pub use message::{
+    ChangeKind, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event, FailureReason, SchemaChange, SchemaTarget,
+    Value, WriteType,
 };
-pub use response::{
-    ColumnSpec, ErrorKind, ErrorResponse, Event, PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter,
-    SchemaChange, WriteType,
+pub use wire::response::{self, PreparedMetadata, ResultColumns, ResultMetadata, RowsWriter};
+pub use wire::{
+    Batch, BatchKind, BatchQuery, BatchStatement, Body, Compression, CustomPayload, DecodeError, Decoder, Encoder,
+    Envelope, EventType, Header, NamedValues, Opcode, ProtocolError, QueryOptions, Request, ResponseHead,
+    SUPPORTED_VERSIONS, Startup, Values, Version, flags,
 };
-pub use version::{SUPPORTED_VERSIONS, Version};
 
-/// Largest envelope accepted by default: `native_transport_max_frame_size`. Counts the header of a bare envelope, and not that of
-/// one in segments, as in Cassandra.
+/// Largest envelope accepted by default (`native_transport_max_frame_size`), in bytes. It counts the header of a bare
+/// envelope, and not that of an envelope in segments, as in Cassandra.
 pub const MAX_FRAME_SIZE_BYTES: usize = 16 * 1024 * 1024;

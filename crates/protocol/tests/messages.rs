@@ -1,10 +1,10 @@
 //! Request bodies as drivers write them, response bodies as they read them.
 
-use protocol::response::{ChangeKind, FailureReason, SchemaTarget, write_prepared, write_supported};
+use protocol::response::{write_prepared, write_supported};
 use protocol::{
-    BatchKind, BatchStatement, BindValue, Body, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event, EventType,
-    Header, Opcode, PreparedMetadata, Request, ResultColumns, ResultMetadata, RowsWriter, SchemaChange, Version,
-    WriteType, flags,
+    BatchKind, BatchStatement, Body, ChangeKind, ColumnSpec, Consistency, ErrorKind, ErrorResponse, Event, EventType,
+    FailureReason, Header, Opcode, PreparedMetadata, Request, ResultColumns, ResultMetadata, RowsWriter, SchemaChange,
+    SchemaTarget, Value, Version, WriteType, flags,
 };
 use types::CqlType;
 
@@ -45,10 +45,7 @@ fn a_query_with_everything() {
     assert_eq!(query, "SELECT");
     assert_eq!(options.consistency, Consistency::LocalOne);
     let values: Vec<_> = options.values.iter().collect();
-    assert_eq!(
-        values,
-        [(Some("a"), BindValue::Value(&[9])), (Some("b"), BindValue::Null), (Some("c"), BindValue::Unset),]
-    );
+    assert_eq!(values, [(Some("a"), Value::Bytes(&[9])), (Some("b"), Value::Null), (Some("c"), Value::Unset),]);
     assert!(options.skip_metadata);
     assert_eq!(options.page_size, Some(50));
     assert_eq!(options.paging_state, Some(&[1, 2][..]));
@@ -64,14 +61,14 @@ fn flags_are_a_byte_below_v5() {
     for version in [Version::V3, Version::V4] {
         let body = parse(version, Opcode::Query, &body).unwrap();
         let Request::Query { options, .. } = body.request else { panic!("{body:?}") };
-        assert_eq!(options.values.iter().collect::<Vec<_>>(), [(None, BindValue::Value(&[]))]);
+        assert_eq!(options.values.iter().collect::<Vec<_>>(), [(None, Value::Bytes(&[]))]);
     }
 }
 
 #[test]
 fn unset_came_with_v4() {
     let body = [long_string("X"), vec![0, 1], vec![0x01], vec![0, 1, 255, 255, 255, 254]].concat();
-    for (version, value) in [(Version::V3, BindValue::Null), (Version::V4, BindValue::Unset)] {
+    for (version, value) in [(Version::V3, Value::Null), (Version::V4, Value::Unset)] {
         let body = parse(version, Opcode::Query, &body).unwrap();
         let Request::Query { options, .. } = body.request else { panic!("{body:?}") };
         assert_eq!(options.values.iter().collect::<Vec<_>>(), [(None, value)]);

@@ -1,142 +1,29 @@
-//! Why a statement was refused or failed: one variant per error of the native protocol.
+//! Why a statement was refused or failed.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::Consistency;
+use protocol::{ErrorKind, FailureReason};
 
-/// The kind of an error, with what the protocol sends besides the message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// An unexpected failure.
-    Server,
-    /// This node's disk failed the statement.
-    DiskFailure(engine::DiskFailureKind),
-    /// A read would have to wait for a device where that is not allowed: the statement is carried out again where it is, and no client sees this.
+/// What this node knows about a failure besides what the client is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The statement, or nothing in particular.
+    Statement,
+    /// The disk failed.
+    Disk(engine::DiskFailureKind),
+    /// A read would have to wait for a device where that is not allowed. The statement is carried out again where it
+    /// is, and no client sees this.
     WouldWait,
-    /// The request itself is malformed (a paging state, a number of a level).
-    Protocol,
-    /// The text is no CQL.
-    Syntax,
-    /// The statement is valid CQL and may not be carried out.
-    Invalid,
-    /// An option of a keyspace or table has a bad value.
-    Configuration,
-    /// The keyspace or table is there already.
-    AlreadyExists {
-        /// The keyspace.
-        keyspace: String,
-        /// The table; empty for a keyspace.
-        table: String,
-    },
-    /// The client may not do this.
-    Unauthorized,
-    /// Too few replicas are alive.
-    Unavailable {
-        /// The level asked for.
-        consistency: Consistency,
-        /// Replicas it needs.
-        required: i32,
-        /// Replicas there are.
-        alive: i32,
-    },
-    /// The node has more to do than it can.
-    Overloaded,
-    /// TRUNCATE failed.
-    Truncate,
-    /// Not enough replicas acknowledged a write in time.
-    WriteTimeout {
-        /// The level asked for.
-        consistency: Consistency,
-        /// Replicas that answered.
-        received: i32,
-        /// Replicas it waited for.
-        block_for: i32,
-        /// The kind of write.
-        write_type: WriteType,
-    },
-    /// Not enough replicas answered a read in time.
-    ReadTimeout {
-        /// The level asked for.
-        consistency: Consistency,
-        /// Replicas that answered.
-        received: i32,
-        /// Replicas it waited for.
-        block_for: i32,
-        /// Whether the replica asked for data answered.
-        data_present: bool,
-    },
-    /// Replicas failed a read.
-    ReadFailure {
-        /// The level asked for.
-        consistency: Consistency,
-        /// Replicas that answered.
-        received: i32,
-        /// Replicas it waited for.
-        block_for: i32,
-        /// Why this node failed it.
-        reason: FailureReason,
-        /// Whether the replica asked for data answered.
-        data_present: bool,
-    },
-    /// Replicas failed a write.
-    WriteFailure {
-        /// The level asked for.
-        consistency: Consistency,
-        /// Replicas that answered.
-        received: i32,
-        /// Replicas it waited for.
-        block_for: i32,
-        /// Why this node failed it.
-        reason: FailureReason,
-        /// The kind of write.
-        write_type: WriteType,
-    },
-    /// A function failed on its arguments.
-    FunctionFailure {
-        /// Keyspace of the function.
-        keyspace: String,
-        /// Its name.
-        function: String,
-        /// Its argument types in CQL.
-        argument_types: Vec<String>,
-    },
-    /// No statement is prepared under this id.
-    Unprepared {
-        /// The id.
-        id: Vec<u8>,
-    },
-}
-
-/// The kind of write that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are Cassandra's.
-pub enum WriteType {
-    Simple,
-    Batch,
-    UnloggedBatch,
-    Counter,
-    BatchLog,
-    Cas,
-    View,
-    Cdc,
-}
-
-/// Why a replica failed, with the protocol's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The names are Cassandra's.
-pub enum FailureReason {
-    Unknown = 0,
-    ReadTooManyTombstones = 1,
-    Timeout = 2,
-    IncompatibleSchema = 3,
 }
 
 /// Why a statement was refused or failed. The message is what the client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryError {
-    /// The kind, which decides the protocol's code.
+    /// The protocol's code and fields.
     pub kind: ErrorKind,
+    /// What failed.
+    pub cause: Cause,
     /// The text, Cassandra's where it has one.
     pub message: String,
     /// What the client was to be warned of before the statement failed.
@@ -146,7 +33,7 @@ pub struct QueryError {
 impl QueryError {
     /// An error of any kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        QueryError { kind, message: message.into(), warnings: Vec::new() }
+        QueryError { kind, cause: Cause::Statement, message: message.into(), warnings: Vec::new() }
     }
 
     /// The statement may not be carried out.
@@ -161,7 +48,7 @@ impl QueryError {
 
     /// An option has a bad value.
     pub fn configuration(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Configuration, message)
+        Self::new(ErrorKind::Config, message)
     }
 
     /// The client may not do this.
@@ -172,6 +59,16 @@ impl QueryError {
     /// An unexpected failure.
     pub fn server(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Server, message)
+    }
+
+    /// An unexpected failure of this cause.
+    pub fn failed(cause: Cause, message: impl Into<String>) -> Self {
+        QueryError { cause, ..Self::server(message) }
+    }
+
+    /// Whether the statement must be carried out again where it may wait for a device.
+    pub fn would_wait(&self) -> bool {
+        self.cause == Cause::WouldWait
     }
 
     /// The request is malformed.
@@ -208,11 +105,11 @@ impl From<types::MarshalError> for QueryError {
 impl From<model::ReadError> for QueryError {
     /// Damage and I/O errors: the replica (this node) failed.
     fn from(error: model::ReadError) -> Self {
-        let kind = match engine::DiskFailureKind::of_read(&error) {
-            _ if error.would_wait() => ErrorKind::WouldWait,
-            failure => failure.map_or(ErrorKind::Server, ErrorKind::DiskFailure),
+        let cause = match engine::DiskFailureKind::of_read(&error) {
+            _ if error.would_wait() => Cause::WouldWait,
+            failure => failure.map_or(Cause::Statement, Cause::Disk),
         };
-        QueryError::new(kind, error.to_string())
+        QueryError::failed(cause, error.to_string())
     }
 }
 
@@ -225,11 +122,16 @@ impl From<engine::EngineError> for QueryError {
             | EngineError::MutationTooLarge { .. }
             | EngineError::InMemoryTableFull { .. } => QueryError::invalid(message),
             EngineError::InMemorySpace(_) => QueryError::configuration(message),
-            error if error.would_wait() => QueryError::new(ErrorKind::WouldWait, message),
+            error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
             error => {
-                let kind = engine::DiskFailureKind::of(&error).map_or(ErrorKind::Server, ErrorKind::DiskFailure);
-                QueryError::new(kind, message)
+                let cause = engine::DiskFailureKind::of(&error).map_or(Cause::Statement, Cause::Disk);
+                QueryError::failed(cause, message)
             }
         }
     }
+}
+
+/// The replicas that failed a request for this reason: there is one, this node.
+pub(crate) fn failures(reason: FailureReason) -> Vec<(IpAddr, FailureReason)> {
+    vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), reason)]
 }

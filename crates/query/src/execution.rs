@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use model::Schema;
 
-use crate::{ClientState, ErrorKind, Processor, QueryError, QueryOptions, ResponseBody, Value};
+use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Value};
 
 /// The state of carrying out one statement.
 pub(crate) struct Execution<'a> {
@@ -65,7 +65,7 @@ impl<'a> Execution<'a> {
     /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device. It is told where that is allowed.
     /// Whatever a statement reads it reads before it writes.
     pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
-        let would_wait = matches!(outcome, Err(error) if error.kind == ErrorKind::WouldWait);
+        let would_wait = matches!(outcome, Err(error) if error.would_wait());
         if would_wait {
             self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clear();
             engine::to_wait().await;

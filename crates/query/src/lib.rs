@@ -35,11 +35,15 @@ pub use begun::{Begun, BegunModification};
 pub use client::ClientState;
 pub use describe::snapshot_schema;
 pub use engine::{Awaited, Durable, HeldWakeUps, to_wait, without_waiting};
-pub use error::{ErrorKind, FailureReason, QueryError, WriteType};
+pub use error::{Cause, QueryError};
 pub use guardrail::Guardrail;
-pub use options::{Consistency, QueryOptions, Value, Values};
-pub use prepared::{Prepared, statement_id};
+pub use options::{QueryOptions, Values};
+pub use prepared::{Prepared, result_id, statement_id};
 pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};
-pub use response::{ChangeTarget, ChangeType, ColumnSpec, Response, ResponseBody, ResultMetadata, Rows, SchemaChange};
+pub use protocol::{
+    ChangeKind, ColumnSpec, Consistency, ErrorKind, FailureReason, ResultColumns, SchemaChange, SchemaTarget, Value,
+    WriteType,
+};
+pub use response::{Response, ResponseBody, Rows};
 pub use system::Node;
 pub use trace::{TraceEvent, TraceLog};

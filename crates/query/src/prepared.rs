@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::modify::{BatchPlan, ModificationPlan};
 use crate::select::SelectPlan;
-use crate::{ColumnSpec, ResultMetadata};
+use crate::{ColumnSpec, ResultColumns};
 
 /// A prepared statement. Immutable; made again when the schema of its tables changes.
 #[derive(Debug)]
@@ -19,9 +19,7 @@ pub struct Prepared {
     /// The markers that give the partition key, in key order; empty where markers do not give all of it.
     pub partition_key_bind_indexes: Vec<u16>,
     /// The columns of the answer, of statements that answer rows of columns known beforehand.
-    pub result_metadata: Option<Arc<ResultMetadata>>,
-    /// Digest of `result_metadata`.
-    pub result_metadata_id: [u8; 16],
+    pub result_metadata: Option<Arc<ResultColumns>>,
     /// Warnings for whoever prepares the statement.
     pub warnings: Vec<String>,
     /// The version of the schema it was prepared under.
@@ -61,10 +59,11 @@ pub(crate) enum Plan {
     Schema(Box<Statement>),
 }
 
-/// The digest that tells a v5 client whether the columns it knows are still those of the result.
-pub(crate) fn result_metadata_id(metadata: Option<&ResultMetadata>) -> [u8; 16] {
+/// Cassandra's id of a result's columns: an MD5 of their names and types. A v5 client learns from it whether the
+/// columns that it knows are still those of the result.
+pub fn result_id(columns: &[ColumnSpec]) -> [u8; 16] {
     let mut digest = Md5::new();
-    for column in metadata.into_iter().flat_map(|metadata| &metadata.columns) {
+    for column in columns {
         digest.update(column.name.as_bytes());
         digest.update([0]);
         digest.update(column.ty.to_marshal_class().as_bytes());

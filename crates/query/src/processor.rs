@@ -11,10 +11,10 @@ use types::timeuuid;
 
 use crate::Guardrail;
 use crate::execution::Execution;
-use crate::prepared::{Plan, result_metadata_id};
+use crate::prepared::Plan;
 use crate::preparing::Preparing;
 use crate::system::{Node, VirtualTables};
-use crate::{ClientState, ErrorKind, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
+use crate::{Cause, ClientState, Prepared, QueryError, QueryOptions, Response, ResponseBody, Value, Values};
 use crate::{ddl, describe, modify, select};
 
 /// What the processor may be told. Names and defaults are those of `cassandra.yaml`.
@@ -165,7 +165,6 @@ impl Processor {
         Ok(Prepared {
             variables: preparing.variables(),
             partition_key_bind_indexes: preparing.partition_key_bind_indexes(),
-            result_metadata_id: result_metadata_id(result_metadata.as_deref()),
             result_metadata,
             warnings: Vec::new(),
             schema_version,
@@ -225,7 +224,7 @@ impl Processor {
     }
 
     /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which [`Processor::execute`] carries out; an error of the
-    /// kind [`ErrorKind::WouldWait`] where it would have to wait for a device.
+    /// cause [`Cause::WouldWait`] where it would have to wait for a device.
     pub fn execute_at_once(
         &self,
         prepared: &Prepared,
@@ -376,7 +375,7 @@ pub(crate) fn with_warnings(
     match body {
         Ok(body) => Ok(Response { body, warnings }),
         Err(error) => {
-            if let ErrorKind::DiskFailure(kind) = error.kind {
+            if let Cause::Disk(kind) = error.cause {
                 engine.disk_failed(kind, &error.message);
             }
             Err(QueryError { warnings, ..error })

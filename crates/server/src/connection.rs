@@ -15,7 +15,7 @@ use crate::in_flight::{Finished, InFlight};
 use crate::known::start_known;
 use crate::look_ahead::look_ahead;
 use crate::prepared::RecentStatements;
-use crate::reply::{Answer, Reply, schema_change};
+use crate::reply::{Answer, Reply};
 use crate::session::Session;
 use crate::start::{Started, start};
 use crate::startup::{Agreement, negotiate};
@@ -410,9 +410,9 @@ impl<H: QueryHandler> Connection<H> {
         match &reply.answer {
             Ok(Answer::Result { response, .. }) => match &response.body {
                 ResponseBody::SetKeyspace(keyspace) => self.session.set_keyspace(keyspace.clone()),
-                ResponseBody::SchemaChange(change) => {
-                    for part in change.contained.iter().chain([change]) {
-                        self.shared.events.publish(Event::Schema(schema_change(part)));
+                ResponseBody::SchemaChange { change, contained } => {
+                    for part in contained.iter().chain([change]) {
+                        self.shared.events.publish(Event::Schema(part.clone()));
                     }
                 }
                 ResponseBody::Void | ResponseBody::Rows(_) => {}

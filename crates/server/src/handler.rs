@@ -1,8 +1,6 @@
 //! What a connection needs of the query layer.
 
-use query::{
-    Begun, ClientState, ColumnSpec, Consistency, HeldWakeUps, QueryError, QueryOptions, Response, ResultMetadata, Value,
-};
+use query::{Begun, ClientState, ColumnSpec, HeldWakeUps, QueryError, QueryOptions, Response, ResultColumns, Value};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Waker;
@@ -43,8 +41,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         options: &'a QueryOptions<'a>,
     ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
 
-    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect. An error of the kind
-    /// [`WouldWait`](query::ErrorKind::WouldWait) says that it has to be carried out where it may wait.
+    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect. An error of the cause
+    /// [`WouldWait`](query::Cause::WouldWait) says that it must be carried out where it may wait.
     fn execute_at_once(
         &self,
         _statement: &Self::Statement,
@@ -118,14 +116,9 @@ pub struct StatementInfo<'s> {
     /// For each partition key column the marker bound to it; empty unless all are bound.
     pub partition_key: &'s [u16],
     /// The columns that it returns, where they can be known beforehand.
-    pub result: Option<&'s ResultMetadata>,
+    pub result: Option<&'s Arc<ResultColumns>>,
     /// Warnings for whoever prepares it.
     pub warnings: &'s [String],
     /// It changes rows.
     pub is_modification: bool,
-}
-
-/// The level, for errors that name it.
-pub(crate) fn level(consistency: Consistency) -> protocol::Consistency {
-    protocol::Consistency::from_number(consistency.number()).unwrap_or_default()
 }

@@ -92,8 +92,7 @@ impl TimeLimit {
     pub(crate) const NONE: TimeLimit = TimeLimit { duration: None, kind: ErrorKind::Server, place: Place::HereForLong };
     pub(crate) const OF_SCHEMA_CHANGES: TimeLimit = TimeLimit { place: Place::Apart, ..TimeLimit::NONE };
 
-    pub(crate) fn read(duration: Duration, consistency: protocol::Consistency) -> TimeLimit {
-        let consistency = from_protocol(consistency);
+    pub(crate) fn read(duration: Duration, consistency: Consistency) -> TimeLimit {
         let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
         TimeLimit { duration: Some(duration), kind, place: Place::Here }
     }
@@ -108,9 +107,8 @@ impl TimeLimit {
         TimeLimit { place: Place::WhereItMayWait, ..self }
     }
 
-    pub(crate) fn write(duration: Duration, consistency: protocol::Consistency, write_type: WriteType) -> TimeLimit {
-        let consistency = from_protocol(consistency);
-        let kind = ErrorKind::WriteTimeout { consistency, received: 0, block_for: 1, write_type };
+    pub(crate) fn write(duration: Duration, consistency: Consistency, write_type: WriteType) -> TimeLimit {
+        let kind = ErrorKind::WriteTimeout { consistency, received: 0, block_for: 1, write_type, contentions: 0 };
         TimeLimit { duration: Some(duration), kind, place: Place::Here }
     }
 
@@ -130,10 +128,6 @@ impl TimeLimit {
         };
         QueryError::new(self.kind.clone(), message)
     }
-}
-
-fn from_protocol(consistency: protocol::Consistency) -> Consistency {
-    Consistency::from_number(consistency.number()).unwrap_or_default()
 }
 
 impl<H: QueryHandler> InFlight<H> {

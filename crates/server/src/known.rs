@@ -82,7 +82,7 @@ impl<H: QueryHandler> Known<'_, H> {
         let Known { shared, session, prepared, header, .. } = self;
         let is_changed = self.client_id.is_some_and(|id| id != prepared.result_id);
         let metadata = ResultMetadata {
-            columns: prepared.result.as_ref()?,
+            columns: prepared.result.as_deref()?,
             paging_state: None,
             skip: options.skip_metadata && !is_changed,
             changed_id: is_changed.then_some(&prepared.result_id[..]),

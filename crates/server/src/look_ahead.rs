@@ -3,7 +3,7 @@
 
 use crate::handler::QueryHandler;
 use crate::prepared::{Prepared, RecentStatements};
-use protocol::{BindValue, Body, Decoder, Opcode, Request, Values};
+use protocol::{Body, Decoder, Opcode, Request, Value, Values};
 use std::mem::replace;
 use std::ptr;
 
@@ -75,7 +75,7 @@ fn push_key(places: &[u16], values: &Values<'_>, key: &mut Vec<u8>) -> Option<()
         return None;
     }
     for place in places {
-        let Some((_, BindValue::Value(value))) = values.iter().nth(usize::from(*place)) else { return None };
+        let Some((_, Value::Bytes(value))) = values.iter().nth(usize::from(*place)) else { return None };
         if places.len() > 1 {
             key.extend_from_slice(&u16::try_from(value.len()).ok()?.to_be_bytes());
         }

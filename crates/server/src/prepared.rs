@@ -2,10 +2,7 @@
 
 use crate::Shared;
 use crate::handler::QueryHandler;
-use crate::reply::{to_columns, to_protocol};
-use md5::{Digest, Md5};
-use protocol::ResultColumns;
-use query::{ColumnSpec, QueryError};
+use query::{ColumnSpec, QueryError, ResultColumns, result_id, statement_id};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -21,9 +18,9 @@ pub(crate) struct Prepared<H: QueryHandler> {
     pub(crate) keyspace: Option<Arc<str>>,
     pub(crate) result_id: Md5Id,
     /// The markers and columns that PREPARE answers.
-    pub(crate) markers: Vec<protocol::ColumnSpec>,
+    pub(crate) markers: Vec<ColumnSpec>,
     pub(crate) partition_key: Vec<u16>,
-    pub(crate) result: Option<ResultColumns>,
+    pub(crate) result: Option<Arc<ResultColumns>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) is_modification: bool,
     pub(crate) text: Arc<str>,
@@ -143,10 +140,10 @@ impl<H: QueryHandler> Prepared<H> {
         check_marker_count(info.markers.len())?;
         Ok(Prepared {
             id: statement_id(&text, keyspace.as_deref()),
-            result_id: result_id(info.result.map_or(&[][..], |metadata| &metadata.columns)),
-            markers: info.markers.iter().map(to_protocol).collect(),
+            result_id: result_id(info.result.map_or(&[][..], |columns| columns.specs())),
+            markers: info.markers.to_vec(),
             partition_key: info.partition_key.to_vec(),
-            result: info.result.map(|metadata| to_columns(&metadata.columns)),
+            result: info.result.cloned(),
             warnings: info.warnings.to_vec(),
             is_modification: info.is_modification,
             keyspace,
@@ -166,24 +163,4 @@ fn check_marker_count(count: usize) -> Result<(), QueryError> {
         return Ok(());
     }
     Err(QueryError::invalid(format!("Too many markers(?). {count} markers exceed the allowed maximum of {limit}")))
-}
-
-/// Cassandra's id of a statement; the keyspace only for statements that depend on it.
-fn statement_id(text: &str, keyspace: Option<&str>) -> Md5Id {
-    let mut digest = Md5::new();
-    digest.update(keyspace.unwrap_or_default());
-    digest.update(text);
-    digest.finalize().into()
-}
-
-/// Cassandra's id of a result's columns: names and types. Without columns it is the MD5 of nothing.
-pub(crate) fn result_id(columns: &[ColumnSpec]) -> Md5Id {
-    let mut digest = Md5::new();
-    for column in columns {
-        digest.update(column.name.as_bytes());
-        digest.update([0]);
-        digest.update(column.ty.to_marshal_class());
-        digest.update([0, 0]);
-    }
-    digest.finalize().into()
 }

@@ -20,7 +20,7 @@ impl QueryHandler for Processor {
         StatementInfo {
             markers: &statement.variables,
             partition_key: &statement.partition_key_bind_indexes,
-            result: statement.result_metadata.as_deref(),
+            result: statement.result_metadata.as_ref(),
             warnings: &statement.warnings,
             is_modification: statement.is_modification(),
         }

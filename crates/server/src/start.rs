@@ -3,15 +3,13 @@
 use crate::Shared;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
-use crate::prepared::{Prepared, RecentStatements, result_id};
+use crate::prepared::{Prepared, RecentStatements};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
 use crate::trace::Trace;
 use bytes::Bytes;
-use protocol::{BindValue, Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
-use query::{
-    ClientState, Consistency, ErrorKind, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType,
-};
+use protocol::{Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
+use query::{ClientState, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType, result_id};
 use std::sync::Arc;
 
 /// What became of a request.
@@ -268,7 +266,7 @@ impl<H: QueryHandler> Task<H> {
                 let query_options = query_options(&options, &bound, self.header.version, self.trace.as_ref());
                 let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
                 answer(response, warned, |response| {
-                    metadata_form(handler, prepared, result_metadata_id, options.skip_metadata, response)
+                    metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
                 })
             }
             (Request::Batch(batch), Work::Batch(prepared)) => {
@@ -298,12 +296,12 @@ fn execute_at_once<H: QueryHandler>(
     let bound = Bound::new(&options.values);
     let query_options = query_options(options, &bound, header.version, None);
     let response = shared.handler.execute_at_once(&prepared.statement, &session.client, &query_options)?;
-    if matches!(&response, Err(error) if error.kind == ErrorKind::WouldWait) {
+    if matches!(&response, Err(error) if error.would_wait()) {
         return Some(Err(HasToWait));
     }
     let mut warned = Vec::new();
     let mut answer = answer(response, &mut warned, |response| {
-        metadata_form(&*shared.handler, prepared, result_metadata_id, options.skip_metadata, response)
+        metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
     });
     let mut warnings = session.take_warnings();
     add_warnings(&mut answer, &mut warnings, warned);
@@ -332,7 +330,7 @@ fn add_warnings<H: QueryHandler>(
 fn answer<H: QueryHandler>(
     response: Result<Response, QueryError>,
     warned: &mut Vec<String>,
-    form: impl FnOnce(&Response) -> MetadataForm<H>,
+    form: impl FnOnce(&Response) -> MetadataForm,
 ) -> Result<Answer<H>, ErrorResponse> {
     let response = response.map_err(|mut error| {
         warned.append(&mut error.warnings);
@@ -342,14 +340,14 @@ fn answer<H: QueryHandler>(
     Ok(Answer::Result { response, metadata })
 }
 
-/// v5 clients say which metadata they have; older ones are believed when the statement has always had the same.
+/// The form in which the columns accompany rows. A v5 client says which columns it has; an older client is believed
+/// where the statement has always had the same columns.
 fn metadata_form<H: QueryHandler>(
-    handler: &H,
-    prepared: &Arc<Prepared<H>>,
+    prepared: &Prepared<H>,
     client_id: Option<&[u8]>,
     skip: bool,
     response: &Response,
-) -> MetadataForm<H> {
+) -> MetadataForm {
     let ResponseBody::Rows(rows) = &response.body else { return MetadataForm::of_rows(false) };
     if prepared.is_modification {
         // The answer to a condition: its columns depend on the outcome.
@@ -358,15 +356,12 @@ fn metadata_form<H: QueryHandler>(
     let id = match prepared.result {
         Some(_) => prepared.result_id,
         // Rows that PREPARE could not foresee.
-        None => result_id(&rows.metadata.columns),
+        None => result_id(rows.metadata.specs()),
     };
-    let foreseen = handler.describe(&prepared.statement).result;
-    let is_known = foreseen.is_some_and(|foreseen| std::ptr::eq(foreseen, &*rows.metadata));
-    let known = is_known.then(|| prepared.clone());
     match client_id {
-        Some(client_id) if client_id != id => MetadataForm { known, skip: false, changed_id: Some(id) },
+        Some(client_id) if client_id != id => MetadataForm { skip: false, changed_id: Some(id) },
         None if prepared.result.is_none() => MetadataForm::of_rows(false),
-        _ => MetadataForm { known, skip, changed_id: None },
+        _ => MetadataForm { skip, changed_id: None },
     }
 }
 
@@ -379,7 +374,7 @@ fn batch_entry<'a, H: QueryHandler>(
         // Every id has its statement; an empty text is a syntax error, should one not.
         (None, protocol::BatchStatement::Prepared(_)) => BatchStatement::Text(""),
     };
-    BatchEntry { statement, values: query.values.iter().map(|(_, value)| to_value(value)).collect() }
+    BatchEntry { statement, values: query.values.iter().map(|(_, value)| value).collect() }
 }
 
 /// The values of a request in the query layer's terms.
@@ -396,10 +391,10 @@ const FEW_VALUES: usize = 8;
 impl<'a> Bound<'a> {
     pub(crate) fn new(values: &protocol::Values<'a>) -> Bound<'a> {
         if values.is_named() {
-            let named = values.iter().filter_map(|(name, value)| Some((name?, to_value(value))));
+            let named = values.iter().filter_map(|(name, value)| Some((name?, value)));
             return Bound::Named(named.collect());
         }
-        let converted = values.iter().map(|(_, value)| to_value(value));
+        let converted = values.iter().map(|(_, value)| value);
         if values.len() > FEW_VALUES {
             return Bound::Positional(converted.collect());
         }
@@ -420,24 +415,15 @@ impl<'a> Bound<'a> {
     }
 }
 
-fn to_value(value: BindValue<'_>) -> Value<'_> {
-    match value {
-        BindValue::Value(bytes) => Value::Bytes(bytes),
-        BindValue::Null => Value::Null,
-        BindValue::Unset => Value::Unset,
-    }
-}
-
 pub(crate) fn query_options<'a>(
     options: &protocol::QueryOptions<'a>,
     bound: &'a Bound<'a>,
     version: Version,
     trace: Option<&'a Trace>,
 ) -> QueryOptions<'a> {
-    let consistency = |level: protocol::Consistency| Consistency::from_number(level.number()).unwrap_or_default();
     QueryOptions {
-        consistency: consistency(options.consistency),
-        serial_consistency: consistency(options.serial_consistency),
+        consistency: options.consistency,
+        serial_consistency: options.serial_consistency,
         values: bound.values(),
         value_bytes: options.values.positional_bytes(),
         page_size: options.page_size,

@@ -3,7 +3,7 @@
 use crate::Shared;
 use crate::handler::QueryHandler;
 use crate::prepared::Prepared;
-use protocol::{BindValue, Body, Header, Opcode, QueryOptions as RequestOptions, Request};
+use protocol::{Body, Header, Opcode, QueryOptions as RequestOptions, Request};
 use query::{ClientState, QueryOptions, TraceLog, Value, Values};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -158,10 +158,10 @@ fn bound_values<H: QueryHandler>(
     options: &RequestOptions<'_>,
 ) -> Vec<String> {
     let markers = shared.handler.describe(&prepared.statement).markers;
-    let pair = |(place, (marker, (_, value))): (usize, (&query::ColumnSpec, (Option<&str>, BindValue<'_>)))| {
+    let pair = |(place, (marker, (_, value))): (usize, (&query::ColumnSpec, (Option<&str>, Value<'_>)))| {
         let text = match value {
-            BindValue::Value(bytes) => marker.ty.to_cql_literal(bytes),
-            BindValue::Null | BindValue::Unset => "null".to_owned(),
+            Value::Bytes(bytes) => marker.ty.to_cql_literal(bytes),
+            Value::Null | Value::Unset => "null".to_owned(),
         };
         let mut shown: String = text.chars().take(SHOWN_VALUE_CHARACTERS).collect();
         if shown.len() < text.len() {

@@ -10,14 +10,14 @@ use types::identifier::Quoted;
 use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_nested};
 use super::readd::check_dropped;
 use super::{
-    Access, change, check_modifiable, edit_keyspace, no_table, options, qualify, table_name, undefined_column,
-    unless_unchanged,
+    Access, Changed, check_modifiable, edit_keyspace, no_table, options, qualify, table_changed, table_name,
+    undefined_column, unless_unchanged,
 };
 use crate::execution::Execution;
 use crate::terms::resolve_type;
-use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+use crate::{ChangeKind, QueryError};
 
-pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = qualify(&alter.table, execution)?;
     check_modifiable(execution, keyspace, Some(name), Access::Alter)?;
     let altered = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -28,7 +28,7 @@ pub(super) fn execute(alter: &AlterTable, execution: &Execution<'_>) -> Result<O
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             edited.tables.insert(name.into(), Arc::new(altered));
         }
-        Ok(Some(change(ChangeType::Updated, ChangeTarget::Table, keyspace, name)))
+        Ok(Some(table_changed(ChangeKind::Updated, keyspace, name)))
     })?;
     Ok(unless_unchanged(altered, execution))
 }

@@ -10,11 +10,12 @@ use types::identifier::Quoted;
 use uuid::Uuid;
 
 use super::{
-    Access, change, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, type_check,
+    Access, Changed, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, table_changed,
+    type_check,
 };
 use crate::execution::Execution;
 use crate::terms::resolve_type;
-use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
+use crate::{ChangeKind, ErrorKind, QueryError};
 
 const NAME_LENGTH_MAX: usize = 222;
 
@@ -35,7 +36,7 @@ pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
     }
 }
 
-pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = qualify(&create.table, execution)?;
     check_modifiable(execution, keyspace, Some(name), Access::Create)?;
     let (created, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -50,7 +51,7 @@ pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result
         }
         let table = Definition::new(create, schema, keyspace, name)?.build(execution)?;
         edited.tables.insert(name.into(), Arc::new(table));
-        Ok(Some(change(ChangeType::Created, ChangeTarget::Table, keyspace, name)))
+        Ok(Some(table_changed(ChangeKind::Created, keyspace, name)))
     })?;
     Ok(created)
 }

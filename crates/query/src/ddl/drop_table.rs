@@ -3,11 +3,11 @@
 use cql::ast::DropTable;
 use model::Table;
 
-use super::{Access, change, check_modifiable, edit_keyspace, no_table, qualify};
+use super::{Access, Changed, check_modifiable, edit_keyspace, no_table, qualify, table_changed};
 use crate::execution::Execution;
-use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+use crate::{ChangeKind, QueryError};
 
-pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = qualify(&drop.table, execution)?;
     check_modifiable(execution, keyspace, Some(name), Access::Drop)?;
     if let Some(table) = execution.schema.table(keyspace, name) {
@@ -16,7 +16,7 @@ pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Opt
     let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| {
         let removed = edit_keyspace(keyspaces, keyspace).and_then(|edited| edited.tables.remove(name));
         match removed {
-            Some(_) => Ok(Some(change(ChangeType::Dropped, ChangeTarget::Table, keyspace, name))),
+            Some(_) => Ok(Some(table_changed(ChangeKind::Dropped, keyspace, name))),
             None if drop.if_exists => Ok(None),
             None => Err(no_table(keyspace, name)),
         }

@@ -6,11 +6,11 @@ use cql::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Properties};
 use model::Keyspace;
 
 use super::{
-    Access, check_modifiable, drop_table, edit_keyspace, is_valid_name, keyspace_change, no_keyspace, unless_unchanged,
+    Access, Changed, changed, check_modifiable, drop_table, edit_keyspace, is_valid_name, no_keyspace, unless_unchanged,
 };
 use super::{properties, replication};
 use crate::execution::Execution;
-use crate::{ChangeTarget, ChangeType, ErrorKind, QueryError, SchemaChange};
+use crate::{ChangeKind, ErrorKind, QueryError, SchemaTarget};
 
 const NAME_LENGTH_MAX: usize = 48;
 
@@ -18,7 +18,7 @@ fn check_properties(properties: &Properties) -> Result<(), QueryError> {
     properties::check_known(properties, &["replication", "durable_writes"])
 }
 
-pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let name = create.keyspace.as_str();
     check_properties(&create.properties)?;
     let durable_writes = properties::boolean(&create.properties, "durable_writes")?.unwrap_or(true);
@@ -43,7 +43,7 @@ pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Resu
         }
         let replication = replication::prepare(options, name, execution)?;
         keyspaces.insert(name.into(), Arc::new(Keyspace::new(name, replication, durable_writes)));
-        Ok(Some(keyspace_change(ChangeType::Created, name)))
+        Ok(Some(changed(ChangeKind::Created, name, SchemaTarget::Keyspace)))
     })?;
     Ok(created)
 }
@@ -63,7 +63,7 @@ fn check_name(name: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let name = alter.keyspace.as_str();
     check_modifiable(execution, name, None, Access::Alter)?;
     check_properties(&alter.properties)?;
@@ -81,12 +81,12 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
             keyspace.replication = replication::prepare(options, name, execution)?;
         }
         keyspace.durable_writes = durable_writes.unwrap_or(keyspace.durable_writes);
-        Ok::<_, QueryError>(Some(keyspace_change(ChangeType::Updated, name)))
+        Ok::<_, QueryError>(Some(changed(ChangeKind::Updated, name, SchemaTarget::Keyspace)))
     })?;
     Ok(unless_unchanged(altered, execution))
 }
 
-pub(super) fn drop(drop: &DropKeyspace, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn drop(drop: &DropKeyspace, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let name = drop.keyspace.as_str();
     check_modifiable(execution, name, None, Access::Drop)?;
     if let Some(keyspace) = execution.schema.keyspace(name) {
@@ -94,11 +94,11 @@ pub(super) fn drop(drop: &DropKeyspace, execution: &Execution<'_>) -> Result<Opt
     }
     let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| match keyspaces.remove(name) {
         Some(keyspace) => {
-            let tables = keyspace.tables.keys().map(|table| (ChangeTarget::Table, table));
-            let contained = tables.chain(keyspace.types.keys().map(|ty| (ChangeTarget::Type, ty)));
-            let contained = contained.map(|(target, part)| super::change(ChangeType::Dropped, target, name, part));
+            let tables = keyspace.tables.keys().map(|table| SchemaTarget::Table((&**table).into()));
+            let types = keyspace.types.keys().map(|ty| SchemaTarget::Type((&**ty).into()));
+            let contained = tables.chain(types).map(|target| changed(ChangeKind::Dropped, name, target).change);
             let contained = contained.collect();
-            Ok(Some(SchemaChange { contained, ..keyspace_change(ChangeType::Dropped, name) }))
+            Ok(Some(Changed { contained, ..changed(ChangeKind::Dropped, name, SchemaTarget::Keyspace) }))
         }
         None if drop.if_exists => Ok(None),
         None => Err(no_keyspace(name)),

@@ -23,7 +23,7 @@ pub(crate) use drop_table::snapshot;
 use crate::execution::Execution;
 use crate::names::keyspace_of;
 use crate::preparing::Preparing;
-use crate::{ChangeTarget, ChangeType, QueryError, ResponseBody, SchemaChange};
+use crate::{ChangeKind, QueryError, ResponseBody, SchemaChange, SchemaTarget};
 
 /// What can be checked without carrying the statement out.
 pub(crate) fn prepare(statement: &Statement, _preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
@@ -47,7 +47,10 @@ pub(crate) async fn execute(statement: &Statement, execution: &Execution<'_>) ->
         Statement::DropType(drop) => user_type::drop(drop, execution),
         other => Err(refuse(other, execution)),
     }?;
-    Ok(change.map_or(ResponseBody::Void, ResponseBody::SchemaChange))
+    Ok(match change {
+        Some(Changed { change, contained }) => ResponseBody::SchemaChange { change, contained },
+        None => ResponseBody::Void,
+    })
 }
 
 /// Statements about what this server does not have. Dropping what cannot exist says that it does not.
@@ -82,22 +85,21 @@ fn refuse(statement: &Statement, execution: &Execution<'_>) -> QueryError {
     QueryError::not_supported(what)
 }
 
-/// The answer to a change of a keyspace.
-fn keyspace_change(change: ChangeType, keyspace: &str) -> SchemaChange {
-    SchemaChange {
-        change,
-        target: ChangeTarget::Keyspace,
-        keyspace: keyspace.to_string(),
-        name: None,
-        arguments: Vec::new(),
-        contained: Vec::new(),
-    }
+/// A change of the schema, and what was changed with it.
+struct Changed {
+    change: SchemaChange,
+    /// A dropped keyspace's tables and types.
+    contained: Vec<SchemaChange>,
 }
 
-/// The answer to a change inside a keyspace.
-fn change(change: ChangeType, target: ChangeTarget, keyspace: &str, name: &str) -> SchemaChange {
-    let (keyspace, name) = (keyspace.to_string(), Some(name.to_string()));
-    SchemaChange { change, target, keyspace, name, arguments: Vec::new(), contained: Vec::new() }
+/// A change of a keyspace, or of something in it.
+fn changed(kind: ChangeKind, keyspace: &str, target: SchemaTarget) -> Changed {
+    Changed { change: SchemaChange { kind, keyspace: keyspace.into(), target }, contained: Vec::new() }
+}
+
+/// A change of a table.
+fn table_changed(kind: ChangeKind, keyspace: &str, table: &str) -> Changed {
+    changed(kind, keyspace, SchemaTarget::Table(table.into()))
 }
 
 /// What a statement does to a keyspace, as Cassandra's permissions name it.
@@ -160,10 +162,7 @@ fn no_table(keyspace: &str, table: &str) -> QueryError {
 }
 
 /// A change that leaves everything as it was is answered by nothing, and no client is told.
-fn unless_unchanged(
-    (change, schema): (Option<SchemaChange>, Arc<Schema>),
-    execution: &Execution<'_>,
-) -> Option<SchemaChange> {
+fn unless_unchanged((change, schema): (Option<Changed>, Arc<Schema>), execution: &Execution<'_>) -> Option<Changed> {
     change.filter(|_| schema.version != execution.schema.version)
 }
 

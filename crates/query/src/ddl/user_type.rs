@@ -7,18 +7,18 @@ use cql::ast::{AlterType, AlterTypeAction, CreateType, DropType, Identifier, Nat
 use model::{Keyspace, Schema};
 use types::{CqlType, UserType};
 
-use super::{Access, change, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
+use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
 use crate::execution::Execution;
 use crate::names::keyspace_of;
 use crate::terms::resolve_type;
-use crate::{ChangeTarget, ChangeType, QueryError, SchemaChange};
+use crate::{ChangeKind, QueryError, SchemaTarget};
 
 fn keyspace_name<'n>(name: &'n UserTypeName, execution: &'n Execution<'_>) -> Result<&'n str, QueryError> {
     keyspace_of(name.keyspace.as_ref(), execution.keyspace)
 }
 
-fn type_change(kind: ChangeType, keyspace: &str, name: &str) -> Option<SchemaChange> {
-    Some(change(kind, ChangeTarget::Type, keyspace, name))
+fn type_change(kind: ChangeKind, keyspace: &str, name: &str) -> Option<Changed> {
+    Some(changed(kind, keyspace, SchemaTarget::Type(name.into())))
 }
 
 fn check_field(name: &TypeName) -> Result<(), QueryError> {
@@ -30,7 +30,7 @@ fn check_field(name: &TypeName) -> Result<(), QueryError> {
     }
 }
 
-pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = (keyspace_name(&create.name, execution)?, create.name.name.as_str());
     check_modifiable(execution, keyspace, None, Access::Create)?;
     let (created, _) = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -53,12 +53,12 @@ pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<O
         let fields = create.fields.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
         let definition = UserType { keyspace: keyspace.into(), name: name.into(), fields };
         edited.types.insert(name.into(), Arc::new(definition));
-        Ok(type_change(ChangeType::Created, keyspace, name))
+        Ok(type_change(ChangeKind::Created, keyspace, name))
     })?;
     Ok(created)
 }
 
-pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = (keyspace_name(&alter.name, execution)?, alter.name.name.as_str());
     check_modifiable(execution, keyspace, None, Access::Alter)?;
     let altered = execution.processor.engine().change_schema(|schema, keyspaces| {
@@ -71,7 +71,7 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             replace_type(edited, Arc::new(altered));
         }
-        Ok(type_change(ChangeType::Updated, keyspace, name))
+        Ok(type_change(ChangeKind::Updated, keyspace, name))
     })?;
     Ok(unless_unchanged(altered, execution))
 }
@@ -188,7 +188,7 @@ fn replace_in(ty: &CqlType, altered: &Arc<UserType>) -> CqlType {
     }
 }
 
-pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<SchemaChange>, QueryError> {
+pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
     let (keyspace, name) = (keyspace_name(&drop.name, execution)?, drop.name.name.as_str());
     check_modifiable(execution, keyspace, None, Access::Drop)?;
     let (dropped, _) = execution.processor.engine().change_schema(|_, keyspaces| {
@@ -211,7 +211,7 @@ pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<
         let users = tables.filter(|table| table.columns_in_select_order().iter().any(|column| uses(&column.ty, name)));
         used("tables", users.map(|table| &*table.name).collect())?;
         edited.types.remove(name);
-        Ok(type_change(ChangeType::Dropped, keyspace, name))
+        Ok(type_change(ChangeKind::Dropped, keyspace, name))
     })?;
     Ok(dropped)
 }

@@ -9,7 +9,7 @@ use cql::ast::{Describe, DescribeTarget};
 use types::CqlType;
 
 use crate::execution::Execution;
-use crate::{ColumnSpec, QueryError, ResponseBody, ResultMetadata, Rows};
+use crate::{ColumnSpec, QueryError, ResponseBody, ResultColumns, Rows};
 
 pub use statements::snapshot_schema;
 
@@ -23,7 +23,7 @@ pub(crate) struct Element {
 }
 
 /// The columns of the answer.
-pub(crate) fn result_metadata(statement: &Describe) -> Arc<ResultMetadata> {
+pub(crate) fn result_metadata(statement: &Describe) -> Arc<ResultColumns> {
     let names: &[&str] = match statement.target {
         DescribeTarget::Cluster => &["cluster", "partitioner", "snitch"],
         DescribeTarget::Keyspaces
@@ -36,14 +36,14 @@ pub(crate) fn result_metadata(statement: &Describe) -> Arc<ResultMetadata> {
     metadata(names.iter().map(|name| (*name, CqlType::Text)))
 }
 
-fn metadata<'n>(columns: impl Iterator<Item = (&'n str, CqlType)>) -> Arc<ResultMetadata> {
+fn metadata<'n>(columns: impl Iterator<Item = (&'n str, CqlType)>) -> Arc<ResultColumns> {
     let spec = |(name, ty): (&str, CqlType)| ColumnSpec {
         keyspace: "system".into(),
         table: "describe".into(),
         name: name.into(),
         ty,
     };
-    Arc::new(ResultMetadata { columns: columns.map(spec).collect() })
+    Arc::new(ResultColumns::new(columns.map(spec).collect()))
 }
 
 /// Answers what is described.
@@ -52,7 +52,7 @@ pub(crate) fn execute(statement: &Describe, execution: &Execution<'_>) -> Result
         return Ok(describe_cluster(statement, execution));
     }
     let elements = elements::of(statement, execution)?;
-    let with_statements = result_metadata(statement).columns.len() == 4;
+    let with_statements = result_metadata(statement).specs().len() == 4;
     page(statement, elements, with_statements, execution)
 }
 
@@ -101,7 +101,7 @@ fn describe_cluster(statement: &Describe, execution: &Execution<'_>) -> Response
         && !engine::system::is_local_system_keyspace(keyspace)
     {
         let ty = CqlType::map(CqlType::Text, CqlType::list(CqlType::Text).freeze());
-        let columns = metadata.columns.iter().map(|column| (&*column.name, column.ty.clone()));
+        let columns = metadata.specs().iter().map(|column| (&*column.name, column.ty.clone()));
         metadata = self::metadata(columns.chain([("range_ownership", ty)]));
         let replica = format!("/{}:{}", node.broadcast_address, node.storage_port);
         let replicas = types::collection::list([replica.as_bytes()].into_iter());

@@ -186,9 +186,9 @@ impl Function {
     /// The error of a function that failed on its arguments.
     fn failure(&self, name: &str, message: String) -> QueryError {
         let kind = ErrorKind::FunctionFailure {
-            keyspace: "system".to_owned(),
-            function: name.to_owned(),
-            argument_types: self.arguments.iter().map(ToString::to_string).collect(),
+            keyspace: "system".into(),
+            function: name.into(),
+            arguments: self.arguments.iter().map(ToString::to_string).collect(),
         };
         QueryError::new(kind, message)
     }

@@ -24,7 +24,7 @@ use crate::row_target::RowTarget;
 use crate::selection::{self, Selection, selects_only_statics};
 use crate::slice_target::SliceTarget;
 use crate::terms::{Term, prepare as prepare_term};
-use crate::{QueryError, ResultMetadata};
+use crate::{QueryError, ResultColumns};
 
 use grouping::Grouping;
 use ordering::Ordering;
@@ -62,7 +62,7 @@ impl SelectPlan {
     }
 
     /// The columns of the answer.
-    pub fn result_metadata(&self) -> Arc<ResultMetadata> {
+    pub fn result_metadata(&self) -> Arc<ResultColumns> {
         self.selection.metadata().clone()
     }
 

@@ -8,6 +8,7 @@ use types::identifier::Quoted;
 
 use super::SelectPlan;
 use super::read::Limits;
+use crate::error::failures;
 use crate::execution::Execution;
 use crate::restrictions::RowFilter;
 use crate::row_view::split_key;
@@ -39,7 +40,7 @@ impl SelectPlan {
             consistency: execution.options.consistency,
             received: 0,
             block_for: 1,
-            reason: FailureReason::ReadTooManyTombstones,
+            failures: failures(FailureReason::ReadTooManyTombstones),
             data_present: false,
         };
         let node = &execution.processor.options().node;

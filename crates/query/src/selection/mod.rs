@@ -18,7 +18,7 @@ use crate::functions::Function;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
-use crate::{ColumnSpec, QueryError, ResultMetadata};
+use crate::{ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use group::Group;
 pub(crate) use selector::{Input, Selector};
@@ -29,7 +29,7 @@ pub(crate) struct Selection {
     selectors: Vec<Selector>,
     /// What the selectors return, before JSON makes one column of it.
     columns: Vec<ColumnSpec>,
-    metadata: Arc<ResultMetadata>,
+    metadata: Arc<ResultColumns>,
     is_json: bool,
     is_plain: bool,
     is_wildcard: bool,
@@ -98,7 +98,7 @@ impl Selection {
             is_plain: !is_json && selectors.iter().all(|selector| matches!(selector, Selector::Column { .. })),
             selectors,
             columns,
-            metadata: Arc::new(ResultMetadata { columns: metadata }),
+            metadata: Arc::new(ResultColumns::new(metadata)),
             is_json,
             aggregates: builder.aggregates,
             has_constants,
@@ -108,7 +108,7 @@ impl Selection {
     }
 
     /// The columns of the result.
-    pub fn metadata(&self) -> &Arc<ResultMetadata> {
+    pub fn metadata(&self) -> &Arc<ResultColumns> {
         &self.metadata
     }
 

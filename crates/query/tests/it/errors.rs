@@ -46,7 +46,7 @@ pub fn code(error: &QueryError) -> &'static str {
         ErrorKind::Syntax => "0x2000",
         ErrorKind::Unauthorized => "0x2100",
         ErrorKind::Invalid => "0x2200",
-        ErrorKind::Configuration => "0x2300",
+        ErrorKind::Config => "0x2300",
         ErrorKind::AlreadyExists { .. } => "0x2400",
         _ => "another one",
     }
@@ -150,8 +150,7 @@ fn run_bound(node: &TestNode, case: &Json) -> Result<Response, QueryError> {
     let flags = case["flags"].as_str().map_or(0, |flags| u32::from_str_radix(&flags[2..], 16).unwrap());
     let options = QueryOptions {
         values: Values::Positional(&values),
-        consistency: Consistency::from_number(number)
-            .ok_or_else(|| QueryError::protocol(format!("Unknown code {number} for a consistency level")))?,
+        consistency: Consistency::from_number(number).map_err(|error| QueryError::protocol(error.message))?,
         page_size: (flags & 0x04 != 0).then_some(100),
         paging_state: (flags & 0x08 != 0).then_some(&[1, 2, 3]),
         ..QueryOptions::default()

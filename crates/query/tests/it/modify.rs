@@ -99,7 +99,7 @@ fn recorded(answer: Result<Response, QueryError>) -> Json {
     if let ResponseBody::Rows(rows) = response.body {
         let mut rest = rows.cells.as_slice();
         let mut cell = || collection::read_part(&mut rest).unwrap().map(hex::to_string);
-        let row = |_| (0..rows.metadata.columns.len()).map(|_| cell()).collect::<Vec<_>>();
+        let row = |_| (0..rows.metadata.specs().len()).map(|_| cell()).collect::<Vec<_>>();
         recorded.insert("rows".into(), json!((0..rows.row_count).map(row).collect::<Vec<_>>()));
     }
     Json::Object(recorded)

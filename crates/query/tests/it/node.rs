@@ -100,7 +100,7 @@ fn texts(rows: &Rows) -> Vec<String> {
         Some(bytes) => column.ty.to_cql_literal(bytes),
         None => "null".to_owned(),
     };
-    let row = |_| rows.metadata.columns.iter().map(&mut cell).collect::<Vec<_>>().join(" ");
+    let row = |_| rows.metadata.specs().iter().map(&mut cell).collect::<Vec<_>>().join(" ");
     let texts: Vec<String> = (0..rows.row_count).map(row).collect();
     assert!(rest.is_empty(), "cells left over");
     texts

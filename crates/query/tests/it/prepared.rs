@@ -18,11 +18,12 @@ fn prepare(node: &TestNode, statement: &str) -> Json {
         Ok(prepared) => {
             let variable =
                 |column: &ColumnSpec| json!([*column.keyspace, *column.table, *column.name, shown(&column.ty)]);
+            let result = prepared.result_metadata.as_ref().map_or(&[][..], |metadata| metadata.specs());
             json!({
                 "variables": prepared.variables.iter().map(variable).collect::<Json>(),
                 "key": prepared.partition_key_bind_indexes,
-                "metadata_id": hex::to_string(&prepared.result_metadata_id),
-                "result": prepared.result_metadata.as_ref().map_or(json!([]), |metadata| columns(&metadata.columns)),
+                "metadata_id": hex::to_string(&query::result_id(result)),
+                "result": columns(result),
             })
         }
     }

@@ -1,6 +1,6 @@
 //! Changing the schema. What is expected was asked of Cassandra 5.0.8.
 
-use query::{ChangeType, ErrorKind, QueryOptions, ResponseBody};
+use query::{ChangeKind, ErrorKind, QueryOptions, ResponseBody, SchemaTarget};
 
 use crate::node::TestNode;
 
@@ -19,10 +19,10 @@ fn a_change_that_changes_nothing_answers_nothing() {
     ] {
         assert_eq!(node.run(statement).body, ResponseBody::Void, "{statement}");
     }
-    let ResponseBody::SchemaChange(change) = node.run("ALTER TABLE t WITH comment = 'x'").body else {
+    let ResponseBody::SchemaChange { change, .. } = node.run("ALTER TABLE t WITH comment = 'x'").body else {
         panic!("the table was changed")
     };
-    assert_eq!((change.change, change.name.as_deref()), (ChangeType::Updated, Some("t")));
+    assert_eq!((change.kind, change.target), (ChangeKind::Updated, SchemaTarget::Table("t".into())));
     assert_eq!(node.failure("ALTER TABLE t RENAME IF EXISTS x TO y"), "Undefined column name x in table ks.t");
 }
 

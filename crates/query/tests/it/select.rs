@@ -66,7 +66,7 @@ pub fn rows_in_hex(rows: &Rows) -> Json {
         Some(bytes) => Json::String(hex::to_string(bytes)),
         None => Json::Null,
     };
-    let columns = rows.metadata.columns.len();
+    let columns = rows.metadata.specs().len();
     Json::Array((0..rows.row_count).map(|_| (0..columns).map(|_| cell()).collect()).collect())
 }
 
@@ -74,8 +74,8 @@ fn answer(node: &TestNode, statement: &str) -> Json {
     match node.try_run(statement, &QueryOptions::default()) {
         Ok(response) => {
             let ResponseBody::Rows(rows) = &response.body else { panic!("{statement}: no rows") };
-            let names: Vec<&str> = rows.metadata.columns.iter().map(|column| &*column.name).collect();
-            let types: Vec<String> = rows.metadata.columns.iter().map(|column| shown(&column.ty)).collect();
+            let names: Vec<&str> = rows.metadata.specs().iter().map(|column| &*column.name).collect();
+            let types: Vec<String> = rows.metadata.specs().iter().map(|column| shown(&column.ty)).collect();
             json!({"names": names, "types": types, "rows": rows_in_hex(rows), "warnings": response.warnings})
         }
         Err(error) => json!({"code": code(&error), "message": comparable(&error.message)}),

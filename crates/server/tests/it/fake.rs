@@ -1,8 +1,8 @@
 //! A handler that does what the statement's first word says.
 
 use query::{
-    ChangeTarget, ChangeType, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody,
-    ResultMetadata, Rows, SchemaChange,
+    ChangeKind, ClientState, ColumnSpec, QueryError, QueryOptions, Response, ResponseBody, ResultColumns, Rows,
+    SchemaChange, SchemaTarget,
 };
 use server::{BatchEntry, BatchKind, Listener, QueryHandler, Server, ServerOptions, StatementInfo};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub struct Statement {
     schema: u64,
     markers: Vec<ColumnSpec>,
     partition_key: Vec<u16>,
-    result: Option<ResultMetadata>,
+    result: Option<Arc<ResultColumns>>,
 }
 
 /// A server on a free port, and the thread that runs it.
@@ -109,11 +109,12 @@ impl Fake {
             }
             "USE" => ResponseBody::SetKeyspace(argument.into()),
             "CREATE" => {
-                ResponseBody::SchemaChange(change(ChangeType::Created, ChangeTarget::Table, Some(argument), vec![]))
+                let change = change(ChangeKind::Created, SchemaTarget::Table(argument.into()));
+                ResponseBody::SchemaChange { change, contained: Vec::new() }
             }
             "DROP" => {
-                let table = change(ChangeType::Dropped, ChangeTarget::Table, Some("t"), vec![]);
-                ResponseBody::SchemaChange(change(ChangeType::Dropped, ChangeTarget::Keyspace, None, vec![table]))
+                let contained = vec![change(ChangeKind::Dropped, SchemaTarget::Table("t".into()))];
+                ResponseBody::SchemaChange { change: change(ChangeKind::Dropped, SchemaTarget::Keyspace), contained }
             }
             "KEYSPACE" => rows(vec![column("keyspace")], client.keyspace.as_deref().unwrap_or("none").as_bytes()),
             "ROW" => rows(vec![column("size")], &vec![b'x'; argument.parse().unwrap()]),
@@ -130,16 +131,15 @@ impl Fake {
 }
 
 /// A change in, or of, the keyspace `ks`.
-fn change(change: ChangeType, target: ChangeTarget, name: Option<&str>, contained: Vec<SchemaChange>) -> SchemaChange {
-    let name = name.map(str::to_owned);
-    SchemaChange { change, target, keyspace: "ks".into(), name, arguments: Vec::new(), contained }
+fn change(kind: ChangeKind, target: SchemaTarget) -> SchemaChange {
+    SchemaChange { kind, target, keyspace: "ks".into() }
 }
 
 /// One row with the same value in each column.
 fn rows(columns: Vec<ColumnSpec>, value: &[u8]) -> ResponseBody {
     let cell = [&(value.len() as u32).to_be_bytes()[..], value].concat();
     let cells = cell.repeat(columns.len());
-    let metadata = Arc::new(ResultMetadata { columns });
+    let metadata = Arc::new(ResultColumns::new(columns));
     ResponseBody::Rows(Rows { metadata, paging_state: None, row_count: 1, cells })
 }
 
@@ -154,7 +154,7 @@ impl QueryHandler for Fake {
         if text.contains("dropped") && schema > 0 {
             return Err(QueryError::invalid("table dropped does not exist"));
         }
-        let result = text.starts_with("SELECT").then(|| ResultMetadata { columns: self.columns() });
+        let result = text.starts_with("SELECT").then(|| Arc::new(ResultColumns::new(self.columns())));
         // Of a pair the key's columns are bound in the other order.
         let (markers, partition_key) = match text.contains("pair") {
             true => (vec![column("second"), column("first")], vec![1, 0]),

@@ -1,6 +1,6 @@
 //! The protocol's notations, read from a body, with Cassandra's texts for what is missing.
 
-use crate::{BindValue, Consistency, ProtocolError, Version};
+use crate::{Consistency, ProtocolError, Value, Version};
 
 /// A cursor over a body.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +88,9 @@ impl<'a> Reader<'a> {
 
     /// `[value]`: a bound value.
     #[inline]
-    pub(crate) fn value(&mut self, version: Version) -> Result<BindValue<'a>> {
+    pub(crate) fn value(&mut self, version: Version) -> Result<Value<'a>> {
         match self.present_value() {
-            Some(bytes) => Ok(BindValue::Value(bytes)),
+            Some(bytes) => Ok(Value::Bytes(bytes)),
             None => self.other_value(version),
         }
     }
@@ -105,15 +105,15 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    fn other_value(&mut self, version: Version) -> Result<BindValue<'a>> {
+    fn other_value(&mut self, version: Version) -> Result<Value<'a>> {
         const WHAT: &str = "a value preceded by its 4 bytes length";
         let size = i32::from_be_bytes(self.array(WHAT)?);
         match size {
-            0.. => self.take(size as usize, WHAT).map(BindValue::Value),
-            -1 => Ok(BindValue::Null),
+            0.. => self.take(size as usize, WHAT).map(Value::Bytes),
+            -1 => Ok(Value::Null),
             // Before v4 there was but one thing that a negative length said.
-            _ if version < Version::V4 => Ok(BindValue::Null),
-            -2 => Ok(BindValue::Unset),
+            _ if version < Version::V4 => Ok(Value::Null),
+            -2 => Ok(Value::Unset),
             _ => Err(ProtocolError::new(format!("Invalid ByteBuf length {size}"))),
         }
     }

@@ -1,7 +1,7 @@
 //! v5 segments: the frames that carry envelopes after STARTUP is answered. See `FORMAT.md`.
 
-use crate::compression::{decompress_lz4, lz4_block};
-use crate::crc::{crc24, crc32};
+use crate::wire::compression::{decompress_lz4, lz4_block};
+use crate::wire::crc::{crc24, crc32};
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Largest payload of one segment: seventeen bits of length.

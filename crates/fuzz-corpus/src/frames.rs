@@ -1,10 +1,11 @@
-//! The fuzzing door: bytes from a stranger, through every framing.
+//! The bytes of a connection, through every framing of the native protocol.
 
-use crate::{Body, Compression, Decoder, Envelope, Version};
+use protocol::{Body, Compression, Decoder, Envelope, Version};
 
-/// Feeds everything after the first byte to a decoder whose framing the first byte chooses, in pieces, and parses what
-/// comes out, which is what was to be seen in the buffer before. Returns how many envelopes were well-formed. Never panics, and takes no more memory than the frame limit.
-pub fn exercise(bytes: &[u8]) -> usize {
+/// Decodes everything after the first byte, in pieces, with the framing that the first byte chooses, and parses the
+/// requests that come out. Each must equal what the decoder showed before it was taken. Returns how many requests were
+/// well-formed.
+pub fn frames(bytes: &[u8]) -> usize {
     const FRAME_SIZE_BYTES_MAX: usize = 64 * 1024;
     let Some((choice, bytes)) = bytes.split_first() else { return 0 };
     let mut decoder = Decoder::new(FRAME_SIZE_BYTES_MAX, 0);
@@ -40,4 +41,16 @@ pub fn exercise(bytes: &[u8]) -> usize {
         }
     }
     parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::frames;
+
+    #[test]
+    fn the_corpus_reaches_every_kind_of_request() {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/protocol");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+        assert_eq!(files.map(|bytes| frames(&bytes)).sum::<usize>(), 15, "well-formed requests in the corpus");
+    }
 }

@@ -1,9 +1,9 @@
 //! Response envelopes to bytes for the socket.
 
-use crate::compression::Compression;
-use crate::header::{HEADER_SIZE, flags};
-use crate::segment::{self, PAYLOAD_SIZE_MAX};
-use crate::writer::{put_short, put_string};
+use crate::wire::compression::Compression;
+use crate::wire::header::{HEADER_SIZE, flags};
+use crate::wire::segment::{self, PAYLOAD_SIZE_MAX};
+use crate::wire::writer::{put_short, put_string};
 use crate::{Opcode, Version};
 
 /// Everything of a response but its body.

@@ -1,9 +1,9 @@
 //! Bytes from a client to complete request envelopes.
 
-use crate::compression::Compression;
-use crate::header::{HEADER_SIZE, RawHeader, flags};
-use crate::segment::{self, SegmentError};
-use crate::version::{BETA_WITHOUT_FLAG, unsupported};
+use crate::wire::compression::Compression;
+use crate::wire::header::{HEADER_SIZE, RawHeader, flags};
+use crate::wire::segment::{self, SegmentError};
+use crate::wire::version::{BETA_WITHOUT_FLAG, unsupported};
 use crate::{ErrorKind, Header, MAX_FRAME_SIZE_BYTES, Opcode, ProtocolError, Version};
 use bytes::{Buf, Bytes, BytesMut};
 use std::iter;

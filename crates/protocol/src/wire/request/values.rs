@@ -1,18 +1,7 @@
 //! Bound values, in place.
 
-use crate::reader::Reader;
-use crate::{ProtocolError, Version};
-
-/// One bound value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindValue<'a> {
-    /// Serialized bytes, possibly none.
-    Value(&'a [u8]),
-    /// Null.
-    Null,
-    /// Not set (v4 and later): leaves the column as it is.
-    Unset,
-}
+use crate::wire::reader::Reader;
+use crate::{ProtocolError, Value, Version};
 
 /// The values of a statement: checked once, then read in place as often as wanted.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +66,7 @@ pub struct NamedValues<'a> {
 }
 
 impl<'a> Iterator for NamedValues<'a> {
-    type Item = (Option<&'a str>, BindValue<'a>);
+    type Item = (Option<&'a str>, Value<'a>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::segment::tests::unhex;
+use crate::wire::segment::tests::unhex;
 use crate::{Body, Encoder, Request, ResponseHead};
 
 fn request(version: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {

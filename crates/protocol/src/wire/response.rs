@@ -6,14 +6,12 @@ mod metadata;
 mod result;
 mod type_option;
 
-pub use error::{ErrorKind, ErrorResponse, FailureReason, WriteType};
-pub use event::{ChangeKind, Event, SchemaChange, SchemaTarget};
-pub use metadata::{ColumnSpec, PreparedMetadata, ResultColumns, ResultMetadata};
+pub use metadata::{PreparedMetadata, ResultColumns, ResultMetadata};
 pub use result::{RowsWriter, write_prepared, write_schema_change, write_set_keyspace, write_void};
 
-use crate::compression::Compression;
-use crate::version::SUPPORTED_VERSIONS;
-use crate::writer::{put_bytes, put_short, put_string, put_string_list};
+use crate::wire::compression::Compression;
+use crate::wire::version::SUPPORTED_VERSIONS;
+use crate::wire::writer::{put_bytes, put_short, put_string, put_string_list};
 
 /// SUPPORTED: versions, compressions and the CQL version.
 pub fn write_supported(out: &mut Vec<u8>, cql_version: &str) {

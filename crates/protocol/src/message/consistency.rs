@@ -1,7 +1,8 @@
-//! Consistency levels as the protocol numbers them.
+//! Consistency levels, with the numbers that the protocol gives them.
+
+use std::fmt;
 
 use crate::ProtocolError;
-use std::fmt;
 
 /// How many replicas must answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,6 +46,11 @@ impl Consistency {
     /// The number on the wire.
     pub fn number(self) -> u16 {
         self as u16
+    }
+
+    /// Whether it is SERIAL or LOCAL_SERIAL.
+    pub fn is_serial(self) -> bool {
+        matches!(self, Consistency::Serial | Consistency::LocalSerial)
     }
 
     /// The name as CQL and error texts print it.

@@ -1,7 +1,7 @@
 //! What goes with a statement: consistency, values, paging and the rest.
 
 use super::Values;
-use crate::reader::Reader;
+use crate::wire::reader::Reader;
 use crate::{Consistency, ProtocolError, Version};
 
 /// The options of QUERY, EXECUTE and BATCH.

@@ -2,22 +2,9 @@
 
 use super::type_option::put_type;
 use crate::Version;
-use crate::writer::{put_bytes, put_int, put_short, put_short_bytes, put_string};
-use std::sync::{Arc, OnceLock};
-use types::CqlType;
-
-/// One column of a result, or one bind marker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ColumnSpec {
-    /// Keyspace of its table.
-    pub keyspace: Arc<str>,
-    /// Its table.
-    pub table: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its type.
-    pub ty: CqlType,
-}
+use crate::message::ColumnSpec;
+use crate::wire::writer::{put_bytes, put_int, put_short, put_short_bytes, put_string};
+use std::sync::OnceLock;
 
 /// The columns of a result. Those of a statement that is carried out many times are encoded once for each version.
 #[derive(Debug)]
@@ -34,6 +21,14 @@ struct EncodedColumns {
 }
 
 static NO_COLUMNS: ResultColumns = ResultColumns::none();
+
+impl PartialEq for ResultColumns {
+    fn eq(&self, other: &ResultColumns) -> bool {
+        self.specs == other.specs
+    }
+}
+
+impl Eq for ResultColumns {}
 
 impl ResultColumns {
     /// These columns in this order.

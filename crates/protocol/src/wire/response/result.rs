@@ -1,9 +1,9 @@
 //! RESULT bodies.
 
-use super::event::SchemaChange;
 use super::metadata::{PreparedMetadata, ResultMetadata};
 use crate::Version;
-use crate::writer::{put_int, put_short_bytes, put_string};
+use crate::message::SchemaChange;
+use crate::wire::writer::{put_int, put_short_bytes, put_string};
 
 const VOID: i32 = 1;
 const ROWS: i32 = 2;

@@ -1,7 +1,7 @@
 //! Types as `[option]`: a number, and what the number needs.
 
 use crate::Version;
-use crate::writer::{put_short, put_string};
+use crate::wire::writer::{put_short, put_string};
 use types::CqlType;
 
 const CUSTOM: u16 = 0x0000;

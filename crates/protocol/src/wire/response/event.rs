@@ -1,65 +1,10 @@
 //! EVENT bodies, and the schema change that events and results share.
 
-use crate::writer::{put_int, put_short, put_string, put_string_list};
-use crate::{EventType, Version};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-/// Something that happened, for the connections that registered for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The schema changed.
-    Schema(SchemaChange),
-    /// A node came up or went down.
-    Status {
-        /// Up, or down.
-        up: bool,
-        /// Where clients reach it.
-        node: SocketAddr,
-    },
-    /// A node joined, left or moved.
-    Topology {
-        /// `NEW_NODE`, `REMOVED_NODE` or `MOVED_NODE`.
-        change: &'static str,
-        /// Where clients reach it.
-        node: SocketAddr,
-    },
-}
-
-/// What changed in the schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SchemaChange {
-    /// How.
-    pub kind: ChangeKind,
-    /// Where.
-    pub keyspace: Arc<str>,
-    /// What.
-    pub target: SchemaTarget,
-}
-
-/// How something changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ChangeKind {
-    Created,
-    Updated,
-    Dropped,
-}
-
-/// The thing that changed, in the keyspace of the change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SchemaTarget {
-    /// The keyspace itself.
-    Keyspace,
-    /// A table or view.
-    Table(Arc<str>),
-    /// A user type.
-    Type(Arc<str>),
-    /// A function, with the CQL names of its argument types.
-    Function(Arc<str>, Vec<String>),
-    /// An aggregate, with the CQL names of its argument types.
-    Aggregate(Arc<str>, Vec<String>),
-}
+use crate::message::{ChangeKind, Event, SchemaChange, SchemaTarget};
+use crate::wire::writer::{put_int, put_short, put_string, put_string_list};
+use crate::{EventType, Version};
 
 impl Event {
     /// The type that a client registers for.

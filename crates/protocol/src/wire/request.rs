@@ -4,10 +4,10 @@ mod options;
 mod values;
 
 pub use options::QueryOptions;
-pub use values::{BindValue, NamedValues, Values};
+pub use values::{NamedValues, Values};
 
-use crate::header::flags;
-use crate::reader::Reader;
+use crate::wire::header::flags;
+use crate::wire::reader::Reader;
 use crate::{Header, Opcode, ProtocolError, Version};
 
 /// Keys and values that a client sends for a server's plug-ins.
