@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use compaction::Strategy;
+use compaction::{Strategy, TombstoneOptions};
 use model::{BoxCursor, Keyspace, MergeCursor, Table};
 use sstable::{
     BlockCache, CommitLogPosition, Descriptor, SSTableReader, WriterOptions, adopt_table, export_table,
@@ -241,10 +241,13 @@ impl Engine {
     }
 }
 
-/// Fails for options that we would stumble over when the table is flushed or compacted.
-fn check_options(table: &Table) -> Result<(), EngineError> {
-    WriterOptions::for_table(table)?;
-    Strategy::from_options(&table.options.compaction).map(|_| ()).map_err(|error| {
-        EngineError::Unsupported(format!("table {}.{}: compaction: {error}", table.keyspace, table.name))
+/// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those call.
+pub(crate) fn check_options(table: &Table) -> Result<(), EngineError> {
+    let writer = WriterOptions::for_table(table).map(|_| ()).map_err(|error| error.to_string());
+    let compaction = &table.options.compaction;
+    let strategy = Strategy::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
+    let tombstones = TombstoneOptions::from_options(compaction).map(|_| ()).map_err(|error| error.to_string());
+    writer.and(strategy).and(tombstones).map_err(|why| {
+        EngineError::TableOptions(format!("Table {}.{} could not be stored: {why}", table.keyspace, table.name))
     })
 }

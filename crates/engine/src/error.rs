@@ -44,8 +44,8 @@ pub enum EngineError {
         /// What it may take, bytes.
         limit_bytes: u64,
     },
-    /// The tables in memory may not take as much as the change of the schema would let them: choose other limits.
-    InMemorySpace(String),
+    /// The options that a change of the schema gives a table cannot be used: choose others. The schema is as it was.
+    TableOptions(String),
     /// The system gives no memory for the memtable of the table named, which is empty. Of what the log does not hold; a write that it holds
     /// closes the engine for writes.
     NoMemory(String),
@@ -76,7 +76,7 @@ impl fmt::Display for EngineError {
                 limit_bytes >> 20
             ),
             EngineError::NoMemory(table) => write!(f, "no memory for the memtable of {table}: the system refuses it"),
-            EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::InMemorySpace(reason) => {
+            EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::TableOptions(reason) => {
                 write!(f, "{reason}")
             }
         }

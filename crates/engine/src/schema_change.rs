@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use model::{Keyspace, Mutation, Schema, Table};
 use uuid::Uuid;
 
+use crate::adopt::check_options;
 use crate::engine::{Engine, Stores};
 use crate::error::EngineError;
 use crate::schema_rows;
@@ -35,6 +36,7 @@ impl Engine {
         }
         self.set_incarnations(&old, &mut keyspaces);
         let new = Arc::new(Schema::new(Uuid::new_v4(), keyspaces));
+        changed_tables(&old, &new).try_for_each(|table| check_options(table))?;
         self.check_in_memory_space(&old, &new)?;
         if finished.is_err() && self.takes_dropped_id(&new)? {
             finished?;
@@ -96,4 +98,10 @@ impl Engine {
     pub(crate) fn is_durable(schema: &Schema, keyspace: &str) -> bool {
         is_local_system_keyspace(keyspace) || schema.keyspace(keyspace).is_none_or(|keyspace| keyspace.durable_writes)
     }
+}
+
+/// The tables that `new` has, and `old` has not or has otherwise.
+fn changed_tables<'n>(old: &Schema, new: &'n Schema) -> impl Iterator<Item = &'n Arc<Table>> {
+    let tables = new.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    tables.filter(|table| old.table_by_id(table.id) != Some(*table))
 }

@@ -27,6 +27,12 @@ impl DeletionTime {
         self.marked_for_delete_at == i64::MIN
     }
 
+    /// Whether an SSTable can hold this as the deletion of a partition, or as the range deletion that is open where a block of its row
+    /// index begins. The format keeps the sign bit of the timestamp for "no deletion".
+    pub fn has_whole_form(&self) -> bool {
+        self.is_live() || self.marked_for_delete_at >= 0
+    }
+
     /// Whether a write at `timestamp` (microseconds) is deleted by this.
     pub fn deletes(&self, timestamp: i64) -> bool {
         !self.is_live() && timestamp <= self.marked_for_delete_at

@@ -156,9 +156,12 @@ impl PartitionUpdateBuilder {
         &self.key
     }
 
-    /// Deletes the whole partition.
+    /// Deletes the whole partition. A deletion with a negative timestamp is left out, because no SSTable can hold it: whoever takes one
+    /// from a user refuses it.
     pub fn delete_partition(&mut self, deletion: DeletionTime) {
-        self.deletion = self.deletion.max(deletion);
+        if deletion.has_whole_form() {
+            self.deletion = self.deletion.max(deletion);
+        }
     }
 
     /// Deletes a range of rows.
@@ -521,7 +524,8 @@ fn parse_update<'t, 'b>(
     }
     let mut parts = Parts::default();
     if flags & PARTITION_DELETION != 0 {
-        parts.deletion = Some(at.deletion()?);
+        // Older builds logged deletions that no SSTable can hold: they are left out, as the builder leaves them out.
+        parts.deletion = Some(at.deletion()?).filter(DeletionTime::has_whole_form);
     }
     if flags & STATIC_ROW != 0 {
         let blob = at.sized("static row")?;

@@ -121,7 +121,7 @@ impl From<engine::EngineError> for QueryError {
             EngineError::UnknownTable(_)
             | EngineError::MutationTooLarge { .. }
             | EngineError::InMemoryTableFull { .. } => QueryError::invalid(message),
-            EngineError::InMemorySpace(_) => QueryError::configuration(message),
+            EngineError::TableOptions(_) => QueryError::configuration(message),
             error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
             error => {
                 let cause = engine::DiskFailureKind::of(&error).map_or(Cause::Statement, Cause::Disk);

@@ -209,7 +209,7 @@ impl Engine {
             return Ok(());
         }
         let megabytes = |bytes: u64| bytes >> 20;
-        Err(EngineError::InMemorySpace(format!(
+        Err(EngineError::TableOptions(format!(
             "size_limit_in_mb of all tables in memory would be {} MB together, more than max_memory_to_lock of {} MB",
             megabytes(wanted),
             megabytes(most)
@@ -228,7 +228,7 @@ impl Engine {
             return Ok(());
         }
         let (keyspace, name, limit) = (&table.keyspace, &table.name, options.size_limit_bytes >> 20);
-        Err(EngineError::InMemorySpace(format!(
+        Err(EngineError::TableOptions(format!(
             "size_limit_in_mb is {limit}, but table {keyspace}.{name} holds {held_bytes} bytes"
         )))
     }

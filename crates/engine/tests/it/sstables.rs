@@ -4,8 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blockio::{Disk, Fault, SimulatedDisk};
-use engine::{Engine, EngineError};
-use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, TableOptions, Unfiltered, UnfilteredCursor};
+use engine::{Engine, EngineError, block_on};
+use model::{
+    ClusteringBound, DeletionTime, KeyRange, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, Side, Slice,
+    Slices, Table, TableOptions, Unfiltered, UnfilteredCursor,
+};
 
 use crate::fixture::{
     Directory, clustering, create_table, delete_partition, insert, insert_expired, open, open_with, rows, set_options,
@@ -393,4 +396,38 @@ fn a_disk_that_fills_during_a_compaction_stops_it_and_keeps_the_inputs() {
         assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
         assert_eq!(rows(&engine, &table).len(), 6);
     }
+}
+
+#[test]
+fn a_range_deletion_with_a_negative_timestamp_is_stored_across_blocks_of_the_row_index() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.column_index_size_bytes = 256;
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    let value = "value".repeat(9);
+    for row in 0..100 {
+        insert(&engine, &table, 1, row, &value, if row < 10 { -9 } else { 10 });
+        insert(&engine, &table, 2, row, &value, 10);
+    }
+    let mut update = PartitionUpdateBuilder::new(table.clone(), PartitionKey::new(&1_i32.to_be_bytes()));
+    update.delete_range(
+        Slice {
+            start: ClusteringBound::new(clustering(5), Side::Before),
+            end: ClusteringBound::new(clustering(90), Side::After),
+        },
+        DeletionTime::new(-5, u32::MAX - 5),
+    );
+    block_on(engine.write(&Mutation::new(vec![update.build()]))).unwrap();
+    let expected = rows(&engine, &table);
+    assert_eq!(expected.len(), 195);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 1, 200, &value, 10);
+    engine.flush(&table).unwrap();
+    engine.compact(&table).unwrap();
+    assert_eq!(rows(&engine, &table).len(), 196);
+    engine.shutdown().unwrap();
+    drop(engine);
+    let engine = open_with(&options);
+    assert_eq!(rows(&engine, &table).len(), 196);
 }

@@ -223,3 +223,17 @@ fn damaged_records_are_refused_without_panic() {
         }
     }
 }
+
+/// Older builds accepted and logged it, and no SSTable can hold it.
+#[test]
+fn a_partition_deletion_with_a_negative_timestamp_is_left_out_of_an_old_record() {
+    let table = table("a", 1);
+    let mut record = Vec::new();
+    Mutation::new(vec![full_update(&table)]).write_record(&mut record);
+    let at = record.windows(8).position(|bytes| bytes == 3_i64.to_be_bytes()).unwrap();
+    record[at..at + 8].copy_from_slice(&(-1_i64).to_be_bytes());
+    let (read, _) = Mutation::read_record(&record, &schema(&[&table])).unwrap();
+    let update = &read.updates()[0];
+    assert!(update.partition_deletion().is_live());
+    assert_eq!((update.row_count(), update.range_deletion_count()), (full_update(&table).row_count(), 1));
+}

@@ -21,6 +21,7 @@ const KNOWN: &[&str] = &[
     "compaction",
     "compression",
     "crc_check_chance",
+    "dclocal_read_repair_chance",
     "default_time_to_live",
     "extensions",
     "gc_grace_seconds",
@@ -31,8 +32,21 @@ const KNOWN: &[&str] = &[
     "memtable_flush_period_in_ms",
     "min_index_interval",
     "read_repair",
+    "read_repair_chance",
     "speculative_retry",
 ];
+
+/// Options of Cassandra before 4.0, which published examples still use. They are checked and not kept.
+const READ_REPAIR_CHANCES: [&str; 2] = ["dclocal_read_repair_chance", "read_repair_chance"];
+/// What `caching` was in Cassandra before 2.1: its keys and rows.
+const OLD_CACHING: [(&str, [&str; 2]); 4] = [
+    ("ALL", ["ALL", "ALL"]),
+    ("KEYS_ONLY", ["ALL", "NONE"]),
+    ("ROWS_ONLY", ["NONE", "ALL"]),
+    (NO_CACHING, ["NONE"; 2]),
+];
+/// Only tables in memory have it.
+const NO_CACHING: &str = "NONE";
 
 /// The greatest TTL, 20 years in seconds.
 const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
@@ -83,7 +97,7 @@ pub(super) fn parse(
     let options = TableOptions {
         additional_write_policy: retry("additional_write_policy", before.additional_write_policy)?,
         bloom_filter_fp_chance: fraction("bloom_filter_fp_chance", before.bloom_filter_fp_chance)?,
-        caching: caching_of(properties, &before.compaction)?.map_or(Ok(before.caching), caching)?,
+        caching: caching_of(properties, &before.compaction, execution)?.map_or(Ok(before.caching), caching)?,
         comment: string("comment", before.comment)?,
         compaction: map(properties, "compaction")?.map_or(Ok(before.compaction), compaction)?,
         compression: map(properties, "compression")?.map_or(Ok(before.compression), compression)?,
@@ -108,6 +122,7 @@ pub(super) fn parse(
     if options.cdc {
         execution.warn("cdc is stored but has no effect: this node writes no change-data-capture log");
     }
+    take_read_repair_chances(properties, execution)?;
     validate(&options)?;
     if super::properties::map(properties, "compaction")?.is_some() {
         warn_of_compaction(&options, execution);
@@ -247,22 +262,44 @@ fn simple_retry(upper: &str) -> Option<String> {
     Some(format!("{rounded}p"))
 }
 
-/// The `caching` of a statement. A table in memory may say `caching = 'NONE'`, as those who had such tables first did.
+/// Accepts the read repair chances of old, which mean nothing on one node.
+fn take_read_repair_chances(properties: &Properties, execution: &Execution<'_>) -> Result<(), QueryError> {
+    for name in READ_REPAIR_CHANCES {
+        let Some(chance) = double(properties, name)? else { continue };
+        if !(0.0..=1.0).contains(&chance) {
+            return Err(QueryError::configuration(format!(
+                "{name} must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
+                java_double(chance)
+            )));
+        }
+        execution.warn(format!("{name} is an option of Cassandra before 4.0: it is accepted and has no effect"));
+    }
+    Ok(())
+}
+
+/// The `caching` of a statement: a map, or one word as in Cassandra before 2.1. A table in memory may say 'NONE', as those who had
+/// such tables first did.
 fn caching_of(
     properties: &Properties,
     compaction_before: &BTreeMap<String, String>,
+    execution: &Execution<'_>,
 ) -> Result<Option<BTreeMap<String, String>>, QueryError> {
-    let is_memory_only = || -> Result<bool, QueryError> {
-        let compaction = map(properties, "compaction")?;
-        let class = compaction.as_ref().unwrap_or(compaction_before).get("class");
-        Ok(class.is_some_and(|class| class.trim_start_matches(COMPACTION_PACKAGE) == MEMORY_ONLY))
-    };
-    match properties.get("caching") {
-        Some(PropertyValue::Text(text)) if text.eq_ignore_ascii_case("none") && is_memory_only()? => {
-            Ok(Some(["keys", "rows_per_partition"].map(|name| (name.to_string(), "NONE".to_string())).into()))
-        }
-        _ => map(properties, "caching"),
+    let Some(PropertyValue::Text(text)) = properties.get("caching") else { return map(properties, "caching") };
+    let old = OLD_CACHING.iter().find(|(name, _)| text.eq_ignore_ascii_case(name));
+    let Some((name, [keys, rows])) = old else { return map(properties, "caching") };
+    let compaction = map(properties, "compaction")?;
+    let class = compaction.as_ref().unwrap_or(compaction_before).get("class");
+    let is_memory_only = class.is_some_and(|class| class.trim_start_matches(COMPACTION_PACKAGE) == MEMORY_ONLY);
+    if *name == NO_CACHING && !is_memory_only {
+        return map(properties, "caching");
     }
+    if *name != NO_CACHING {
+        execution.warn(format!(
+            "caching = '{name}' is the form of Cassandra before 2.1; it is taken as {{'keys': '{keys}', 'rows_per_partition': '{rows}'}}"
+        ));
+    }
+    let caching = [("keys", keys), ("rows_per_partition", rows)];
+    Ok(Some(caching.map(|(name, value)| (name.to_string(), value.to_string())).into()))
 }
 
 fn caching(options: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, QueryError> {

@@ -242,6 +242,9 @@ impl Writer<'_> {
             return Err(QueryError::not_supported("a deletion of counters"));
         }
         if clustering.is_empty() {
+            if !self.times.deletion().has_whole_form() {
+                return Err(negative_deletion(self.times.timestamp));
+            }
             partition.delete_partition(self.times.deletion());
             return Ok(());
         }
@@ -359,6 +362,13 @@ impl Writer<'_> {
             Bound::Bytes(_) => Err(QueryError::not_supported("a counter update")),
         }
     }
+}
+
+/// Cassandra accepts such a deletion and then cannot read the SSTable that it wrote.
+fn negative_deletion(timestamp: i64) -> QueryError {
+    QueryError::invalid(format!(
+        "A partition cannot be deleted with a negative timestamp ({timestamp}), which SSTables cannot hold; delete its rows instead"
+    ))
 }
 
 fn no_columns_of_ranges() -> QueryError {

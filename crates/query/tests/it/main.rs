@@ -16,4 +16,5 @@ mod schema;
 mod select;
 mod sent_values;
 mod sstable_tasks;
+mod timestamps;
 mod writes;

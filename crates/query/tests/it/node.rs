@@ -23,16 +23,17 @@ impl TestNode {
     }
 
     pub fn with_options(processor_options: ProcessorOptions) -> TestNode {
-        TestNode::open(&SimulatedDisk::new(), processor_options)
+        TestNode::in_directory(&SimulatedDisk::new(), "/node", processor_options)
     }
 
     /// A node on a disk that may have been another's.
     pub fn on_disk(disk: &SimulatedDisk) -> TestNode {
-        TestNode::open(disk, ProcessorOptions::default())
+        TestNode::in_directory(disk, "/node", ProcessorOptions::default())
     }
 
-    fn open(disk: &SimulatedDisk, processor_options: ProcessorOptions) -> TestNode {
-        let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    /// A node with all its files in this directory.
+    pub fn in_directory(disk: &SimulatedDisk, directory: &str, processor_options: ProcessorOptions) -> TestNode {
+        let mut options = EngineOptions::new(Arc::new(disk.clone()), directory);
         options.commitlog.segment_size_bytes = 256 << 10;
         options.commitlog.total_space_bytes = 4 << 20;
         options.commitlog.sync = SyncMode::Batch;
@@ -74,7 +75,13 @@ impl TestNode {
 
     /// The rows that a statement answers, each as CQL literals joined by blanks, `null` for null.
     pub fn rows(&self, statement: &str) -> Vec<String> {
-        texts(&rows_of(self.run(statement)))
+        self.rows_with(statement, &QueryOptions::default())
+    }
+
+    /// As [`rows`](Self::rows), with options of the request.
+    pub fn rows_with(&self, statement: &str, options: &QueryOptions<'_>) -> Vec<String> {
+        let response = self.try_run(statement, options).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        texts(&rows_of(response))
     }
 
     pub fn batch(

@@ -228,3 +228,35 @@ fn a_snapshots_schema_makes_the_table_again_with_the_types_that_it_uses() {
     create.into_iter().for_each(|statement| drop(other.run(statement)));
     assert_eq!(schema_of(&other), text);
 }
+
+#[test]
+fn options_that_a_flush_could_not_use_are_refused() {
+    let node = TestNode::with(&["CREATE TABLE kept (k int PRIMARY KEY)"]);
+    let options = "WITH compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 1048576}";
+    for statement in [format!("CREATE TABLE t (k int PRIMARY KEY) {options}"), format!("ALTER TABLE kept {options}")] {
+        let refused = node.failure(&statement);
+        assert!(refused.contains("chunk_length_in_kb 1048576"), "{refused}");
+    }
+    node.run("INSERT INTO kept (k) VALUES (1)");
+    node.processor.engine().flush_all().unwrap();
+    assert_eq!(node.rows("SELECT k FROM kept"), ["1"]);
+}
+
+#[test]
+fn table_options_of_old_cassandra_are_accepted_with_a_warning() {
+    let node = TestNode::with(&[]);
+    for (word, keys, rows) in [("KEYS_ONLY", "ALL", "NONE"), ("all", "ALL", "ALL"), ("ROWS_ONLY", "NONE", "ALL")] {
+        let response = node.run(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH caching = '{word}'"));
+        assert!(response.warnings.iter().any(|warning| warning.starts_with("caching = '")), "{:?}", response.warnings);
+        let caching =
+            node.rows("SELECT caching FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = 't'");
+        assert_eq!(caching, [format!("{{'keys': '{keys}', 'rows_per_partition': '{rows}'}}")]);
+        node.run("DROP TABLE t");
+    }
+    for name in ["read_repair_chance", "dclocal_read_repair_chance"] {
+        let response = node.run(&format!("CREATE TABLE t (k int PRIMARY KEY) WITH {name} = 0.1"));
+        assert!(response.warnings.iter().any(|warning| warning.contains(name)), "{:?}", response.warnings);
+        assert!(node.failure(&format!("ALTER TABLE t WITH {name} = 2")).contains("smaller than or equal to 1.0"));
+        node.run("DROP TABLE t");
+    }
+}

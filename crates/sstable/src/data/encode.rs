@@ -14,7 +14,7 @@ pub(crate) fn write_deletion(deletion: DeletionTime, out: &mut Vec<u8>) -> Resul
         out.push(LIVE_DELETION);
         return Ok(());
     }
-    if deletion.marked_for_delete_at < 0 {
+    if !deletion.has_whole_form() {
         let what = "a partition or range deletion with a negative timestamp".into();
         return Err(SSTableError::Unwritable { what });
     }

@@ -295,8 +295,10 @@ impl SSTableWriter {
         let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
+        // The row index cannot say that a deletion with a negative timestamp is open: the block lasts until it is closed.
         if let Some(block) = partition.block
             && end - block.offset >= self.options.column_index_size_bytes
+            && partition.open.has_whole_form()
         {
             close_block(&mut files.row_index, partition, &self.positions)?;
         }
