@@ -13,4 +13,4 @@ mod sets;
 mod token;
 
 pub use error::SyntaxError;
-pub use parser::parse;
+pub use parser::{parse, parse_counting};

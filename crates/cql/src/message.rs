@@ -1,6 +1,6 @@
 //! The texts of syntax errors, as Cassandra writes them.
 
-use super::lexer::{Expecting, LexError, Token, tokenize_all};
+use super::lexer::{Expecting, LexError, TOKENS_MAX, Token, tokenize_all};
 use super::token::TokenKind;
 
 /// Tokens shown before and after the one the parser stands at, white space counted.
@@ -30,6 +30,7 @@ pub(crate) fn lexer_message(text: &str, error: LexError) -> String {
         Expecting::NoAlternative => format!("no viable alternative at character '{found}'"),
         Expecting::Repetition => format!("required (...)+ loop did not match anything at character '{found}'"),
         Expecting::Set => format!("mismatched character '{found}' expecting set null"),
+        Expecting::End => return format!("Statement is too long: more than {TOKENS_MAX} tokens"),
         Expecting::Character(c) => format!("mismatched character '{found}' expecting '{c}'"),
     };
     format!("line {line}:{column} {what}")

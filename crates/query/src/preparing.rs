@@ -1,12 +1,16 @@
 //! What preparing a statement needs to know, and the bind markers it collects on the way.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cql::ast::{BindMarker, Identifier, QualifiedName};
 use model::{Column, Schema, Table};
 
+use crate::functions::Function;
 use crate::names::{column_spec, find_table};
 use crate::system::VirtualTables;
+use crate::terms::Findings;
 use crate::{ColumnSpec, QueryError};
 
 /// The state of preparing one statement.
@@ -21,6 +25,9 @@ pub(crate) struct Preparing<'a> {
     receivers: Vec<Option<ColumnSpec>>,
     /// Tables the statement touches, the one looked up last at the end.
     tables: Vec<Arc<Table>>,
+    findings: RefCell<Findings>,
+    /// The functions of names that were called, where these do not depend on the arguments.
+    functions: RefCell<HashMap<String, Arc<[Arc<Function>]>>>,
 }
 
 impl<'a> Preparing<'a> {
@@ -30,7 +37,16 @@ impl<'a> Preparing<'a> {
         virtual_tables: &'a VirtualTables,
         names: &'a [Option<Identifier>],
     ) -> Self {
-        Preparing { schema, keyspace, virtual_tables, names, receivers: vec![None; names.len()], tables: Vec::new() }
+        Preparing {
+            schema,
+            keyspace,
+            virtual_tables,
+            names,
+            receivers: vec![None; names.len()],
+            tables: Vec::new(),
+            findings: RefCell::default(),
+            functions: RefCell::default(),
+        }
     }
 
     /// Looks up a table that the statement reads or writes.
@@ -40,6 +56,34 @@ impl<'a> Preparing<'a> {
         self.tables.retain(|known| !Arc::ptr_eq(known, &table));
         self.tables.push(table.clone());
         Ok(table)
+    }
+
+    /// Prepares an expression with what is found out about its parts kept meanwhile. The parts must not move.
+    pub fn expression<T>(&mut self, prepare: impl FnOnce(&mut Self) -> T) -> T {
+        self.findings.get_mut().enter();
+        let prepared = prepare(self);
+        self.findings.get_mut().leave();
+        prepared
+    }
+
+    /// What is known of the parts of the expression at hand.
+    pub fn findings(&self) -> &RefCell<Findings> {
+        &self.findings
+    }
+
+    /// The functions of this name, made by `make` where they are not known yet.
+    pub fn functions(&self, name: &str, make: impl FnOnce() -> Vec<Function>) -> Arc<[Arc<Function>]> {
+        if let Some(known) = self.functions.borrow().get(name) {
+            return known.clone();
+        }
+        let made: Arc<[Arc<Function>]> = make().into_iter().map(Arc::new).collect();
+        self.functions.borrow_mut().insert(name.to_owned(), made.clone());
+        made
+    }
+
+    /// The keyspace of types that say none.
+    pub fn keyspace_of_types(&self) -> &str {
+        self.keyspace.or_else(|| self.tables.last().map(|table| &*table.keyspace)).unwrap_or_default()
     }
 
     /// Notes what a bind marker stands for.

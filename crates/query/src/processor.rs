@@ -152,11 +152,26 @@ impl Processor {
         self.prepare_parsed(cql::parse(text)?, keyspace).map(Arc::new)
     }
 
+    /// Prepares a statement, and says in how many steps types and functions were chosen, also where that failed. It is linear in
+    /// the length of the text.
+    pub fn prepare_counting(&self, text: &str, keyspace: Option<&str>) -> (Result<Prepared, QueryError>, u64) {
+        let parsed = match cql::parse(text) {
+            Ok(parsed) => parsed,
+            Err(error) => return (Err(error.into()), 0),
+        };
+        let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
+        let prepared = self.prepare_with(parsed.statement, &mut preparing);
+        (prepared, preparing.findings().borrow().steps())
+    }
+
     fn prepare_parsed(&self, parsed: ParsedStatement, keyspace: Option<&str>) -> Result<Prepared, QueryError> {
-        let schema = self.schema();
-        let schema_version = schema.version;
-        let mut preparing = Preparing::new(schema, keyspace, &self.virtual_tables, &parsed.markers);
-        let plan = plan(parsed.statement, &mut preparing)?;
+        let mut preparing = Preparing::new(self.schema(), keyspace, &self.virtual_tables, &parsed.markers);
+        self.prepare_with(parsed.statement, &mut preparing)
+    }
+
+    fn prepare_with(&self, statement: Statement, preparing: &mut Preparing<'_>) -> Result<Prepared, QueryError> {
+        let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
+        let plan = plan(statement, preparing)?;
         let result_metadata = match &plan {
             Plan::Select(select) => Some(select.result_metadata()),
             Plan::Describe(describe) => Some(describe::result_metadata(describe)),

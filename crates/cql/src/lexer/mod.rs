@@ -59,6 +59,8 @@ pub(crate) enum Expecting {
     /// One of several characters.
     Set,
     Character(char),
+    /// The end of the statement, which has as many tokens as it may have.
+    End,
 }
 
 /// The tokens of a text; the last is `Eof`, or `LexerError` where the lexer stopped.
@@ -68,9 +70,16 @@ pub(crate) struct Tokens {
     pub error: Option<LexError>,
 }
 
-/// Splits a text into tokens, up to its end or the first mistake.
+/// The tokens that a statement may have. Everything that is made of a text takes memory by its tokens, much more than
+/// their text does.
+pub(crate) const TOKENS_MAX: usize = 1 << 19;
+
+/// Tokens that there is room for at first.
+const TOKENS_EXPECTED_MAX: usize = 1 << 10;
+
+/// Splits a text into tokens, up to its end, the first mistake or the limit.
 pub(crate) fn tokenize(text: &str) -> Tokens {
-    let mut tokens = Vec::with_capacity(text.len() / 5 + 2);
+    let mut tokens = Vec::with_capacity((text.len() / 5 + 2).min(TOKENS_EXPECTED_MAX));
     let mut number = 0;
     let mut start = 0;
     loop {
@@ -83,6 +92,10 @@ pub(crate) fn tokenize(text: &str) -> Tokens {
                 continue;
             }
             Err(error) => (TokenKind::LexerError, Some(error)),
+        };
+        let (kind, error) = match tokens.len() < TOKENS_MAX || kind == TokenKind::Eof {
+            true => (kind, error),
+            false => (TokenKind::LexerError, Some(LexError { at: start, expecting: Expecting::End })),
         };
         tokens.push(Token { kind, start, end: lexer.at, number });
         if error.is_some() || kind == TokenKind::Eof {

@@ -18,6 +18,8 @@ mod term;
 mod types;
 
 use std::borrow::Cow;
+use std::mem;
+use std::ops::ControlFlow;
 
 use super::ast::{BindMarker, Identifier, ParsedStatement};
 use super::error::SyntaxError;
@@ -26,18 +28,22 @@ use super::message::{Wanted, lexer_message, parser_message};
 use super::sets;
 use super::token::{TokenKind, TokenSet};
 
-/// Nested constructs (parentheses, collections, calls, types) deeper than this are refused: the parser and whoever
-/// walks the tree recurse.
-const NESTING_MAX: usize = 96;
-
-/// Operators in a row that build a tree of that depth.
-const OPERATORS_MAX: usize = 256;
+/// The deepest tree that a statement may be parsed to: nested constructs (parentheses, collections, calls, types) and
+/// operators in a row count together, because a chain of operators is a tree that leans to one side. The parser, every
+/// walk over the tree and its drop recurse, so this bounds the stack that a statement takes.
+const DEPTH_MAX: usize = 256;
 
 /// Parses one statement.
 ///
 /// # Errors
 /// The message is Cassandra's. Of several mistakes the first is reported.
 pub fn parse(text: &str) -> Result<ParsedStatement, SyntaxError> {
+    parse_counting(text).0
+}
+
+/// Parses one statement, and says in how many steps: how often the parser went past a token, some more than once. It
+/// is linear in the length of the text.
+pub fn parse_counting(text: &str) -> (Result<ParsedStatement, SyntaxError>, u64) {
     let tokens = tokenize(text);
     let mut parser = Parser {
         text,
@@ -48,16 +54,23 @@ pub fn parse(text: &str) -> Result<ParsedStatement, SyntaxError> {
         markers: Vec::new(),
         complaint: None,
         nesting: 0,
+        deepest: 0,
+        steps: 0,
     };
     let result = parser.statement();
-    let markers = std::mem::take(&mut parser.markers);
-    match result {
-        Ok(statement) => match parser.complaint {
+    let markers = mem::take(&mut parser.markers);
+    let parsed = match result {
+        Ok(statement) => match parser.complaint.take() {
             None => Ok(ParsedStatement { statement, markers }),
             Some(message) => Err(SyntaxError { message }),
         },
         Err(stop) => Err(SyntaxError { message: parser.stop_message(stop) }),
-    }
+    };
+    (parsed, parser.steps)
+}
+
+fn too_deep() -> Stop {
+    Stop::Thrown(format!("Statement is nested too deeply: more than {DEPTH_MAX} levels").into())
 }
 
 /// Why parsing cannot go on.
@@ -82,7 +95,11 @@ struct Parser<'a> {
     markers: Vec<Option<Identifier>>,
     /// The first mistake that does not stop the parser.
     complaint: Option<String>,
+    /// How many constructs the parser is inside of.
     nesting: usize,
+    /// The deepest level of the expression that is being parsed, or was parsed last.
+    deepest: usize,
+    steps: u64,
 }
 
 impl<'a> Parser<'a> {
@@ -107,6 +124,7 @@ impl<'a> Parser<'a> {
     }
 
     fn advance(&mut self) {
+        self.steps += 1;
         self.at = (self.at + 1).min(self.tokens.len() - 1);
         self.seen = self.seen.max(self.at);
     }
@@ -188,10 +206,11 @@ impl<'a> Parser<'a> {
     /// Parses something if it can be parsed as a whole; else nothing has happened, save that tokens were seen.
     fn attempt<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<Option<T>> {
         let (at, markers, complained) = (self.at, self.markers.len(), self.complaint.is_some());
+        let deepest = self.deepest;
         match parse(self) {
             Ok(value) => Ok(Some(value)),
             Err(Stop::Mismatch { .. }) => {
-                self.at = at;
+                (self.at, self.deepest) = (at, deepest);
                 self.markers.truncate(markers);
                 if !complained {
                     self.complaint = None;
@@ -204,22 +223,43 @@ impl<'a> Parser<'a> {
 
     /// Parses something nested, unless there is too much around it already.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.nesting == NESTING_MAX {
-            return Err(Stop::Thrown(format!("Statement is nested too deeply: more than {NESTING_MAX} levels").into()));
+        if self.nesting == DEPTH_MAX {
+            return Err(too_deep());
         }
         self.nesting += 1;
+        self.deepest = self.deepest.max(self.nesting);
         let result = parse(self);
         self.nesting -= 1;
         result
     }
 
-    /// Counts an operator of a chain.
-    fn count_operator(&mut self, operators: &mut usize) -> Parsed<()> {
-        *operators += 1;
-        if *operators <= OPERATORS_MAX {
-            return Ok(());
+    /// Parses an operand and what stands behind it, while `more` returns something: each time the tree so far becomes
+    /// a part of a new one, and so one level deeper.
+    fn chain<T>(
+        &mut self,
+        first: impl FnOnce(&mut Self) -> Parsed<T>,
+        mut more: impl FnMut(&mut Self, T) -> Parsed<ControlFlow<T, T>>,
+    ) -> Parsed<T> {
+        let around = mem::replace(&mut self.deepest, self.nesting);
+        let mut tree = first(self)?;
+        loop {
+            let of_tree = mem::replace(&mut self.deepest, self.nesting);
+            match more(self, tree)? {
+                ControlFlow::Break(whole) => {
+                    self.deepest = around.max(of_tree).max(self.deepest);
+                    return Ok(whole);
+                }
+                ControlFlow::Continue(larger) => tree = larger,
+            }
+            self.deepest = of_tree.max(self.deepest);
+            self.check_depth(1)?;
+            self.deepest += 1;
         }
-        Err(Stop::Thrown(format!("Too many operators in one expression: more than {OPERATORS_MAX}").into()))
+    }
+
+    /// Refuses an expression that this many levels around it would make too deep.
+    fn check_depth(&self, levels: usize) -> Parsed<()> {
+        if self.deepest + levels > DEPTH_MAX { Err(too_deep()) } else { Ok(()) }
     }
 
     /// Notes a mistake that does not stop the parser; the first one counts.

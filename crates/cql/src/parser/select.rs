@@ -1,19 +1,45 @@
 //! SELECT.
 
+use std::mem;
+use std::ops::ControlFlow;
+
 use super::term::multiplication_operator;
-use super::{Parsed, Parser, sets};
+use super::{Parsed, Parser, Stop, sets};
 use crate::ast::{
-    ArithmeticOperator, Direction, FunctionName, Ordering, Select, SelectClause, Selectable, Selector, Term,
-    WritetimeOrTtl,
+    ArithmeticOperator, Direction, FunctionName, Identifier, Ordering, Select, SelectClause, Selectable, Selector,
+    Term, WritetimeOrTtl,
 };
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
+
+/// The columns that a result may have, as many as a statement may have bind markers.
+const SELECTORS_MAX: usize = 65_535;
 
 /// What a selected expression without parentheses is.
 enum SimpleSelectable {
     Column,
     Literal,
     Function,
+}
+
+/// What is taken out of a selected expression.
+enum Modifier {
+    Field(Identifier),
+    Element(Term),
+    Slice { from: Option<Term>, to: Option<Term> },
+}
+
+impl Modifier {
+    fn of(self, receiver: Selectable) -> Selectable {
+        let receiver = Box::new(receiver);
+        match self {
+            Modifier::Field(field) => Selectable::Field { receiver, field },
+            Modifier::Element(element) => Selectable::Element { receiver, element: Box::new(element) },
+            Modifier::Slice { from, to } => {
+                Selectable::Slice { receiver, from: from.map(Box::new), to: to.map(Box::new) }
+            }
+        }
+    }
 }
 
 impl Parser<'_> {
@@ -94,7 +120,16 @@ impl Parser<'_> {
             self.advance();
             return Ok(SelectClause::Wildcard);
         }
-        Ok(SelectClause::Selectors(self.list(Self::selector)?))
+        let mut count = 0;
+        let selectors = self.list(|p| {
+            count += 1;
+            if count > SELECTORS_MAX {
+                let message = format!("SELECT has too many selectors: more than {SELECTORS_MAX}");
+                return Err(Stop::Thrown(message.into()));
+            }
+            p.selector()
+        })?;
+        Ok(SelectClause::Selectors(selectors))
     }
 
     fn selector(&mut self) -> Parsed<Selector> {
@@ -125,31 +160,27 @@ impl Parser<'_> {
     }
 
     fn selected_addition(&mut self) -> Parsed<Selectable> {
-        let mut left = self.selected_multiplication()?;
-        let mut operators = 0;
-        loop {
-            let operator = match self.kind() {
+        self.chain(Self::selected_multiplication, |p, left| {
+            let operator = match p.kind() {
                 Plus => ArithmeticOperator::Add,
                 Minus => ArithmeticOperator::Subtract,
-                _ => return Ok(left),
+                _ => return Ok(ControlFlow::Break(left)),
             };
-            self.count_operator(&mut operators)?;
-            self.advance();
-            let right = self.selected_multiplication()?;
-            left = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
-        }
+            p.advance();
+            let right = p.selected_multiplication()?;
+            let operation = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
+            Ok(ControlFlow::Continue(operation))
+        })
     }
 
     fn selected_multiplication(&mut self) -> Parsed<Selectable> {
-        let mut left = self.selected_group()?;
-        let mut operators = 0;
-        while let Some(operator) = multiplication_operator(self.kind()) {
-            self.count_operator(&mut operators)?;
-            self.advance();
-            let right = self.selected_group()?;
-            left = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
-        }
-        Ok(left)
+        self.chain(Self::selected_group, |p, left| {
+            let Some(operator) = multiplication_operator(p.kind()) else { return Ok(ControlFlow::Break(left)) };
+            p.advance();
+            let right = p.selected_group()?;
+            let operation = Selectable::Operation { operator, left: Box::new(left), right: Box::new(right) };
+            Ok(ControlFlow::Continue(operation))
+        })
     }
 
     /// An operand: perhaps with a sign, perhaps with fields or elements taken out of it.
@@ -160,49 +191,53 @@ impl Parser<'_> {
             return Ok(Selectable::Negation(Box::new(self.nested(Self::selected_group)?)));
         }
         self.decided(2);
-        let bare = self.selected_bare()?;
-        if !matches!(self.kind(), Dot | OpenBracket) {
-            return Ok(bare);
-        }
+        let around = mem::replace(&mut self.deepest, self.nesting);
+        let mut selected = self.selected_bare()?;
         // When what looks like a modifier is none, the mistake is the token that starts it.
-        let whole = self.attempt(|p| p.modifiers(bare.clone()))?;
-        Ok(whole.unwrap_or(bare))
+        if matches!(self.kind(), Dot | OpenBracket)
+            && let Some(modifiers) = self.attempt(Self::modifiers)?
+        {
+            selected = self.modified(selected, modifiers)?;
+        }
+        self.deepest = self.deepest.max(around);
+        Ok(selected)
     }
 
     /// `.field`, `[element]` and `[from..to]`, any number of them.
-    fn modifiers(&mut self, receiver: Selectable) -> Parsed<Selectable> {
-        let mut receiver = receiver;
-        let mut modifiers = 0;
+    fn modifiers(&mut self) -> Parsed<Vec<Modifier>> {
+        let mut modifiers = Vec::new();
         loop {
-            match self.require(1, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])))? {
+            modifiers.push(match self.require(1, sets::AFTER_SELECTABLE.and(TokenSet::of(&[Dot])))? {
                 Dot => {
-                    self.count_operator(&mut modifiers)?;
                     self.advance();
-                    let field = self.identifier()?;
-                    receiver = Selectable::Field { receiver: Box::new(receiver), field };
+                    Modifier::Field(self.identifier()?)
                 }
-                OpenBracket => {
-                    self.count_operator(&mut modifiers)?;
-                    receiver = self.sub_selection(receiver)?;
-                }
-                _ => return Ok(receiver),
-            }
+                OpenBracket => self.sub_selection()?,
+                _ => return Ok(modifiers),
+            });
+            self.check_depth(modifiers.len())?;
         }
     }
 
-    fn sub_selection(&mut self, receiver: Selectable) -> Parsed<Selectable> {
-        let receiver = Box::new(receiver);
+    /// What the modifiers take out of an expression: each makes the tree one level deeper.
+    fn modified(&mut self, selected: Selectable, modifiers: Vec<Modifier>) -> Parsed<Selectable> {
+        self.check_depth(modifiers.len())?;
+        self.deepest += modifiers.len();
+        Ok(modifiers.into_iter().fold(selected, |receiver, modifier| modifier.of(receiver)))
+    }
+
+    fn sub_selection(&mut self) -> Parsed<Modifier> {
         self.expect(OpenBracket)?;
         let selected = if self.require(1, sets::TERM.and(TokenSet::of(&[Range])))? == Range {
             self.advance();
-            Selectable::Slice { receiver, from: None, to: Some(Box::new(self.term()?)) }
+            Modifier::Slice { from: None, to: Some(self.term()?) }
         } else {
-            let first = Box::new(self.term()?);
+            let first = self.term()?;
             if self.accept(Range) {
-                let to = if self.is(sets::TERM) { Some(Box::new(self.term()?)) } else { None };
-                Selectable::Slice { receiver, from: Some(first), to }
+                let to = if self.is(sets::TERM) { Some(self.term()?) } else { None };
+                Modifier::Slice { from: Some(first), to }
             } else {
-                Selectable::Element { receiver, element: first }
+                Modifier::Element(first)
             }
         };
         self.expect(CloseBracket)?;
@@ -366,7 +401,8 @@ impl Parser<'_> {
         self.advance();
         self.expect(OpenParen)?;
         let column = self.identifier()?;
-        let selected = Box::new(self.modifiers(Selectable::Column(column.clone()))?);
+        let modifiers = self.modifiers()?;
+        let selected = Box::new(self.modified(Selectable::Column(column.clone()), modifiers)?);
         self.expect(CloseParen)?;
         Ok(Selectable::WritetimeOrTtl { kind, column, selected })
     }

@@ -1,5 +1,7 @@
 //! Terms.
 
+use std::ops::ControlFlow;
+
 use super::{Parsed, Parser, sets};
 use crate::ast::{ArithmeticOperator, BindMarker, Constant, ConstantKind, Term};
 use crate::token::TokenKind::{self, *};
@@ -19,15 +21,13 @@ impl Parser<'_> {
     }
 
     fn addition(&mut self) -> Parsed<Term> {
-        let mut left = self.multiplication()?;
-        let mut operators = 0;
-        while let Some(operator) = self.addition_operator()? {
-            self.count_operator(&mut operators)?;
-            self.advance();
-            let right = self.multiplication()?;
-            left = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
-        }
-        Ok(left)
+        self.chain(Self::multiplication, |p, left| {
+            let Some(operator) = p.addition_operator()? else { return Ok(ControlFlow::Break(left)) };
+            p.advance();
+            let right = p.multiplication()?;
+            let operation = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
+            Ok(ControlFlow::Continue(operation))
+        })
     }
 
     /// The operator at hand if there is one. The plus of `SET c = 1 + c` belongs to the assignment.
@@ -60,15 +60,13 @@ impl Parser<'_> {
     }
 
     fn multiplication(&mut self) -> Parsed<Term> {
-        let mut left = self.signed_term()?;
-        let mut operators = 0;
-        while let Some(operator) = multiplication_operator(self.kind()) {
-            self.count_operator(&mut operators)?;
-            self.advance();
-            let right = self.signed_term()?;
-            left = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
-        }
-        Ok(left)
+        self.chain(Self::signed_term, |p, left| {
+            let Some(operator) = multiplication_operator(p.kind()) else { return Ok(ControlFlow::Break(left)) };
+            p.advance();
+            let right = p.signed_term()?;
+            let operation = Term::Operation { operator, left: Box::new(left), right: Box::new(right) };
+            Ok(ControlFlow::Continue(operation))
+        })
     }
 
     fn signed_term(&mut self) -> Parsed<Term> {

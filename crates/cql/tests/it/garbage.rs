@@ -150,7 +150,7 @@ fn deep_nesting_is_refused() {
         format!("CREATE TABLE t (a {})", deep("list<", "int", ">")),
     ] {
         let message = parse(&text).unwrap_err().message;
-        assert_eq!(message, "Statement is nested too deeply: more than 96 levels", "{}", &text[..60]);
+        assert_eq!(message, "Statement is nested too deeply: more than 256 levels", "{}", &text[..60]);
     }
 }
 
@@ -164,7 +164,80 @@ fn long_chains_of_operators_are_refused() {
         format!("SELECT a FROM t WHERE a = 1{}", " % 1".repeat(100_000)),
     ] {
         let message = parse(&text).unwrap_err().message;
-        assert_eq!(message, "Too many operators in one expression: more than 256");
+        assert_eq!(message, "Statement is nested too deeply: more than 256 levels");
     }
     assert!(parse(&format!("SELECT a{} FROM t", " + 1".repeat(200))).is_ok());
+}
+
+#[test]
+fn nesting_and_operators_count_together() {
+    let nested = |levels: usize, operators: usize| {
+        let mut term = "1".to_owned();
+        for _ in 0..levels {
+            term = format!("abs({term}){}{}", "*1".repeat(operators), "+1".repeat(operators));
+        }
+        [format!("SELECT {term} FROM t"), format!("INSERT INTO t (a) VALUES ({term})")]
+    };
+    for text in nested(2, 120).into_iter().chain(nested(120, 2)).chain(nested(30, 10)) {
+        let message = parse(&text).unwrap_err().message;
+        assert_eq!(message, "Statement is nested too deeply: more than 256 levels");
+    }
+    for text in nested(2, 60).into_iter().chain(nested(50, 2)) {
+        assert!(parse(&text).is_ok());
+    }
+}
+
+#[test]
+fn operators_beside_each_other_do_not_add_up() {
+    let sum = format!("1{}", " + 1".repeat(200));
+    for text in [
+        format!("SELECT [{}] FROM t", vec![sum.as_str(); 20].join(", ")),
+        format!("INSERT INTO t (a) VALUES ([{}])", vec![sum.as_str(); 20].join(", ")),
+        format!("SELECT {} FROM t", vec![sum.as_str(); 20].join(", ")),
+    ] {
+        assert!(parse(&text).is_ok());
+    }
+}
+
+#[test]
+fn statements_of_too_many_tokens_or_selectors_are_refused() {
+    let ones = |count: usize| vec!["1"; count].join(",");
+    let parse_list = |count: usize| parse(&format!("INSERT INTO t (a) VALUES ([{}])", ones(count)));
+    assert!(parse_list(260_000).is_ok());
+    assert_eq!(parse_list(270_000).unwrap_err().message, "Statement is too long: more than 524288 tokens");
+    let select = |count: usize| parse(&format!("SELECT {} FROM t", ones(count)));
+    assert!(select(65_535).is_ok());
+    assert_eq!(select(65_536).unwrap_err().message, "SELECT has too many selectors: more than 65535");
+    let lists = format!("SELECT {}[1] FROM t", "[i], ".repeat(2_000_000));
+    assert_eq!(parse(&lists).unwrap_err().message, "SELECT has too many selectors: more than 65535");
+}
+
+/// The most steps for each token: a few readings of one text are tried one after the other, but not inside each other.
+const STEPS_PER_TOKEN_MAX: u64 = 6;
+
+#[test]
+fn parsing_takes_linear_time() {
+    let nested = |open: &str, close: &str, depth: usize| {
+        format!("SELECT JSON DISTINCT {}1{} FROM t", open.repeat(depth), close.repeat(depth))
+    };
+    let kinds = [
+        ("(int)", ""),
+        ("(a, ", ")"),
+        ("(a){(b): ", "}"),
+        ("(a)[(b), ", "]"),
+        ("f(a)[1].b + (c)(", ")"),
+        ("- (int)[", "]"),
+        ("a.b.c + f(x, ", ")[1..2]"),
+        ("(list<int>){a: ", ", (frozen<map<int, int>>) b: (c) }"),
+    ];
+    for (open, close) in kinds {
+        for depth in [10, 20, 40, 60] {
+            for end in ["", " junk (", "'"] {
+                let text = nested(open, close, depth) + end;
+                let (_, steps) = cql::parse_counting(&text);
+                let tokens = depth * (open.len() + close.len()) + 20;
+                assert!(steps <= STEPS_PER_TOKEN_MAX * tokens as u64, "{steps} steps for {tokens} tokens of {text}");
+            }
+        }
+    }
 }

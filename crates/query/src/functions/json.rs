@@ -4,9 +4,9 @@ use types::{CqlType, utf8};
 
 use super::Function;
 use super::native::check_type;
+use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
-use crate::{ColumnSpec, QueryError};
 
 /// Cassandra's messages of wrong values begin with its own name for them.
 const MARSHAL_EXCEPTION: &str = "org.apache.cassandra.serializers.MarshalException";
@@ -26,7 +26,7 @@ pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
 pub(super) fn from_json(
     name: &str,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
+    receiver: Option<&CqlType>,
     preparing: &Preparing<'_>,
 ) -> Result<Function, QueryError> {
     let [argument] = arguments else {
@@ -39,7 +39,7 @@ pub(super) fn from_json(
             "{name}() cannot be used in the selection clause of a SELECT statement"
         )));
     };
-    Ok(Function::scalar(name, vec![CqlType::Text], receiver.ty.clone(), |call, arguments| {
+    Ok(Function::scalar(name, vec![CqlType::Text], receiver.clone(), |call, arguments| {
         let Some(bytes) = arguments[0] else { return Ok(None) };
         let function = call.function;
         let text = utf8::to_str(bytes);

@@ -1,32 +1,24 @@
 //! All functions of a name.
 
+use std::sync::Arc;
+
 use types::CqlType;
 
 use super::{Function, aggregate, arithmetic, blob, cast, collections, json, mask, math, time, vector};
+use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::{Assignable, assign_type};
-use crate::{ColumnSpec, QueryError};
 
 /// The functions of this name. Some are made for the types of the arguments at hand: making them can fail.
 pub(super) fn candidates(
     name: &str,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
+    receiver: Option<&CqlType>,
     preparing: &Preparing<'_>,
-) -> Result<Vec<Function>, QueryError> {
-    let sources: [fn(&str) -> Vec<Function>; 6] = [
-        arithmetic::functions,
-        cast::functions,
-        time::functions,
-        math::functions,
-        blob::functions,
-        aggregate::functions,
-    ];
-    for source in sources {
-        let found = source(name);
-        if !found.is_empty() {
-            return Ok(found);
-        }
+) -> Result<Arc<[Arc<Function>]>, QueryError> {
+    let fixed = preparing.functions(name, || fixed(name));
+    if !fixed.is_empty() {
+        return Ok(fixed);
     }
     let made = match name {
         "token" => Some(token(preparing)),
@@ -44,7 +36,20 @@ pub(super) fn candidates(
             },
         },
     };
-    Ok(made.into_iter().collect())
+    Ok(made.into_iter().map(Arc::new).collect())
+}
+
+/// The functions of this name that are the same for all arguments.
+fn fixed(name: &str) -> Vec<Function> {
+    let sources: [fn(&str) -> Vec<Function>; 6] = [
+        arithmetic::functions,
+        cast::functions,
+        time::functions,
+        math::functions,
+        blob::functions,
+        aggregate::functions,
+    ];
+    sources.iter().map(|source| source(name)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 /// Whether functions of this name are made for their arguments' types, which makes their result a weak match only.

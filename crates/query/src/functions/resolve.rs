@@ -6,46 +6,34 @@ use cql::ast::FunctionName;
 use types::CqlType;
 
 use super::{CAST_PREFIX, Function, NEGATION, native, operator_symbol};
+use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::{Assignable, Assignment, assign_type};
-use crate::{ColumnSpec, QueryError};
 
 /// The function that a call means, `None` if there is none of that name. `receiver` is what gets the result, if known.
 pub(crate) fn resolve(
     name: &FunctionName,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
+    receiver: Option<&CqlType>,
     preparing: &Preparing<'_>,
 ) -> Result<Option<Arc<Function>>, QueryError> {
     if name.keyspace.as_ref().is_some_and(|keyspace| keyspace.as_str() != "system") {
         return Ok(None);
     }
-    let mut candidates = native::candidates(name.name.as_str(), arguments, receiver, preparing)?;
-    match candidates.len() {
-        0 => Ok(None),
-        1 => {
-            let only = candidates.remove(0);
-            check_arguments(&only, arguments, receiver, preparing)?;
-            Ok(Some(Arc::new(only)))
+    let candidates = native::candidates(name.name.as_str(), arguments, receiver, preparing)?;
+    match &*candidates {
+        [] => Ok(None),
+        [only] => {
+            check_arguments(only, arguments, preparing)?;
+            Ok(Some(only.clone()))
         }
-        _ => pick_best(name, candidates, arguments, receiver, preparing).map(|best| Some(Arc::new(best))),
+        several => pick_best(name, several, arguments, receiver, preparing).map(Some),
     }
-}
-
-/// Stands in where a call has no receiver: only names matter there.
-fn nowhere(receiver: Option<&ColumnSpec>) -> ColumnSpec {
-    receiver.cloned().unwrap_or_else(|| ColumnSpec {
-        keyspace: "".into(),
-        table: "".into(),
-        name: "".into(),
-        ty: CqlType::Blob,
-    })
 }
 
 fn check_arguments(
     function: &Function,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
     preparing: &Preparing<'_>,
 ) -> Result<(), QueryError> {
     let (name, expected, got) = (function.qualified_name(), function.arguments.len(), arguments.len());
@@ -54,13 +42,10 @@ fn check_arguments(
             "Invalid number of arguments in call to function {name}: {expected} required but {got} provided"
         )));
     }
-    let beside = nowhere(receiver);
-    for (place, argument) in arguments.iter().enumerate() {
-        let spec = function.argument_spec(place, &beside);
-        if !argument.assignment(preparing, &spec)?.is_assignable() {
+    for (place, (argument, ty)) in arguments.iter().zip(&function.arguments).enumerate() {
+        if !argument.assignment(preparing, ty)?.is_assignable() {
             return Err(QueryError::invalid(format!(
-                "Type error: {argument} cannot be passed as argument {place} of function {name} of type {}",
-                spec.ty
+                "Type error: {argument} cannot be passed as argument {place} of function {name} of type {ty}"
             )));
         }
     }
@@ -69,21 +54,19 @@ fn check_arguments(
 
 fn pick_best(
     name: &FunctionName,
-    candidates: Vec<Function>,
+    candidates: &[Arc<Function>],
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
+    receiver: Option<&CqlType>,
     preparing: &Preparing<'_>,
-) -> Result<Function, QueryError> {
-    let beside = nowhere(receiver);
+) -> Result<Arc<Function>, QueryError> {
     let mut compatible = Vec::new();
-    let signatures: Vec<String> = candidates.iter().map(Function::signature).collect();
     for function in candidates {
-        if receiver.is_some_and(|receiver| !assign_type(&function.returns, &receiver.ty).is_assignable()) {
+        if receiver.is_some_and(|receiver| !assign_type(&function.returns, receiver).is_assignable()) {
             continue;
         }
-        match fit(&function, arguments, &beside, preparing)? {
-            Assignment::Exact => return Ok(function),
-            Assignment::Weak => compatible.push(function),
+        match fit(function, arguments, preparing)? {
+            Assignment::Exact => return Ok(function.clone()),
+            Assignment::Weak => compatible.push(function.clone()),
             Assignment::No => {}
         }
     }
@@ -95,6 +78,7 @@ fn pick_best(
             QueryError::invalid(format!("the '{symbol}' operation is not supported between {left} and {right}"))
         }
         _ => {
+            let signatures: Vec<String> = candidates.iter().map(|function| function.signature()).collect();
             let (name, known) = (shown(name), signatures.join(", "));
             QueryError::invalid(format!(
                 "Invalid call to function {name}, none of its type signatures match (known type signatures: {known})"
@@ -113,32 +97,28 @@ fn shown(name: &FunctionName) -> String {
 fn fit(
     function: &Function,
     arguments: &[&dyn Assignable],
-    beside: &ColumnSpec,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
+    preparing.findings().borrow_mut().count_step();
     if function.arguments.len() != arguments.len() {
         return Ok(Assignment::No);
     }
-    Assignment::all(
-        arguments
-            .iter()
-            .enumerate()
-            .map(|(place, argument)| argument.assignment(preparing, &function.argument_spec(place, beside))),
-    )
+    let pairs = arguments.iter().zip(&function.arguments);
+    Assignment::all(pairs.map(|(argument, ty)| argument.assignment(preparing, ty)))
 }
 
 fn disambiguate(
     name: &FunctionName,
-    compatible: Vec<Function>,
+    compatible: Vec<Arc<Function>>,
     arguments: &[&dyn Assignable],
-    receiver: Option<&ColumnSpec>,
-) -> Result<Function, QueryError> {
+    receiver: Option<&CqlType>,
+) -> Result<Arc<Function>, QueryError> {
     let plain = name.name.as_str();
     if let (Some(symbol), [left, right]) = (operator_symbol(plain), arguments) {
         if let Some(receiver) = receiver
             && !arguments.iter().any(|argument| argument.contains_marker())
         {
-            let same = |function: &Function| function.arguments.iter().all(|ty| *ty == receiver.ty);
+            let same = |function: &Arc<Function>| function.arguments.iter().all(|ty| ty == receiver);
             if let Some(function) = compatible.into_iter().find(same) {
                 return Ok(function);
             }
@@ -150,7 +130,7 @@ fn disambiguate(
     if plain == NEGATION {
         return Err(QueryError::invalid("Ambiguous negation: use type casts to disambiguate"));
     }
-    let signatures: Vec<String> = compatible.iter().map(Function::signature).collect();
+    let signatures: Vec<String> = compatible.iter().map(|function| function.signature()).collect();
     Err(QueryError::invalid(format!(
         "Ambiguous call to function {} (can be matched by following signatures: {}): use type casts to disambiguate",
         shown(name),

@@ -1,5 +1,6 @@
 //! Selected expressions as arguments of functions.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use cql::ast::Selectable;
@@ -10,8 +11,10 @@ use super::prepare::{call_of, check_names};
 use super::shown::Shown;
 use crate::names::find_column;
 use crate::preparing::Preparing;
-use crate::terms::{Assignable, Assignment, assign_hinted, assign_type, common_type, resolve_type};
-use crate::{ColumnSpec, QueryError, functions};
+use crate::terms::{
+    Assignable, Assignment, Expression, Unnamed, assign_hinted, assign_type, common_type, resolve_type,
+};
+use crate::{QueryError, functions};
 
 /// A selected expression of a table.
 pub(super) struct Argument<'a> {
@@ -30,8 +33,22 @@ impl<'a> Argument<'a> {
         Argument { selectable, table: self.table }
     }
 
+    fn part(&self) -> Expression {
+        Expression::Selectable(self.selectable)
+    }
+
     /// The type, where the expression alone decides it.
     pub fn exact_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        let known = preparing.findings().borrow().exact_type(self.part());
+        known.unwrap_or_else(|| {
+            let found = self.find_exact_type(preparing);
+            preparing.findings().borrow_mut().keep_exact_type(self.part(), &found);
+            found
+        })
+    }
+
+    fn find_exact_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        preparing.findings().borrow_mut().count_step();
         match self.selectable {
             Selectable::Column(name) => find_column(self.table, name).ok().map(|column| column.ty.clone()),
             Selectable::Term(_) => None,
@@ -74,6 +91,7 @@ impl<'a> Argument<'a> {
             Selectable::Function { .. } | Selectable::Operation { .. } | Selectable::Negation(_) => {
                 let (name, arguments) = call_of(self.selectable)?;
                 let arguments: Vec<Argument<'_>> = arguments.into_iter().map(|argument| self.inner(argument)).collect();
+                let arguments: Vec<Unnamed<'_>> = arguments.iter().map(|argument| Unnamed(argument)).collect();
                 let arguments: Vec<&dyn Assignable> =
                     arguments.iter().map(|argument| argument as &dyn Assignable).collect();
                 let function = functions::resolve(&name, &arguments, None, preparing).ok()??;
@@ -84,85 +102,23 @@ impl<'a> Argument<'a> {
 }
 
 impl Assignable for Argument<'_> {
-    fn assignment(&self, preparing: &Preparing<'_>, receiver: &ColumnSpec) -> Result<Assignment, QueryError> {
-        let all = |elements: &mut dyn Iterator<Item = (&Selectable, CqlType)>| {
-            Assignment::all(elements.map(|(element, ty)| {
-                self.inner_assignment(element, preparing, &receiver.sibling(receiver.name.clone(), ty))
-            }))
-        };
-        match (self.selectable, &receiver.ty) {
-            (Selectable::Term(term), _) => term.assignment(preparing, receiver),
-            (Selectable::Column(name), _) => {
-                let column = find_column(self.table, name)?;
-                Ok(assign_type(&column.ty, &receiver.ty))
-            }
-            (Selectable::BetweenParenthesesOrTuple(elements), ty) => match (elements.as_slice(), ty) {
-                ([only], ty) if !matches!(ty, CqlType::Tuple(_)) => self.inner_assignment(only, preparing, receiver),
-                (_, CqlType::Tuple(types)) if types.len() >= elements.len() => {
-                    all(&mut elements.iter().zip(types.iter().cloned()))
-                }
-                _ => Ok(Assignment::No),
-            },
-            (Selectable::List(elements), CqlType::List { element, .. })
-            | (Selectable::Set(elements), CqlType::Set { element, .. }) => {
-                all(&mut elements.iter().map(|e| (e, (**element).clone())))
-            }
-            (Selectable::List(elements), CqlType::Vector { element, dimension }) => {
-                if elements.len() != *dimension as usize {
-                    return Ok(Assignment::No);
-                }
-                all(&mut elements.iter().map(|e| (e, (**element).clone())))
-            }
-            (Selectable::Set(elements), CqlType::Map { .. }) if elements.is_empty() => Ok(Assignment::Weak),
-            (Selectable::MapOrUdt(entries), CqlType::Map { key, value, .. }) => {
-                for (key, value) in entries {
-                    check_names(key, self.table, preparing)?;
-                    check_names(value, self.table, preparing)?;
-                }
-                let entries = entries.iter().flat_map(|(k, v)| [(k, (**key).clone()), (v, (**value).clone())]);
-                all(&mut { entries })
-            }
-            (Selectable::MapOrUdt(entries), CqlType::Udt { definition, .. }) => {
-                let fields = self.fields(entries, definition, preparing)?;
-                let fields = fields
-                    .into_iter()
-                    .filter_map(|(place, value)| definition.fields.get(place).map(|(_, ty)| (value, ty.clone())));
-                all(&mut { fields })
-            }
-            (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
-            (Selectable::TypeHint { .. }, to) => {
-                let hinted = self.exact_type(preparing);
-                Ok(hinted.map_or(Assignment::Weak, |from| assign_hinted(&from, to)))
-            }
-            _ => Ok(match self.exact_type(preparing) {
-                Some(ty) => assign_type(&ty, &receiver.ty),
-                // What is wrong inside is told when the inner expression is prepared.
-                None => Assignment::Weak,
-            }),
-        }
+    fn assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError> {
+        let known = preparing.findings().borrow().assignment(self.part(), ty);
+        known.unwrap_or_else(|| {
+            let found = self.find_assignment(preparing, ty);
+            preparing.findings().borrow_mut().keep_assignment(self.part(), ty, &found);
+            found
+        })
     }
 
     fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
-        match self.selectable {
-            Selectable::Term(term) => term.compatible_type(preparing),
-            // One element may be in parentheses, or be a tuple of one.
-            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => None,
-            Selectable::BetweenParenthesesOrTuple(elements) => {
-                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
-                Some(CqlType::tuple(types.collect::<Option<Vec<CqlType>>>()?))
-            }
-            Selectable::List(elements) => {
-                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
-                Some(CqlType::list(common_type(types)?.freeze()).freeze())
-            }
-            Selectable::Set(elements) => {
-                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
-                Some(CqlType::set(common_type(types)?.freeze()).freeze())
-            }
-            _ => self.exact_type(preparing),
-        }
+        let known = preparing.findings().borrow().compatible_type(self.part());
+        known.unwrap_or_else(|| {
+            let found = self.find_compatible_type(preparing);
+            preparing.findings().borrow_mut().keep_compatible_type(self.part(), &found);
+            found
+        })
     }
-
     fn contains_marker(&self) -> bool {
         match self.selectable {
             Selectable::Term(term) => term.contains_marker(),
@@ -187,6 +143,83 @@ impl Assignable for Argument<'_> {
 }
 
 impl<'a> Argument<'a> {
+    fn find_assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError> {
+        preparing.findings().borrow_mut().count_step();
+        let all = |elements: &mut dyn Iterator<Item = (&'a Selectable, &CqlType)>| {
+            Assignment::all(elements.map(|(element, ty)| self.inner(element).assignment(preparing, ty)))
+        };
+        match (self.selectable, ty) {
+            (Selectable::Term(term), _) => term.assignment(preparing, ty),
+            (Selectable::Column(name), _) => {
+                let column = find_column(self.table, name)?;
+                Ok(assign_type(&column.ty, ty))
+            }
+            (Selectable::BetweenParenthesesOrTuple(elements), ty) => match (elements.as_slice(), ty) {
+                ([only], ty) if !matches!(ty, CqlType::Tuple(_)) => self.inner(only).assignment(preparing, ty),
+                (_, CqlType::Tuple(types)) if types.len() >= elements.len() => {
+                    all(&mut elements.iter().zip(types.iter()))
+                }
+                _ => Ok(Assignment::No),
+            },
+            (Selectable::List(elements), CqlType::List { element, .. })
+            | (Selectable::Set(elements), CqlType::Set { element, .. }) => {
+                all(&mut elements.iter().map(|e| (e, &**element)))
+            }
+            (Selectable::List(elements), CqlType::Vector { element, dimension }) => {
+                if elements.len() != *dimension as usize {
+                    return Ok(Assignment::No);
+                }
+                all(&mut elements.iter().map(|e| (e, &**element)))
+            }
+            (Selectable::Set(elements), CqlType::Map { .. }) if elements.is_empty() => Ok(Assignment::Weak),
+            (Selectable::MapOrUdt(entries), CqlType::Map { key, value, .. }) => {
+                for (key, value) in entries {
+                    check_names(key, self.table, preparing)?;
+                    check_names(value, self.table, preparing)?;
+                }
+                all(&mut entries.iter().flat_map(|(k, v)| [(k, &**key), (v, &**value)]))
+            }
+            (Selectable::MapOrUdt(entries), CqlType::Udt { definition, .. }) => {
+                let fields = self.fields(entries, definition, preparing)?;
+                let typed =
+                    |(place, value): (usize, &'a Selectable)| definition.fields.get(place).map(|(_, ty)| (value, ty));
+                all(&mut fields.into_iter().filter_map(typed))
+            }
+            (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
+            (Selectable::TypeHint { .. }, to) => {
+                let hinted = self.exact_type(preparing);
+                Ok(hinted.map_or(Assignment::Weak, |from| assign_hinted(&from, to)))
+            }
+            _ => Ok(match self.exact_type(preparing) {
+                Some(from) => assign_type(&from, ty),
+                // What is wrong inside is told when the inner expression is prepared.
+                None => Assignment::Weak,
+            }),
+        }
+    }
+
+    fn find_compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        preparing.findings().borrow_mut().count_step();
+        match self.selectable {
+            Selectable::Term(term) => term.compatible_type(preparing),
+            // One element may be in parentheses, or be a tuple of one.
+            Selectable::BetweenParenthesesOrTuple(elements) if elements.len() == 1 => None,
+            Selectable::BetweenParenthesesOrTuple(elements) => {
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::tuple(types.collect::<Option<Vec<CqlType>>>()?))
+            }
+            Selectable::List(elements) => {
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::list(common_type(types)?.freeze()).freeze())
+            }
+            Selectable::Set(elements) => {
+                let types = elements.iter().map(|element| self.inner(element).compatible_type(preparing));
+                Some(CqlType::set(common_type(types)?.freeze()).freeze())
+            }
+            _ => self.exact_type(preparing),
+        }
+    }
+
     /// The values of a user type and the places of their fields. Names are looked up field by field.
     fn fields(
         &self,
@@ -194,13 +227,15 @@ impl<'a> Argument<'a> {
         definition: &UserType,
         preparing: &Preparing<'_>,
     ) -> Result<Vec<(usize, &'a Selectable)>, QueryError> {
+        let places: HashMap<&str, usize> =
+            definition.fields.iter().enumerate().map(|(place, (name, _))| (&**name, place)).collect();
         let mut fields = Vec::with_capacity(entries.len());
         for (name, value) in entries {
             let Selectable::Column(name) = name else {
                 let message = format!("{} is not a valid field identifier of type {} ", Shown(name), definition.name);
                 return Err(QueryError::invalid(message));
             };
-            let place = definition.field_index(name.as_str()).ok_or_else(|| {
+            let place = places.get(name.as_str()).copied().ok_or_else(|| {
                 let (name, ty) = (name.as_str(), &definition.name);
                 QueryError::invalid(format!("Unknown field '{name}' in value of user defined type {ty}"))
             })?;
@@ -208,14 +243,5 @@ impl<'a> Argument<'a> {
             fields.push((place, value));
         }
         Ok(fields)
-    }
-
-    fn inner_assignment(
-        &self,
-        selectable: &Selectable,
-        preparing: &Preparing<'_>,
-        receiver: &ColumnSpec,
-    ) -> Result<Assignment, QueryError> {
-        Argument { selectable, table: self.table }.assignment(preparing, receiver)
     }
 }

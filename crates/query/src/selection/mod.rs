@@ -9,7 +9,7 @@ mod writetime;
 
 use std::sync::Arc;
 
-use cql::ast::{SelectClause, Selectable};
+use cql::ast::{self, SelectClause, Selectable};
 use model::{Column, Table};
 use types::CqlType;
 
@@ -66,8 +66,10 @@ impl Selection {
             }
             SelectClause::Selectors(clauses) => {
                 for clause in clauses {
-                    prepare::check_names(&clause.selectable, table, preparing)?;
-                    let selector = builder.prepare(&clause.selectable, None, preparing)?;
+                    let selector = preparing.expression(|preparing| {
+                        prepare::check_names(&clause.selectable, table, preparing)?;
+                        builder.prepare(&clause.selectable, None, preparing)
+                    })?;
                     let name = match &clause.alias {
                         Some(alias) => alias.as_str().to_owned(),
                         None => selector.name.clone(),
@@ -202,11 +204,24 @@ pub(crate) fn selects_only_statics(clause: &SelectClause, table: &Table) -> bool
 
 /// Looks up the columns and functions of a selection, without preparing more of it: as many as Cassandra looks at
 /// before the restrictions, to see whether static columns are all that is selected.
-pub(crate) fn check_names(clause: &SelectClause, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
-    let SelectClause::Selectors(selectors) = clause else { return Ok(()) };
-    if !table.has_statics() {
-        return Ok(());
+pub(crate) fn check_names(
+    clause: &SelectClause,
+    table: &Table,
+    preparing: &mut Preparing<'_>,
+) -> Result<(), QueryError> {
+    match clause {
+        SelectClause::Selectors(selectors) if table.has_statics() => {
+            preparing.expression(|preparing| check_names_for_statics(selectors, table, preparing))
+        }
+        _ => Ok(()),
     }
+}
+
+fn check_names_for_statics(
+    selectors: &[ast::Selector],
+    table: &Table,
+    preparing: &Preparing<'_>,
+) -> Result<(), QueryError> {
     let look_up = |selectable: &Selectable| prepare::check_names(selectable, table, preparing);
     // It looks for a static column, and where there is one for one that is none, nor of the partition key.
     let look_for = |is_wanted: &dyn Fn(Source) -> bool| -> Result<bool, QueryError> {
@@ -231,7 +246,7 @@ pub(crate) fn prepare_grouping(
     preparing: &mut Preparing<'_>,
 ) -> Result<(Selector, Vec<Arc<Column>>), QueryError> {
     let mut builder = prepare::Builder::new(table);
-    let selector = builder.prepare(selectable, None, preparing)?.selector;
+    let selector = preparing.expression(|preparing| builder.prepare(selectable, None, preparing))?.selector;
     if let Some(call) = builder.aggregates.first() {
         let message = format!(
             "Aggregate functions are not supported within the GROUP BY clause, got: {}",

@@ -1,5 +1,6 @@
 //! From a selected expression as written to a selector.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cql::ast::{FunctionName, Identifier, Selectable, Term as RawTerm, WritetimeOrTtl};
@@ -15,7 +16,7 @@ use crate::functions::{self, Function};
 use crate::names::find_column;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
-use crate::terms::{Assignable, Term, assign_hinted, prepare as prepare_term, qualified, resolve_type};
+use crate::terms::{Assignable, Expression, Term, assign_hinted, prepare as prepare_term, qualified, resolve_type};
 use crate::{ColumnSpec, QueryError};
 
 /// A selector and the name of its column in the result.
@@ -89,6 +90,11 @@ pub(super) fn selects(
 
 /// Looks up the columns and functions that an expression mentions outside of maps and user types, inner ones first.
 pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
+    let part = Expression::Selectable(selectable);
+    if preparing.findings().borrow().has_known_names(part) {
+        return Ok(());
+    }
+    preparing.findings().borrow_mut().count_step();
     if let Selectable::Column(name) | Selectable::WritetimeOrTtl { column: name, .. } = selectable {
         find_column(table, name)?;
     }
@@ -100,21 +106,29 @@ pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Pr
         resolve_call(&name, &arguments, None, table, preparing)?
             .ok_or_else(|| QueryError::invalid(format!("Unknown function '{name}'")))?;
     }
+    preparing.findings().borrow_mut().keep_known_names(part);
     Ok(())
 }
 
 /// Looks up the names within maps and user types as well: Cassandra does where it prints an expression, as it does for a type hint.
 fn check_shown(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
-    let Selectable::MapOrUdt(entries) = selectable else {
-        return inner(selectable).into_iter().try_for_each(|inner| check_shown(inner, table, preparing));
-    };
-    for (key, value) in entries {
-        let key = Some(key).filter(|key| !matches!(key, Selectable::Column(_)));
-        for shown in key.into_iter().chain([value]) {
-            check_names(shown, table, preparing)?;
-            check_shown(shown, table, preparing)?;
-        }
+    let part = Expression::Selectable(selectable);
+    if preparing.findings().borrow().has_shown_names(part) {
+        return Ok(());
     }
+    preparing.findings().borrow_mut().count_step();
+    if let Selectable::MapOrUdt(entries) = selectable {
+        for (key, value) in entries {
+            let key = Some(key).filter(|key| !matches!(key, Selectable::Column(_)));
+            for shown in key.into_iter().chain([value]) {
+                check_names(shown, table, preparing)?;
+                check_shown(shown, table, preparing)?;
+            }
+        }
+    } else {
+        inner(selectable).into_iter().try_for_each(|inner| check_shown(inner, table, preparing))?;
+    }
+    preparing.findings().borrow_mut().keep_shown_names(part);
     Ok(())
 }
 
@@ -142,7 +156,7 @@ fn inner(selectable: &Selectable) -> Vec<&Selectable> {
 fn resolve_call(
     name: &FunctionName,
     arguments: &[&Selectable],
-    receiver: Option<&ColumnSpec>,
+    receiver: Option<&CqlType>,
     table: &Table,
     preparing: &Preparing<'_>,
 ) -> Result<Option<Arc<Function>>, QueryError> {
@@ -272,8 +286,7 @@ impl Builder {
                 None => return Err(cannot_infer(argument)),
             }
         }
-        let receiver = expected.map(|ty| self.receiver("[selection]", ty.clone()));
-        let resolved = resolve_call(&name, &arguments, receiver.as_ref(), &self.table, preparing)?;
+        let resolved = resolve_call(&name, &arguments, expected, &self.table, preparing)?;
         let function = resolved.ok_or_else(|| match (selectable, arguments.as_slice()) {
             (Selectable::Cast { type_name, .. }, [argument]) => {
                 QueryError::invalid(format!("{} cannot be cast to {type_name}", Shown(argument)))
@@ -424,16 +437,16 @@ impl Builder {
         preparing: &mut Preparing<'_>,
     ) -> Result<Named, QueryError> {
         check_shown(inner, &self.table, preparing)?;
-        let whole = format!("({type_name}){}", Shown(inner));
-        let receiver = self.receiver(&whole, ty.clone());
-        if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, &receiver)?.is_assignable() {
+        let whole = || format!("({type_name}){}", Shown(inner));
+        if !(Argument { selectable: inner, table: &self.table }).assignment(preparing, ty)?.is_assignable() {
+            let whole = whole();
             let message = format!("Cannot assign value {whole} to {whole} of type {ty}");
             return Err(QueryError::invalid(message));
         }
         if let Some(expected) = expected
             && !assign_hinted(ty, expected).is_assignable()
         {
-            let message = format!("Cannot assign value {whole} to [selection] of type {expected}");
+            let message = format!("Cannot assign value {} to [selection] of type {expected}", whole());
             return Err(QueryError::invalid(message));
         }
         let named = self.prepare(inner, Some(ty), preparing)?;
@@ -512,18 +525,20 @@ impl Builder {
                 Selectable::Column(name) => name.as_str().to_owned(),
                 other => other.to_string(),
             };
-            for (field, _) in entries {
+            let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
+            let mut given = HashMap::new();
+            for (field, value) in entries {
                 let field = name_of(field);
-                if definition.field_index(&field).is_none() {
+                if !known.contains(&*field) {
                     let message = format!("Unknown field '{field}' in value of user defined type {}", definition.name);
                     return Err(QueryError::invalid(message));
                 }
+                given.insert(field, value);
             }
             let mut elements = Vec::new();
             for (field, field_type) in &definition.fields {
-                let entry = entries.iter().rfind(|(name, _)| name_of(name) == **field);
-                elements.push(match entry {
-                    Some((_, value)) => {
+                elements.push(match given.get(&**field) {
+                    Some(value) => {
                         let value = self.prepare(value, Some(field_type), preparing)?;
                         texts.push(format!("{field}: {}", value.name));
                         value.selector

@@ -4,8 +4,8 @@ use std::fmt;
 
 use types::CqlType;
 
+use crate::QueryError;
 use crate::preparing::Preparing;
-use crate::{ColumnSpec, QueryError};
 
 /// How well a value fits a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl Assignment {
 
 /// Something that can be an argument of a function: a term, or a selected expression.
 pub(crate) trait Assignable: fmt::Display {
-    /// How well it fits `receiver`.
-    fn assignment(&self, preparing: &Preparing<'_>, receiver: &ColumnSpec) -> Result<Assignment, QueryError>;
+    /// How well it fits a receiver of this type.
+    fn assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError>;
 
     /// A type that it surely can be read as; `None` for markers and the like.
     fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType>;
@@ -54,10 +54,39 @@ pub(crate) trait Assignable: fmt::Display {
     }
 }
 
-/// The one of these types, as far as they are known, that all the others can be read as.
+/// An argument of a call whose errors nobody sees: their texts need not be made.
+pub(crate) struct Unnamed<'a>(pub &'a dyn Assignable);
+
+impl fmt::Display for Unnamed<'_> {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+impl Assignable for Unnamed<'_> {
+    fn assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError> {
+        self.0.assignment(preparing, ty)
+    }
+
+    fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
+        self.0.compatible_type(preparing)
+    }
+
+    fn contains_marker(&self) -> bool {
+        self.0.contains_marker()
+    }
+
+    fn literal_length(&self) -> Option<usize> {
+        self.0.literal_length()
+    }
+}
+
+/// The one of these types, as far as they are known, that all the others can be read as; of several the first.
 pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Option<CqlType> {
-    let known: Vec<CqlType> = types.flatten().collect();
-    known.iter().find(|ty| known.iter().all(|other| is_value_compatible(&ty.freeze(), &other.freeze()))).cloned()
+    let known: Vec<CqlType> = types.flatten().map(|ty| ty.freeze()).collect();
+    // One pass finds the only type that can be it: what does not fit a candidate rules out all before it.
+    let candidate = known.iter().reduce(|best, ty| if is_value_compatible(best, ty) { best } else { ty })?;
+    known.iter().all(|other| is_value_compatible(candidate, other)).then(|| candidate.clone())
 }
 
 /// How well a value of type `from` fits a receiver of type `to`. A frozen value fits what is not frozen; a value of many

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
 use cql::ast::{self, Identifier};
 use types::{CqlType, MarshalError, collection};
 
-use super::{Assignable, Assignment, Term, prepare};
+use super::prepare::prepare_part;
+use super::{Assignable, Assignment, Term};
 use crate::names::hash_slot;
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
@@ -120,14 +122,14 @@ pub(super) fn prepare_elements(
     let spec = value_spec(receiver, element);
     let mut terms = Vec::with_capacity(elements.len());
     for raw in elements {
-        if !raw.assignment(preparing, &spec)?.is_assignable() {
+        if !raw.assignment(preparing, element)?.is_assignable() {
             let receiver = &receiver.name;
             let message = format!("Invalid {name} literal for {receiver}: value {raw} is not of type {element}");
             return Err(QueryError::invalid(message));
         }
     }
     for raw in elements {
-        let term = prepare(raw, &spec, preparing)?;
+        let term = prepare_part(raw, &spec, preparing)?;
         if term.contains_marker() {
             return refuse_marker(name, receiver);
         }
@@ -154,7 +156,7 @@ pub(super) fn prepare_map(
     let (keys, values) = (key_spec(receiver, key), value_spec(receiver, value));
     for (k, v) in entries {
         for (what, raw, spec) in [("key", k, &keys), ("value", v, &values)] {
-            if !raw.assignment(preparing, spec)?.is_assignable() {
+            if !raw.assignment(preparing, &spec.ty)?.is_assignable() {
                 let (name, ty) = (&receiver.name, &spec.ty);
                 let message = format!("Invalid map literal for {name}: {what} {raw} is not of type {ty}");
                 return Err(QueryError::invalid(message));
@@ -163,7 +165,7 @@ pub(super) fn prepare_map(
     }
     let mut terms = Vec::with_capacity(entries.len());
     for (k, v) in entries {
-        let (k, v) = (prepare(k, &keys, preparing)?, prepare(v, &values, preparing)?);
+        let (k, v) = (prepare_part(k, &keys, preparing)?, prepare_part(v, &values, preparing)?);
         if k.contains_marker() || v.contains_marker() {
             return refuse_marker("map", receiver);
         }
@@ -193,12 +195,12 @@ pub(super) fn prepare_vector(
     let spec = value_spec(receiver, element);
     let mut terms = Vec::with_capacity(elements.len());
     for raw in elements {
-        if !raw.assignment(preparing, &spec)?.is_assignable() {
+        if !raw.assignment(preparing, element)?.is_assignable() {
             let name = &receiver.name;
             let message = format!("Invalid vector literal for {name}: value {raw} is not of type {element}");
             return Err(QueryError::invalid(message));
         }
-        terms.push(prepare(raw, &spec, preparing)?);
+        terms.push(prepare_part(raw, &spec, preparing)?);
     }
     if terms.iter().any(|term| matches!(term, Term::Value(None))) {
         return Err(QueryError::invalid("null is not supported inside vectors"));
@@ -238,7 +240,7 @@ pub(super) fn prepare_tuple(
                 "Invalid tuple literal for {name}: too many elements. Type {ty} expects {expected} but got {got}"
             )));
         };
-        if !raw.assignment(preparing, &component_spec(receiver, place, ty))?.is_assignable() {
+        if !raw.assignment(preparing, ty)?.is_assignable() {
             let name = &receiver.name;
             let message = format!("Invalid tuple literal for {name}: component {place} is not of type {ty}");
             return Err(QueryError::invalid(message));
@@ -246,7 +248,7 @@ pub(super) fn prepare_tuple(
     }
     let mut terms = Vec::with_capacity(elements.len());
     for (place, (raw, ty)) in elements.iter().zip(types).enumerate() {
-        terms.push(prepare(raw, &component_spec(receiver, place, ty), preparing)?);
+        terms.push(prepare_part(raw, &component_spec(receiver, place, ty), preparing)?);
     }
     Ok(fold_fields(&terms).unwrap_or(Term::Tuple(terms)))
 }
@@ -264,9 +266,9 @@ fn field_spec(receiver: &ColumnSpec, field: &str, ty: &CqlType) -> ColumnSpec {
     receiver.sibling(format!("{}.{field}", receiver.name), ty.clone())
 }
 
-/// The term of a field; of a field written twice, the last one.
-fn field_term<'f>(fields: &'f [(Identifier, ast::Term)], name: &str) -> Option<&'f ast::Term> {
-    fields.iter().rfind(|(field, _)| field.as_str() == name).map(|(_, term)| term)
+/// The terms of fields by name; of a field written twice, the last one.
+fn field_terms(fields: &[(Identifier, ast::Term)]) -> HashMap<&str, &ast::Term> {
+    fields.iter().map(|(field, term)| (field.as_str(), term)).collect()
 }
 
 pub(super) fn prepare_user_type(
@@ -275,9 +277,10 @@ pub(super) fn prepare_user_type(
     preparing: &mut Preparing<'_>,
 ) -> Result<Term, QueryError> {
     let CqlType::Udt { definition, .. } = &receiver.ty else { return refuse_type("user type", receiver) };
+    let given = field_terms(fields);
     for (field, ty) in &definition.fields {
-        let Some(raw) = field_term(fields, field) else { continue };
-        if !raw.assignment(preparing, &field_spec(receiver, field, ty))?.is_assignable() {
+        let Some(raw) = given.get(&**field) else { continue };
+        if !raw.assignment(preparing, ty)?.is_assignable() {
             let name = &receiver.name;
             let message = format!("Invalid user type literal for {name}: field {field} is not of type {ty}");
             return Err(QueryError::invalid(message));
@@ -285,13 +288,14 @@ pub(super) fn prepare_user_type(
     }
     let mut terms = Vec::with_capacity(definition.fields.len());
     for (field, ty) in &definition.fields {
-        terms.push(match field_term(fields, field) {
-            Some(raw) => prepare(raw, &field_spec(receiver, field, ty), preparing)?,
+        terms.push(match given.get(&**field) {
+            Some(raw) => prepare_part(raw, &field_spec(receiver, field, ty), preparing)?,
             None => Term::NULL,
         });
     }
     // Of several the first in the order of Cassandra's hash map.
-    let unknown = fields.iter().filter(|(field, _)| definition.field_index(field.as_str()).is_none());
+    let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
+    let unknown = fields.iter().filter(|(field, _)| !known.contains(field.as_str()));
     if let Some((field, _)) = unknown.min_by_key(|(field, _)| hash_slot(field.as_str(), fields.len())) {
         let message = format!("Unknown field '{field}' in value of user defined type {}", definition.name);
         return Err(QueryError::invalid(message));
@@ -301,16 +305,16 @@ pub(super) fn prepare_user_type(
 
 pub(super) fn list_assignment(
     elements: &[ast::Term],
-    receiver: &ColumnSpec,
+    ty: &CqlType,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
-    match &receiver.ty {
-        CqlType::List { element, .. } => all_elements(elements, &value_spec(receiver, element), preparing),
+    match ty {
+        CqlType::List { element, .. } => all_elements(elements, element, preparing),
         CqlType::Vector { element, dimension } => {
             if elements.len() != *dimension as usize {
                 return Ok(Assignment::No);
             }
-            all_elements(elements, &value_spec(receiver, element), preparing)
+            all_elements(elements, element, preparing)
         }
         // As in Cassandra nothing else is tried: of several functions of a name the first that is looked at refuses the call.
         other => Err(neither_list_nor_vector(other)),
@@ -323,60 +327,52 @@ pub(super) fn neither_list_nor_vector(ty: &CqlType) -> QueryError {
 }
 
 /// An empty collection fits any, and none exactly.
-fn all_elements(
-    elements: &[ast::Term],
-    spec: &ColumnSpec,
-    preparing: &Preparing<'_>,
-) -> Result<Assignment, QueryError> {
+fn all_elements(elements: &[ast::Term], ty: &CqlType, preparing: &Preparing<'_>) -> Result<Assignment, QueryError> {
     if elements.is_empty() {
         return Ok(Assignment::Weak);
     }
-    Assignment::all(elements.iter().map(|element| element.assignment(preparing, spec)))
+    Assignment::all(elements.iter().map(|element| element.assignment(preparing, ty)))
 }
 
 pub(super) fn set_assignment(
     elements: &[ast::Term],
-    receiver: &ColumnSpec,
+    ty: &CqlType,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
-    match &receiver.ty {
+    match ty {
         CqlType::Map { .. } if elements.is_empty() => Ok(Assignment::Weak),
-        CqlType::Set { element, .. } => all_elements(elements, &value_spec(receiver, element), preparing),
+        CqlType::Set { element, .. } => all_elements(elements, element, preparing),
         _ => Ok(Assignment::No),
     }
 }
 
 pub(super) fn map_assignment(
     entries: &[(ast::Term, ast::Term)],
-    receiver: &ColumnSpec,
+    ty: &CqlType,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
-    let CqlType::Map { key, value, .. } = &receiver.ty else { return Ok(Assignment::No) };
+    let CqlType::Map { key, value, .. } = ty else { return Ok(Assignment::No) };
     if entries.is_empty() {
         return Ok(Assignment::Weak);
     }
-    let (keys, values) = (key_spec(receiver, key), value_spec(receiver, value));
-    let each = entries.iter().flat_map(|(k, v)| [k.assignment(preparing, &keys), v.assignment(preparing, &values)]);
+    let each = entries.iter().flat_map(|(k, v)| [k.assignment(preparing, key), v.assignment(preparing, value)]);
     Assignment::all(each)
 }
 
 pub(super) fn tuple_assignment(
     elements: &[ast::Term],
-    receiver: &ColumnSpec,
+    ty: &CqlType,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
-    match (field_types(&receiver.ty), elements) {
-        (None, [only]) => only.assignment(preparing, receiver),
+    match (field_types(ty), elements) {
+        (None, [only]) => only.assignment(preparing, ty),
         (None, _) => Ok(Assignment::No),
         (Some(types), _) => {
             if elements.len() > types.len() {
                 return Ok(Assignment::No);
             }
-            let specs = elements.iter().zip(types).enumerate();
             let fits =
-                Assignment::all(specs.map(|(place, (element, ty))| {
-                    element.assignment(preparing, &component_spec(receiver, place, ty))
-                }))?;
+                Assignment::all(elements.iter().zip(types).map(|(element, ty)| element.assignment(preparing, ty)))?;
             Ok(if fits.is_assignable() { Assignment::Weak } else { Assignment::No })
         }
     }
@@ -384,13 +380,14 @@ pub(super) fn tuple_assignment(
 
 pub(super) fn user_type_assignment(
     fields: &[(Identifier, ast::Term)],
-    receiver: &ColumnSpec,
+    ty: &CqlType,
     preparing: &Preparing<'_>,
 ) -> Result<Assignment, QueryError> {
-    let CqlType::Udt { definition, .. } = &receiver.ty else { return Ok(Assignment::No) };
+    let CqlType::Udt { definition, .. } = ty else { return Ok(Assignment::No) };
+    let given = field_terms(fields);
     for (field, ty) in &definition.fields {
-        if let Some(raw) = field_term(fields, field)
-            && !raw.assignment(preparing, &field_spec(receiver, field, ty))?.is_assignable()
+        if let Some(raw) = given.get(&**field)
+            && !raw.assignment(preparing, ty)?.is_assignable()
         {
             return Ok(Assignment::No);
         }

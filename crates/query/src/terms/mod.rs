@@ -2,6 +2,7 @@
 
 mod assignment;
 mod constant;
+mod findings;
 mod in_values;
 mod literal;
 mod prepare;
@@ -15,7 +16,10 @@ use crate::execution::Execution;
 use crate::functions::FunctionCall;
 use crate::{ColumnSpec, QueryError, Value};
 
-pub(crate) use assignment::{Assignable, Assignment, assign_hinted, assign_type, common_type, is_value_compatible};
+pub(crate) use assignment::{
+    Assignable, Assignment, Unnamed, assign_hinted, assign_type, common_type, is_value_compatible,
+};
+pub(crate) use findings::{Expression, Findings};
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
 pub(crate) use type_name::{qualified, resolve_type};

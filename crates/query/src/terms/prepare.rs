@@ -1,18 +1,31 @@
 //! Preparing the terms of a statement for their receivers.
 
+use std::sync::Arc;
+
 use cql::ast::{self, FunctionName, Identifier};
 use types::CqlType;
 
 use super::literal::{self, CollectionKind};
 use super::type_name::{native_type, qualified};
-use super::{Assignable, Assignment, Term, common_type, constant, is_value_compatible, resolve_type};
+use super::{
+    Assignable, Assignment, Expression, Term, Unnamed, common_type, constant, is_value_compatible, resolve_type,
+};
 use crate::ddl::type_check;
-use crate::functions::{self, FunctionCall};
+use crate::functions::{self, Function, FunctionCall};
 use crate::preparing::Preparing;
 use crate::{ColumnSpec, QueryError};
 
 /// Prepares a term for what receives its value.
 pub(crate) fn prepare(
+    term: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Term, QueryError> {
+    preparing.expression(|preparing| prepare_part(term, receiver, preparing))
+}
+
+/// Prepares a term, or a part of one.
+pub(super) fn prepare_part(
     term: &ast::Term,
     receiver: &ColumnSpec,
     preparing: &mut Preparing<'_>,
@@ -37,7 +50,7 @@ pub(crate) fn prepare(
         ast::Term::UserType(fields) => literal::prepare_user_type(fields, receiver, preparing),
         ast::Term::Tuple(elements) => match (elements.as_slice(), &receiver.ty) {
             ([only], ty) if !matches!(ty, CqlType::Tuple(_) | CqlType::Udt { .. }) => {
-                prepare(only, receiver, preparing)
+                prepare_part(only, receiver, preparing)
             }
             _ => literal::prepare_tuple(elements, receiver, preparing),
         },
@@ -45,23 +58,31 @@ pub(crate) fn prepare(
             let (name, arguments) = as_call(term);
             prepare_call(&name, &arguments, receiver, preparing)
         }
-        ast::Term::TypeHint { type_name, term: inner } => {
-            type_check::check(type_name)?;
-            let ty = resolve_type(type_name, &preparing.schema, keyspace_of(receiver, preparing))?;
-            let type_name = qualified(type_name, keyspace_of(receiver, preparing));
-            let hinted = receiver.sibling(term.to_string(), ty);
-            if !inner.assignment(preparing, &hinted)?.is_assignable() {
-                return Err(QueryError::invalid(format!("Cannot cast value {inner} to type {type_name}")));
-            }
-            if !term.assignment(preparing, receiver)?.is_assignable() {
-                let (name, ty) = (&receiver.name, &receiver.ty);
-                let message = format!("Cannot assign value ({type_name}){inner} to {name} of type {ty}");
-                return Err(QueryError::invalid(message));
-            }
-            // A marker goes by the receiver that the hint stands before.
-            prepare(inner, receiver, preparing)
-        }
+        ast::Term::TypeHint { type_name, term: inner } => prepare_hinted(term, type_name, inner, receiver, preparing),
     }
+}
+
+fn prepare_hinted(
+    term: &ast::Term,
+    type_name: &ast::TypeName,
+    inner: &ast::Term,
+    receiver: &ColumnSpec,
+    preparing: &mut Preparing<'_>,
+) -> Result<Term, QueryError> {
+    type_check::check(type_name)?;
+    let keyspace = preparing.keyspace_of_types();
+    let hinted = resolve_type(type_name, &preparing.schema, keyspace)?;
+    if !inner.assignment(preparing, &hinted)?.is_assignable() {
+        let type_name = qualified(type_name, keyspace);
+        return Err(QueryError::invalid(format!("Cannot cast value {inner} to type {type_name}")));
+    }
+    if !term.assignment(preparing, &receiver.ty)?.is_assignable() {
+        let (name, ty, type_name) = (&receiver.name, &receiver.ty, qualified(type_name, keyspace));
+        let message = format!("Cannot assign value ({type_name}){inner} to {name} of type {ty}");
+        return Err(QueryError::invalid(message));
+    }
+    // A marker goes by the receiver that the hint stands before.
+    prepare_part(inner, receiver, preparing)
 }
 
 fn prepare_null(receiver: &ColumnSpec) -> Result<Term, QueryError> {
@@ -69,10 +90,6 @@ fn prepare_null(receiver: &ColumnSpec) -> Result<Term, QueryError> {
         return Err(QueryError::invalid("Invalid null value for counter increment/decrement"));
     }
     Ok(Term::NULL)
-}
-
-fn keyspace_of<'k>(receiver: &'k ColumnSpec, preparing: &'k Preparing<'_>) -> &'k str {
-    preparing.keyspace.unwrap_or(&receiver.keyspace)
 }
 
 /// Operators and casts are functions with names of their own.
@@ -93,12 +110,12 @@ fn prepare_call(
     preparing: &mut Preparing<'_>,
 ) -> Result<Term, QueryError> {
     let assignables: Vec<&dyn Assignable> = arguments.iter().map(|term| *term as &dyn Assignable).collect();
-    let function = functions::resolve(name, &assignables, Some(receiver), preparing)?
+    let function = functions::resolve(name, &assignables, Some(&receiver.ty), preparing)?
         .ok_or_else(|| QueryError::invalid(format!("Unknown function {name} called")))?;
     if function.is_aggregate() {
         return Err(QueryError::invalid("Aggregation function are not supported in the where clause"));
     }
-    if !returns_for(&function.returns, receiver).is_assignable() {
+    if !returns_for(&function.returns, &receiver.ty).is_assignable() {
         let (what, name) = match functions::operator_symbol(&function.name) {
             Some(symbol) => ("operation", symbol.to_string()),
             None => ("function", function.qualified_name()),
@@ -110,13 +127,13 @@ fn prepare_call(
     }
     let mut prepared = Vec::with_capacity(arguments.len());
     for (place, argument) in arguments.iter().enumerate() {
-        prepared.push(prepare(argument, &function.argument_spec(place, receiver), preparing)?);
+        prepared.push(prepare_part(argument, &function.argument_spec(place, receiver), preparing)?);
     }
     Ok(Term::Function(Box::new(FunctionCall { function, arguments: prepared })))
 }
 
-fn returns_for(returns: &CqlType, receiver: &ColumnSpec) -> Assignment {
-    let receiver = receiver.ty.freeze();
+fn returns_for(returns: &CqlType, receiver: &CqlType) -> Assignment {
+    let receiver = receiver.freeze();
     let returns = returns.freeze();
     if receiver == returns {
         Assignment::Exact
@@ -127,69 +144,97 @@ fn returns_for(returns: &CqlType, receiver: &ColumnSpec) -> Assignment {
     }
 }
 
-impl Assignable for ast::Term {
-    fn assignment(&self, preparing: &Preparing<'_>, receiver: &ColumnSpec) -> Result<Assignment, QueryError> {
-        match self {
-            ast::Term::Constant(constant) => Ok(constant::assignment(constant, &receiver.ty)),
-            ast::Term::Null | ast::Term::Marker(_) => Ok(Assignment::Weak),
-            ast::Term::List(elements) => literal::list_assignment(elements, receiver, preparing),
-            ast::Term::Set(elements) => literal::set_assignment(elements, receiver, preparing),
-            ast::Term::Map(entries) => literal::map_assignment(entries, receiver, preparing),
-            ast::Term::UserType(fields) => literal::user_type_assignment(fields, receiver, preparing),
-            ast::Term::Tuple(elements) => literal::tuple_assignment(elements, receiver, preparing),
-            ast::Term::TypeHint { type_name, .. } => {
-                let ty = resolve_type(type_name, &preparing.schema, keyspace_of(receiver, preparing))?;
-                Ok(super::assign_hinted(&ty, &receiver.ty))
-            }
-            _ => {
-                let (name, arguments) = as_call(self);
-                let assignables: Vec<&dyn Assignable> = arguments.iter().map(|term| *term as &dyn Assignable).collect();
-                // What is wrong inside the call is told when the call itself is prepared.
-                Ok(match functions::resolve(&name, &assignables, Some(receiver), preparing) {
-                    Ok(Some(function)) if !functions::is_made_for_arguments(&function.name) => {
-                        returns_for(&function.returns, receiver)
-                    }
-                    Ok(_) | Err(_) => Assignment::Weak,
-                })
+/// The function that a call means, where nobody sees why there is none: that is said when the call itself is prepared.
+fn called(term: &ast::Term, receiver: Option<&CqlType>, preparing: &Preparing<'_>) -> Option<Arc<Function>> {
+    let (name, arguments) = as_call(term);
+    let arguments: Vec<Unnamed<'_>> = arguments.into_iter().map(|term| Unnamed(term)).collect();
+    let arguments: Vec<&dyn Assignable> = arguments.iter().map(|argument| argument as &dyn Assignable).collect();
+    functions::resolve(&name, &arguments, receiver, preparing).ok().flatten()
+}
+
+fn find_assignment(term: &ast::Term, ty: &CqlType, preparing: &Preparing<'_>) -> Result<Assignment, QueryError> {
+    preparing.findings().borrow_mut().count_step();
+    match term {
+        ast::Term::Constant(constant) => Ok(constant::assignment(constant, ty)),
+        ast::Term::Null | ast::Term::Marker(_) => Ok(Assignment::Weak),
+        ast::Term::List(elements) => literal::list_assignment(elements, ty, preparing),
+        ast::Term::Set(elements) => literal::set_assignment(elements, ty, preparing),
+        ast::Term::Map(entries) => literal::map_assignment(entries, ty, preparing),
+        ast::Term::UserType(fields) => literal::user_type_assignment(fields, ty, preparing),
+        ast::Term::Tuple(elements) => literal::tuple_assignment(elements, ty, preparing),
+        ast::Term::TypeHint { type_name, .. } => {
+            let hinted = resolve_type(type_name, &preparing.schema, preparing.keyspace_of_types())?;
+            Ok(super::assign_hinted(&hinted, ty))
+        }
+        _ => Ok(match called(term, Some(ty), preparing) {
+            Some(function) if !functions::is_made_for_arguments(&function.name) => returns_for(&function.returns, ty),
+            _ => Assignment::Weak,
+        }),
+    }
+}
+
+fn find_compatible_type(term: &ast::Term, preparing: &Preparing<'_>) -> Option<CqlType> {
+    preparing.findings().borrow_mut().count_step();
+    match term {
+        ast::Term::Constant(constant) => Some(constant::preferred_type(constant)),
+        ast::Term::Null | ast::Term::Marker(_) | ast::Term::UserType(_) => None,
+        ast::Term::TypeHint { type_name, .. } => {
+            resolve_type(type_name, &preparing.schema, preparing.keyspace_of_types()).ok()
+        }
+        ast::Term::List(elements) => {
+            let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
+            Some(CqlType::list(element.freeze()).freeze())
+        }
+        ast::Term::Set(elements) => {
+            let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
+            Some(CqlType::set(element.freeze()).freeze())
+        }
+        ast::Term::Map(entries) => {
+            let key = common_type(entries.iter().map(|(key, _)| key.compatible_type(preparing)))?;
+            let value = common_type(entries.iter().map(|(_, value)| value.compatible_type(preparing)))?;
+            Some(CqlType::map(key.freeze(), value.freeze()).freeze())
+        }
+        ast::Term::Tuple(elements) => {
+            let types: Option<Vec<CqlType>> =
+                elements.iter().map(|element| element.compatible_type(preparing)).collect();
+            let types = types?;
+            match types.as_slice() {
+                [only] => Some(only.clone()),
+                _ => Some(CqlType::tuple(types)),
             }
         }
+        _ => called(term, None, preparing).map(|function| function.returns.clone()),
+    }
+}
+
+/// Whether what is found out about a term is worth keeping: it is made of others.
+fn is_compound(term: &ast::Term) -> bool {
+    !matches!(term, ast::Term::Constant(_) | ast::Term::Null | ast::Term::Marker(_))
+}
+
+impl Assignable for ast::Term {
+    fn assignment(&self, preparing: &Preparing<'_>, ty: &CqlType) -> Result<Assignment, QueryError> {
+        if !is_compound(self) {
+            return find_assignment(self, ty, preparing);
+        }
+        let known = preparing.findings().borrow().assignment(Expression::Term(self), ty);
+        known.unwrap_or_else(|| {
+            let found = find_assignment(self, ty, preparing);
+            preparing.findings().borrow_mut().keep_assignment(Expression::Term(self), ty, &found);
+            found
+        })
     }
 
     fn compatible_type(&self, preparing: &Preparing<'_>) -> Option<CqlType> {
-        match self {
-            ast::Term::Constant(constant) => Some(constant::preferred_type(constant)),
-            ast::Term::Null | ast::Term::Marker(_) | ast::Term::UserType(_) => None,
-            ast::Term::TypeHint { type_name, .. } => {
-                resolve_type(type_name, &preparing.schema, preparing.keyspace.unwrap_or_default()).ok()
-            }
-            ast::Term::List(elements) => {
-                let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
-                Some(CqlType::list(element.freeze()).freeze())
-            }
-            ast::Term::Set(elements) => {
-                let element = common_type(elements.iter().map(|element| element.compatible_type(preparing)))?;
-                Some(CqlType::set(element.freeze()).freeze())
-            }
-            ast::Term::Map(entries) => {
-                let key = common_type(entries.iter().map(|(key, _)| key.compatible_type(preparing)))?;
-                let value = common_type(entries.iter().map(|(_, value)| value.compatible_type(preparing)))?;
-                Some(CqlType::map(key.freeze(), value.freeze()).freeze())
-            }
-            ast::Term::Tuple(elements) => {
-                let types: Option<Vec<CqlType>> =
-                    elements.iter().map(|element| element.compatible_type(preparing)).collect();
-                let types = types?;
-                match types.as_slice() {
-                    [only] => Some(only.clone()),
-                    _ => Some(CqlType::tuple(types)),
-                }
-            }
-            _ => {
-                let (name, arguments) = as_call(self);
-                let assignables: Vec<&dyn Assignable> = arguments.iter().map(|term| *term as &dyn Assignable).collect();
-                functions::resolve(&name, &assignables, None, preparing).ok().flatten().map(|f| f.returns.clone())
-            }
+        if !is_compound(self) {
+            return find_compatible_type(self, preparing);
         }
+        let known = preparing.findings().borrow().compatible_type(Expression::Term(self));
+        known.unwrap_or_else(|| {
+            let found = find_compatible_type(self, preparing);
+            preparing.findings().borrow_mut().keep_compatible_type(Expression::Term(self), &found);
+            found
+        })
     }
 
     fn literal_length(&self) -> Option<usize> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod allocations;
+mod cost;
 mod dropped_columns;
 mod errors;
 mod expiry;
