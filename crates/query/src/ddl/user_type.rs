@@ -10,7 +10,7 @@ use types::{CqlType, UserType};
 use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
 use crate::execution::Execution;
 use crate::names::keyspace_of;
-use crate::terms::resolve_type;
+use crate::terms::{check_depth, resolve_type};
 use crate::{ChangeKind, QueryError, SchemaTarget};
 
 fn keyspace_name<'n>(name: &'n UserTypeName, execution: &'n Execution<'_>) -> Result<&'n str, QueryError> {
@@ -70,6 +70,7 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
         let Some(altered) = alter_definition(definition, &alter.action, schema)? else { return Ok(None) };
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             replace_type(edited, Arc::new(altered));
+            check_depths(edited)?;
         }
         Ok(type_change(ChangeKind::Updated, keyspace, name))
     })?;
@@ -157,6 +158,14 @@ fn replace_type(keyspace: &mut Keyspace, altered: Arc<UserType>) {
             *table = Arc::new(table.to_builder().map_types(replaced).build());
         }
     }
+}
+
+/// Refuses a keyspace in which a type has become too deep by that of one of its fields.
+fn check_depths(keyspace: &Keyspace) -> Result<(), QueryError> {
+    let mut fields = keyspace.types.values().flat_map(|definition| &definition.fields);
+    fields.try_for_each(|(_, ty)| check_depth(ty))?;
+    let columns = keyspace.tables.values().flat_map(|table| table.columns_in_select_order());
+    columns.into_iter().try_for_each(|column| check_depth(&column.ty))
 }
 
 fn uses(ty: &CqlType, name: &str) -> bool {

@@ -41,6 +41,9 @@ pub(crate) struct Call<'a> {
     pub execution: &'a Execution<'a>,
 }
 
+/// The largest value that a function may return.
+const RESULT_BYTES_MAX: usize = 64 << 20;
+
 /// What an argument must be, whatever the others are.
 struct ArgumentCheck {
     place: usize,
@@ -175,11 +178,19 @@ impl Function {
         }
     }
 
-    /// Calls a scalar function.
+    /// Calls a scalar function. A result larger than any value that can be stored is refused: a call of calls could double it
+    /// at every level.
     pub fn call(&self, execution: &Execution<'_>, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {
-        match &self.body {
-            Body::Scalar(body) => body(&Call { function: self, execution }, arguments),
-            Body::Aggregate(_) => Err(QueryError::server("an aggregate function called as a scalar one")),
+        let Body::Scalar(body) = &self.body else {
+            return Err(QueryError::server("an aggregate function called as a scalar one"));
+        };
+        let result = body(&Call { function: self, execution }, arguments)?;
+        match &result {
+            Some(value) if value.len() > RESULT_BYTES_MAX => Err(self.failure(
+                &self.name,
+                format!("the result of {} has more than {RESULT_BYTES_MAX} bytes", self.qualified_name()),
+            )),
+            _ => Ok(result),
         }
     }
 

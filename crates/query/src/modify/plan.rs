@@ -1,6 +1,6 @@
 //! A modification, prepared, and the updates it comes to.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::target::{Rows, Target};
 use super::times::Times;
 use super::updates::Updates;
 use crate::execution::Execution;
-use crate::restrictions::StatementType;
+use crate::restrictions::{StatementType, check_combinations};
 use crate::terms::{Bound, Term};
 use crate::{Consistency, QueryError, consistency};
 
@@ -130,16 +130,17 @@ impl Modification {
             let (key, clustering) = (row.key(execution)?, row.clustering(execution)?);
             self.check_read_level(execution)?;
             let times = self.attributes.times(timestamp, &self.table, execution)?;
-            let writer = Writer { modification: self, times, execution };
+            let writer = Writer { modification: self, times, execution, written_bytes: Cell::new(0) };
             return writer.write(&key, self.target.has_clustering().then_some(&clustering), updates, builder);
         }
         let (keys, rows) = (self.target.keys(execution)?, self.target.rows(execution)?);
         if rows.is_none() {
             return Ok(());
         }
+        check_combinations(keys.len().saturating_mul(rows.count()))?;
         self.check_read_level(execution)?;
         let times = self.attributes.times(timestamp, &self.table, execution)?;
-        let writer = Writer { modification: self, times, execution };
+        let writer = Writer { modification: self, times, execution, written_bytes: Cell::new(0) };
         keys.iter().try_for_each(|key| writer.write_rows(key, &rows, updates, builder))
     }
 
@@ -158,9 +159,31 @@ struct Writer<'e> {
     modification: &'e Modification,
     times: Times,
     execution: &'e Execution<'e>,
+    /// Of the rows that INs multiply.
+    written_bytes: Cell<usize>,
 }
 
+/// The bytes that the rows of one statement may have: INs multiply its values.
+const WRITTEN_BYTES_MAX: usize = 128 << 20;
+
 impl Writer<'_> {
+    /// Writes one of several rows.
+    fn write_one_of_many(
+        &self,
+        key: &PartitionKey,
+        clustering: Option<&Vec<u8>>,
+        updates: &mut Updates,
+        builder: &mut RowBuilder,
+    ) -> Result<(), QueryError> {
+        self.write(key, clustering, updates, builder)?;
+        self.written_bytes.set(self.written_bytes.get().saturating_add(builder.size_bytes()));
+        if self.written_bytes.get() > WRITTEN_BYTES_MAX {
+            let message = format!("The rows that the statement writes have more than {WRITTEN_BYTES_MAX} bytes");
+            return Err(QueryError::invalid(message));
+        }
+        Ok(())
+    }
+
     fn write_rows(
         &self,
         key: &PartitionKey,
@@ -169,10 +192,10 @@ impl Writer<'_> {
         builder: &mut RowBuilder,
     ) -> Result<(), QueryError> {
         match rows {
-            Rows::Partition => self.write(key, None, updates, builder),
-            Rows::Clusterings(clusterings) => {
-                clusterings.iter().try_for_each(|clustering| self.write(key, Some(clustering), updates, builder))
-            }
+            Rows::Partition => self.write_one_of_many(key, None, updates, builder),
+            Rows::Clusterings(clusterings) => clusterings
+                .iter()
+                .try_for_each(|clustering| self.write_one_of_many(key, Some(clustering), updates, builder)),
             Rows::Slices(_) if !self.modification.changes.is_empty() => Err(no_columns_of_ranges()),
             Rows::Slices(slices) => {
                 for slice in slices.as_slice() {

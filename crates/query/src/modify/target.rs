@@ -32,6 +32,15 @@ pub(super) enum Rows {
 }
 
 impl Rows {
+    /// How many rows or ranges there are; one where it is the partition.
+    pub fn count(&self) -> usize {
+        match self {
+            Rows::Partition => 1,
+            Rows::Clusterings(clusterings) => clusterings.len(),
+            Rows::Slices(slices) => slices.as_slice().len(),
+        }
+    }
+
     /// Whether no row can be meant: of an IN without values, or of a slice that ends before it begins.
     pub fn is_none(&self) -> bool {
         match self {

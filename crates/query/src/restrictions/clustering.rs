@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cql::ast::Operator;
 use model::{ClusteringBound, Column, Side, Slice, Slices, Table, push_component};
 
+use super::alternatives::Alternatives;
 use super::column::{Contains, join_bound};
 use super::filter::{Comparison, RowFilter};
 use super::tuple::{TupleIn, TupleTerm};
@@ -290,53 +291,34 @@ impl ClusteringRestrictions {
     /// The serialized prefixes that the leading restrictions to values give, in clustering order. What stands behind an
     /// `IN ()` is not looked at.
     pub fn prefixes(&self, execution: &Execution<'_>) -> Result<Vec<Vec<u8>>, QueryError> {
-        let mut prefixes = vec![Vec::new()];
-        for restriction in self.restrictions.iter().take(self.in_slices()) {
-            match &restriction.kind {
-                ClusteringKind::Equal(tuple) => {
-                    let values = tuple.bind(execution)?;
-                    let null = match restriction.is_multi {
-                        true => "Invalid null value for column",
-                        false => "Invalid null value in condition for column",
-                    };
-                    for (column, value) in restriction.columns.iter().zip(&values) {
-                        let bytes = value_of(value, null, &column.name)?;
-                        prefixes.iter_mut().for_each(|prefix| push_component(Some(bytes), prefix));
-                    }
-                }
-                ClusteringKind::In(alternatives) => {
-                    let alternatives = alternatives.bind(execution)?;
-                    let null = match restriction.is_multi {
-                        true => "Invalid null value in condition for columns:",
-                        false => "Invalid null value in condition for column",
-                    };
-                    let names: Vec<&str> = restriction.columns.iter().map(|column| &*column.name).collect();
-                    let name = if let [only] = *names { only.to_owned() } else { format!("[{}]", names.join(", ")) };
-                    let mut longer = Vec::with_capacity(prefixes.len() * alternatives.len());
-                    for prefix in &prefixes {
-                        for values in &alternatives {
-                            let mut prefix = prefix.clone();
-                            for value in values {
-                                push_component(Some(value_of(value, null, &name)?), &mut prefix);
-                            }
-                            longer.push(prefix);
-                        }
-                    }
-                    prefixes = longer;
-                    if prefixes.is_empty() {
-                        break;
-                    }
-                }
-                ClusteringKind::Slice { .. } | ClusteringKind::Contains(_) => {}
+        if !self.has_in() {
+            let mut prefix = Vec::new();
+            for restriction in self.restrictions.iter().take(self.in_slices()) {
+                push_equal(restriction, &mut prefix, execution)?;
             }
+            check_length(&prefix)?;
+            return Ok(vec![prefix]);
         }
-        if self.has_in() {
-            let guardrail = execution.processor.options().in_select_cartesian_product;
-            guardrail.in_select_cartesian_product("clustering key", prefixes.len(), execution)?;
-            let comparator = self.table.comparator();
-            prefixes.sort_by(|left, right| comparator.compare(left, right));
-            prefixes.dedup_by(|left, right| comparator.compare(left, right) == Ordering::Equal);
+        let mut alternatives = Alternatives::default();
+        for restriction in self.restrictions.iter().take(self.in_slices()) {
+            let values = match &restriction.kind {
+                ClusteringKind::In(tuples) => tuples_of(restriction, tuples, execution)?,
+                _ => {
+                    let mut value = Vec::new();
+                    push_equal(restriction, &mut value, execution)?;
+                    vec![value]
+                }
+            };
+            if values.is_empty() {
+                return Ok(Vec::new());
+            }
+            alternatives.push(values);
         }
+        let combinations = alternatives.combinations("clustering key", execution)?;
+        let mut prefixes: Vec<Vec<u8>> = combinations.iter().map(|values| values.concat()).collect();
+        let comparator = self.table.comparator();
+        prefixes.sort_by(|left, right| comparator.compare(left, right));
+        prefixes.dedup_by(|left, right| comparator.compare(left, right) == Ordering::Equal);
         prefixes.iter().try_for_each(|prefix| check_length(prefix))?;
         Ok(prefixes)
     }
@@ -380,6 +362,46 @@ impl ClusteringRestrictions {
         }
         Ok(Slices::new(slices, comparator))
     }
+}
+
+/// Appends the components that an `=` gives; a slice gives none.
+fn push_equal(
+    restriction: &ClusteringRestriction,
+    out: &mut Vec<u8>,
+    execution: &Execution<'_>,
+) -> Result<(), QueryError> {
+    let ClusteringKind::Equal(tuple) = &restriction.kind else { return Ok(()) };
+    let null = match restriction.is_multi {
+        true => "Invalid null value for column",
+        false => "Invalid null value in condition for column",
+    };
+    for (column, value) in restriction.columns.iter().zip(&tuple.bind(execution)?) {
+        push_component(Some(value_of(value, null, &column.name)?), out);
+    }
+    Ok(())
+}
+
+/// The components that each alternative of an IN gives.
+fn tuples_of(
+    restriction: &ClusteringRestriction,
+    tuples: &TupleIn,
+    execution: &Execution<'_>,
+) -> Result<Vec<Vec<u8>>, QueryError> {
+    let null = match restriction.is_multi {
+        true => "Invalid null value in condition for columns:",
+        false => "Invalid null value in condition for column",
+    };
+    let names: Vec<&str> = restriction.columns.iter().map(|column| &*column.name).collect();
+    let name = if let [only] = *names { only.to_owned() } else { format!("[{}]", names.join(", ")) };
+    let mut alternatives = Vec::new();
+    for values in tuples.bind(execution)? {
+        let mut components = Vec::new();
+        for value in &values {
+            push_component(Some(value_of(value, null, &name)?), &mut components);
+        }
+        alternatives.push(components);
+    }
+    Ok(alternatives)
 }
 
 fn value_of<'b>(value: &'b Bound<'_>, null: &str, name: &str) -> Result<&'b [u8], QueryError> {

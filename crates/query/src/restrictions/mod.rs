@@ -1,5 +1,6 @@
 //! The WHERE clause: which partitions and rows a statement is about, and what is left to filter.
 
+mod alternatives;
 mod clustering;
 mod column;
 mod filter;
@@ -16,6 +17,7 @@ use crate::QueryError;
 use crate::execution::Execution;
 use crate::preparing::Preparing;
 
+pub(crate) use alternatives::check_combinations;
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use filter::RowFilter;
 pub(crate) use partition::{Partitions, check_key, push_key, serialize_key};

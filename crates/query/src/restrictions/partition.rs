@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::{Column, KeyBound, KeyRange, PartitionKey, Table};
 use types::Token;
 
+use super::alternatives::Alternatives;
 use super::column::{ColumnRestriction, Kind, TermBound, join_bound};
 use super::filter::RowFilter;
 use crate::QueryError;
@@ -138,7 +139,7 @@ impl PartitionRestrictions {
             let value = term.bind(execution)?;
             return Ok(vec![serialize_key(&[key_bytes(&value, column)?])?]);
         }
-        let mut products: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
+        let mut alternatives = Alternatives::default();
         for restriction in self.restricted() {
             let column = &restriction.column;
             let values = match &restriction.kind {
@@ -149,25 +150,20 @@ impl PartitionRestrictions {
                 }
                 Kind::Slice { .. } | Kind::Contains(_) => Vec::new(),
             };
-            let longer = |known: &Vec<Vec<u8>>| {
-                let known = known.clone();
-                values.iter().map(move |value| known.iter().chain([value]).cloned().collect()).collect::<Vec<_>>()
-            };
-            products = products.iter().flat_map(longer).collect();
-            if products.is_empty() {
-                break; // what stands behind an `IN ()` is not looked at
+            if values.is_empty() {
+                return Ok(Vec::new()); // what stands behind an `IN ()` is not looked at
             }
+            alternatives.push(values);
         }
+        let mut keys = alternatives.combinations("partition key", execution)?;
         if self.has_in() {
-            let guardrail = execution.processor.options().in_select_cartesian_product;
-            guardrail.in_select_cartesian_product("partition key", products.len(), execution)?;
-            products.sort_by(|left, right| self.compare(left, right));
-            products.dedup();
+            keys.sort_by(|left, right| self.compare(left, right));
+            keys.dedup();
         }
-        products.iter().map(|values| serialize_key(&values.iter().map(Vec::as_slice).collect::<Vec<_>>())).collect()
+        keys.iter().map(|values| serialize_key(values)).collect()
     }
 
-    fn compare(&self, left: &[Vec<u8>], right: &[Vec<u8>]) -> Ordering {
+    fn compare(&self, left: &[&[u8]], right: &[&[u8]]) -> Ordering {
         let columns = self.table.partition_key().iter().zip(left.iter().zip(right));
         let mut orders = columns.map(|(column, (left, right))| column.ty.compare(left, right));
         orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)

@@ -6,6 +6,7 @@ mod findings;
 mod in_values;
 mod literal;
 mod prepare;
+mod type_depth;
 mod type_name;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ pub(crate) use assignment::{
 pub(crate) use findings::{Expression, Findings};
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
+pub(crate) use type_depth::check_depth;
 pub(crate) use type_name::{qualified, resolve_type};
 
 /// A value ready to be given bytes.

@@ -6,11 +6,18 @@ use cql::ast::{Identifier, NativeType, TypeName, UserTypeName};
 use model::Schema;
 use types::CqlType;
 
+use super::check_depth;
 use crate::QueryError;
 
 /// The type that a type name says; user types are looked up in `keyspace` unless they name their own.
 pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
-    let inner = |name: &TypeName| resolve_type(name, schema, keyspace).map(Arc::new);
+    let ty = resolve_part(name, schema, keyspace)?;
+    check_depth(&ty)?;
+    Ok(ty)
+}
+
+fn resolve_part(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
+    let inner = |name: &TypeName| resolve_part(name, schema, keyspace).map(Arc::new);
     Ok(match name {
         TypeName::Native(native) => native_type(*native),
         TypeName::List { element, frozen } => CqlType::List { element: inner(element)?, frozen: *frozen },
@@ -20,7 +27,7 @@ pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> 
         }
         TypeName::Tuple(elements) => {
             let elements: Result<Vec<CqlType>, QueryError> =
-                elements.iter().map(|element| resolve_type(element, schema, keyspace)).collect();
+                elements.iter().map(|element| resolve_part(element, schema, keyspace)).collect();
             CqlType::tuple(elements?)
         }
         TypeName::Vector { element, dimension } => {
@@ -28,7 +35,7 @@ pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> 
             let dimension = positive.ok_or_else(|| {
                 QueryError::invalid(format!("vectors may only have positive dimensions; given {dimension}"))
             })?;
-            CqlType::vector(resolve_type(element, schema, keyspace)?, dimension)
+            CqlType::vector(resolve_part(element, schema, keyspace)?, dimension)
         }
         TypeName::UserType { name, frozen } => {
             let keyspace = name.keyspace.as_ref().map_or(keyspace, |keyspace| keyspace.as_str());
