@@ -228,6 +228,20 @@ impl Replay {
         }
     }
 
+    /// Another replay of the same records, for a caller that learns during the first one that it needs some of them once more. To be made
+    /// before the first is read, and read before anything of the log is freed; see [`only`](Replay::only).
+    pub fn again(&self) -> Replay {
+        Replay { pending: self.found.clone().into(), wanted: None, ..self.preview() }
+    }
+
+    /// Passes over the records that touch none of these tables, and over segments in which none of them has any left.
+    pub fn only(mut self, tables: Vec<Uuid>) -> Replay {
+        debug_assert!(self.current.is_none(), "nothing was read of it");
+        self.pending.retain(|segment| segment.dirty_tables().iter().any(|table| tables.contains(table)));
+        self.wanted = Some(tables);
+        self
+    }
+
     /// The segments whose bookkeeping does not promise that they have none, and each one's next, which knows how far that goes. Whoever
     /// salvages believes no promise.
     fn to_preview(&self) -> Vec<Arc<SegmentUse>> {

@@ -64,9 +64,16 @@ impl Engine {
         self.flush_and_compact(&store).map(|_| ())
     }
 
-    /// Flushes every table that holds anything. Blocks on the disk.
+    /// Flushes every table that holds anything, and answers the first failure once all were tried. Blocks on the disk.
     pub fn flush_all(&self) -> Result<(), EngineError> {
-        self.stores().iter().try_for_each(|store| self.flush_store(store).map(|_| ()))
+        let failures = self.flush_each();
+        failures.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Flushes every table; those that could not be flushed, and why.
+    pub(crate) fn flush_each(&self) -> Vec<(Arc<TableStore>, EngineError)> {
+        let stores = self.stores().into_iter();
+        stores.filter_map(|store| self.flush_store(&store).err().map(|error| (store, error))).collect()
     }
 
     /// Links the table's SSTables, memtables flushed first, into `snapshots/<name>` of its directory, with a manifest
@@ -162,9 +169,6 @@ impl Engine {
 /// Has the files that the view names stay as long as what is returned lives.
 fn keep_files(store: &TableStore) -> Result<MutexGuard<'_, ()>, EngineError> {
     let no_deletion = lock(&store.files);
-    if store.is_dropped() {
-        return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
-    }
     store.check_files()?;
     Ok(no_deletion)
 }

@@ -183,7 +183,7 @@ impl Engine {
     fn compact_all(&self, store: &TableStore) -> Result<(), EngineError> {
         let stopped = store.merges.stop();
         store.check_files()?;
-        if store.is_dropped() {
+        if !store.is_served() {
             return Ok(());
         }
         let (table, view) = (store.table.load_full(), store.view());
@@ -351,7 +351,7 @@ impl Engine {
     }
 
     pub(crate) fn is_closing(&self, store: &TableStore) -> bool {
-        self.compactor().is_stopped() || store.is_dropped() || store.check_files().is_err()
+        self.compactor().is_stopped() || !store.is_served() || store.check_files().is_err()
     }
 
     /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would replay

@@ -49,6 +49,7 @@ impl Engine {
 
     fn finish_drop(&self, id: TableId, directory: &Path) -> Result<(), EngineError> {
         self.remove_directory(directory)?;
+        self.side_files().remove(id)?;
         let timestamp = self.next_timestamp_micros();
         let forgotten = schema_rows::forget_layout(&self.schema(), id, timestamp);
         let truncated = self.truncation(id, self.log().position(), timestamp);

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
 use memtable::SparePages;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
+use sstable::SSTableReader;
 use uuid::Uuid;
 
 use crate::by_table_id::ByTableId;
@@ -24,6 +25,7 @@ use crate::in_memory::{Purger, Resident, memory_only};
 use crate::log_host::LogHost;
 use crate::options::EngineOptions;
 use crate::pool::MemtablePool;
+use crate::quarantine::SideFiles;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 use crate::schema_change::Keyspaces;
 use crate::schema_rows::{self, SchemaDamage};
@@ -48,6 +50,9 @@ pub struct Engine {
     finisher: Finisher,
     purger: Purger,
     shut_down: AtomicBool,
+    /// Until the log was read to its end.
+    replaying: AtomicBool,
+    side_files: SideFiles,
     drops_unfinished: AtomicBool,
     tables_dropped: AtomicU64,
     last_timestamp_micros: AtomicI64,
@@ -58,6 +63,7 @@ pub struct Engine {
     flush_failures: Mutex<HashMap<TableId, EngineError>>,
     compaction_failures: Mutex<HashMap<TableId, EngineError>>,
     load_failure: Mutex<Option<EngineError>>,
+    leftovers: Mutex<Vec<PathBuf>>,
     _directory: blockio::DirectoryLock,
 }
 
@@ -71,11 +77,24 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// The store of a table; fails if it is gone, also where another was made under its id.
+    /// The store of a table; fails if it is quarantined or gone, also where another was made under its id.
     pub fn store(&self, table: &Table) -> Result<&Arc<TableStore>, EngineError> {
-        let is_of = |store: &&Arc<TableStore>| !store.is_dropped() && store.incarnation == table.incarnation();
-        let store = self.stores.get(&table.id).filter(is_of);
-        store.ok_or_else(|| EngineError::UnknownTable(table.name.to_string()))
+        let store = self.stores.get(&table.id).filter(|store| store.incarnation == table.incarnation());
+        match store {
+            Some(store) if store.is_served() => Ok(store),
+            Some(store) => Err(store.refusal()),
+            None => Err(EngineError::UnknownTable(table.name.to_string())),
+        }
+    }
+
+    /// The store that a table id has, served or not.
+    pub fn any_store(&self, id: TableId) -> Option<&Arc<TableStore>> {
+        self.stores.get(&id)
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 }
 
@@ -138,6 +157,8 @@ impl Engine {
             finisher: Finisher::new(),
             purger: Purger::new(),
             shut_down: AtomicBool::new(false),
+            replaying: AtomicBool::new(true),
+            side_files: SideFiles::new(&disk, &options.directory),
             drops_unfinished: AtomicBool::new(true),
             tables_dropped: AtomicU64::new(0),
             last_timestamp_micros: AtomicI64::new(0),
@@ -148,6 +169,7 @@ impl Engine {
             flush_failures: Mutex::new(HashMap::new()),
             compaction_failures: Mutex::new(HashMap::new()),
             load_failure: Mutex::new(None),
+            leftovers: Mutex::new(Vec::new()),
             _directory: directory,
             options,
         };
@@ -165,6 +187,7 @@ impl Engine {
         let started = Instant::now();
         let startup = |error: LogError| EngineError::Startup(error.to_string());
         let mut recovery = Recovery::default();
+        self.side_files.remove_unfinished()?;
         self.open_stores(&self.schema())?;
         self.cover(&mut recovery.covered)?;
         let mut preview = replay.preview();
@@ -183,7 +206,11 @@ impl Engine {
         // Before anything is appended.
         self.log.raise_segment_ids(recovery.covered.last_segment()).map_err(startup)?;
         self.settle_in_memory();
+        let second_reading = replay.again();
         self.replay_all(&mut replay, &mut recovery)?;
+        self.replaying.store(false, Ordering::Release);
+        self.forget_unreadable();
+        self.set_replayed_aside(second_reading, &recovery.covered)?;
         self.replayed = recovery.summary;
         self.log_report = replay.report().clone();
         self.recovery_time = started.elapsed();
@@ -299,29 +326,41 @@ impl Engine {
         removed.collect()
     }
 
+    /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were set aside.
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
-        let directory = self.table_directory(table);
-        let Opened { sstables, failures } = self.files.open_all(&directory, table)?;
-        for failure in &failures {
-            self.tell_failure(failure);
+        if is_system_keyspace(&table.keyspace) {
+            return self.open_files(table);
         }
-        let unreadable = failures.into_iter().next();
-        if let Some(failure) = &unreadable
-            && (!self.options.opens_damaged || is_local_system_keyspace(&table.keyspace))
-        {
-            return Err(failure.clone());
+        let (store, reason) = match self.open_files(table) {
+            Ok(store) => (store, self.set_aside_before(table.id)?),
+            // A table that is being made is refused instead.
+            Err(failure) if self.options.opens_damaged && self.is_replaying() => {
+                (self.new_store(table, Vec::new()), Some(failure))
+            }
+            Err(failure) => return Err(failure),
+        };
+        reason.iter().for_each(|reason| store.set_quarantined(reason));
+        Ok(store)
+    }
+
+    /// A store of the SSTables in the table's directory, which nobody else knows of.
+    pub(crate) fn open_files(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
+        let Opened { sstables, failures, leftovers } = self.files.open_all(&self.table_directory(table), table)?;
+        lock(&self.leftovers).extend(leftovers);
+        failures.iter().for_each(|failure| self.tell_failure(failure));
+        match failures.into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(self.new_store(table, sstables)),
         }
+    }
+
+    fn new_store(&self, table: &Arc<Table>, sstables: Vec<Arc<SSTableReader>>) -> Arc<TableStore> {
         let held_bytes = sstables.iter().map(|sstable| sstable.data_length_bytes()).sum();
         let resident = self.new_resident(table, held_bytes);
-        if let Some(resident) = &resident
-            && sstables.is_empty()
-            && unreadable.is_none()
-        {
-            resident.set_complete();
-        }
+        resident.iter().filter(|_| sstables.is_empty()).for_each(|resident| resident.set_complete());
         let active = self.new_generation(table, resident);
         active.lower(&self.log);
-        Ok(Arc::new(TableStore::new(table.clone(), directory, active, sstables, unreadable)))
+        Arc::new(TableStore::new(table.clone(), self.table_directory(table), active, sstables))
     }
 
     fn table_directory(&self, table: &Table) -> PathBuf {
@@ -381,6 +420,11 @@ impl Engine {
     /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they are.
     pub fn schema_damage(&self) -> &[SchemaDamage] {
         &self.schema_damage
+    }
+
+    /// Files of tables' directories that belong to no SSTable, and where the start put them.
+    pub fn leftovers(&self) -> Vec<PathBuf> {
+        lock(&self.leftovers).clone()
     }
 
     /// How long reading and replaying the log took.
@@ -453,6 +497,16 @@ impl Engine {
 
     pub(crate) fn now_seconds(&self) -> u32 {
         (micros_since_epoch() / 1_000_000) as u32
+    }
+
+    /// Whether the log is still being read.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.replaying.load(Ordering::Acquire)
+    }
+
+    /// Where log records of quarantined tables are.
+    pub(crate) fn side_files(&self) -> &SideFiles {
+        &self.side_files
     }
 
     pub(crate) fn store(&self, table: &Table) -> Result<Arc<TableStore>, EngineError> {
@@ -568,7 +622,8 @@ impl Engine {
         self.write_durably(Mutation::new(vec![write.build()]))
     }
 
-    /// Flushes everything and closes the log: the next start has nothing to replay. Writes are refused from now on; those under
+    /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed keeps none of the others
+    /// from it; the error names all of those. Writes are refused from now on; those under
     /// way are waited for, also where nobody waits for them any more. Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
         self.shut_down.store(true, Ordering::Release);
@@ -577,8 +632,13 @@ impl Engine {
         self.purger.stop();
         self.compactor.stop();
         self.flusher.stop();
-        self.flush_all()?;
-        self.log.shutdown().map_err(|error| self.log_failed(error))
+        let failures = self.flush_each();
+        self.log.shutdown().map_err(|error| self.log_failed(error))?;
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(EngineError::NotDrained(failures.iter().map(not_drained).collect()))
+        }
     }
 
     /// Fails after a shutdown began.
@@ -610,6 +670,15 @@ fn tables_to_preview(system: &Keyspaces) -> Vec<Uuid> {
     };
     let tables = system.values().flat_map(|keyspace| keyspace.tables.values());
     tables.filter(|table| decides(table)).map(|table| table.id.0).collect()
+}
+
+/// What a drain says of a table that it could not flush.
+fn not_drained((store, error): &(Arc<TableStore>, EngineError)) -> String {
+    let table = store.table.load();
+    match error {
+        EngineError::Quarantined { .. } => error.to_string(),
+        error => format!("Table {}.{} keeps its records in the commit log: {error}", table.keyspace, table.name),
+    }
 }
 
 /// Keeps a failure, or forgets that of the table.

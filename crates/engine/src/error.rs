@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockio::DiskErrorKind;
@@ -49,10 +50,39 @@ pub enum EngineError {
     /// The system gives no memory for the memtable of the table named, which is empty. Of what the log does not hold; a write that it holds
     /// closes the engine for writes.
     NoMemory(String),
+    /// The table is not served, for the reason given, until the cause is gone and it is repaired; all others are.
+    Quarantined {
+        /// The keyspace.
+        keyspace: String,
+        /// The table.
+        table: String,
+        /// Why.
+        reason: String,
+    },
+    /// Log records of a table were set aside when it was quarantined: without them its rows would be wrong.
+    SetAside {
+        /// The first file that holds them.
+        path: PathBuf,
+        /// Why it was quarantined.
+        reason: String,
+    },
+    /// A side file is damaged, or of another version: put it back as it was, and repair the table again.
+    SideFile {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, bytes.
+        offset: u64,
+        /// What should be there.
+        expected: String,
+        /// What is.
+        found: String,
+    },
     /// Not possible with what this version has.
     Unsupported(String),
     /// The disk refused an operation.
     Disk(Arc<blockio::DiskError>),
+    /// A shutdown could not flush these tables, each with the reason; all others are drained.
+    NotDrained(Vec<String>),
     /// The data directory cannot be opened as it is.
     Startup(String),
 }
@@ -75,6 +105,18 @@ impl fmt::Display for EngineError {
                  delete something or raise the limit",
                 limit_bytes >> 20
             ),
+            EngineError::Quarantined { keyspace, table, reason } => write!(
+                f,
+                "Table {keyspace}.{table} is quarantined: {reason}; once the cause is gone, `espalier repair-table {keyspace} {table}` \
+                 takes it back into service"
+            ),
+            EngineError::NotDrained(tables) => write!(f, "{}", tables.join("; ")),
+            EngineError::SetAside { path, reason } => {
+                write!(f, "its log records were set aside in {} because of this: {reason}", path.display())
+            }
+            EngineError::SideFile { path, offset, expected, found } => {
+                write!(f, "{} at offset {offset}: expected {expected}, found {found}", path.display())
+            }
             EngineError::NoMemory(table) => write!(f, "no memory for the memtable of {table}: the system refuses it"),
             EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::TableOptions(reason) => {
                 write!(f, "{reason}")

@@ -20,6 +20,8 @@ use crate::store::{TableStore, lock};
 
 /// Where in a table's directory its snapshots are.
 const SNAPSHOTS: &str = "snapshots";
+/// Where in a table's directory Data.db files are put that belong to no SSTable.
+const LEFTOVERS: &str = "leftovers";
 /// What the name of a snapshot begins with as long as it is not complete. Nobody else's does.
 const UNFINISHED: char = '.';
 
@@ -55,6 +57,8 @@ pub(crate) struct Opened {
     pub sstables: Vec<Arc<SSTableReader>>,
     /// Why others are not among them.
     pub failures: Vec<EngineError>,
+    /// Where Data.db files were put that were there without any other component.
+    pub leftovers: Vec<PathBuf>,
 }
 
 impl TableFiles {
@@ -87,6 +91,7 @@ impl TableFiles {
             return Ok(opened);
         }
         remove_leftovers(&*self.disk, directory)?;
+        opened.leftovers = self.set_lone_data_aside(directory)?;
         self.remove_unfinished_snapshots(directory)?;
         for descriptor in list_tables(&*self.disk, directory)?.iter().rev() {
             match self.open(descriptor, table) {
@@ -102,6 +107,29 @@ impl TableFiles {
             Err(unknown) => opened.failures.push(unknown.of_table(table).into()),
         }
         Ok(opened)
+    }
+
+    /// Moves each Data.db file that is the only component of its SSTable to a directory of its own. No write leaves one behind, and nobody
+    /// can read it: without the other components it says neither which columns it has nor where partitions begin.
+    fn set_lone_data_aside(&self, directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
+        let entries = self.disk.list(directory)?;
+        let of_sstables = entries.iter().filter(|entry| !entry.is_dir);
+        let parts: Vec<_> =
+            of_sstables.filter_map(|entry| Some((entry, Descriptor::parse_file_name(&entry.name)?.0))).collect();
+        let is_alone = |id: &SSTableId| parts.iter().filter(|(_, other)| other == id).count() == 1;
+        let lone = parts.iter().filter(|(entry, id)| entry.name.ends_with("-Data.db") && is_alone(id));
+        let (mut moved, aside) = (Vec::new(), directory.join(LEFTOVERS));
+        for (entry, _) in lone {
+            self.disk.create_dir_all(&aside)?;
+            let target = aside.join(&entry.name);
+            self.disk.rename(&directory.join(&entry.name), &target)?;
+            moved.push(target);
+        }
+        if !moved.is_empty() {
+            self.disk.sync_dir(&aside)?;
+            self.disk.sync_dir(directory)?;
+        }
+        Ok(moved)
     }
 
     pub fn open(&self, descriptor: &Descriptor, table: &Arc<Table>) -> Result<Arc<SSTableReader>, EngineError> {

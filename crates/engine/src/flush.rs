@@ -12,14 +12,18 @@ use crate::store::{Generation, TableStore, lock};
 
 impl Engine {
     /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was anything;
-    /// blocks on the disk.
+    /// blocks on the disk. Where the table cannot be flushed and is quarantined for it, the error says so.
     pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
-        self.try_flush_store(store).inspect_err(|error| self.tell_failure(error))
+        self.try_flush_store(store).map_err(|error| {
+            self.tell_failure(&error);
+            self.contain(store, error)
+        })
     }
 
-    fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+    /// As [`flush_store`](Self::flush_store), and the table stays as it is where this fails.
+    pub(crate) fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);
-        if store.is_dropped() {
+        if !store.is_served() {
             return Ok(false);
         }
         let view = store.view();

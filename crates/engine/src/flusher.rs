@@ -194,6 +194,8 @@ impl Engine {
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
+        // A table that was quarantined gives back its memory and its part of the log as one that was flushed.
+        let flushed = contained(flushed);
         self.flusher().ended(table);
         if let Ok(true) = flushed {
             // There may be more to do than this table could.
@@ -264,9 +266,17 @@ impl Engine {
             if !self.pool().wants_flush() {
                 break;
             }
-            result = result.and(self.flush_and_compact(&store).map(|_| ()));
+            result = result.and(contained(self.flush_and_compact(&store)).map(|_| ()));
         }
         result
+    }
+}
+
+/// The result of a flush, for callers to whom it matters only that memory and log are free again.
+pub(crate) fn contained(flushed: Result<bool, EngineError>) -> Result<bool, EngineError> {
+    match flushed {
+        Err(EngineError::Quarantined { .. }) => Ok(true),
+        flushed => flushed,
     }
 }
 

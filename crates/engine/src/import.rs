@@ -82,7 +82,7 @@ impl Engine {
         sources: &[Descriptor],
     ) -> Result<(), EngineError> {
         let _no_truncation = lock(&store.flushing);
-        if store.is_dropped() {
+        if !store.is_served() {
             return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
         }
         let position = self.log().position();

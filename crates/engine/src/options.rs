@@ -21,6 +21,7 @@ pub fn default_memtable_configurations() -> MemtableConfigurations {
 use crate::disk_access::DiskAccess;
 use crate::disk_failure::DiskFailureHook;
 use crate::in_memory::InMemoryNotices;
+use crate::quarantine::QuarantineHook;
 
 /// Settings of an engine. Defaults are those of `conf/espalier.yaml`.
 #[derive(Clone, Debug)]
@@ -56,8 +57,11 @@ pub struct EngineOptions {
     pub compaction_look_every: Duration,
     /// Told of SSTables that are damaged and of files that the system refuses to read or write (`disk_failure_policy`).
     pub on_disk_failure: Option<DiskFailureHook>,
-    /// Whether the engine opens although an SSTable of a user's table cannot be read: reads of that table fail with the reason,
-    /// it is not compacted, truncated, imported into or snapshotted; all other tables are served.
+    /// Is told of tables that are quarantined while the engine runs; those of the start are among
+    /// [`Engine::quarantined_tables`](crate::Engine::quarantined_tables).
+    pub on_quarantine: Option<QuarantineHook>,
+    /// Whether the engine opens although an SSTable of a user's table cannot be read: that table is quarantined, and all others are
+    /// served.
     pub opens_damaged: bool,
     /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up to no more.
     pub max_memory_to_lock_bytes: u64,
@@ -89,7 +93,8 @@ impl EngineOptions {
             compaction_throughput_bytes: 64 << 20,
             compaction_look_every: Duration::from_secs(60),
             on_disk_failure: None,
-            opens_damaged: false,
+            on_quarantine: None,
+            opens_damaged: true,
             max_memory_to_lock_bytes: u64::MAX,
             in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,
             in_memory_rewritten_bytes_max: compaction::REWRITTEN_BYTES_MAX,

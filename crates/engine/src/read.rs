@@ -48,7 +48,6 @@ impl Engine {
         commitlog::release_held_wake_ups();
         let catalog = self.catalog();
         let store = catalog.store(table)?;
-        store.check_readable()?;
         let view = store.borrow_view();
         if let Some(resident) = view.resident() {
             let source = resident.data.cursor(table, range);
@@ -70,9 +69,6 @@ impl Engine {
     pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let catalog = self.catalog();
         let Ok(store) = catalog.store(table) else { return Lookup::Unknown };
-        if !store.is_readable() {
-            return Lookup::Unknown;
-        }
         let view = store.borrow_view();
         if let Some(resident) = view.resident() {
             let lookup = resident.data.find_row(table, place, take);
@@ -113,7 +109,7 @@ impl Engine {
         let catalog = self.catalog();
         let Ok(store) = catalog.store(table) else { return false };
         let view = store.borrow_view();
-        if !store.is_readable() || view.resident().is_some() {
+        if view.resident().is_some() {
             return false;
         }
         let is_absent = |generation: &Arc<Generation>| generation.memtable.lacks_partition(slice.token, slice.key);

@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use commitlog::{IntervalSet, LogPosition};
 use memtable::MemtableFull;
-use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Schema, Table, TableId};
+use model::{Keyspace, Mutation, PartitionUpdate, ReadUpdates, Table, TableId};
 
-use crate::engine::Engine;
+use crate::engine::{Catalog, Engine};
 use crate::error::EngineError;
+use crate::flusher::contained;
 use crate::schema_rows::{self, SchemaDamage, SchemaRows};
 use crate::store::TableStore;
 use crate::system::{SystemRow, is_system_keyspace, read_rows};
@@ -89,6 +90,11 @@ impl Covered {
         self.last_segment
     }
 
+    /// Whether the table has what is logged up to `position`.
+    pub fn contains(&self, table: TableId, position: LogPosition) -> bool {
+        self.by_table.get(&table).is_some_and(|set| set.contains(position))
+    }
+
     /// Everything up to `position` was truncated.
     pub fn add_truncation(&mut self, table: TableId, position: LogPosition) {
         self.note(position);
@@ -105,13 +111,13 @@ impl Engine {
         covered: &Covered,
         bunch: &mut Bunch,
     ) -> Result<ReplaySummary, EngineError> {
-        let (schema, mut summary) = (self.schema(), ReplaySummary::default());
+        let mut summary = ReplaySummary::default();
         let mut is_more = true;
         while is_more {
             let membership = self.groups().enter().that_waits();
             loop {
                 is_more = bunch.gather(&mut records);
-                summary = summary + bunch.read(&schema, covered, self.options().commitlog.salvage)?;
+                summary = summary + bunch.read(self, covered)?;
                 self.replay_updates(bunch.updates.updates())?;
                 if !is_more || self.pool().wants_flush() {
                     break;
@@ -128,7 +134,11 @@ impl Engine {
     fn replay_updates(&self, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
         for same in updates.chunk_by(|a, b| a.table().id == b.table().id) {
             let Some(first) = same.first() else { continue };
-            let store = self.store(first.table())?;
+            let store = match self.store(first.table()) {
+                // Its records are set aside once the replay is over.
+                Err(EngineError::Quarantined { .. }) => continue,
+                store => store?,
+            };
             let active = store.view().active.clone();
             let keys: Vec<_> = same.iter().map(PartitionUpdate::key).collect();
             active.memtable.prefetch(&keys);
@@ -144,7 +154,8 @@ impl Engine {
         Ok(())
     }
 
-    fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) -> Result<(), EngineError> {
+    /// Applies one update, which may fill several memtables.
+    pub(crate) fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) -> Result<(), EngineError> {
         loop {
             let active = store.view().active.clone();
             if let Ok(growth_bytes) = active.apply(update) {
@@ -161,7 +172,8 @@ impl Engine {
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
         if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
-            self.flush_all()?;
+            let failures = self.flush_each().into_iter();
+            failures.map(|(_, error)| contained(Err(error)).map(|_| ())).collect::<Result<(), _>>()?;
             return self.log().discard_replayed().map_err(|error| self.log_failed(error));
         }
         let (end, stores) = (self.log().position(), self.stores());
@@ -179,7 +191,7 @@ impl Engine {
         let active = store.view().active.clone();
         if active.memtable.is_empty() {
             // Full ones, or such as were replaced, may be behind it.
-            return self.flush_store(store).map(|_| false);
+            return contained(self.flush_store(store)).map(|_| false);
         }
         active.lower(self.log());
         active.end_replay();
@@ -248,11 +260,15 @@ struct Known<'s> {
     id: TableId,
     table: Option<&'s Arc<Table>>,
     in_tables: Option<&'s IntervalSet>,
+    /// Its records are passed over, and set aside later.
+    is_quarantined: bool,
 }
 
 impl<'s> Known<'s> {
-    fn new(id: TableId, schema: &'s Schema, in_tables: &'s Covered) -> Known<'s> {
-        Known { id, table: schema.table_by_id(id), in_tables: in_tables.by_table.get(&id) }
+    fn new(id: TableId, catalog: &'s Catalog, in_tables: &'s Covered) -> Known<'s> {
+        let is_quarantined = catalog.any_store(id).is_some_and(|store| store.quarantine_reason().is_some());
+        let table = catalog.schema().table_by_id(id);
+        Known { id, table, in_tables: in_tables.by_table.get(&id), is_quarantined }
     }
 }
 
@@ -279,35 +295,40 @@ impl Bunch {
         true
     }
 
-    /// Reads their updates, as far as no table covers them; with `salvage` also as far as they can be read.
-    fn read(&mut self, schema: &Schema, in_tables: &Covered, salvage: bool) -> Result<ReplaySummary, EngineError> {
+    /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where the log is salvaged,
+    /// the record is left out instead.
+    fn read(&mut self, engine: &Engine, in_tables: &Covered) -> Result<ReplaySummary, EngineError> {
+        let catalog = engine.catalog();
         let (unknown, covered) = (Cell::new(0), Cell::new(0));
         let mut unreadable = 0;
         // Mostly the next is of the same table.
         let last = Cell::new(None);
         self.updates.clear();
-        let mut start = 0;
-        for (end, position) in &self.ends {
+        let (mut start, mut index) = (0, 0);
+        while let Some((end, position)) = self.ends.get(index) {
             // What is covered is not looked into: a table of that id may have had other columns then.
             let to_replay = |id| {
                 let known = last.get().filter(|known: &Known<'_>| known.id == id);
-                let known = known.unwrap_or_else(|| Known::new(id, schema, in_tables));
+                let known = known.unwrap_or_else(|| Known::new(id, &catalog, in_tables));
                 last.set(Some(known));
                 let is_covered = known.in_tables.is_some_and(|set| set.contains(*position));
                 unknown.update(|count| count + u64::from(known.table.is_none()));
                 covered.update(|count| count + u64::from(known.table.is_some() && is_covered));
-                known.table.filter(|_| !is_covered)
+                known.table.filter(|_| !is_covered && !known.is_quarantined)
             };
             let record = self.bytes.get(start..*end).unwrap_or_default();
-            start = *end;
-            match self.updates.read_record(record, to_replay) {
-                Ok(_) => {}
-                Err(_) if salvage => unreadable += 1,
-                Err(error) => {
-                    let what = format!("commit log record ending at {position}: {error}");
-                    return Err(EngineError::Startup(what));
+            if let Err(error) = self.updates.read_record(record, to_replay) {
+                let what = EngineError::Startup(format!("commit log record ending at {position}: {error}"));
+                // The last table that was asked for is the one whose update cannot be read.
+                let culprit = last.take().filter(|known| !known.is_quarantined).map(|known| known.id.0);
+                match culprit {
+                    _ if engine.options().commitlog.salvage => unreadable += 1,
+                    // The record is read once more without that table; updates that are read twice change nothing.
+                    Some(id) if engine.quarantine_unreadable(id, &what) => continue,
+                    _ => return Err(what),
                 }
             }
+            (start, index) = (*end, index + 1);
         }
         let replayed = self.updates.updates().len() as u64;
         Ok(ReplaySummary { replayed, covered: covered.get(), of_dropped_tables: unknown.get(), unreadable })

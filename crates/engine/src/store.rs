@@ -7,7 +7,7 @@
 //! that one's records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -137,6 +137,16 @@ impl View {
     }
 }
 
+/// A table's states. A request looks at one byte.
+mod state {
+    /// Read and written.
+    pub const SERVED: u8 = 0;
+    /// Not served until it is repaired or dropped; see [`crate::quarantine`].
+    pub const QUARANTINED: u8 = 1;
+    /// Never served again.
+    pub const DROPPED: u8 = 2;
+}
+
 /// A table's data.
 pub(crate) struct TableStore {
     pub directory: PathBuf,
@@ -144,10 +154,11 @@ pub(crate) struct TableStore {
     /// The table's; it keeps it for life.
     pub incarnation: u64,
     pub durable_writes: AtomicBool,
-    dropped: AtomicBool,
+    /// One of [`state`].
+    state: AtomicU8,
+    /// Why it is quarantined. Set before the state.
+    quarantine_reason: ArcSwapOption<EngineError>,
     files_distrusted: AtomicBool,
-    /// Why an SSTable of the directory is not part of the view, if one is not.
-    unreadable: Option<EngineError>,
     view: ArcSwap<View>,
     /// How writers met at the shards of memtables that are gone.
     past_puts: Mutex<Vec<PutCounts>>,
@@ -179,7 +190,6 @@ impl TableStore {
         directory: PathBuf,
         active: Arc<Generation>,
         sstables: Vec<Arc<SSTableReader>>,
-        unreadable: Option<EngineError>,
     ) -> Self {
         let resident = ArcSwapOption::new(active.resident.clone());
         TableStore {
@@ -187,9 +197,9 @@ impl TableStore {
             incarnation: table.incarnation(),
             table: ArcSwap::new(table),
             durable_writes: AtomicBool::new(true),
-            dropped: AtomicBool::new(false),
+            state: AtomicU8::new(state::SERVED),
+            quarantine_reason: ArcSwapOption::empty(),
             files_distrusted: AtomicBool::new(false),
-            unreadable,
             view: ArcSwap::from_pointee(View { active, frozen: Vec::new(), sstables }),
             past_puts: Mutex::new(Vec::new()),
             change: Mutex::new(()),
@@ -215,14 +225,58 @@ impl TableStore {
         self.resident.store(resident);
     }
 
-    /// Whether the table was dropped: nothing is written to it any more.
-    pub fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+    /// Whether the table is read and written: neither dropped nor quarantined.
+    pub fn is_served(&self) -> bool {
+        self.state.load(Ordering::Acquire) == state::SERVED
     }
 
-    /// Says so.
+    /// Says that the table was dropped: nothing is written to it any more.
     pub fn set_dropped(&self) {
-        self.dropped.store(true, Ordering::Release);
+        self.state.store(state::DROPPED, Ordering::Release);
+    }
+
+    /// Takes the table out of service.
+    pub fn set_quarantined(&self, reason: &EngineError) {
+        debug_assert!(self.is_served(), "the first reason counts");
+        self.quarantine_reason.store(Some(Arc::new(reason.clone())));
+        self.state.store(state::QUARANTINED, Ordering::Release);
+    }
+
+    /// Takes a quarantine back that could not be carried out.
+    pub fn end_quarantine(&self) {
+        debug_assert!(self.quarantine_reason().is_some(), "it was quarantined");
+        self.state.store(state::SERVED, Ordering::Release);
+        self.quarantine_reason.store(None);
+    }
+
+    /// Why the table is quarantined, if it is.
+    pub fn quarantine_reason(&self) -> Option<Arc<EngineError>> {
+        let is_quarantined = self.state.load(Ordering::Acquire) == state::QUARANTINED;
+        self.quarantine_reason.load_full().filter(|_| is_quarantined)
+    }
+
+    /// What a request is answered to a table that is not served.
+    #[cold]
+    pub fn refusal(&self) -> EngineError {
+        let table = self.table.load();
+        match self.quarantine_reason() {
+            None => EngineError::UnknownTable(table.name.to_string()),
+            Some(reason) => EngineError::Quarantined {
+                keyspace: table.keyspace.to_string(),
+                table: table.name.to_string(),
+                reason: reason.to_string(),
+            },
+        }
+    }
+
+    /// Fails if the table is not served.
+    pub fn check_served(&self) -> Result<(), EngineError> {
+        if self.is_served() { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    /// Lets go of all memtables and SSTables; `active` is an empty generation.
+    pub fn forget(&self, active: Arc<Generation>) {
+        self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
     }
 
     /// Says that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the next start
@@ -231,19 +285,9 @@ impl TableStore {
         self.files_distrusted.store(true, Ordering::Release);
     }
 
-    /// Whether all SSTables could be opened.
-    pub fn is_readable(&self) -> bool {
-        self.unreadable.is_none()
-    }
-
-    /// Fails if an SSTable could not be opened: what the others say of a partition may be wrong.
-    pub fn check_readable(&self) -> Result<(), EngineError> {
-        self.unreadable.clone().map_or(Ok(()), Err)
-    }
-
     /// Fails if the directory may hold other SSTables than the view.
     pub fn check_files(&self) -> Result<(), EngineError> {
-        self.check_readable()?;
+        self.check_served()?;
         if !self.files_distrusted.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -452,7 +496,7 @@ mod tests {
         let append = || log.append(&[table.id.0], b"record").unwrap().position;
         let first = generation(&table);
         first.lower(&log);
-        let store = TableStore::new(table.clone(), "/t".into(), first.clone(), Vec::new(), None);
+        let store = TableStore::new(table.clone(), "/t".into(), first.clone(), Vec::new());
         let before = append();
         let second = store.retire(&log, generation);
         let after = append();

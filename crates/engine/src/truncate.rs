@@ -54,7 +54,6 @@ impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
-        store.check_readable()?;
         // Each try lets flushes go first, which make room in the log.
         self.until_room(|| {
             let truncated = self.try_truncate(&store);
@@ -70,9 +69,7 @@ impl Engine {
         let _no_flush = lock(&store.flushing);
         let _no_compaction = store.merges.stop();
         let id = store.table.load().id;
-        if store.is_dropped() {
-            return Err(EngineError::UnknownTable(store.table.load().name.to_string()));
-        }
+        store.check_served()?;
         let _no_load = lock(&store.settling);
         self.take_in(store)?;
         self.renew_resident(store);

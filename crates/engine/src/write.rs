@@ -248,10 +248,10 @@ impl Engine {
         stores: &[Arc<TableStore>],
     ) -> Result<Option<(Membership, Option<LogPosition>)>, EngineError> {
         let membership = self.groups().enter();
-        // Whoever drops a table or shuts down waits for the groups after saying so: later writes see it.
+        // Whoever drops or quarantines a table, or shuts down waits for the groups after saying so: later writes see it.
         self.check_running()?;
-        if let Some(dropped) = stores.iter().find(|store| store.is_dropped()) {
-            return Err(EngineError::UnknownTable(dropped.table.load().name.to_string()));
+        if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
+            return Err(refusing.refusal());
         }
         if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
             return Ok(Some((membership, None)));

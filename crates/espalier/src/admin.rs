@@ -43,6 +43,7 @@ enum Verb {
     Snapshot,
     Tablestats,
     Drain,
+    RepairTable,
     Import,
     Refresh,
     Export,

@@ -47,6 +47,18 @@ pub enum Command {
     Enableautocompaction(Tables),
     /// Compact tables only when asked, until the next start
     Disableautocompaction(Tables),
+    /// Take a quarantined table back into service once the cause is gone, with the log records that were set aside
+    RepairTable {
+        /// The node
+        #[command(flatten)]
+        node: Node,
+        /// The keyspace
+        #[arg(value_name = "KEYSPACE")]
+        keyspace: String,
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+    },
     /// Flush everything and refuse writes from then on
     Drain(Node),
     /// Look into the commit log of a running or a stopped node

@@ -5,7 +5,10 @@ use crate::cli::Serve;
 use crate::config::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use blockio::SystemDisk;
 use commitlog::{BlockWrites, FailureHook, QueueMeans, SyncMode};
-use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices};
+use engine::{
+    DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices,
+    QuarantineHook,
+};
 use query::{Node, Processor, ProcessorOptions};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
@@ -148,6 +151,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
             tracing::info!("drained");
             Ok(())
         }
+        Ok(Err(error @ EngineError::NotDrained(_))) => Err(format!("drained all tables but these: {error}")),
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
     }
@@ -221,6 +225,12 @@ fn log_opened(engine: &Engine) {
     for gap in &report.gaps {
         tracing::error!("the commit log had a gap: {gap}");
     }
+    for file in engine.leftovers() {
+        tracing::warn!("a Data.db file without its other components was set aside: {}", file.display());
+    }
+    for table in engine.quarantined_tables() {
+        tracing::error!("table {}.{} is quarantined: {}", table.keyspace, table.table, table.reason);
+    }
     for damage in engine.schema_damage() {
         tracing::error!(
             "{damage}; it is left out, its files stay, and its records are in the commit log's copies (commitlog.damaged-*)"
@@ -271,7 +281,8 @@ fn engine_options(config: &Config) -> EngineOptions {
     options.concurrent_compactors = config.concurrent_compactors;
     options.compaction_throughput_bytes = config.compaction_throughput_bytes;
     options.opens_damaged =
-        matches!(config.disk_failure_policy, DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore);
+        !matches!(config.disk_failure_policy, DiskFailurePolicy::StopParanoid | DiskFailurePolicy::Die);
+    options.on_quarantine = Some(QuarantineHook(Arc::new(|refusal| tracing::error!("{refusal}"))));
     options.max_memory_to_lock_bytes = max_memory_to_lock_bytes(config);
     options.in_memory_notices = Some(InMemoryNotices(Arc::new(warn_of_memory)));
     options

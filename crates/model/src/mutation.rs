@@ -391,6 +391,27 @@ impl Mutation {
         Ok((Mutation::new(read.updates), unknown))
     }
 
+    /// The updates of a log record as they are serialized, each with its table's id. Nothing is assumed of what columns the tables have.
+    pub fn split_record(record: &[u8]) -> impl Iterator<Item = Result<(TableId, &[u8]), CorruptMutation>> {
+        let mut rest = record;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let parsed = parse_update(rest, &|_| None);
+            let split = parsed.map(|(_, length)| {
+                let (update, behind) = rest.split_at(length);
+                rest = behind;
+                let id = update.first_chunk().copied().unwrap_or_default();
+                (TableId(Uuid::from_bytes(id)), update)
+            });
+            if split.is_err() {
+                rest = &[];
+            }
+            Some(split)
+        })
+    }
+
     /// The table and the token of the first update of a log record, for whoever divides records among threads; nothing is checked, and of
     /// damaged bytes it may be `None`.
     pub fn first_partition(record: &[u8]) -> Option<(TableId, Token)> {

@@ -179,6 +179,8 @@ pub fn small_options(disk: &SimulatedDisk) -> EngineOptions {
     options.memtable_shards = 1;
     options.concurrent_compactors = 0;
     options.in_memory_rewritten_bytes_max = 0;
+    // Damage that a test did not make stops it.
+    options.opens_damaged = false;
     options
 }
 

@@ -20,6 +20,7 @@ mod pending;
 mod power_cuts;
 mod pressure;
 mod promises;
+mod quarantine;
 mod reads;
 mod salvage;
 mod schema;

@@ -82,6 +82,10 @@ fn request(command: Command) -> Result<(Node, Request), String> {
         Command::Compact(tables) => of_tables(Verb::Compact, tables, None),
         Command::Tablestats(tables) => of_tables(Verb::Tablestats, tables, None),
         Command::Snapshot { tag, tables } => of_tables(Verb::Snapshot, tables, tag),
+        Command::RepairTable { node, keyspace, table } => {
+            let (keyspace, tables) = (Some(keyspace), vec![table]);
+            (node, Request { verb: Verb::RepairTable, keyspace, tables, tag: None, directory: None })
+        }
         Command::Serve(_)
         | Command::Options
         | Command::Log(_)

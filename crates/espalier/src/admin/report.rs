@@ -2,7 +2,7 @@
 
 use super::server::NodeState;
 use commitlog::WaitCount;
-use engine::{Engine, PutCounts, TableStats};
+use engine::{Engine, PutCounts, QuarantinedTable, TableStats};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
@@ -41,7 +41,8 @@ pub(super) fn status(node: &NodeState) -> String {
     let puts = stats.iter().flat_map(|table| &table.memtable_puts);
     let puts = put_lines(puts.fold(PutCounts::default(), |sum, shard| sum.and(*shard)));
     let flushes = flush_metrics(&node.engine, pending_flushes);
-    lines.into_iter().chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
+    let quarantined = quarantined(&node.engine);
+    lines.into_iter().chain(quarantined).chain(puts).chain(flushes).chain(log_metrics(&node.engine)).fold(
         String::new(),
         |mut out, (name, value)| {
             // Writing to a String cannot fail.
@@ -49,6 +50,20 @@ pub(super) fn status(node: &NodeState) -> String {
             out
         },
     )
+}
+
+/// A line for each table that is not served.
+fn quarantined(engine: &Engine) -> Vec<(&'static str, String)> {
+    let tables = engine.quarantined_tables();
+    if tables.is_empty() {
+        return vec![("Quarantined tables", "none".to_owned())];
+    }
+    let line = |table: &QuarantinedTable| {
+        let files: Vec<String> = table.side_files.iter().map(|path| path.display().to_string()).collect();
+        let files = if files.is_empty() { String::new() } else { format!(" (log records: {})", files.join(", ")) };
+        ("Quarantined table", format!("{}.{}: {}{files}", table.keyspace, table.table, table.reason))
+    };
+    tables.iter().map(line).collect()
 }
 
 /// The flushes' metrics, by Cassandra's names where it has them.

@@ -169,6 +169,13 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
             let count = engine.export(directory).map_err(text)?;
             return Ok(format!("{}\n", super::client::exported(count, directory)));
         }
+        Verb::RepairTable => {
+            let (Some(keyspace), [table]) = (&request.keyspace, &*request.tables) else {
+                return Err("repair of which table?".to_owned());
+            };
+            let applied = engine.repair_table(keyspace, table).map_err(text)?;
+            return Ok(format!("{keyspace}.{table} is served again; {applied} updates had been set aside\n"));
+        }
         Verb::Drain => {
             engine.shutdown().map_err(text)?;
             node.drained.store(true, Ordering::Relaxed);
@@ -177,15 +184,20 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// The tables that the request names, in the order of their names.
+/// The tables that the request names, in the order of their names. Where it names none, those that are quarantined are left out.
 fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String> {
     let schema = engine.schema();
+    let quarantined = engine.quarantined_tables();
+    let is_served = |table: &&Arc<Table>| {
+        !quarantined.iter().any(|other| *other.keyspace == *table.keyspace && *other.table == *table.name)
+    };
     let Some(name) = &request.keyspace else {
-        return Ok(schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values().cloned()).collect());
+        let all = schema.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        return Ok(all.filter(is_served).cloned().collect());
     };
     let keyspace = schema.keyspace(name).ok_or_else(|| format!("Keyspace [{name}] does not exist."))?;
     if request.tables.is_empty() {
-        return Ok(keyspace.tables.values().cloned().collect());
+        return Ok(keyspace.tables.values().filter(is_served).cloned().collect());
     }
     let named = request.tables.iter().map(|table| {
         schema.table(name, table).cloned().ok_or_else(|| format!("Unknown keyspace/table pair ({name}.{table})"))

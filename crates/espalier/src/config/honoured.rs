@@ -280,7 +280,8 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "stop",
         note: "what fails a request for its data is told in any case. Where the system refuses to read or write SSTables, `stop` \
                disconnects clients; `stop_paranoid` also where one is damaged; `die` ends the process with status 100 then. `best_effort` and \
-               `ignore` go on, and start although SSTables are damaged: reads of their tables fail until they are repaired",
+               `ignore` go on. A start with SSTables that cannot be opened is refused by `stop_paranoid` and `die`; else their tables are \
+               quarantined: see `espalier repair-table`",
         apply: disk_failure_policy,
     },
     Honoured {

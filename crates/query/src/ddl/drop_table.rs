@@ -1,6 +1,7 @@
 //! DROP TABLE, and the snapshot taken before data is deleted.
 
 use cql::ast::DropTable;
+use engine::EngineError;
 use model::Table;
 
 use super::{Access, Changed, check_modifiable, edit_keyspace, no_table, qualify, table_changed};
@@ -33,6 +34,12 @@ pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> R
     }
     let names = (execution.now_micros / 1000..).map(|millis| format!("{why}-{millis}-{}", table.name));
     let schema_cql = crate::describe::snapshot_schema(execution.schema, table);
-    processor.engine().snapshot_as_first_of(table, names, &schema_cql)?;
+    match processor.engine().snapshot_as_first_of(table, names, &schema_cql) {
+        // What it has cannot be read, and a table has to be dropped at some time.
+        Err(quarantined @ EngineError::Quarantined { .. }) => {
+            execution.warn(format!("No snapshot was taken. {quarantined}"))
+        }
+        taken => drop(taken?),
+    }
     Ok(())
 }

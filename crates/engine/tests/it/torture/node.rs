@@ -74,6 +74,7 @@ pub fn prepared_disk() -> SimulatedDisk {
 
 fn options(disk: &SimulatedDisk, sync: SyncMode, clock: &Arc<AtomicI64>) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), DIRECTORY);
+    options.opens_damaged = false;
     options.commitlog.segment_size_bytes = SEGMENT_BYTES;
     options.commitlog.total_space_bytes = 32 * u64::from(SEGMENT_BYTES);
     options.commitlog.sync = sync;

@@ -96,6 +96,7 @@ fn table(name: &str, id: Uuid, incarnation: u64) -> Arc<Table> {
 
 fn options(disk: &SimulatedDisk, sync: SyncMode) -> EngineOptions {
     let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+    options.opens_damaged = false;
     options.commitlog.segment_size_bytes = 256 << 10;
     options.commitlog.total_space_bytes = 6 * (256 << 10);
     options.commitlog.sync = sync;

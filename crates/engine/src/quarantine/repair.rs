@@ -1,0 +1,71 @@
+//! Repair: a quarantined table is opened anew, gets the records that were set aside, and is served again.
+//!
+//! The records go to memtables that nobody sees and are flushed; then the side files are removed, and the table takes its place in the
+//! schema. Where this fails or is cut short the table stays quarantined, and a further repair applies the same records again, which
+//! changes nothing.
+
+use std::sync::Arc;
+
+use model::ReadUpdates;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::store::{TableStore, lock};
+
+impl Engine {
+    /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the disk.
+    ///
+    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it stays quarantined then.
+    pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
+        let _one_at_a_time = lock(self.schema_lock());
+        self.check_running()?;
+        let schema = self.schema();
+        let unknown = || EngineError::UnknownTable(format!("{keyspace}.{name}"));
+        let table = schema.table(keyspace, name).cloned().ok_or_else(unknown)?;
+        let old = self.catalog().any_store(table.id).cloned().ok_or_else(unknown)?;
+        if old.quarantine_reason().is_none() {
+            return Err(EngineError::Unsupported(format!("table {keyspace}.{name} is not quarantined")));
+        }
+        let (_no_flush, _no_merge) = (lock(&old.flushing), old.merges.stop());
+        let fresh = self.open_files(&table)?;
+        let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
+            fresh.view().generations().for_each(|generation| generation.release(self.pool()));
+        })?;
+        self.side_files().remove(table.id)?;
+        let mut stores = self.stores_for(&schema)?;
+        stores.insert(table.id, fresh.clone());
+        self.publish(&schema, stores);
+        self.settle(&fresh);
+        self.request_compaction(&fresh);
+        Ok(applied)
+    }
+
+    fn apply_set_aside(&self, fresh: &Arc<TableStore>) -> Result<u64, EngineError> {
+        let table = fresh.table.load_full();
+        let (mut read, mut applied) = (ReadUpdates::default(), 0);
+        for path in self.side_files().of_table(table.id)? {
+            let (_, mut file) = self.side_files().open(&path)?;
+            while let Some(bytes) = file.next_update()? {
+                read.clear();
+                read.read_record(&bytes, |id| (id == table.id).then_some(&table)).map_err(|error| {
+                    let (path, offset) = (path.clone(), file.offset());
+                    EngineError::SideFile {
+                        path,
+                        offset,
+                        expected: "an update before it".into(),
+                        found: error.to_string(),
+                    }
+                })?;
+                for update in read.updates() {
+                    self.replay_update(fresh, update)?;
+                    applied += 1;
+                }
+                if self.pool().wants_flush() {
+                    self.try_flush_store(fresh)?;
+                }
+            }
+        }
+        self.try_flush_store(fresh)?;
+        Ok(applied)
+    }
+}
