@@ -172,8 +172,8 @@ impl Engine {
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
         if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
-            let failures = self.flush_each().into_iter();
-            failures.map(|(_, error)| contained(Err(error)).map(|_| ())).collect::<Result<(), _>>()?;
+            let mut failures = self.flush_each().into_iter();
+            failures.try_for_each(|(_, error)| contained(Err(error)).map(|_| ()))?;
             return self.log().discard_replayed().map_err(|error| self.log_failed(error));
         }
         let (end, stores) = (self.log().position(), self.stores());

@@ -69,14 +69,9 @@ impl Engine {
     pub(crate) fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
         let id = store.table.load().id;
         let pins_the_log = || self.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
-        if !is_of_one_table(&error) && !(is_disk_failure(&error) && pins_the_log()) {
-            return error;
-        }
-        match self.quarantine(store, &error) {
-            Ok(()) => store.refusal(),
-            // It stays as it was: the flush is tried again, and so is this.
-            Err(_) => error,
-        }
+        let is_to_go = is_of_one_table(&error) || is_disk_failure(&error) && pins_the_log();
+        // Where it cannot be quarantined it stays as it was: the flush is tried again, and so is this.
+        if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
     }
 
     /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is, where those cannot be

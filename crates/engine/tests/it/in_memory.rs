@@ -647,3 +647,20 @@ fn what_is_purged_while_it_is_written_reads_as_the_disk_does() {
     assert!(found.len() > LARGE_ROWS as usize / 2);
     assert!(found == expected, "{} rows, {} on disk", found.len(), expected.len());
 }
+
+#[test]
+fn a_table_that_goes_to_the_disk_and_back_into_memory_leaves_no_memtable_unflushed() {
+    let disk = SimulatedDisk::new();
+    let engine = open_with(&small_options(&disk));
+    let table = create_table(&engine);
+    let mut altered = set_options(&engine, &table, memory_only(1)).unwrap();
+    for options in [TableOptions::default(), memory_only(1)] {
+        altered = set_options(&engine, &altered, options).unwrap();
+    }
+    let table = engine.schema().table("ks", "t").unwrap().clone();
+    let given_up = std::time::Instant::now() + crate::gated_disk::GIVE_UP;
+    while engine.table_stats(&table).unwrap().pending_flushes > 0 {
+        assert!(std::time::Instant::now() < given_up, "nothing flushes it");
+        std::thread::yield_now();
+    }
+}
