@@ -6,7 +6,7 @@
 //! A column that is dropped stays in the sets, hidden: its cells that are newer than the drop are kept, as Cassandra
 //! keeps them, and shown again if the column is added again. What a table *has* leaves hidden columns out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use types::{CqlType, UserType};
@@ -457,6 +457,27 @@ impl TableBuilder {
         self
     }
 
+    /// Adds many columns at once: the time is linear in their number.
+    pub fn add_all<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, CqlType, ColumnKind)>) -> Self {
+        let (mut statics, mut regulars) = (Vec::new(), Vec::new());
+        for (name, ty, kind) in columns {
+            let column = self.column(name, ty, kind, -1, false);
+            if kind == ColumnKind::Static { statics.push(column) } else { regulars.push(column) }
+        }
+        for (kind, added) in [(ColumnKind::Static, statics), (ColumnKind::Regular, regulars)] {
+            if added.is_empty() {
+                continue;
+            }
+            let names: HashSet<Arc<str>> = added.iter().map(|column| column.name.clone()).collect();
+            debug_assert_eq!(names.len(), added.len(), "a column is added twice");
+            self.change_set(kind, |columns| {
+                columns.retain(|other| !names.contains(&other.name));
+                columns.extend(added);
+            });
+        }
+        self
+    }
+
     /// Adds a static column.
     pub fn static_column(self, name: &str, ty: CqlType) -> Self {
         self.add(name, ty, ColumnKind::Static)
@@ -468,16 +489,40 @@ impl TableBuilder {
     }
 
     /// Drops a static or regular column; `recorded_type` is its type with user types expanded to tuples.
-    pub fn drop_column(mut self, name: &str, recorded_type: CqlType, dropped_time_micros: i64) -> Self {
-        let is_static = latest(&self.statics).iter().any(|column| &*column.name == name && !column.is_dropped);
-        let kind = if is_static { ColumnKind::Static } else { ColumnKind::Regular };
-        let ty = recorded_type.clone();
-        self.change_set(kind, |columns| {
-            for column in columns.iter_mut().filter(|column| &*column.name == name) {
-                *column = Arc::new(Column { ty: ty.clone(), is_dropped: true, ..(**column).clone() });
+    pub fn drop_column(self, name: &str, recorded_type: CqlType, dropped_time_micros: i64) -> Self {
+        self.drop_all(&[(name, recorded_type)], dropped_time_micros)
+    }
+
+    /// Drops static or regular columns, each given once, with their types as in [`Self::drop_column`]: the time is linear in the
+    /// number of columns.
+    pub fn drop_all(mut self, columns: &[(&str, CqlType)], dropped_time_micros: i64) -> Self {
+        let is_live = |column: &&Arc<Column>| !column.is_dropped;
+        let statics: HashSet<Arc<str>> =
+            latest(&self.statics).iter().filter(is_live).map(|column| column.name.clone()).collect();
+        let (of_statics, of_regulars): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| statics.contains(*name));
+        for (kind, dropped) in [(ColumnKind::Static, of_statics), (ColumnKind::Regular, of_regulars)] {
+            if dropped.is_empty() {
+                continue;
             }
-        });
-        self.record_dropped(DroppedColumn { name: name.into(), ty: recorded_type, kind, dropped_time_micros })
+            let types: HashMap<&str, &CqlType> = dropped.iter().map(|(name, ty)| (*name, ty)).collect();
+            self.change_set(kind, |columns| {
+                for column in columns.iter_mut() {
+                    if let Some(ty) = types.get(&*column.name) {
+                        *column = Arc::new(Column { ty: (*ty).clone(), is_dropped: true, ..(**column).clone() });
+                    }
+                }
+            });
+            self.dropped.retain(|other| !types.contains_key(&*other.name));
+            let note = |(name, ty): &&(&str, CqlType)| DroppedColumn {
+                name: (*name).into(),
+                ty: ty.clone(),
+                kind,
+                dropped_time_micros,
+            };
+            self.dropped.extend(dropped.iter().map(note));
+        }
+        self.dropped.sort_by(|a, b| a.name.cmp(&b.name));
+        self
     }
 
     /// Notes a column dropped in the past, in place of an older note of the same name.

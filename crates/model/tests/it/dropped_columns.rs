@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Cell, ColumnData, Liveness, Row, RowBuilder, RowMerger, Table, TableBuilder, TableId, ValuePlaces};
+use model::{
+    Cell, ColumnData, ColumnKind, Liveness, Row, RowBuilder, RowMerger, Table, TableBuilder, TableId, ValuePlaces,
+};
 use types::{CqlType, collection};
 use uuid::Uuid;
 
@@ -217,4 +219,29 @@ fn a_column_that_is_only_noted_as_dropped_gets_a_place_in_a_new_set() {
     let blob = merged(RowMerger::default(), &table, &[&row]);
     let again = table.to_builder().regular("c", CqlType::Text).build();
     assert_eq!(names(&read(&blob, &again)), ["a", "c"]);
+}
+
+#[test]
+fn columns_added_and_dropped_together_are_as_one_by_one() {
+    let names: Vec<String> = (0..200).map(|n| format!("c{}", n * 37 % 200)).collect();
+    let kind = |n: usize| if n.is_multiple_of(3) { ColumnKind::Static } else { ColumnKind::Regular };
+    let base = || {
+        TableBuilder::new("ks", "t", TableId(Default::default())).partition_key("k", CqlType::Int).clustering(
+            "c",
+            CqlType::Int,
+            false,
+        )
+    };
+    let columns = names.iter().enumerate().map(|(n, name)| (name.as_str(), CqlType::Int, kind(n)));
+    let together = base().add_all(columns.clone()).build();
+    let one_by_one = columns.fold(base(), |builder, (name, ty, kind)| builder.add(name, ty, kind)).build();
+    assert_eq!(together, one_by_one);
+
+    let dropped: Vec<(&str, CqlType)> = names.iter().skip(50).map(|name| (name.as_str(), CqlType::Int)).collect();
+    let together = together.to_builder().drop_all(&dropped, 7).build();
+    let one_by_one = dropped
+        .iter()
+        .fold(one_by_one.to_builder(), |builder, (name, ty)| builder.drop_column(name, ty.clone(), 7))
+        .build();
+    assert_eq!(together, one_by_one);
 }

@@ -1,5 +1,6 @@
 //! ALTER TABLE.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql::ast::{AlterTable, AlterTableAction, ColumnDefinition, Identifier, Properties};
@@ -7,7 +8,7 @@ use model::{ColumnKind, Schema, Table};
 use types::CqlType;
 use types::identifier::Quoted;
 
-use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_nested};
+use super::create_table::{STATICS_NEED_CLUSTERING, check_column, check_column_count, check_nested};
 use super::readd::check_dropped;
 use super::{
     Access, Changed, check_modifiable, edit_keyspace, no_table, options, qualify, table_changed, table_name,
@@ -58,13 +59,12 @@ fn apply(
 
 fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema: &Schema) -> Result<Table, QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
-    let mut builder = table.to_builder();
-    let mut added: Vec<&str> = Vec::new();
+    let mut added = BTreeMap::new();
     for column in columns {
         check_column(column)?;
         let ty = resolve_type(&column.type_name, schema, &table.keyspace)?;
         let name = column.name.as_str();
-        if table.column(name).is_some() || added.contains(&name) {
+        if table.column(name).is_some() || added.contains_key(name) {
             if if_not_exists {
                 continue;
             }
@@ -82,10 +82,14 @@ fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema:
                 table_name(table)
             )));
         }
-        builder = builder.add(name, ty, kind);
-        added.push(name);
+        added.insert(name, (added.len(), ty, kind));
     }
-    Ok(builder.build())
+    // Columns have ids in the order written.
+    let mut added: Vec<_> = added.into_iter().collect();
+    added.sort_by_key(|(_, (place, ..))| *place);
+    let table = table.to_builder().add_all(added.into_iter().map(|(name, (_, ty, kind))| (name, ty, kind))).build();
+    check_column_count(table.columns_in_select_order().len())?;
+    Ok(table)
 }
 
 /// The type with user types turned into tuples, as a dropped column's type is recorded.
@@ -108,7 +112,7 @@ fn drop_columns(
     if_exists: bool,
     timestamp_micros: i64,
 ) -> Result<Table, QueryError> {
-    let mut builder = table.to_builder();
+    let mut dropped = BTreeMap::new();
     for name in columns {
         let printed = Quoted(name.as_str());
         let Some(column) = table.column(name.as_str()) else {
@@ -126,9 +130,10 @@ fn drop_columns(
             let message = format!("Cannot drop non-frozen column {} of user type {}", name.as_str(), column.ty);
             return Err(QueryError::invalid(message));
         }
-        builder = builder.drop_column(name.as_str(), expand(&column.ty), timestamp_micros);
+        dropped.insert(name.as_str(), expand(&column.ty));
     }
-    Ok(builder.build())
+    let dropped: Vec<(&str, CqlType)> = dropped.into_iter().collect();
+    Ok(table.to_builder().drop_all(&dropped, timestamp_micros).build())
 }
 
 fn rename(table: &Table, renames: &[(Identifier, Identifier)]) -> Result<Table, QueryError> {

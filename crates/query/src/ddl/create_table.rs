@@ -19,6 +19,17 @@ use crate::{ChangeKind, ErrorKind, QueryError};
 
 const NAME_LENGTH_MAX: usize = 222;
 
+/// The most columns of a table, dropped ones not counted.
+const COLUMNS_MAX: usize = 32_767;
+
+/// Refuses a table of too many columns.
+pub(super) fn check_column_count(columns: usize) -> Result<(), QueryError> {
+    if columns <= COLUMNS_MAX {
+        return Ok(());
+    }
+    Err(QueryError::invalid(format!("A table may have at most {COLUMNS_MAX} columns, not {columns}")))
+}
+
 /// What is wrong with the statement by itself.
 pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
     let table = create.table.name.as_str();
@@ -29,6 +40,7 @@ pub(super) fn check(create: &CreateTable) -> Result<(), QueryError> {
             return invalid(format!("Duplicate column '{}' declaration for table '{table}'", column.name.as_str()));
         }
     }
+    check_column_count(create.columns.len())?;
     match create.primary_keys.len() {
         0 => invalid(format!("No PRIMARY KEY specifed for table '{table}' (exactly one required)")),
         1 => Ok(()),
@@ -116,11 +128,12 @@ impl<'c> Definition<'c> {
             let reversed = order.is_some_and(|(_, direction)| *direction == Direction::Desc);
             builder = builder.clustering(column.as_str(), self.type_of(column), reversed);
         }
-        for (name, (ty, column)) in self.columns.iter().filter(|(name, _)| !in_key.contains(*name)) {
+        let others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name));
+        let others = others.map(|(name, (ty, column))| {
             let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-            builder = builder.add(name, ty.clone(), kind);
-        }
-        Ok(builder.build())
+            (*name, ty.clone(), kind)
+        });
+        Ok(builder.add_all(others).build())
     }
 
     fn type_of(&self, column: &Identifier) -> CqlType {

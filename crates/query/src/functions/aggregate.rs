@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 use types::{CqlType, Decimal};
 
-use super::number::{NUMERIC_TYPES, Number};
+use super::number::{self, NUMERIC_TYPES, Number};
 use super::{Function, is_null};
 use crate::QueryError;
 
@@ -117,6 +117,7 @@ impl Accumulator {
             Kind::Min => self.keep(bytes, Ordering::Less),
             Kind::Max => self.keep(bytes, Ordering::Greater),
             Kind::Sum | Kind::Avg => {
+                number::refuse_long(&self.aggregate.ty, bytes)?;
                 let Some(number) = Number::read(&self.aggregate.ty, bytes) else { return Ok(()) };
                 self.count += 1;
                 self.sum_up(&number)?;

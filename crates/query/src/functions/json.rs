@@ -4,6 +4,7 @@ use types::{CqlType, utf8};
 
 use super::Function;
 use super::native::check_type;
+use super::number::refuse_long;
 use crate::QueryError;
 use crate::preparing::Preparing;
 use crate::terms::Assignable;
@@ -15,7 +16,11 @@ const MARSHAL_EXCEPTION: &str = "org.apache.cassandra.serializers.MarshalExcepti
 pub(super) fn to_json(name: &str, ty: CqlType) -> Function {
     Function::scalar(name, vec![ty], CqlType::Text, |call, arguments| {
         let text = match arguments[0] {
-            Some(bytes) => call.function.arguments[0].to_json(bytes),
+            Some(bytes) => {
+                let ty = &call.function.arguments[0];
+                refuse_long(ty, bytes)?;
+                ty.to_json(bytes)
+            }
             None => "null".to_owned(),
         };
         Ok(Some(text.into_bytes()))

@@ -54,6 +54,9 @@ fn round(number: &Number) -> Result<Number, String> {
     })
 }
 
+/// The most digits of a number whose exponential or logarithm is computed: that takes time by more than their square.
+const PRECISE_DIGITS_MAX: u64 = 1_000;
+
 /// A function of decimals; `None` where it is not defined.
 type OfDecimal = fn(&Decimal) -> Option<Decimal>;
 
@@ -64,6 +67,9 @@ fn transcendental(number: &Number, name: &str) -> Result<Number, String> {
         "log" => (f64::ln, precise::log),
         _ => (f64::log10, precise::log10),
     };
+    if number.digits() > PRECISE_DIGITS_MAX {
+        return Err(format!("The {name} of a number of more than {PRECISE_DIGITS_MAX} digits is not supported"));
+    }
     let undefined = || format!("The {name} of this number is not defined, or too large");
     let double = Number::Double(of_double(number.to_f64()));
     Ok(match number {

@@ -28,6 +28,7 @@ use crate::{ColumnSpec, ErrorKind, QueryError};
 
 pub(crate) use aggregate::{Accumulator, Aggregate};
 pub(crate) use native::is_made_for_arguments;
+pub(crate) use number::refuse_long as refuse_long_numbers;
 pub(crate) use resolve::resolve;
 
 /// Computes a scalar function. Arguments are serialized values of the function's argument types.
@@ -96,11 +97,16 @@ impl Function {
             let mut values = Vec::with_capacity(arguments.len());
             for (argument, ty) in arguments.iter().zip(&call.function.arguments) {
                 match argument {
-                    Some(bytes) if !is_null(ty, bytes) => values.push(*bytes),
+                    Some(bytes) if !is_null(ty, bytes) => {
+                        number::refuse_long(ty, bytes)?;
+                        values.push(*bytes);
+                    }
                     _ => return Ok(None),
                 }
             }
-            body(call, &values)
+            let result = body(call, &values)?;
+            result.iter().try_for_each(|result| number::refuse_long(&call.function.returns, result))?;
+            Ok(result)
         })
     }
 

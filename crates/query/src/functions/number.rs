@@ -2,7 +2,10 @@
 
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
-use types::{CqlType, Decimal};
+use types::decimal::DIGITS_MAX;
+use types::{CqlType, Decimal, collection};
+
+use crate::QueryError;
 
 /// The numeric types.
 pub(super) const NUMERIC_TYPES: [CqlType; 9] = [
@@ -16,6 +19,45 @@ pub(super) const NUMERIC_TYPES: [CqlType; 9] = [
     CqlType::Decimal,
     CqlType::Counter,
 ];
+
+/// The bytes of a number of [`DIGITS_MAX`] digits.
+const MAGNITUDE_BYTES_MAX: usize = DIGITS_MAX * 3_322 / 8_000 + 1;
+
+/// Refuses numbers, or what holds numbers, of more than [`DIGITS_MAX`] digits: to calculate with them, or to print them, takes
+/// time by the square of their length.
+pub(crate) fn refuse_long(ty: &CqlType, bytes: &[u8]) -> Result<(), QueryError> {
+    if bytes.len() <= MAGNITUDE_BYTES_MAX {
+        return Ok(());
+    }
+    let parts: Vec<(&CqlType, &[u8])> = match ty {
+        CqlType::Varint => return Err(too_long(ty)),
+        CqlType::Decimal if bytes.len() > MAGNITUDE_BYTES_MAX + size_of::<i32>() => return Err(too_long(ty)),
+        CqlType::List { element, .. } | CqlType::Set { element, .. } => {
+            collection::elements(bytes)?.filter_map(|part| Some((&**element, part.ok()??))).collect()
+        }
+        CqlType::Map { key, value, .. } => {
+            let entries = collection::entries(bytes)?.entries().flatten();
+            entries.flat_map(|(k, v)| [(&**key, k), (&**value, v)]).collect()
+        }
+        CqlType::Tuple(types) => {
+            types.iter().zip(collection::fields(bytes)).filter_map(|(ty, part)| Some((ty, part.ok()??))).collect()
+        }
+        CqlType::Udt { definition, .. } => {
+            let types = definition.fields.iter().map(|(_, ty)| ty);
+            types.zip(collection::fields(bytes)).filter_map(|(ty, part)| Some((ty, part.ok()??))).collect()
+        }
+        CqlType::Vector { element, dimension } => {
+            let elements = collection::vector_elements(element, *dimension, bytes);
+            elements.filter_map(|part| Some((&**element, part.ok()?))).collect()
+        }
+        _ => return Ok(()),
+    };
+    parts.into_iter().try_for_each(|(ty, part)| refuse_long(ty, part))
+}
+
+fn too_long(ty: &CqlType) -> QueryError {
+    QueryError::invalid(format!("A {ty} of more than {DIGITS_MAX} digits cannot be calculated with or converted"))
+}
 
 /// A number.
 #[derive(Clone, Debug)]
@@ -44,6 +86,15 @@ impl Number {
             CqlType::Decimal => Number::Decimal(Decimal::from_bytes(bytes)?),
             _ => return None,
         })
+    }
+
+    /// The digits of a number of any length; of those of fixed length 1.
+    pub fn digits(&self) -> u64 {
+        match self {
+            Number::Varint(value) => Decimal::new(value.clone(), 0).precision(),
+            Number::Decimal(value) => value.precision(),
+            _ => 1,
+        }
     }
 
     /// The serialized number.

@@ -9,8 +9,6 @@ use num_traits::{Signed, ToPrimitive, Zero};
 use types::Decimal;
 
 const DIGITS_MIN: u64 = 32;
-/// Arguments with more digits than this are computed to this many.
-const DIGITS_MAX: u64 = 10_000;
 /// Digits carried beyond those wanted.
 const GUARD_DIGITS: u32 = 20;
 /// An argument of `exp` is halved this often before the series, and the result squared as often.
@@ -19,7 +17,7 @@ const HALVINGS: u32 = 16;
 const MAGNITUDE_MAX: i64 = 1_000_000;
 
 fn wanted_digits(value: &Decimal) -> u32 {
-    value.precision().clamp(DIGITS_MIN, DIGITS_MAX) as u32
+    value.precision().max(DIGITS_MIN) as u32
 }
 
 fn power_of_ten(exponent: u32) -> BigInt {
@@ -42,6 +40,8 @@ impl Fixed {
         let shift = i64::from(self.digits) - i64::from(value.scale);
         match u32::try_from(shift) {
             Ok(shift) => &value.unscaled * power_of_ten(shift),
+            // So much less than the last digit that it is nothing.
+            Err(_) if -shift > value.precision() as i64 => BigInt::zero(),
             Err(_) => &value.unscaled / power_of_ten(u32::try_from(-shift).unwrap_or(u32::MAX)),
         }
     }

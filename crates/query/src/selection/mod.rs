@@ -14,7 +14,7 @@ use model::{Column, Table};
 use types::CqlType;
 
 use crate::execution::Execution;
-use crate::functions::Function;
+use crate::functions::{Function, refuse_long_numbers};
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::row_view::Source;
@@ -174,7 +174,10 @@ impl Selection {
             text.push_str(&json_name(&column.name));
             text.push_str(": ");
             match selector.evaluate(input)? {
-                Some(value) => text.push_str(&column.ty.to_json(&value)),
+                Some(value) => {
+                    refuse_long_numbers(&column.ty, &value)?;
+                    text.push_str(&column.ty.to_json(&value));
+                }
                 None => text.push_str("null"),
             }
         }

@@ -2,6 +2,7 @@
 
 use cql::ast::{Constant, ConstantKind};
 use num_bigint::BigInt;
+use types::decimal::DIGITS_MAX;
 use types::{CqlType, Decimal};
 
 use super::Assignment;
@@ -103,6 +104,11 @@ pub(super) fn to_bytes(constant: &Constant, receiver: &ColumnSpec) -> Result<Vec
 }
 
 fn integer_bytes(text: &str) -> Result<Vec<u8>, QueryError> {
+    if text.len() > DIGITS_MAX + 1 {
+        return Err(QueryError::invalid(format!(
+            "a varint of more than {DIGITS_MAX} digits cannot be read from a text"
+        )));
+    }
     let value: BigInt =
         text.parse().map_err(|_| QueryError::invalid(format!("unable to make BigInteger from '{text}'")))?;
     Ok(value.to_signed_bytes_be())

@@ -12,6 +12,7 @@ mod guardrails;
 mod in_memory;
 mod modify;
 mod node;
+mod numbers;
 mod one_row;
 mod prepared;
 mod schema;

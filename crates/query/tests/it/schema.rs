@@ -260,3 +260,20 @@ fn table_options_of_old_cassandra_are_accepted_with_a_warning() {
         node.run("DROP TABLE t");
     }
 }
+
+#[test]
+fn many_columns_are_added_and_dropped_at_once() {
+    let mut node = TestNode::new();
+    node.create_keyspace();
+    let columns = |count: usize| (0..count).map(|n| format!("c{n} int")).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        node.failure(&format!("CREATE TABLE t (k int PRIMARY KEY, {})", columns(40_000))),
+        "A table may have at most 32767 columns, not 40001"
+    );
+    node.run(&format!("CREATE TABLE t (k int PRIMARY KEY, {})", columns(700)));
+    let names = (0..700).map(|n| format!("c{n}")).collect::<Vec<_>>().join(", ");
+    node.run(&format!("ALTER TABLE t DROP ({names})"));
+    node.run(&format!("ALTER TABLE t ADD ({})", columns(700)));
+    node.run("INSERT INTO t (k, c699) VALUES (1, 2)");
+    assert_eq!(node.rows("SELECT k, c699 FROM t"), ["1 2"]);
+}

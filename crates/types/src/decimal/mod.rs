@@ -20,7 +20,7 @@ pub struct Decimal {
     pub scale: i32,
 }
 
-/// A text that is no decimal, or one whose scale leaves 32 bits.
+/// A text that is no decimal, or one whose scale leaves 32 bits, or of more than [`DIGITS_MAX`] digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseDecimalError;
 
@@ -43,6 +43,9 @@ impl FromStr for Decimal {
         };
         let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
         let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+        if whole.len() + fraction.len() > DIGITS_MAX {
+            return Err(ParseDecimalError);
+        }
         let digits = format!("{whole}{fraction}");
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(ParseDecimalError);
@@ -68,14 +71,17 @@ pub enum DecimalError {
     DivisionByZero,
     /// The scale leaves 32 bits.
     ScaleOutOfRange,
+    /// It takes numbers of more than [`DIGITS_MAX`] digits.
+    TooManyDigits,
 }
 
 impl fmt::Display for DecimalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DecimalError::DivisionByZero => "Division by zero",
-            DecimalError::ScaleOutOfRange => "the scale of a decimal leaves 32 bits",
-        })
+        match self {
+            DecimalError::DivisionByZero => f.write_str("Division by zero"),
+            DecimalError::ScaleOutOfRange => f.write_str("the scale of a decimal leaves 32 bits"),
+            DecimalError::TooManyDigits => write!(f, "a number of more than {DIGITS_MAX} digits is needed"),
+        }
     }
 }
 
@@ -244,7 +250,7 @@ impl Decimal {
         Decimal { unscaled: BigInt::from_biguint(sign, magnitude), scale: scale as i32 }
     }
 
-    /// The integer part, toward zero. `None` when it has more than 1,000,000 digits.
+    /// The integer part, toward zero. `None` when it takes a power of ten beyond [`DIGITS_MAX`].
     pub fn to_integer(&self) -> Option<BigInt> {
         let shift = i64::from(self.scale);
         if self.is_zero() || self.exponent() <= 0 {
@@ -288,7 +294,7 @@ impl Decimal {
 
     /// Without an exponent, however many zeros that takes; refused (`None`) beyond 1,000,000 of them.
     pub fn to_plain_string(&self) -> Option<String> {
-        if i64::from(self.scale).abs() > POWER_MAX {
+        if i64::from(self.scale).abs() > PLAIN_ZEROS_MAX {
             return None;
         }
         let digits = self.unscaled.magnitude().to_string();
@@ -319,8 +325,11 @@ impl Decimal {
     }
 }
 
-/// Powers of ten beyond this are refused: the digits would fill the memory.
-const POWER_MAX: i64 = 1_000_000;
+/// The most digits of a number that is read from a text, converted or calculated with: that takes time by their square.
+pub const DIGITS_MAX: usize = 100_000;
+
+/// The most zeros that a number without an exponent is printed with.
+const PLAIN_ZEROS_MAX: i64 = 1_000_000;
 
 fn checked_scale(scale: i64) -> Result<i32, DecimalError> {
     i32::try_from(scale).map_err(|_| DecimalError::ScaleOutOfRange)
@@ -331,7 +340,11 @@ fn power_of_ten(exponent: u32) -> BigUint {
 }
 
 fn power_of_ten_checked(exponent: i64) -> Result<BigInt, DecimalError> {
-    if exponent > POWER_MAX { Err(DecimalError::ScaleOutOfRange) } else { Ok(power_of_ten(exponent as u32).into()) }
+    if exponent > DIGITS_MAX as i64 {
+        Err(DecimalError::TooManyDigits)
+    } else {
+        Ok(power_of_ten(exponent as u32).into())
+    }
 }
 
 fn divide_half_up(dividend: &BigInt, divisor: &BigInt) -> BigInt {

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use num_bigint::BigInt;
 
+use crate::decimal::DIGITS_MAX;
 use crate::{Decimal, MarshalError};
 
 /// An integer of fixed width; `name` is Java's name for it, which the error text has.
@@ -19,21 +20,33 @@ pub(super) fn integer<T: FromStr, const N: usize>(
 }
 
 pub(super) fn varint(text: &str) -> Result<Vec<u8>, MarshalError> {
+    refuse_long(text, "varint")?;
     parse_varint(text)
         .map(|value| value.to_signed_bytes_be())
         .ok_or_else(|| MarshalError::new(format!("unable to make int from '{text}'")))
 }
 
+/// Refuses a number that would take long to read, and whose text is too long for a message.
+fn refuse_long(text: &str, name: &str) -> Result<(), MarshalError> {
+    /// A sign, a point, and an exponent of ten digits with a sign.
+    const OTHER_CHARACTERS_MAX: usize = 14;
+    if text.len() <= DIGITS_MAX + OTHER_CHARACTERS_MAX {
+        return Ok(());
+    }
+    Err(MarshalError::new(format!("a {name} of more than {DIGITS_MAX} digits cannot be read from a text")))
+}
+
 /// An optional sign and digits, nothing else.
 pub(crate) fn parse_varint(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+    if digits.len() > DIGITS_MAX || digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     text.parse().ok()
 }
 
 pub(super) fn decimal(text: &str) -> Result<Vec<u8>, MarshalError> {
+    refuse_long(text, "decimal")?;
     match text.parse::<Decimal>() {
         Ok(value) => Ok(value.to_bytes()),
         Err(_) => Err(MarshalError::new(format!("unable to make BigDecimal from '{text}'"))),
