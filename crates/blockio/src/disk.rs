@@ -9,12 +9,14 @@ use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind, R
 /// A place that holds files.
 ///
 /// A name becomes durable (created, renamed, linked, removed) only with [`sync_dir`](Disk::sync_dir) of its directory; bytes only
-/// with [`sync_data`](File::sync_data) of their file.
+/// with [`sync_data`](File::sync_data) of their file. That a name or a byte is found says nothing: a process that was killed may have
+/// left it in the page cache alone.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file. Fails with [`DiskErrorKind::NotFound`] or [`DiskErrorKind::AlreadyExists`] as the mode says.
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError>;
 
-    /// Makes `path` a directory, with all that lead to it. No error if it is one already. Syncs the parents of what it creates.
+    /// Makes `path` a directory, with all that lead to it. No error if it is one already. All of them are durable when it returns,
+    /// also those that a process left behind which was killed before it synced them.
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError>;
 
     /// What a directory holds, sorted by name.

@@ -9,6 +9,7 @@
 
 mod aligned;
 mod background;
+mod directories;
 mod disk;
 mod error;
 mod primitive;

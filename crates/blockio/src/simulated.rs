@@ -5,8 +5,12 @@
 //! rest whatever the seed says: each write kept, dropped or torn between sectors, each change of a name kept or dropped. One seed,
 //! one image; one sequence of calls, one [`trace`](SimulatedDisk::trace).
 //!
+//! [`after_process_death`](SimulatedDisk::after_process_death) answers the disk that the next process finds after a kill: what was not synced is there, and
+//! is lost by a power cut as before.
+//!
 //! It is harsher than file systems are: nothing is ordered but by syncs, and syncing a file says nothing about its name.
 
+mod directories;
 mod faults;
 mod names;
 mod queue;
@@ -15,12 +19,14 @@ mod storage;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use directories::SimulatedCalls;
 pub use faults::{Fault, Operation};
 use faults::{Faults, Verb};
 use names::{Names, Node};
 use queue::SimulatedQueue;
 use storage::Inode;
 
+use crate::directories::DurableDirectories;
 use crate::{
     AlignedSlice, BLOCK_SIZE, BlockQueue, BlockWrites, DirectoryEntry, DirectoryLock, Disk, DiskError, DiskErrorKind,
     Durability, File, OpenMode, OpenOptions, Space, may_wait,
@@ -42,6 +48,8 @@ struct State {
     refuses_direct: bool,
     direct_bytes: u64,
     faults: Faults,
+    /// What the process that uses it now has made durable.
+    directories: DurableDirectories,
     /// Reads wait of files whose path contains this.
     stalled_reads: Option<String>,
 }
@@ -61,6 +69,20 @@ impl SimulatedDisk {
         let inodes = state.inodes.iter().map(|inode| inode.after_crash(&mut choices)).collect();
         let image = State { names, inodes, capacity_bytes: state.capacity_bytes, ..State::default() };
         SimulatedDisk { state: Arc::new(Mutex::new(image)), reads_go_on: Arc::default() }
+    }
+
+    /// The disk as the next process finds it when the one that uses it is killed now: the page cache outlives it, so that all names and
+    /// bytes are there, and none of them is more durable than before. It has no faults to come, and no locks; what the killed process
+    /// still does is not seen.
+    pub fn after_process_death(&self) -> SimulatedDisk {
+        let state = self.lock();
+        let left = State {
+            names: state.names.clone(),
+            inodes: state.inodes.clone(),
+            capacity_bytes: state.capacity_bytes,
+            ..State::default()
+        };
+        SimulatedDisk { state: Arc::new(Mutex::new(left)), reads_go_on: Arc::default() }
     }
 
     /// Has an operation fail: the one that comes after `skip` others of the kind that the fault applies to.
@@ -246,8 +268,10 @@ impl Disk for SimulatedDisk {
         if path.ancestors().any(|ancestor| matches!(state.names.get(ancestor), Some(Node::File(_)))) {
             return Err(DiskError::new("create directory", path, None, std::io::ErrorKind::NotADirectory.into()));
         }
-        state.names.create_directories(path);
-        Ok(())
+        let mut directories = std::mem::take(&mut state.directories);
+        let made = directories.make_all(path, &mut SimulatedCalls { state: &mut state });
+        state.directories = directories;
+        made
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
@@ -265,6 +289,8 @@ impl Disk for SimulatedDisk {
         if state.names.get(from).is_none() || !state.names.has_parent(to) {
             return Err(DiskError::new("rename", from, None, std::io::ErrorKind::NotFound.into()));
         }
+        state.directories.forget(from);
+        state.directories.forget(to);
         state.names.rename(from, to);
         Ok(())
     }
@@ -283,6 +309,7 @@ impl Disk for SimulatedDisk {
         if state.names.get(path).is_none() {
             return Err(DiskError::new("remove", path, None, std::io::ErrorKind::NotFound.into()));
         }
+        state.directories.forget(path);
         state.names.remove_tree(path);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The real disk: plain system calls, and a ring for block writes under way.
 
+mod direct_write;
+mod directories;
 mod page_cache;
 mod ring_queue;
 mod ring_read;
@@ -15,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use direct_write::write_whole_blocks;
 use ring_queue::RingQueue;
 use ring_read::RingRead;
 
@@ -77,18 +80,10 @@ impl Disk for SystemDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        if path.is_dir() {
+        if path.as_os_str().is_empty() {
             return Ok(());
         }
-        if let Some(parent) = parent_of(path) {
-            self.create_dir_all(parent)?;
-        }
-        match fs::create_dir(path) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
-            Err(e) => return Err(DiskError::new("create directory", path, None, e)),
-        }
-        self.sync_dir(parent_of(path).unwrap_or(Path::new(".")))
+        directories::make_durably(path)
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError> {
@@ -106,6 +101,8 @@ impl Disk for SystemDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        directories::forget(from);
+        directories::forget(to);
         fs::rename(from, to).map_err(|e| DiskError::new("rename", from, None, e))
     }
 
@@ -114,6 +111,7 @@ impl Disk for SystemDisk {
     }
 
     fn remove_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        directories::forget(path);
         fs::remove_dir_all(path).map_err(|e| DiskError::new("remove", path, None, e))
     }
 
@@ -169,13 +167,12 @@ impl Disk for SystemDisk {
     }
 }
 
-fn parent_of(path: &Path) -> Option<&Path> {
-    path.parent().filter(|p| !p.as_os_str().is_empty())
-}
+/// Files are their owner's alone: they hold what clients wrote.
+const FILE_MODE: u32 = 0o600;
 
 fn std_options(mode: OpenMode) -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
-    options.read(true);
+    options.read(true).mode(FILE_MODE);
     match mode {
         OpenMode::Read => &mut options,
         OpenMode::Write => options.write(true),
@@ -274,19 +271,10 @@ impl SystemFile {
     }
 
     fn write_direct(&self, direct: &fs::File, bytes: &[u8], offset: u64, flags: ReadWriteFlags) -> io::Result<()> {
-        let mut written = 0;
-        while written < bytes.len() {
+        write_whole_blocks(bytes, |written| {
             let rest = bytes.get(written..).unwrap_or_default();
-            let at = offset + written as u64;
-            match rustix::io::pwritev2(direct.as_fd(), &[io::IoSlice::new(rest)], at, flags) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                // A write cut short goes on at a block's start: the kernel only takes whole blocks here.
-                Ok(n) => written += n - n % BLOCK_SIZE,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
+            rustix::io::pwritev2(direct.as_fd(), &[io::IoSlice::new(rest)], offset + written as u64, flags)
+        })
     }
 
     /// The same; what was not there before does not stay, where the system can do so.

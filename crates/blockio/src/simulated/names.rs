@@ -18,7 +18,7 @@ pub(super) enum Node {
 type Change = (PathBuf, Option<Node>);
 type Map = BTreeMap<PathBuf, Node>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     now: Map,
     durable: Map,
@@ -64,14 +64,6 @@ impl Names {
     pub fn change(&mut self, changes: Vec<Change>) {
         apply(&mut self.now, &changes);
         self.pending.push(changes);
-    }
-
-    /// Makes a directory and those that lead to it, durably.
-    pub fn create_directories(&mut self, path: &Path) {
-        for ancestor in path.ancestors().filter(|ancestor| !is_root(ancestor)) {
-            self.now.insert(ancestor.to_path_buf(), Node::Directory);
-            self.durable.insert(ancestor.to_path_buf(), Node::Directory);
-        }
     }
 
     pub fn rename(&mut self, from: &Path, to: &Path) {

@@ -151,6 +151,39 @@ fn a_directory_is_locked_until_the_lock_is_dropped() {
     disk.lock_dir(Path::new("/d")).unwrap();
 }
 
+#[test]
+fn a_killed_process_leaves_everything_and_a_power_cut_takes_what_was_not_synced() {
+    let disk = disk_with("/d");
+    let lock = disk.lock_dir(Path::new("/d")).unwrap();
+    let file = disk.open(Path::new("/d/new"), OpenOptions::create_new()).unwrap();
+    file.write_at(b"bytes", 0).unwrap();
+    disk.rename(Path::new("/d/new"), Path::new("/d/f")).unwrap();
+    let next = disk.after_process_death();
+    next.lock_dir(Path::new("/d")).unwrap();
+    assert_eq!(contents(&next, "/d/f").unwrap(), b"bytes");
+    assert!(outcomes(&next, "/d/f").is_superset(&BTreeSet::from([None, Some(vec![])])), "nothing of it was synced");
+    // The killed process is not heard of any more.
+    file.write_at(b"later", 0).unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    assert_eq!(contents(&next, "/d/f").unwrap(), b"bytes");
+    assert!(outcomes(&next, "/d/f").contains(&None));
+    drop(lock);
+}
+
+#[test]
+fn a_directory_that_a_killed_process_made_is_durable_once_the_next_has_made_it() {
+    let disk = disk_with("/d");
+    // The directory is made, and the power is still on when its parent is to be synced.
+    disk.inject(Fault::Fail, 1);
+    disk.create_dir_all(Path::new("/d/e")).unwrap_err();
+    let next = disk.after_process_death();
+    assert!(next.exists(Path::new("/d/e")).unwrap());
+    let stays = |disk: &SimulatedDisk| (0..50).all(|seed| disk.crash_image(seed).exists(Path::new("/d/e")).unwrap());
+    assert!(!stays(&next));
+    next.create_dir_all(Path::new("/d/e")).unwrap();
+    assert!(stays(&next));
+}
+
 /// A random history; it and its crash image depend on nothing but the seed.
 fn history(seed: u64) -> (Vec<Operation>, Vec<Option<Vec<u8>>>) {
     let disk = disk_with("/d");

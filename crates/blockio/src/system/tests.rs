@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -39,6 +40,18 @@ fn open_modes_keep_their_word() {
     assert_eq!(file.read_exact_at(&mut buffer, 4).unwrap_err().kind(), DiskErrorKind::UnexpectedEnd);
     assert_eq!(SystemDisk::new().open(&path, OpenOptions::write()).unwrap().len().unwrap(), 8);
     assert!(SystemDisk::new().open(&path, OpenOptions::create()).unwrap().is_empty().unwrap());
+}
+
+#[test]
+fn files_and_directories_are_their_owners_alone() {
+    let dir = Scratch::new("owner");
+    let (disk, inner) = (SystemDisk::new(), dir.0.join("a/b"));
+    disk.create_dir_all(&inner).unwrap();
+    disk.open(&inner.join("f"), OpenOptions::create_new().blocks()).unwrap();
+    let _lock = disk.lock_dir(&inner).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(&dir.0), mode(&dir.0.join("a")), mode(&inner)], [0o700; 3]);
+    assert_eq!([mode(&inner.join("f")), mode(&inner.join(LOCK_FILE))], [0o600; 2]);
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Which directories are known to stay after a power cut, and how others become so.
+//!
+//! That a directory is there says nothing about the device: the process that made it may have been killed before it synced the parent.
+//! So a process trusts only directories whose parents it has synced itself, after it saw or made them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::DiskError;
+
+/// What it takes to make directories.
+pub(crate) trait DirectoryCalls {
+    /// Whether the path is a directory now.
+    fn is_directory(&mut self, path: &Path) -> bool;
+
+    /// Makes one directory, whose parent is there. No error if another thread was faster.
+    fn make(&mut self, path: &Path) -> Result<(), DiskError>;
+
+    /// Makes the name of a directory durable. `was_found`: it may belong to somebody else, with a parent that this process cannot open.
+    fn sync_name(&mut self, path: &Path, was_found: bool) -> Result<(), DiskError>;
+}
+
+/// The directories whose names this process has made durable.
+#[derive(Debug, Default)]
+pub(crate) struct DurableDirectories {
+    known: BTreeSet<PathBuf>,
+}
+
+impl DurableDirectories {
+    pub const fn new() -> DurableDirectories {
+        DurableDirectories { known: BTreeSet::new() }
+    }
+
+    /// Makes `path` a directory, with all that lead to it. All of them are durable when it returns.
+    pub fn make_all(&mut self, path: &Path, calls: &mut dyn DirectoryCalls) -> Result<(), DiskError> {
+        let is_there = calls.is_directory(path);
+        if is_there && self.known.contains(path) {
+            return Ok(());
+        }
+        if let Some(parent) = parent_of(path) {
+            self.make_all(parent, calls)?;
+            debug_assert!(self.known.contains(parent), "a parent is durable before its child is");
+        }
+        if !is_there {
+            calls.make(path)?;
+        }
+        calls.sync_name(path, is_there)?;
+        self.known.insert(path.to_path_buf());
+        Ok(())
+    }
+
+    /// The directory was moved or removed, and all below it.
+    pub fn forget(&mut self, path: &Path) {
+        self.known.retain(|known| !known.starts_with(path));
+    }
+}
+
+/// The directory that holds `path`; none for the root, nor for the current directory.
+pub(crate) fn parent_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes what is asked of it.
+    #[derive(Default)]
+    struct Calls {
+        there: BTreeSet<PathBuf>,
+        made: Vec<PathBuf>,
+        synced: Vec<PathBuf>,
+        fails: bool,
+    }
+
+    impl DirectoryCalls for Calls {
+        fn is_directory(&mut self, path: &Path) -> bool {
+            self.there.contains(path)
+        }
+
+        fn make(&mut self, path: &Path) -> Result<(), DiskError> {
+            self.there.insert(path.to_path_buf());
+            self.made.push(path.to_path_buf());
+            Ok(())
+        }
+
+        fn sync_name(&mut self, path: &Path, _was_found: bool) -> Result<(), DiskError> {
+            if self.fails {
+                return Err(DiskError::new("sync directory", path, None, std::io::ErrorKind::Other.into()));
+            }
+            self.synced.push(path.to_path_buf());
+            Ok(())
+        }
+    }
+
+    fn paths(paths: &[&str]) -> Vec<PathBuf> {
+        paths.iter().map(PathBuf::from).collect()
+    }
+
+    #[test]
+    fn a_directory_that_is_found_is_synced_once_as_is_one_that_is_made() {
+        let mut calls = Calls { there: paths(&["a", "a/b"]).into_iter().collect(), ..Calls::default() };
+        let mut directories = DurableDirectories::new();
+        for _ in 0..2 {
+            directories.make_all(Path::new("a/b/c"), &mut calls).unwrap();
+            assert_eq!(calls.made, paths(&["a/b/c"]));
+            assert_eq!(calls.synced, paths(&["a", "a/b", "a/b/c"]));
+        }
+    }
+
+    #[test]
+    fn a_directory_whose_sync_failed_is_synced_by_whoever_needs_it_next() {
+        let mut calls = Calls { fails: true, ..Calls::default() };
+        let mut directories = DurableDirectories::new();
+        directories.make_all(Path::new("a"), &mut calls).unwrap_err();
+        calls.fails = false;
+        directories.make_all(Path::new("a"), &mut calls).unwrap();
+        assert_eq!((calls.made, calls.synced), (paths(&["a"]), paths(&["a"])));
+    }
+
+    #[test]
+    fn what_was_moved_or_removed_and_made_again_is_synced_again() {
+        let mut calls = Calls::default();
+        let mut directories = DurableDirectories::new();
+        directories.make_all(Path::new("a/b"), &mut calls).unwrap();
+        directories.make_all(Path::new("ab"), &mut calls).unwrap();
+        directories.forget(Path::new("a"));
+        calls.synced.clear();
+        directories.make_all(Path::new("a/b"), &mut calls).unwrap();
+        directories.make_all(Path::new("ab"), &mut calls).unwrap();
+        assert_eq!(calls.synced, paths(&["a", "a/b"]));
+    }
+}
