@@ -52,6 +52,7 @@ impl LogFile {
         if options.device.is_some() && is_blank(&*file)? {
             return Ok(None);
         }
+        keep_found(disk, &*file, options)?;
         let found = read_head(&*file)?;
         let log = LogFile::with(file, found);
         log.repair_superblock()?;
@@ -246,6 +247,16 @@ impl LogFile {
 
     pub fn corrupt(&self, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Corruption {
         Corruption { path: self.path().to_path_buf(), offset, expected: expected.into(), got: got.into() }
+    }
+}
+
+/// Makes what is found durable, before anything relies on it: a process that was killed may have left the file's name, or blocks of it,
+/// to the page cache or the device's cache alone.
+fn keep_found(disk: &dyn Disk, file: &dyn File, options: &LogOptions) -> Result<(), LogError> {
+    file.sync_data()?;
+    match options.device {
+        Some(_) => Ok(()),
+        None => Ok(disk.sync_dir(&options.directory)?),
     }
 }
 

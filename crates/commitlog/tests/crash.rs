@@ -1,5 +1,6 @@
-//! The promise, over random histories on the simulated disk with power cuts: every acknowledged record is replayed or flushed; one
-//! that was sent and not acknowledged is there whole or not at all; nothing that was never sent is there.
+//! The promise, over random histories on the simulated disk with power cuts and kills: every acknowledged record is replayed or flushed; one
+//! that was sent and not acknowledged is there whole or not at all; nothing that was never sent is there. What a start has replayed
+//! is replayed by every later one, whether the life before ended by a kill, which leaves the page cache, or by a power cut.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -117,6 +118,22 @@ impl Node {
         Ok(())
     }
 
+    /// A start goes on with what it has replayed: clients may see it from now on.
+    fn take_replayed_for_acknowledged(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.acknowledged |= sent.position.is_some());
+    }
+
+    /// The process is killed; the next one finds what the page cache has.
+    fn die(&mut self) {
+        self.disk = self.disk.after_process_death();
+    }
+
+    /// The machine loses power.
+    fn lose_power(&mut self) {
+        let image_seed = self.choices.next();
+        self.disk = self.disk.crash_image(image_seed);
+    }
+
     fn append(&mut self, log: &CommitLog) -> Result<LogPosition, LogError> {
         let number = self.sent.len();
         let length = match self.choices.below(20) {
@@ -168,6 +185,7 @@ impl Node {
         self.flushed_to.clear();
         let (log, replay) = self.open()?;
         self.replay(replay)?;
+        self.take_replayed_for_acknowledged();
         if self.choices.below(3) == 0 {
             for sent in self.sent.iter_mut().filter(|sent| sent.position.is_some()) {
                 sent.flushed.extend(sent.tables.iter().copied());
@@ -210,7 +228,7 @@ impl Node {
     }
 }
 
-/// Several lives of one log; returns how many ended by the power cut.
+/// Several lives of one log, each up to a kill or a power cut; returns how many ended early.
 fn history(seed: u64) -> u32 {
     let mut node = Node::new(seed);
     let mut cuts = 0;
@@ -222,11 +240,18 @@ fn history(seed: u64) -> u32 {
             Err(error @ LogError::Corrupt(_)) => panic!("seed {seed}, life {life}: {error}"),
             Err(_) => cuts += 1,
         }
-        let image_seed = node.choices.next();
-        node.disk = node.disk.crash_image(image_seed);
+        match node.choices.below(2) {
+            0 => node.die(),
+            _ => node.lose_power(),
+        }
     }
-    let (_log, replay) = node.open().unwrap();
-    node.replay(replay).unwrap();
+    for _ in 0..2 {
+        let (log, replay) = node.open().unwrap();
+        node.replay(replay).unwrap();
+        node.take_replayed_for_acknowledged();
+        drop(log);
+        node.lose_power();
+    }
     cuts
 }
 
@@ -253,9 +278,9 @@ fn for_seeds(cases: u64, case: impl Fn(u64) -> u64 + Sync) -> (u64, u64) {
 }
 
 #[test]
-fn the_promise_holds_over_power_cuts_anywhere() {
+fn the_promise_holds_over_kills_and_power_cuts_anywhere() {
     let (cases, cuts) = for_seeds(500, |seed| history(seed).into());
-    assert!(cuts > cases, "only {cuts} of {} lives met the power cut", 4 * cases);
+    assert!(cuts > cases, "only {cuts} of {} lives ended early", 4 * cases);
 }
 
 /// One life of a log, from before it is made, with the power cut at its first operation, its second, and so on to its end.
@@ -278,6 +303,37 @@ fn the_promise_holds_over_a_power_cut_at_every_operation() {
             }
             if ended.is_ok() {
                 assert!(cut > 10, "{sync}: {cut} operations");
+                break;
+            }
+        }
+    }
+}
+
+/// A process is killed at its first operation, its second, and so on; the next one replays what it finds, acknowledges one more record,
+/// and then the power is cut.
+#[test]
+fn the_promise_holds_over_a_kill_at_every_operation_and_a_power_cut_after_it() {
+    for (seed, sync) in (0..).zip(["periodic", "group", "batch", "each"]) {
+        for operation in 0.. {
+            let mut node = Node::new(seed);
+            node.sync = sync_mode(sync);
+            node.disk.inject(Fault::PowerCut, operation);
+            let ended = node.live();
+            node.die();
+            let (log, replay) = node.open().unwrap_or_else(|error| panic!("{sync}, operation {operation}: {error}"));
+            node.replay(replay).unwrap();
+            node.take_replayed_for_acknowledged();
+            let at = node.append(&log).unwrap();
+            log.sync().unwrap();
+            assert!(at.segment > 0);
+            node.sent.last_mut().unwrap().acknowledged = true;
+            drop(log);
+            node.lose_power();
+            let (log, replay) = node.open().unwrap_or_else(|error| panic!("{sync}, operation {operation}: {error}"));
+            node.replay(replay).unwrap();
+            drop(log);
+            if ended.is_ok() {
+                assert!(operation > 10, "{sync}: {operation} operations");
                 break;
             }
         }

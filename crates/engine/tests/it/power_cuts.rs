@@ -86,6 +86,48 @@ fn a_flush_that_is_cut_short_loses_nothing() {
     );
 }
 
+/// A process is killed after 0, 1, 2... operations of a flush: the table's first, which makes its directory, or a later one. The next start
+/// replays what no SSTable covers, frees the log, and then the power is cut.
+fn kill_everywhere_in_a_flush(is_first: bool) {
+    for operation in 0.. {
+        let disk = SimulatedDisk::new();
+        let engine = open_with(&small_options(&disk));
+        let table = create_table(&engine);
+        engine.flush_all().unwrap();
+        for row in 0..3 {
+            insert(&engine, &table, row, 1, "logged", 20);
+            if !is_first && row == 0 {
+                engine.flush(&table).unwrap();
+            }
+        }
+        disk.inject(Fault::PowerCut, operation);
+        let done = engine.flush(&table).is_ok();
+        let left = disk.after_process_death();
+        drop(engine);
+        let (engine, table) = reopen(&left);
+        assert_eq!(rows(&engine, &table).len(), 3, "after a kill at operation {operation}");
+        engine.flush_all().unwrap();
+        for seed in 0..4 {
+            let (engine, table) = reopen(&left.crash_image(seed));
+            assert_eq!(rows(&engine, &table).len(), 3, "after a kill at operation {operation} and a power cut");
+        }
+        if done {
+            assert!(operation > 10, "a flush has steps");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_tables_first_flush_that_is_killed_loses_nothing_to_a_later_power_cut() {
+    kill_everywhere_in_a_flush(true);
+}
+
+#[test]
+fn a_flush_that_is_killed_loses_nothing_to_a_later_power_cut() {
+    kill_everywhere_in_a_flush(false);
+}
+
 #[test]
 fn a_compaction_that_is_cut_short_loses_nothing() {
     cut_everywhere(

@@ -1,5 +1,5 @@
-//! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after a
-//! crash; one that was sent and not acknowledged is there whole or not at all, in all its partitions; nothing that was
+//! The promise of the engine over random histories on the simulated disk: every acknowledged mutation is there after any
+//! sequence of kills and power cuts; one that was sent and not acknowledged is there whole or not at all, in all its partitions; nothing that was
 //! never sent is; the schema is as acknowledged; what was truncated stays gone; and the engine goes on from there.
 //! Some histories end with a log that is damaged: then what is lost is little, and told.
 //!
@@ -69,7 +69,7 @@ enum End {
     },
 }
 
-/// A few lives of one node, each ended by a crash.
+/// A few lives of one node, each ended by a kill, which leaves the page cache, or by a power cut.
 fn history(seed: u64, prepared: &SimulatedDisk) -> End {
     let mut node = Node::new(seed, prepared);
     node.open().unwrap();
@@ -90,12 +90,15 @@ fn history(seed: u64, prepared: &SimulatedDisk) -> End {
             }
             _ => live(&mut node, inject),
         }
+        for _ in 0..node.choices.below(3) {
+            node.die();
+            node.open().unwrap();
+            settle_after(&mut node, "a kill");
+            live(&mut node, inject);
+        }
         node.crash();
         recover(&mut node);
-        node.check_columns().unwrap();
-        let found = node.read().unwrap();
-        node.model.settle(&found, true).unwrap_or_else(|difference| panic!("after a crash: {difference}"));
-        node.check_snapshots().unwrap();
+        settle_after(&mut node, "a power cut");
     }
     node.refusal = None;
     for _ in 0..10 {
@@ -107,6 +110,14 @@ fn history(seed: u64, prepared: &SimulatedDisk) -> End {
     let found = node.read().unwrap();
     node.model.settle(&found, false).unwrap_or_else(|difference| panic!("after a clean stop: {difference}"));
     End::Sound
+}
+
+/// What is found after an end without a word is durable from now on.
+fn settle_after(node: &mut Node, end: &str) {
+    node.check_columns().unwrap();
+    let found = node.read().unwrap();
+    node.model.settle(&found, true).unwrap_or_else(|difference| panic!("after {end}: {difference}"));
+    node.check_snapshots().unwrap();
 }
 
 /// Steps until something is refused, and a few more: reads go on, writes may. `inject` answers whether something goes wrong meanwhile.
@@ -139,7 +150,9 @@ fn check(node: &mut Node) -> bool {
 fn inject(node: &mut Node) -> bool {
     let (kind, skip) = (node.choices.below(10), node.choices.below(300));
     match kind {
-        0..=3 => node.disk.inject(Fault::PowerCut, skip),
+        0..=1 => node.disk.inject(Fault::PowerCut, skip),
+        // While SSTables come or go.
+        2..=3 => node.disk.inject_into("/data/ks/", Fault::PowerCut, skip / 2),
         4 => node.disk.inject(Fault::Fail, skip),
         5 => node.disk.inject(Fault::ShortWrite, skip / 2),
         6 => node.disk.inject(Fault::FailSync, skip / 8),

@@ -141,6 +141,13 @@ impl Node {
         self.disk = image;
     }
 
+    /// The process is killed, and the next one finds what the page cache has.
+    pub fn die(&mut self) {
+        let left = self.disk.after_process_death();
+        self.kill();
+        self.disk = left;
+    }
+
     /// The process ends without a word.
     pub fn kill(&mut self) {
         self.engine = None;
