@@ -154,10 +154,16 @@ pub(crate) struct Outside<'a> {
     pub inputs: &'a [Arc<SSTableReader>],
     /// A generation that is part of it.
     pub flushed: Option<&'a Arc<Generation>>,
+    /// The log may hold records of the inputs that no SSTable covers (see [`Engine::has_uncovered`]).
+    pub has_uncovered: bool,
 }
 
 impl Overlaps for Outside<'_> {
     fn oldest_timestamp(&self, key: &PartitionKey) -> i64 {
+        if self.has_uncovered {
+            // Of any time.
+            return i64::MIN;
+        }
         let view = self.store.view();
         let is_input = |table: &&Arc<SSTableReader>| self.inputs.iter().any(|input| input.is_same(table));
         let others = view.sstables.iter().filter(|table| !is_input(table)).map(Arc::as_ref);
@@ -322,6 +328,9 @@ impl Engine {
             compaction::gc_before(&table.options, self.now_seconds()),
             ignore_overlaps,
         );
+        if self.has_uncovered(table.id, view) {
+            return Vec::new();
+        }
         let mut expired = named(view, &expired);
         expired.retain(|sstable| !self.may_replay(std::slice::from_ref(sstable)));
         expired
@@ -354,6 +363,13 @@ impl Engine {
         self.compactor().is_stopped() || !store.is_served() || store.check_files().is_err()
     }
 
+    /// Whether SSTables of the table may hold rows whose records the log still has, and which no SSTable covers: those of full memtables, and
+    /// those flushed during a replay. The next start replays such rows, so that the deletions that shadow them have to stay, whatever
+    /// they were merged with. Asked before a merge begins: what is written later is not among its inputs.
+    pub(crate) fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
+        view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
+    }
+
     /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would replay
     /// them, and perhaps not the deletions that they were purged by.
     fn may_replay(&self, inputs: &[Arc<SSTableReader>]) -> bool {
@@ -378,6 +394,7 @@ impl Engine {
             total_bytes: inputs.iter().map(|input| input.data_length_bytes()).sum(),
             written_bytes: 0,
         });
+        let has_uncovered = self.has_uncovered(table.id, &store.view());
         let merge = || {
             compact(CompactionInput {
                 disk: &self.options().disk,
@@ -385,7 +402,7 @@ impl Engine {
                 table: &table,
                 tables: inputs,
                 newer: None,
-                overlaps: &Outside { store, inputs, flushed: None },
+                overlaps: &Outside { store, inputs, flushed: None, has_uncovered },
                 now_seconds: self.now_seconds(),
                 boundaries,
                 column_index_size_bytes: u64::from(self.options().column_index_size_bytes),

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::by_table_id::ByTableId;
 use crate::compact::Compactor;
 use crate::error::EngineError;
-use crate::files::{Opened, TableFiles};
+use crate::files::{Opened, TableFiles, keep_found_names};
 use crate::finisher::Finisher;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
@@ -125,6 +125,7 @@ impl Engine {
         let data = options.directory.join("data");
         disk.create_dir_all(&options.directory)?;
         let directory = disk.lock_dir(&options.directory)?;
+        keep_found_names(&*disk, &options.directory, &data)?;
         let host = LogHost::new(&disk, &options.directory);
         let keyspaces = system_keyspaces();
         let mut log_options = options.commitlog.clone();

@@ -50,6 +50,20 @@ pub(crate) struct TableFiles {
     host_id: Uuid,
 }
 
+/// Makes durable what is found in the node's directory, and which tables have directories: the process that was here before may have
+/// been killed before it synced them. The names in a table's directory follow when that is opened.
+pub(crate) fn keep_found_names(disk: &dyn Disk, directory: &Path, data: &Path) -> Result<(), EngineError> {
+    disk.sync_dir(directory)?;
+    if !disk.exists(data)? {
+        return Ok(());
+    }
+    disk.sync_dir(data)?;
+    for keyspace in disk.list(data)?.into_iter().filter(|entry| entry.is_dir) {
+        disk.sync_dir(&data.join(keyspace.name))?;
+    }
+    Ok(())
+}
+
 /// The SSTables of a directory.
 #[derive(Default)]
 pub(crate) struct Opened {

@@ -29,6 +29,8 @@ pub(crate) struct Generation {
     pub resident: Option<Arc<Resident>>,
     lower: OnceLock<LogPosition>,
     ends_replay: AtomicBool,
+    /// An older one was full: this one's SSTable covers the records of both.
+    takes_over: AtomicBool,
     reported_bytes: AtomicI64,
     flush_requested: AtomicBool,
     pub created_millis: i64,
@@ -36,9 +38,17 @@ pub(crate) struct Generation {
 
 impl Generation {
     pub fn new(memtable: Arc<dyn Memtable>, resident: Option<Arc<Resident>>, created_millis: i64) -> Arc<Self> {
-        let (lower, ends_replay) = (OnceLock::new(), AtomicBool::new(false));
         let (reported_bytes, flush_requested) = (AtomicI64::new(0), AtomicBool::new(false));
-        Arc::new(Generation { memtable, resident, lower, ends_replay, reported_bytes, flush_requested, created_millis })
+        Arc::new(Generation {
+            memtable,
+            resident,
+            lower: OnceLock::new(),
+            ends_replay: AtomicBool::new(false),
+            takes_over: AtomicBool::new(false),
+            reported_bytes,
+            flush_requested,
+            created_millis,
+        })
     }
 
     /// Whether somebody has asked for its flush.
@@ -73,9 +83,12 @@ impl Generation {
         if self.ends_replay.load(Ordering::Acquire) { LogPosition::NONE } else { self.lower(log) }
     }
 
-    /// Has it begin at `position`. Called before it is part of a view.
-    fn begin_at(&self, position: LogPosition) {
-        self.lower.get_or_init(|| position);
+    /// Has it begin where `full` does, and cover the records of both.
+    fn take_over(&self, full: &Generation, log: &CommitLog) {
+        let lower = full.lower(log);
+        let own = *self.lower.get_or_init(|| lower);
+        debug_assert_eq!(own, lower, "both begin at the same place of the log");
+        self.takes_over.store(true, Ordering::Release);
     }
 
     /// Applies an update, also to what is resident. Returns by how many bytes the memtable grew.
@@ -129,6 +142,11 @@ impl View {
         let is_left_out = |generation: &Arc<Generation>| left_out.is_some_and(|other| Arc::ptr_eq(generation, other));
         let others = self.generations().filter(|generation| !is_left_out(generation));
         others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
+    }
+
+    /// Whether SSTables of full memtables may hold records that no SSTable covers yet: the flush of the memtable that took over does.
+    pub fn has_uncovered(&self) -> bool {
+        self.generations().any(|generation| generation.takes_over.load(Ordering::Acquire))
     }
 
     /// What is resident of a table that lives in memory, if reads need nothing else.
@@ -369,10 +387,11 @@ impl TableStore {
         if let Some(newer) = newer
             && newer.lower(log) == full.lower(log)
         {
+            newer.take_over(full, log);
             return newer.clone();
         }
         let successor = next(&self.table.load());
-        successor.begin_at(full.lower(log));
+        successor.take_over(full, log);
         let mut generations = Vec::with_capacity(view.frozen.len() + 2);
         for generation in view.generations() {
             if Arc::ptr_eq(generation, full) {

@@ -143,7 +143,7 @@ impl Default for Config {
             range_timeout: Duration::from_millis(10_000),
             write_timeout: Duration::from_millis(2000),
             truncate_timeout: Duration::from_millis(60_000),
-            commitlog_sync: CommitlogSync::Periodic,
+            commitlog_sync: CommitlogSync::Batch,
             commitlog_sync_period: Duration::from_millis(10_000),
             commitlog_sync_group_window: Duration::from_millis(10),
             commitlog_segment_size_bytes: 32 << 20,
@@ -281,11 +281,48 @@ mod tests {
             "cdc_enabled: true",
             "memtable: {configurations: {default: {class_name: PersistentMemoryMemtable}}}",
             "sstable: {selected_format: big}",
-            "commitlog_compression: [{class_name: LZ4Compressor}]",
         ] {
             let (name, _) = refused.split_once(':').unwrap();
             let error = load(refused).unwrap_err();
             assert!(error.contains(name), "{refused}: {error}");
+        }
+    }
+
+    #[test]
+    fn writes_are_durable_where_no_configuration_says_otherwise() {
+        assert_eq!(load("cluster_name: x").unwrap().commitlog_sync, CommitlogSync::Batch);
+    }
+
+    #[test]
+    fn a_compressed_log_is_asked_for_in_vain() {
+        for asked in ["LZ4", "LZ4Compressor", "[{class_name: LZ4Compressor}]", "{class_name: ZstdCompressor}"] {
+            let config = load(&format!("commitlog_compression: {asked}")).unwrap();
+            let (name, reason) = &config.inert[0];
+            assert_eq!(name, "commitlog_compression");
+            assert!(reason.contains("not compressed"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn senseless_settings_are_refused_by_name() {
+        for refused in [
+            "native_transport_max_frame_size: 0B",
+            "native_transport_max_frame_size: 1GiB",
+            "native_transport_max_concurrent_connections: 0",
+            "native_transport_max_concurrent_connections_per_ip: 0",
+            "native_transport_max_request_data_in_flight_per_ip: 0B",
+            "concurrent_compactors: 100000",
+            "read_request_timeout: 0ms",
+            "range_request_timeout: 9ms",
+            "write_request_timeout: 0ms",
+            "truncate_request_timeout: 0ms",
+            "commitlog_sync_period: 0ms",
+            "memtable_offheap_space: 0MiB",
+            "column_index_size: 0KiB",
+        ] {
+            let (name, _) = refused.split_once(':').unwrap();
+            let error = load(refused).unwrap_err();
+            assert!(error.contains(name) && error.contains("expected"), "{refused}: {error}");
         }
     }
 

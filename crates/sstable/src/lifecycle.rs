@@ -190,10 +190,12 @@ impl Found {
     }
 }
 
-/// Finishes replacements that were decided, then removes what unfinished writes and removals left in a directory: temporary
-/// files, and tables whose TOC.txt has its temporary name. Called before any table of the directory is opened or written;
-/// returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
+/// Makes the names of a directory durable, finishes replacements that were decided, then removes what unfinished writes and removals left in a directory: temporary
+/// files, and tables whose TOC.txt has its temporary name. Called before any table of the directory is opened or written: whoever
+/// finds a table under its name may drop what that covers of the log. Returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
 pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
+    // The process that gave a file its name may have been killed before it synced that.
+    disk.sync_dir(dir)?;
     for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
         let path = dir.join(name);
         let record = Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default())?;

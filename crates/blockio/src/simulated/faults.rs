@@ -21,6 +21,8 @@ pub enum Fault {
     Misdirect,
     /// The operation and all after it fail; a write was on its way.
     PowerCut,
+    /// As `PowerCut`, at a sync of a directory: names were changed, and none of the changes is durable.
+    PowerCutBeforeNames,
     /// A queue does not know any more what becomes of its writes that are under way. Counted by waits for such.
     LoseQueue,
 }
@@ -114,7 +116,7 @@ impl Faults {
             pending.skip = pending.skip.saturating_sub(1);
             true
         });
-        self.dead |= fault == Some(Fault::PowerCut);
+        self.dead |= matches!(fault, Some(Fault::PowerCut | Fault::PowerCutBeforeNames));
         self.trace.push(Operation { verb, path: path.to_path_buf(), offset, data: (data.len(), hash(data)), fault });
         fault
     }
@@ -126,6 +128,7 @@ impl Fault {
             Fault::Fail | Fault::PowerCut => true,
             Fault::Full => matches!(verb, Verb::Write | Verb::Open | Verb::SetLength | Verb::Allocate | Verb::Link),
             Fault::FailSync => verb == Verb::Sync,
+            Fault::PowerCutBeforeNames => verb == Verb::SyncDirectory,
             Fault::ShortRead => verb == Verb::Read,
             Fault::FlipBit => matches!(verb, Verb::Read | Verb::Write),
             Fault::Misdirect | Fault::ShortWrite => verb == Verb::Write,

@@ -88,13 +88,14 @@ impl Engine {
         inputs: &[Arc<SSTableReader>],
         newer: Newer,
     ) -> Result<Compacted, CompactionError> {
+        let has_uncovered = self.has_uncovered(table.id, &store.view());
         compact(CompactionInput {
             disk: &self.options().disk,
             dir: &store.directory,
             table,
             tables: inputs,
             newer: Some(newer),
-            overlaps: &Outside { store, inputs, flushed: Some(generation) },
+            overlaps: &Outside { store, inputs, flushed: Some(generation), has_uncovered },
             now_seconds: self.now_seconds(),
             boundaries: Vec::new(),
             column_index_size_bytes: u64::from(self.options().column_index_size_bytes),

@@ -6,7 +6,9 @@ use super::units::{boolean, bytes_per_second, duration, number, scalar, size_byt
 use super::{CommitFailurePolicy, CommitlogSync, Config, DiskFailurePolicy};
 use engine::DiskAccess;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;
@@ -92,8 +94,35 @@ fn disk_access_mode(config: &mut Config, value: &Value) -> Result<(), String> {
 
 /// Cassandra's limits say "none" with -1.
 fn limit(value: &Value) -> Result<Option<usize>, String> {
-    let number: i64 = number(value)?;
-    Ok(usize::try_from(number).ok())
+    match number::<i64>(value)? {
+        0 => Err("expected a number from 1, or -1 for no limit, got 0".to_owned()),
+        number => Ok(usize::try_from(number).ok()),
+    }
+}
+
+/// A number within limits, which the error names.
+fn number_in(value: &Value, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let (least, most) = (*range.start(), *range.end());
+    number(value).and_then(|number| match range.contains(&number) {
+        true => Ok(number),
+        false => Err(format!("expected a number from {least} to {most}, got {value}")),
+    })
+}
+
+/// A size within limits; `words` says which.
+fn size_in(value: &Value, range: RangeInclusive<u64>, words: &str) -> Result<u64, String> {
+    size_bytes(value).and_then(|size| match range.contains(&size) {
+        true => Ok(size),
+        false => Err(format!("expected a size {words}, got {value}")),
+    })
+}
+
+/// A duration of `least` and more.
+fn duration_from(value: &Value, least: Duration) -> Result<Duration, String> {
+    duration(value).and_then(|duration| match duration >= least {
+        true => Ok(duration),
+        false => Err(format!("expected a duration of {least:?} or more, got {value}")),
+    })
 }
 
 fn address(value: &Value) -> Result<std::net::IpAddr, String> {
@@ -104,8 +133,20 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
     name.parse().map_err(|_| format!("expected an IP address, got {value}"))
 }
 
+/// The least timeout of a request, which is Cassandra's.
+const TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
+/// What a frame may be limited to: drivers take none that is larger than the protocol's 256 MiB.
+const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
+
+/// The memory of memtables that holds one shard's first pages.
+const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
+
+/// How far apart the entries of a row index may be.
+const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 30;
+
 /// The smallest segment that a mutation of some use fits into, and the largest a position can count.
-const SEGMENT_SIZES_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+const SEGMENT_SIZES_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
 
 pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
@@ -153,9 +194,10 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "native_transport_max_frame_size",
         default: "16MiB",
-        note: "the largest request",
+        note: "the largest request, 1KiB to 256MiB",
         apply: |config, value| {
-            config.frame_size_bytes_max = usize::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            let size = size_in(value, FRAME_SIZES_BYTES, "from 1KiB to 256MiB")?;
+            config.frame_size_bytes_max = usize::try_from(size).map_err(|error| error.to_string())?;
             Ok(())
         },
     },
@@ -176,8 +218,8 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "64MiB",
         note: "bytes of requests under way on one connection before it is not read any more",
         apply: |config, value| {
-            config.request_bytes_in_flight_max =
-                usize::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            let size = size_in(value, 1..=u64::MAX, "above 0")?;
+            config.request_bytes_in_flight_max = usize::try_from(size).map_err(|error| error.to_string())?;
             Ok(())
         },
     },
@@ -202,38 +244,38 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "read_request_timeout",
         default: "5000ms",
         note: "reads of given partitions are answered with a timeout after it",
-        apply: |config, value| set(&mut config.read_timeout, duration(value)),
+        apply: |config, value| set(&mut config.read_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "range_request_timeout",
         default: "10000ms",
         note: "reads of ranges of partitions are answered with a timeout after it",
-        apply: |config, value| set(&mut config.range_timeout, duration(value)),
+        apply: |config, value| set(&mut config.range_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "write_request_timeout",
         default: "2000ms",
         note: "writes are answered with a timeout after it",
-        apply: |config, value| set(&mut config.write_timeout, duration(value)),
+        apply: |config, value| set(&mut config.write_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "truncate_request_timeout",
         default: "60000ms",
         note: "TRUNCATE is answered with a timeout after it",
-        apply: |config, value| set(&mut config.truncate_timeout, duration(value)),
+        apply: |config, value| set(&mut config.truncate_timeout, duration_from(value, TIMEOUT_MIN)),
     },
     Honoured {
         name: "commitlog_sync",
-        default: "periodic",
-        note: "`periodic` acknowledges before the log is on the device; `batch` and `group` after; Espalier's own `each` too, with each \
-               write in blocks of its own",
+        default: "batch",
+        note: "`batch` and `group` acknowledge a write when it is on the device, `periodic` before (Cassandra's files say so); Espalier's own \
+               `each` after, with each write in blocks of its own. In all but `periodic` the start says in the log what a durable write costs",
         apply: commitlog_sync,
     },
     Honoured {
         name: "commitlog_sync_period",
         default: "10000ms",
         note: "how often the log is synced in `periodic`",
-        apply: |config, value| set(&mut config.commitlog_sync_period, duration(value)),
+        apply: |config, value| set(&mut config.commitlog_sync_period, duration_from(value, Duration::from_millis(1))),
     },
     Honoured {
         name: "commitlog_sync_group_window",
@@ -289,13 +331,23 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "512MiB",
         note: "memory that memtables may hold: they share one pool, as large as this and `memtable_heap_space` together where one is set. \
                Above it writes wait for a flush",
-        apply: |config, value| set(&mut config.memtable_offheap_space_bytes, size_bytes(value).map(Some)),
+        apply: |config, value| {
+            set(
+                &mut config.memtable_offheap_space_bytes,
+                size_in(value, MEMTABLE_SPACES_BYTES, "of 1MiB or more").map(Some),
+            )
+        },
     },
     Honoured {
         name: "memtable_heap_space",
         default: "",
         note: "more of the same pool: memtables have no heap of their own",
-        apply: |config, value| set(&mut config.memtable_heap_space_bytes, size_bytes(value).map(Some)),
+        apply: |config, value| {
+            set(
+                &mut config.memtable_heap_space_bytes,
+                size_in(value, MEMTABLE_SPACES_BYTES, "of 1MiB or more").map(Some),
+            )
+        },
     },
     Honoured {
         name: "memtable_allocation_type",
@@ -321,20 +373,15 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "memtable_flush_writers",
         default: "2",
         note: "tables that are flushed at the same time",
-        apply: |config, value| {
-            config.memtable_flush_writers = number(value)?;
-            match config.memtable_flush_writers {
-                1..=1024 => Ok(()),
-                _ => Err(format!("expected a number from 1 to 1024, got {value}")),
-            }
-        },
+        apply: |config, value| set(&mut config.memtable_flush_writers, number_in(value, 1..=1024)),
     },
     Honoured {
         name: "column_index_size",
         default: "16KiB",
         note: "granularity of row indexes in SSTables",
         apply: |config, value| {
-            config.column_index_size_bytes = u32::try_from(size_bytes(value)?).map_err(|error| error.to_string())?;
+            let size = size_in(value, COLUMN_INDEX_SIZES_BYTES, "from 1KiB to 1GiB")?;
+            config.column_index_size_bytes = u32::try_from(size).map_err(|error| error.to_string())?;
             Ok(())
         },
     },
@@ -353,8 +400,8 @@ pub(super) const HONOURED: &[Honoured] = &[
     Honoured {
         name: "concurrent_compactors",
         default: "1",
-        note: "compactions at the same time, of one table or of several; 0 switches compaction off",
-        apply: |config, value| set(&mut config.concurrent_compactors, number(value)),
+        note: "compactions at the same time, of one table or of several; 0 switches compaction off; at most 1024",
+        apply: |config, value| set(&mut config.concurrent_compactors, number_in(value, 0..=1024)),
     },
     Honoured {
         name: "compaction_throughput",

@@ -216,8 +216,9 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the log is written in aligned blocks of its own",
+        "the log is written in aligned blocks of its own, not compressed",
         &[
+            "commitlog_compression",
             "commitlog_max_compression_buffers_in_pool",
             "commitlog_disk_access_mode",
             "periodic_commitlog_sync_lag_block",

@@ -51,7 +51,6 @@ pub(super) const RESTRICTED: &[Restricted] = &[
         accepted: "anything without a `log_dir`",
         accepts: |value| value.get("log_dir").is_none_or(|log_dir| scalar(log_dir).is_none_or(|text| text.is_empty())),
     },
-    Restricted { name: "commitlog_compression", accepted: "no value: the log is not compressed", accepts: |_| false },
     Restricted { name: "cdc_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "partition_denylist_enabled", accepted: "`false`", accepts: is_false },
     Restricted { name: "start_native_transport", accepted: "`true`", accepts: |value| boolean(value) == Ok(true) },

@@ -94,7 +94,9 @@ fn history(seed: u64, prepared: &SimulatedDisk) -> End {
             node.die();
             node.open().unwrap();
             settle_after(&mut node, "a kill");
-            live(&mut node, inject);
+            if node.choices.one_in(2) {
+                live(&mut node, inject);
+            }
         }
         node.crash();
         recover(&mut node);
@@ -152,7 +154,7 @@ fn inject(node: &mut Node) -> bool {
     match kind {
         0..=1 => node.disk.inject(Fault::PowerCut, skip),
         // While SSTables come or go.
-        2..=3 => node.disk.inject_into("/data/ks/", Fault::PowerCut, skip / 2),
+        2..=3 => node.disk.inject_into("/data/ks/", Fault::PowerCutBeforeNames, skip / 20),
         4 => node.disk.inject(Fault::Fail, skip),
         5 => node.disk.inject(Fault::ShortWrite, skip / 2),
         6 => node.disk.inject(Fault::FailSync, skip / 8),
