@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
-const LOCK_FILE: &str = "espalier.lock";
+pub(crate) const LOCK_FILE: &str = "espalier.lock";
 
 /// Bytes read past the page cache at a time: what readers ahead ask for, wherever that begins.
 const DIRECT_READ_BYTES: usize = 256 * 1024 + BLOCK_SIZE;

@@ -89,6 +89,7 @@ impl Engine {
         names: impl IntoIterator<Item = String>,
         schema_cql: &str,
     ) -> Result<PathBuf, EngineError> {
+        self.check_writable()?;
         let store = self.store(table)?;
         self.flush_store(&store)?;
         let created_at = timestamp_text(self.now_millis());

@@ -49,6 +49,7 @@ impl Engine {
     /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage), where a
     /// keyspace is there already, or an SSTable is damaged; nothing is taken over then.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
+        self.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;
         let schema = self.schema();
         if let Some(keyspace) = keyspaces.iter().find(|keyspace| schema.keyspace(&keyspace.name).is_some()) {
@@ -200,6 +201,7 @@ impl Engine {
     /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is when its turn
     /// comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables it has. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
+        self.check_writable()?;
         let unfinished = data.with_extension("unfinished");
         let disk = &self.options().disk;
         let schema = self.schema();

@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use blockio::OverlayDisk;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
 use memtable::SparePages;
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
@@ -119,7 +120,11 @@ impl Engine {
     /// Opens the tables under `options.directory`, creating what is not there, and replays the log.
     ///
     /// Fails if another process has the directory open, or with the place of the damage if stored data is damaged.
-    pub fn open(options: EngineOptions) -> Result<Arc<Engine>, EngineError> {
+    pub fn open(mut options: EngineOptions) -> Result<Arc<Engine>, EngineError> {
+        if options.read_only {
+            options.disk = Arc::new(OverlayDisk::new(options.disk));
+            options.concurrent_compactors = 0;
+        }
         let disk = options.disk.clone();
         let flusher = Flusher::new(options.memtable_flush_writers);
         let data = options.directory.join("data");
@@ -639,6 +644,14 @@ impl Engine {
             Ok(())
         } else {
             Err(EngineError::NotDrained(failures.iter().map(not_drained).collect()))
+        }
+    }
+
+    /// Fails if the node was started to read only.
+    pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
+        match self.options.read_only {
+            true => Err(EngineError::ClosedForWrites("it was started with --read-only".into())),
+            false => Ok(()),
         }
     }
 

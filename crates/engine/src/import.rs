@@ -18,6 +18,7 @@ impl Engine {
     ///
     /// One that is damaged or does not fit the table is an error, and nothing is taken over; nor is part of them after a crash.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
+        self.check_writable()?;
         let store = self.store(table)?;
         store.check_files()?;
         if directory == store.directory {
@@ -37,6 +38,7 @@ impl Engine {
     ///
     /// One that is damaged or does not fit the table is an error, and all stay where they are. Blocks on the disk.
     pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
+        self.check_writable()?;
         let store = self.store(table)?;
         let _one_at_a_time = lock(&store.compacting_all);
         store.check_files()?;

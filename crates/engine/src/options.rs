@@ -60,6 +60,9 @@ pub struct EngineOptions {
     /// Is told of tables that are quarantined while the engine runs; those of the start are among
     /// [`Engine::quarantined_tables`](crate::Engine::quarantined_tables).
     pub on_quarantine: Option<QuarantineHook>,
+    /// Whether nothing on the disk is changed: what a start writes (replayed records, leftovers) is in memory only, and writes and changes
+    /// of the schema are refused.
+    pub read_only: bool,
     /// Whether the engine opens although an SSTable of a user's table cannot be read: that table is quarantined, and all others are
     /// served.
     pub opens_damaged: bool,
@@ -94,6 +97,7 @@ impl EngineOptions {
             compaction_look_every: Duration::from_secs(60),
             on_disk_failure: None,
             on_quarantine: None,
+            read_only: false,
             opens_damaged: true,
             max_memory_to_lock_bytes: u64::MAX,
             in_memory_flush_bytes_min: compaction::FLUSH_BYTES_MIN,

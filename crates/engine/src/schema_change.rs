@@ -26,6 +26,7 @@ impl Engine {
         &self,
         change: impl FnOnce(&Schema, &mut Keyspaces) -> Result<T, E>,
     ) -> Result<(T, Arc<Schema>), E> {
+        self.check_writable()?;
         let _one_at_a_time = lock(self.schema_lock());
         let finished = self.finish_drops();
         let old = self.schema();

@@ -53,6 +53,7 @@ impl Truncation {
 impl Engine {
     /// Deletes all rows of a table. Blocks on the disk. Reads that are under way may still see old rows.
     pub fn truncate(&self, table: &Table) -> Result<(), EngineError> {
+        self.check_writable()?;
         let store = self.store(table)?;
         // Each try lets flushes go first, which make room in the log.
         self.until_room(|| {

@@ -14,6 +14,7 @@ use crate::error::EngineError;
 use crate::groups::Membership;
 use crate::in_memory::{Reservations, merges_are_behind};
 use crate::store::{Generation, TableStore, View};
+use crate::system::is_system_keyspace;
 
 /// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
 const PREFETCHED_UPDATES: usize = 64;
@@ -221,6 +222,11 @@ impl Engine {
 
     /// The stores of a mutation's tables; fails if one is gone, before anything is written.
     pub(crate) fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
+        if self.options().read_only
+            && !mutation.updates().iter().all(|update| is_system_keyspace(&update.table().keyspace))
+        {
+            self.check_writable()?;
+        }
         mutation.updates().iter().map(|update| self.store(update.table())).collect()
     }
 

@@ -241,6 +241,9 @@ pub struct Serve {
     /// Replay what is sound of a damaged commit log, keep a copy of the rest, log every gap
     #[arg(long)]
     pub commitlog_salvage: bool,
+    /// Change nothing on the disk and refuse writes and changes of the schema; what the start replays is in memory only
+    #[arg(long)]
+    pub read_only: bool,
 }
 
 /// Which running node is meant.

@@ -75,6 +75,8 @@ pub struct Config {
     pub commitlog_directory: Option<PathBuf>,
     pub commitlog_device: Option<PathBuf>,
     pub commitlog_salvage: bool,
+    /// Whether nothing on the disk is changed (a flag only).
+    pub read_only: bool,
     pub commit_failure_policy: CommitFailurePolicy,
     /// `disk_failure_policy`.
     pub disk_failure_policy: DiskFailurePolicy,
@@ -128,6 +130,7 @@ impl Default for Config {
             commitlog_directory: None,
             commitlog_device: None,
             commitlog_salvage: false,
+            read_only: false,
             commit_failure_policy: CommitFailurePolicy::Stop,
             disk_failure_policy: DiskFailurePolicy::Stop,
             cluster_name: "Test Cluster".to_owned(),

@@ -61,7 +61,7 @@ pub fn log_path(data: PathBuf, config: Option<PathBuf>) -> Result<PathBuf, Strin
 }
 
 fn of_data(data: PathBuf, config: Option<PathBuf>) -> Serve {
-    Serve { data: Some(data), listen: None, port: None, config, commitlog_salvage: false }
+    Serve { data: Some(data), listen: None, port: None, config, commitlog_salvage: false, read_only: false }
 }
 
 /// File, environment, flags.
@@ -80,6 +80,7 @@ fn configuration(flags: Serve) -> Result<Config, String> {
         config.port = port;
     }
     config.commitlog_salvage = flags.commitlog_salvage;
+    config.read_only = flags.read_only;
     Ok(config)
 }
 
@@ -109,7 +110,11 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
-    let admin = AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?;
+    // Its socket would be a new file.
+    let admin = match config.read_only {
+        true => None,
+        false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),
+    };
     let node = Arc::new(NodeState {
         engine: engine.clone(),
         metrics: server.metrics(),
@@ -142,9 +147,12 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     };
     tokio::select! {
         () = serve => {}
-        () = admin.serve(&node) => {}
+        () = steered(admin.as_ref(), &node) => {}
     }
     drop(admin);
+    if config.read_only {
+        return Ok(());
+    }
     let drained = tokio::task::spawn_blocking(move || engine.shutdown()).await;
     match drained {
         Ok(Ok(())) => {
@@ -154,6 +162,14 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
         Ok(Err(error @ EngineError::NotDrained(_))) => Err(format!("drained all tables but these: {error}")),
         Ok(Err(error)) => Err(format!("drain failed, the log will be replayed: {error}")),
         Err(error) => Err(format!("drain failed, the log will be replayed: {error}")),
+    }
+}
+
+/// Answers the node's socket, if there is one; does not end.
+async fn steered(admin: Option<&AdminSocket>, node: &Arc<NodeState>) {
+    match admin {
+        Some(admin) => admin.serve(node).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -263,6 +279,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     }
     options.commitlog.device = config.commitlog_device.clone();
     options.commitlog.salvage = config.commitlog_salvage;
+    options.read_only = config.read_only;
     options.commitlog.sync = match config.commitlog_sync {
         CommitlogSync::Periodic => SyncMode::Periodic { period: config.commitlog_sync_period },
         CommitlogSync::Batch => SyncMode::Batch,

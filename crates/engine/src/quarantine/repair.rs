@@ -19,6 +19,7 @@ impl Engine {
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
         let _one_at_a_time = lock(self.schema_lock());
         self.check_running()?;
+        self.check_writable()?;
         let schema = self.schema();
         let unknown = || EngineError::UnknownTable(format!("{keyspace}.{name}"));
         let table = schema.table(keyspace, name).cloned().ok_or_else(unknown)?;

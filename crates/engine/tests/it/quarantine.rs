@@ -233,3 +233,58 @@ fn a_data_file_without_its_other_components_is_set_aside_and_named() {
     assert_eq!(rows(&engine, &table), [(1, 1, "good".into())]);
     assert!(engine.quarantined_tables().is_empty());
 }
+
+/// Every file under a directory, with its bytes and when it was last changed.
+fn files_below(directory: &std::path::Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.is_dir() {
+            true => found.extend(files_below(&entry)),
+            false => {
+                let changed = std::fs::metadata(&entry).unwrap().modified().unwrap();
+                found.push((entry.clone(), std::fs::read(&entry).unwrap(), changed));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_start_to_read_only_changes_no_file_and_refuses_writes() {
+    let directory = Directory::new();
+    let mut options = options(&directory);
+    let (engine, table, other) = two_tables(&options);
+    insert(&engine, &table, 1, 1, "flushed", 10);
+    engine.flush(&table).unwrap();
+    insert(&engine, &table, 2, 1, "logged", 10);
+    insert(&engine, &other, 1, 1, "other", 10);
+    write_what_cannot_be_stored(&engine, &other);
+    drop(engine);
+    std::fs::write(table_directory(&directory, &table).join("da-1-bti-Data.db"), b"left over").unwrap();
+    let before = files_below(&directory.0);
+
+    options.read_only = true;
+    for _ in 0..2 {
+        let engine = open_with(&options);
+        let (table, _) = tables(&engine);
+        assert_eq!(rows(&engine, &table).len(), 2, "from an SSTable and the log");
+        assert_eq!(engine.quarantined_tables().len(), 1);
+        let refused = [
+            block_on(engine.write(&crate::fixture::insertion(&table, 3, 1, "refused", 10))),
+            engine.truncate(&table),
+            engine.snapshot(&table, "tag", "").map(|_| ()),
+            crate::fixture::set_options(&engine, &table, crate::fixture::memory_only(1)).map(|_| ()),
+            engine.repair_table("other", "u").map(|_| ()),
+        ];
+        for refused in refused {
+            let text = refused.unwrap_err().to_string();
+            assert_eq!(text, "the node takes no writes: it was started with --read-only");
+        }
+        engine.flush_all().unwrap();
+        engine.shutdown().unwrap();
+    }
+    assert!(before == files_below(&directory.0), "nothing on the disk has changed");
+    options.read_only = false;
+    assert_eq!(rows(&open_with(&options), &table).len(), 2);
+}
