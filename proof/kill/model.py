@@ -1,4 +1,4 @@
-"""What a node may show after a crash: DESIGN's promise, per table.
+"""What a node may show after a crash: the promise of durability, per table.
 
 Every acknowledged mutation is there; one that was sent and not acknowledged is there whole or not at all; nothing that was
 never sent is. A check returns what is wrong, as lines; and takes what it saw as the truth the next round starts from.

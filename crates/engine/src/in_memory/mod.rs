@@ -2,7 +2,7 @@
 //!
 //! Such a table is all that another one is: its writes are logged and go to a memtable, which is flushed to SSTables. Beside that
 //! all its data is resident: every write goes there as well, before it is answered, and reads look nowhere else. Nothing of what
-//! keeps the promise after a crash knows about that; see `docs/decisions/0014-tables-in-memory.md`.
+//! keeps the promise after a crash knows about that; see `docs/decisions/0018-in-memory-tables.md`.
 //!
 //! A generation knows the resident data that its writes go to. Resident data is *complete* once it holds everything that the
 //! view has; until then, and if it ever misses a write, reads go the way of other tables.
