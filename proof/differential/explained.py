@@ -1,4 +1,4 @@
-"""Differences from Cassandra that are meant, told by the answers alone. Each rule here is a row of docs/differences.md with its reason.
+"""Differences from Cassandra that are meant, told by the answers alone. Each rule here is a section of docs/differences.md with its reason.
 
 Where that would let a wrong answer of another kind pass, what a rule says is but a suspicion, and both servers are asked again in
 another way (again.py).
@@ -18,7 +18,7 @@ from proof.wire.responses import Error, Lost, Response, Rows
 
 @dataclass(frozen=True)
 class Rule:
-    """`name` is the row's first column in docs/differences.md."""
+    """`name` is a section's title in docs/differences.md."""
 
     name: str
     applies: Callable[[Step, Response, Response], bool]
