@@ -1,10 +1,13 @@
-"""Cuts the power under the unmodified binary, at any write or sync of its files, and checks it after each restart.
+"""Kills the unmodified binary or cuts its power, at any write or sync of its files, and checks it after each restart.
 
 Its whole data directory lies on a disk in memory (`proof/volume`) that keeps what is not synced apart. When the power goes, each such
-write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started on what is left. The load and
-the check are those of `proof/kill`, in every fourth case with 64 writers. A third of the cuts hits the start after a cut. In a third of
+write is kept, dropped or torn, and each such change of names kept or dropped; a new process is started on what is left. Half of the ends are kills,
+which leave all of that as it is in the page cache: the next process runs on with it, until the power goes. The load and
+the check are those of `proof/kill`, in every fourth case with 64 writers. A third of the ends hits the start after an end. In a third of
 the cases writes of the log are short meanwhile, in another third one is done half and fails: then the node refuses writes, as its
 policy says, until the power goes.
+
+A case that fails keeps the node's volume as it is, and the list of what every load has had acknowledged, before and after: both are named.
 
 usage: python -m proof.powercut [--cases 200] [--seed 1] [--periodic]
 
@@ -51,7 +54,7 @@ def main() -> None:
     cannot_mount = in_own_namespace("proof.powercut")
     if cannot_mount:
         sys.exit(f"powercut: {cannot_mount}")
-    ran = failed = cuts = failures = short = acknowledged = 0
+    ran = failed = cuts = deaths = failures = short = acknowledged = 0
     for first in range(0, options.cases, CASES_PER_NODE):
         machine = Machine(options.seed, first // CASES_PER_NODE, "periodic" if options.periodic else None)
         for case in range(first, min(first + CASES_PER_NODE, options.cases)):
@@ -61,14 +64,15 @@ def main() -> None:
             for line in wrong[:20]:
                 print(f"case {case}: {line}", flush=True)
             if wrong:
-                machine.keep = True
+                machine.keep_evidence()
                 break
         cuts += machine.cuts
+        deaths += machine.deaths
         failures += machine.failures
         short += machine.short_writes
         acknowledged += sum(load.acknowledged for load in machine.loads)
         machine.end()
-    print(f"seed {options.seed}: {cuts} power cuts, {failures} failed and {short} short writes of the log, "
+    print(f"seed {options.seed}: {cuts} power cuts, {deaths} kills, {failures} failed and {short} short writes of the log, "
           f"{acknowledged} writes and schema steps acknowledged")
     print(f"{ran - failed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
@@ -87,8 +91,9 @@ class Machine:
         self.node = Espalier(self.directory, places.free_ports(1)[0],
                              {f"ESPALIER_{key.upper()}": value for key, value in settings.items()}, True)
         self.loads = [SchemaChanger(seed)] + [Writer(number, seed) for number in range(CROWD)]
-        self.cases = self.cuts = self.failures = self.short_writes = 0
+        self.cases = self.cuts = self.deaths = self.failures = self.short_writes = 0
         self.keep = False
+        self.records: list[str] = []
         self.put_in()
         self.node.launch()
         with Connection(self.node.host, self.node.port) as connection:
@@ -111,7 +116,7 @@ class Machine:
             pass
         self.mount.cut_power()
         stop.set()
-        self.power_off()
+        self.end_life()
         for thread in threads:
             thread.join()
         self.short_writes += sum(fault.met.is_set() for fault in faults if fault.error is None)
@@ -126,7 +131,10 @@ class Machine:
             if self.node.process.poll() is not None:
                 self.node.launch()
             with Connection(self.node.host, self.node.port) as connection:
-                return refused + [line for load in self.loads for line in load.check(connection)]
+                wrong = refused + [line for load in self.loads for line in load.check(connection)]
+                self.note(f"checked, {len(wrong)} wrong")
+                (self.directory / "first-check").write_text("\n".join(wrong) + "\n")
+                return wrong
         except Exception as failed:
             return [*refused, f"{self.sync}: {failed!r}\n{self.node.log_tail()}"]
 
@@ -152,7 +160,7 @@ class Machine:
                 self.mount.cut_at = None
                 if not self.mount.power_cut.is_set():
                     return False
-        self.power_off()
+        self.end_life()
         started.join()
         return True
 
@@ -162,14 +170,32 @@ class Machine:
         except RuntimeError:
             pass                        # the power went
 
-    def power_off(self) -> None:
-        """The process is gone, and what it had not made durable may be."""
-        self.cuts += 1
+    def end_life(self) -> None:
+        """The process is gone; with the power, what it had not made durable may be too."""
+        is_cut = self.rng.random() < 0.5
+        self.cuts += is_cut
+        self.deaths += not is_cut
+        self.note(f"{'power cut' if is_cut else 'kill'} in case {self.cases}")
         self.node.process.kill()
         self.mount.close()
         self.node.process.wait()
-        self.disk = self.disk.after_power_cut(self.rng)
+        self.disk = self.disk.after_power_cut(self.rng) if is_cut else self.disk.after_process_death()
         self.put_in()
+
+    def note(self, what: str) -> None:
+        """What happened, and what every load has had acknowledged by then."""
+        counts = " ".join(str(load.acknowledged) for load in self.loads)
+        self.records.append(f"{what}: acknowledged {counts}")
+
+    def keep_evidence(self) -> None:
+        """The volume as the failed check found it, the node's log, and what was done to it, for whoever explains it."""
+        self.keep = True
+        volume = self.directory / "volume"
+        shutil.copytree(self.node.data, volume, ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)
+        (self.directory / "records").write_text("\n".join(self.records) + "\n")
+        with Connection(self.node.host, self.node.port) as connection:
+            again = [line for load in self.loads for line in load.check(connection)]
+        (self.directory / "second-check").write_text("\n".join(again) + "\n")
 
     def put_in(self) -> None:
         """Mounts the disk, which is to do something wrong once it is under load, or not."""
@@ -182,7 +208,7 @@ class Machine:
             self.node.kill()
         self.mount.close()
         if self.keep:
-            print(f"the node's log is kept: {self.directory}")
+            print(f"the node's volume, its log and the lists of both checks are kept: {self.directory}")
             return
         shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -187,6 +187,16 @@ class Disk:
                 set_name(where.durable_names, name, node)
         self.changes = [changes for changes in self.changes if not any(changes is done for done in flushed)]
 
+    def after_process_death(self) -> "Disk":
+        """The disk that the next process finds: the page cache outlives the one that was killed, and nothing is more durable than before.
+        References of the kernel went with the mount."""
+        for number, node in list(self.nodes.items()):
+            node.lookups = 0
+            node.synced_by.clear()
+            if node.links <= 0:
+                del self.nodes[number]
+        return self
+
     def after_power_cut(self, rng: Random) -> "Disk":
         """The disk that a machine would find."""
         names: dict[int, dict[str, Node]] = {}

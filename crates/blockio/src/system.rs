@@ -63,6 +63,7 @@ impl SystemDisk {
 
 impl SystemDisk {
     fn open_file(&self, path: &Path, options: OpenOptions) -> Result<SystemFile, DiskError> {
+        refuse_pipe(path)?;
         let file = std_options(options.mode).open(path).map_err(|e| DiskError::new("open", path, None, e))?;
         let is_read_only = options.mode == OpenMode::Read;
         let blocks = match options.blocks {
@@ -169,6 +170,17 @@ impl Disk for SystemDisk {
 
 /// Files are their owner's alone: they hold what clients wrote.
 const FILE_MODE: u32 = 0o600;
+
+/// To open a pipe waits for whoever opens its other end.
+fn refuse_pipe(path: &Path) -> Result<(), DiskError> {
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_fifo() => {
+            let text = "it is a pipe, and no file".to_owned();
+            Err(DiskError::of_kind(DiskErrorKind::Unsupported, "open", path, None, text))
+        }
+        _ => Ok(()),
+    }
+}
 
 fn std_options(mode: OpenMode) -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();

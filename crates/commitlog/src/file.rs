@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use blockio::{AlignedBuffer, BLOCK_SIZE, BlockWrites, Disk, DiskError, DiskErrorKind, Durability, File, OpenOptions};
 use uuid::Uuid;
@@ -20,6 +21,9 @@ pub const FILE_NAME: &str = "commitlog.log";
 const NEW_FILE_NAME: &str = "commitlog.log.new";
 /// How much is prewritten at once.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
+
+/// How many writes are timed.
+const TIMED_WRITES: usize = 9;
 
 /// The open file.
 #[derive(Debug)]
@@ -126,6 +130,18 @@ impl LogFile {
 
     pub fn block_writes(&self) -> BlockWrites {
         self.file.block_writes()
+    }
+
+    /// What a durable write of one block takes: the median of several, of a superblock that says the same as before.
+    pub fn time_durable_write(&self) -> Result<Duration, LogError> {
+        let mut times = [Duration::ZERO; TIMED_WRITES];
+        for time in &mut times {
+            let started = Instant::now();
+            self.write_superblock(1)?;
+            *time = started.elapsed();
+        }
+        times.sort_unstable();
+        Ok(times[TIMED_WRITES / 2])
     }
 
     fn write_superblock(&self, copy: u64) -> Result<(), LogError> {

@@ -77,6 +77,11 @@ impl CommitLog {
         Ok((log, replay))
     }
 
+    /// Writes a block durably a few times, and answers how long one write takes on the log's device. Blocks meanwhile.
+    pub fn time_durable_write(&self) -> Result<Duration, LogError> {
+        self.shared.file.time_durable_write()
+    }
+
     /// Segments get ids greater than `seen`, which is known from elsewhere: from the intervals of SSTables and from truncations, which may be
     /// older than the log. To be called before the first append.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {

@@ -454,6 +454,11 @@ impl Engine {
         (self.log.block_writes(), self.log.queue_means().clone())
     }
 
+    /// How long a durable write of one block takes on the log's device. Blocks meanwhile.
+    pub fn time_durable_write(&self) -> Result<Duration, EngineError> {
+        self.log.time_durable_write().map_err(|error| self.log_failed(error))
+    }
+
     /// How SSTables are written to the device, as a start found out.
     pub fn sstable_writes(&self) -> &BlockWrites {
         self.files.writes()

@@ -45,7 +45,10 @@ pub fn serve(flags: Serve) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    runtime.block_on(run(config, started))
+    let ended = runtime.block_on(run(config, started));
+    // The engine is closed: what still runs, or waits for a device, keeps the process from nothing.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Opens a stopped node's engine, as `serve` would.
@@ -233,6 +236,10 @@ fn log_opened(engine: &Engine) {
         (BlockWrites::Buffered { reason }, _) => {
             tracing::info!("the commit log is written through the page cache: {reason}");
         }
+    }
+    match engine.time_durable_write() {
+        Ok(time) => tracing::info!("a durable write to the commit log's device takes {} us", time.as_micros()),
+        Err(error) => tracing::warn!("a durable write to the commit log's device could not be timed: {error}"),
     }
     if let BlockWrites::Buffered { reason } = engine.sstable_writes() {
         tracing::info!("SSTables are written through the page cache: {reason}");

@@ -55,6 +55,16 @@ fn files_and_directories_are_their_owners_alone() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let dir = Scratch::new("pipe");
+    let pipe = dir.0.join("pipe");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    let error = SystemDisk::new().open(&pipe, OpenOptions::read()).unwrap_err();
+    assert_eq!(error.kind(), DiskErrorKind::Unsupported);
+}
+
+#[test]
 fn names_are_listed_linked_renamed_and_removed() {
     let dir = Scratch::new("names");
     let at = |name: &str| dir.0.join(name);

@@ -268,7 +268,7 @@ pub(super) const HONOURED: &[Honoured] = &[
         name: "commitlog_sync",
         default: "batch",
         note: "`batch` and `group` acknowledge a write when it is on the device, `periodic` before (Cassandra's files say so); Espalier's own \
-               `each` after, with each write in blocks of its own. In all but `periodic` the start says in the log what a durable write costs",
+               `each` after, with each write in blocks of its own. The start says in the log what a durable write takes",
         apply: commitlog_sync,
     },
     Honoured {
