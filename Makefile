@@ -12,7 +12,7 @@ COUNT ?= 100000000
 TARGET ?= protocol
 SECONDS ?= 60
 
-.PHONY: attack fuzz large torture powercut help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
+.PHONY: attack fuzz large torture powercut stuck-table help run test install build oracle drivers catalog errors kill log tables upgrade node flights cassandra bench asan overwrites
 
 help:
 	@echo 'make run                     release build; serves on 127.0.0.1:9042, data in ./data'
@@ -58,6 +58,10 @@ cassandra: install
 torture:
 	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test crash
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
+
+# A table that never flushes again, under load for about an hour.
+stuck-table:
+	ESPALIER_STUCK_TABLE_LOGS=50000 cargo test -p engine --test it a_table_that_never_flushes_again -- --nocapture
 
 powercut: CASES = 200
 powercut: install build
