@@ -211,7 +211,7 @@ fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     let table = Arc::new(builder.partition_key("p", CqlType::Blob).regular("v", CqlType::Blob).build());
     // Each memtable's memory is its own.
     let none_spare = Arc::new(SparePages::new(0));
-    let memtable = configuration.open(&table, 1, &none_spare);
+    let memtable = configuration.open(&table, 1, &Arc::default(), &none_spare);
     let putting = putting_time(&table, count, |updates| put_all(&*memtable, updates));
     let per_row = |time: Duration| time.as_nanos() as f64 / count as f64;
     say(name, "memtable: put", per_row(putting));
@@ -224,7 +224,7 @@ fn measure(name: &str, configuration: &MemtableConfiguration, count: u64) {
     read_all(&memtable, &table, count);
     say(name, "memtable: whole-row read, cursor", per_row(cpu_time() - start));
     drop(memtable);
-    let memtable = configuration.open(&table, 1, &none_spare);
+    let memtable = configuration.open(&table, 1, &Arc::default(), &none_spare);
     let putting = putting_time(&table, count, |updates| put_together(&*memtable, updates));
     say(name, "memtable: put, 32 at a time", per_row(putting));
 }

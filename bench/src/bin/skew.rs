@@ -84,7 +84,7 @@ struct Figures {
 fn run(configuration: MemtableConfiguration, rounds: u64, writers: u64, is_skewed: bool) -> Figures {
     let table = table();
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
-    let memtable = configuration.open(&table, cores, &Arc::new(SparePages::new(0)));
+    let memtable = configuration.open(&table, cores, &Arc::default(), &Arc::new(SparePages::new(0)));
     let barrier = Barrier::new(writers as usize + 1);
     let cpu_nanos = AtomicU64::new(0);
     let mut wall = Duration::ZERO;

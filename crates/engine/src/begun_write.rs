@@ -75,7 +75,7 @@ impl Engine {
                 Ok(Some(BegunWrite { waiting: Some(waiting) }))
             }
             None => {
-                self.apply_all(stores, &mutation, logged)?;
+                self.apply_all(stores, &mutation, logged);
                 drop((room, membership, taken));
                 self.flush_if_wanted();
                 Ok(Some(BegunWrite { waiting: None }))
@@ -119,10 +119,10 @@ impl Future for BegunWrite {
         let engine = &waiting.engine;
         let Poll::Ready(durable) = engine.log().poll_wait(&mut waiting.wait, context) else { return Poll::Pending };
         let write = waiting.write.take();
-        let outcome = durable.map_err(|error| engine.log_failed(error)).and_then(|()| match &write {
-            Some(write) => engine.apply_all(&write.stores, &write.mutation, Some(write.logged)),
-            None => Ok(()),
-        });
+        let outcome = durable.map_err(|error| engine.log_failed(error));
+        if let (Ok(()), Some(write)) = (&outcome, &write) {
+            engine.apply_all(&write.stores, &write.mutation, Some(write.logged));
+        }
         drop(write);
         waiting.give_back();
         Poll::Ready(outcome)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use blockio::OverlayDisk;
 use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
-use memtable::SparePages;
+use memtable::{AddressSpace, SkipListMemtable, SparePages};
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
 use sstable::SSTableReader;
 use uuid::Uuid;
@@ -44,6 +44,7 @@ pub struct Engine {
     groups: WriteGroups,
     pool: MemtablePool,
     spare_pages: Arc<SparePages>,
+    address_space: Arc<AddressSpace>,
     files: TableFiles,
     log: CommitLog,
     flusher: Flusher,
@@ -151,6 +152,7 @@ impl Engine {
             schema_lock: Mutex::new(()),
             groups: WriteGroups::new(),
             pool: MemtablePool::new(options.memtable_space_bytes, options.memtable_cleanup_threshold),
+            address_space: Arc::default(),
             spare_pages: Arc::new(SparePages::new(options.memtable_space_bytes as usize)),
             files,
             log,
@@ -384,9 +386,14 @@ impl Engine {
             memtable::open_small(table)
         } else {
             let configuration = self.options.memtable_configuration(&table.options.memtable);
-            configuration.open(table, self.options.memtable_shards, &self.spare_pages)
+            configuration.open(table, self.options.memtable_shards, &self.address_space, &self.spare_pages)
         };
         Generation::new(memtable, resident, self.now_millis())
+    }
+
+    /// An empty memtable that reserves no address space.
+    pub(crate) fn new_skip_list(&self, table: &Arc<Table>, resident: Option<Arc<Resident>>) -> Arc<Generation> {
+        Generation::new(Arc::new(SkipListMemtable::new(table)), resident, self.now_millis())
     }
 
     /// Memory that dropped memtables left.

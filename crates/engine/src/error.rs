@@ -47,9 +47,6 @@ pub enum EngineError {
     },
     /// The options that a change of the schema gives a table cannot be used: choose others. The schema is as it was.
     TableOptions(String),
-    /// The system gives no memory for the memtable of the table named, which is empty. Of what the log does not hold; a write that it holds
-    /// closes the engine for writes.
-    NoMemory(String),
     /// The table is not served, for the reason given, until the cause is gone and it is repaired; all others are.
     Quarantined {
         /// The keyspace.
@@ -117,7 +114,6 @@ impl fmt::Display for EngineError {
             EngineError::SideFile { path, offset, expected, found } => {
                 write!(f, "{} at offset {offset}: expected {expected}, found {found}", path.display())
             }
-            EngineError::NoMemory(table) => write!(f, "no memory for the memtable of {table}: the system refuses it"),
             EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::TableOptions(reason) => {
                 write!(f, "{reason}")
             }

@@ -65,26 +65,18 @@ impl Engine {
         store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }
 
-    /// The generation that takes over from one that is full. Fails if that is empty: the system gives no memory, and another one would be
-    /// as full.
-    pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Result<Arc<Generation>, EngineError> {
-        if full.memtable.is_empty() {
-            let table = store.table.load();
-            return Err(EngineError::NoMemory(format!("{}.{}", table.keyspace, table.name)));
-        }
-        Ok(store.successor(full, self.log(), |table| self.new_generation(table, full.resident.clone())))
-    }
-
-    /// What becomes of a write whose record is in the log and that could not be applied for this reason. Its membership is still held: no
-    /// flush that could claim the record has asked the log yet.
+    /// The generation that takes over from one that is full.
     ///
-    /// The record cannot be taken back, and SSTables would split it or claim it. So it is as when the log fails: nothing is written and
-    /// nothing flushed any more, reads go on, and the next start replays the record as a whole.
-    #[cold]
-    pub(crate) fn close_for(&self, reason: &EngineError) -> EngineError {
-        let reason = reason.to_string();
-        self.log().fail(&reason);
-        EngineError::ClosedForWrites(reason)
+    /// An empty memtable is full where the system refuses it address space, or where a single write is too large for
+    /// it. Another one of its kind would be as full, so a skip list follows, which reserves nothing: the record is in
+    /// the log already and must be applied.
+    pub(crate) fn successor(&self, store: &TableStore, full: &Arc<Generation>) -> Arc<Generation> {
+        let resident = full.resident.clone();
+        let is_refused = full.memtable.is_empty();
+        store.successor(full, self.log(), |table| match is_refused {
+            true => self.new_skip_list(table, resident),
+            false => self.new_generation(table, resident),
+        })
     }
 
     /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it

@@ -146,7 +146,7 @@ impl Engine {
             for update in same {
                 match active.apply(update) {
                     Ok(growth) => growth_bytes += growth,
-                    Err(MemtableFull) => self.replay_update(&store, update)?,
+                    Err(MemtableFull) => self.replay_update(&store, update),
                 }
             }
             active.account(growth_bytes, self.pool());
@@ -155,14 +155,14 @@ impl Engine {
     }
 
     /// Applies one update, which may fill several memtables.
-    pub(crate) fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) -> Result<(), EngineError> {
+    pub(crate) fn replay_update(&self, store: &TableStore, update: &PartitionUpdate) {
         loop {
             let active = store.view().active.clone();
             if let Ok(growth_bytes) = active.apply(update) {
                 active.account(growth_bytes, self.pool());
-                return Ok(());
+                return;
             }
-            self.successor(store, &active)?;
+            self.successor(store, &active);
         }
     }
 

@@ -160,7 +160,7 @@ impl Engine {
         };
         let _membership = membership.that_waits();
         self.log().sync().map_err(|error| self.log_failed(error))?;
-        self.apply_all(&stores, mutation, logged)?;
+        self.apply_all(&stores, mutation, logged);
         Ok(true)
     }
 
@@ -181,27 +181,20 @@ impl Engine {
                 self.log_failed(error)
             })?;
         }
-        let applied = self.apply_all(stores, mutation, logged);
+        self.apply_all(stores, mutation, logged);
         write.membership = None;
-        applied
+        Ok(())
     }
 
-    /// Applies a write. Where memory is refused, what was applied of it before stays; if it is in the log, the engine takes no more writes.
-    pub(crate) fn apply_all(
-        &self,
-        stores: &[Arc<TableStore>],
-        mutation: &Mutation,
-        logged: Option<LogPosition>,
-    ) -> Result<(), EngineError> {
+    /// Applies a write to the memtables.
+    pub(crate) fn apply_all(&self, stores: &[Arc<TableStore>], mutation: &Mutation, logged: Option<LogPosition>) {
         let updates = mutation.updates();
         for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
             if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
                 prefetch(stores[index..].iter().zip(&updates[index..]).take(PREFETCHED_UPDATES));
             }
-            self.apply(store, update, logged)
-                .map_err(|error| if logged.is_some() { self.close_for(&error) } else { error })?;
+            self.apply(store, update, logged);
         }
-        Ok(())
     }
 
     /// Has a write finished that nobody waits for any more.
@@ -214,8 +207,7 @@ impl Engine {
     /// Makes a write visible whose future was dropped after its record was logged, once the record is durable.
     pub(crate) fn finish_abandoned(&self, write: LoggedWrite) {
         if self.log().durable(write.logged).wait().is_ok() {
-            // Nobody waits to be told, and the log's failure is told to the host.
-            let _ = self.apply_all(&write.stores, &write.mutation, Some(write.logged));
+            self.apply_all(&write.stores, &write.mutation, Some(write.logged));
         }
         drop((write.room, write.membership));
     }
@@ -286,28 +278,19 @@ impl Engine {
     }
 
     /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
-    fn apply(
-        &self,
-        store: &TableStore,
-        update: &PartitionUpdate,
-        logged: Option<LogPosition>,
-    ) -> Result<(), EngineError> {
+    fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let view = store.borrow_view();
         let generation = generation_of(&view, self.log(), logged);
         if let Ok(growth_bytes) = generation.apply(update) {
-            self.account(store, generation, growth_bytes);
-            return Ok(());
+            return self.account(store, generation, growth_bytes);
         }
         let mut full = Arc::clone(generation);
         drop(view);
         loop {
-            let generation = self.successor(store, &full)?;
+            let generation = self.successor(store, &full);
             self.request_flush(store);
             match generation.apply(update) {
-                Ok(growth_bytes) => {
-                    self.account(store, &generation, growth_bytes);
-                    return Ok(());
-                }
+                Ok(growth_bytes) => return self.account(store, &generation, growth_bytes),
                 Err(MemtableFull) => full = generation,
             }
         }

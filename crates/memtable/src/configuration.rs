@@ -6,7 +6,8 @@ use std::sync::Arc;
 use memtrie::{Layout, SparePages, TrieOptions};
 use model::Table;
 
-use crate::{Memtable, SkipListMemtable, TrieMemtable};
+use crate::address_space::small;
+use crate::{AddressSpace, Memtable, SkipListMemtable, TrieMemtable};
 
 /// A kind of memtable with its parameters, by Cassandra's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,12 +76,19 @@ impl MemtableConfiguration {
         Ok(configuration)
     }
 
-    /// An empty memtable; `default_shards` where the configuration does not say how many. One of tries grows by the spare pages.
-    pub fn open(&self, table: &Arc<Table>, default_shards: usize, spare_pages: &Arc<SparePages>) -> Arc<dyn Memtable> {
+    /// An empty memtable, with `default_shards` shards where the configuration does not say how many, or fewer where
+    /// the address space has many already. A memtable of tries grows by the spare pages.
+    pub fn open(
+        &self,
+        table: &Arc<Table>,
+        default_shards: usize,
+        address_space: &Arc<AddressSpace>,
+        spare_pages: &Arc<SparePages>,
+    ) -> Arc<dyn Memtable> {
         match *self {
             MemtableConfiguration::Trie { shards, options } => {
-                let shards = shards.unwrap_or(default_shards);
-                Arc::new(TrieMemtable::with_spare_pages(table, shards, options, spare_pages))
+                let share = address_space.share(shards.unwrap_or(default_shards));
+                Arc::new(TrieMemtable::with_share(table, share, options, spare_pages))
             }
             MemtableConfiguration::SkipList => Arc::new(SkipListMemtable::new(table)),
             MemtableConfiguration::ShardedSkipList { shards, serialize_writes } => {
@@ -90,16 +98,10 @@ impl MemtableConfiguration {
     }
 }
 
-/// Address space that a memtable of a small table reserves for nodes and for contents, bytes.
-const SMALL_BLOCKS_BYTES: usize = 256 << 20;
-const SMALL_BLOBS_BYTES: usize = 1 << 30;
-
 /// An empty memtable of one shard for a table of which a node has many and all are small, as system tables are: where address space is
 /// limited (`ulimit -v`, valgrind), some for the others is left. One that is full all the same is followed by another.
 pub fn open_small(table: &Arc<Table>) -> Arc<dyn Memtable> {
-    let (blocks_bytes_max, blobs_bytes_max) = (SMALL_BLOCKS_BYTES, SMALL_BLOBS_BYTES);
-    let options = TrieOptions { blocks_bytes_max, blobs_bytes_max, ..TrieOptions::default() };
-    Arc::new(TrieMemtable::with_options(table, 1, options))
+    Arc::new(TrieMemtable::with_options(table, 1, small(TrieOptions::default())))
 }
 
 fn take_shards(parameters: &mut BTreeMap<String, String>) -> Result<Option<usize>, String> {

@@ -5,6 +5,7 @@
 #![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]
 
+mod address_space;
 mod apply;
 mod branch;
 mod combine;
@@ -35,6 +36,7 @@ mod translate;
 mod trie_memtable;
 mod verify;
 
+pub use address_space::AddressSpace;
 pub use configuration::{MemtableConfiguration, open_small};
 pub use memtable::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, RowPlace};
 pub use memtrie::{SparePages, TrieOptions};

@@ -6,6 +6,7 @@ use memtrie::{Direction, SparePages, Trie, TrieOptions};
 use model::{BoxCursor, PartitionKey, PartitionUpdate, ReadRange, Row, RowObserver, Table};
 use types::Token;
 
+use crate::address_space::Share;
 use crate::cursor::TrieCursor;
 use crate::find::{find_row, lacks_partition};
 use crate::layout::{Layout, decode_token, partition_path};
@@ -19,6 +20,8 @@ use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, Put
 pub struct TrieMemtable {
     layout: Layout,
     shards: Box<[Shard]>,
+    /// What the shards may reserve, where that is counted.
+    _share: Option<Share>,
 }
 
 impl TrieMemtable {
@@ -32,19 +35,23 @@ impl TrieMemtable {
         TrieMemtable::of_tries(table, shard_count, || Trie::new(options))
     }
 
-    /// As `with_options`; it grows by these pages while there are some, and leaves its own there when it is dropped.
-    pub fn with_spare_pages(
+    /// A memtable with the shards of a share. It grows by the spare pages while there are some, and leaves its own
+    /// there when it is dropped.
+    pub(crate) fn with_share(
         table: &Arc<Table>,
-        shard_count: usize,
+        share: Share,
         options: TrieOptions,
         spare_pages: &Arc<SparePages>,
     ) -> TrieMemtable {
-        TrieMemtable::of_tries(table, shard_count, || Trie::with_spare_pages(options, spare_pages.clone()))
+        let options = share.limit(options);
+        let trie = || Trie::with_spare_pages(options, spare_pages.clone());
+        let memtable = TrieMemtable::of_tries(table, share.shard_count(), trie);
+        TrieMemtable { _share: Some(share), ..memtable }
     }
 
     fn of_tries(table: &Arc<Table>, shard_count: usize, trie: impl Fn() -> Trie) -> TrieMemtable {
         let shards = (0..shard_count.max(1)).map(|_| Shard::new(table, trie())).collect();
-        TrieMemtable { layout: Layout::new(table), shards }
+        TrieMemtable { layout: Layout::new(table), shards, _share: None }
     }
 
     pub(crate) fn layout(&self) -> &Layout {

@@ -58,7 +58,7 @@ impl Engine {
                     }
                 })?;
                 for update in read.updates() {
-                    self.replay_update(fresh, update)?;
+                    self.replay_update(fresh, update);
                     applied += 1;
                 }
                 if self.pool().wants_flush() {

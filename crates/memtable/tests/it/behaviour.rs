@@ -17,7 +17,7 @@ use crate::cells::read_partition;
 use crate::kinds::{Kind, for_all_kinds};
 
 /// A table without clustering.
-fn simple_table() -> Arc<Table> {
+pub fn simple_table() -> Arc<Table> {
     let builder = TableBuilder::new("k", "s", TableId(uuid::Uuid::from_u128(7)))
         .partition_key("p", CqlType::Int)
         .regular("v", CqlType::Blob);

@@ -32,7 +32,7 @@ impl Kind {
             Kind::ShardedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: false },
             Kind::SerializedSkipList => MemtableConfiguration::ShardedSkipList { shards: None, serialize_writes: true },
         };
-        configuration.open(table, shards, &Arc::new(SparePages::new(0)))
+        configuration.open(table, shards, &Arc::default(), &Arc::new(SparePages::new(0)))
     }
 
     /// As `open`, of a kind that is made of tries; none of the others.

@@ -1,5 +1,6 @@
 //! Behaviour of the memtable.
 
+mod address_space;
 mod against_model;
 mod behaviour;
 mod cells;
