@@ -75,7 +75,7 @@ attack: install build
 fuzz:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 	  echo 'make fuzz needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz'; exit 1; }
-	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS)
+	cargo +nightly fuzz run $(TARGET) -- -max_total_time=$(SECONDS) -rss_limit_mb=1024 -timeout=10
 
 # Unsafe code is in memtrie and blockio; memtable drives the trie as the product does. Its own target directory: all is built anew. Without
 # the model checker's tests, which change stacks in ways that the sanitizer does not know, and the one that has memory left to the kernel for good.

@@ -10,7 +10,7 @@ mod units;
 
 pub use memory::system_memory_bytes;
 use options::Outcome;
-use query::Guardrail;
+use query::Guardrails;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -112,8 +112,7 @@ pub struct Config {
     pub max_memory_to_lock_fraction: f64,
     pub max_memory_to_lock_mb: u64,
     pub auto_snapshot: bool,
-    pub partition_keys_in_select: Guardrail,
-    pub in_select_cartesian_product: Guardrail,
+    pub guardrails: Guardrails,
     pub tombstone_warn_threshold: u64,
     pub tombstone_failure_threshold: u64,
     pub batch_size_warn_threshold_bytes: u64,
@@ -164,8 +163,7 @@ impl Default for Config {
             max_memory_to_lock_fraction: 0.2,
             max_memory_to_lock_mb: 0,
             auto_snapshot: true,
-            partition_keys_in_select: Guardrail::default(),
-            in_select_cartesian_product: Guardrail::default(),
+            guardrails: Guardrails::default(),
             tombstone_warn_threshold: 1000,
             tombstone_failure_threshold: 100_000,
             batch_size_warn_threshold_bytes: 5 << 10,

@@ -337,8 +337,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
-        partition_keys_in_select: config.partition_keys_in_select,
-        in_select_cartesian_product: config.in_select_cartesian_product,
+        guardrails: config.guardrails,
         auto_snapshot: config.auto_snapshot,
         node: Node {
             cluster_name: config.cluster_name.clone(),

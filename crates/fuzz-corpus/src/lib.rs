@@ -57,5 +57,9 @@ fn protocol(bytes: &[u8]) {
 
 /// A statement's text.
 fn cql(bytes: &[u8]) {
-    let _ = cql::parse(&String::from_utf8_lossy(bytes));
+    /// A text may be read as several things one after the other, but not inside each other.
+    const STEPS_PER_BYTE_MAX: u64 = 16;
+    let text = String::from_utf8_lossy(bytes);
+    let (_, steps) = cql::parse_counting(&text);
+    assert!(steps <= STEPS_PER_BYTE_MAX * (text.len() as u64 + 1), "{steps} steps for {} bytes", text.len());
 }

@@ -36,7 +36,7 @@ pub use client::ClientState;
 pub use describe::snapshot_schema;
 pub use engine::{Awaited, Durable, HeldWakeUps, to_wait, without_waiting};
 pub use error::{Cause, QueryError};
-pub use guardrail::Guardrail;
+pub use guardrail::{Flags, Guardrail, Guardrails};
 pub use options::{QueryOptions, Values};
 pub use prepared::{Prepared, result_id, statement_id};
 pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};

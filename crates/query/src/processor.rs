@@ -9,7 +9,7 @@ use engine::Engine;
 use model::{BoxCursor, PartitionKey, ReadRange, Schema, Table};
 use types::timeuuid;
 
-use crate::Guardrail;
+use crate::Guardrails;
 use crate::execution::Execution;
 use crate::prepared::Plan;
 use crate::preparing::Preparing;
@@ -34,10 +34,8 @@ pub struct ProcessorOptions {
     pub read_timeout: Duration,
     /// How long a read of a range of partitions may take (`range_request_timeout`).
     pub range_timeout: Duration,
-    /// How many partitions an IN of a SELECT may name.
-    pub partition_keys_in_select: Guardrail,
-    /// How many combinations the INs of a key may make.
-    pub in_select_cartesian_product: Guardrail,
+    /// What requests should not exceed or may not use.
+    pub guardrails: Guardrails,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
     pub auto_snapshot: bool,
     /// Who the node is.
@@ -54,8 +52,7 @@ impl Default for ProcessorOptions {
             unlogged_batch_across_partitions_warn_threshold: 10,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
-            partition_keys_in_select: Guardrail::default(),
-            in_select_cartesian_product: Guardrail::default(),
+            guardrails: Guardrails::default(),
             auto_snapshot: true,
             node: Node::default(),
         }
@@ -171,6 +168,7 @@ impl Processor {
 
     fn prepare_with(&self, statement: Statement, preparing: &mut Preparing<'_>) -> Result<Prepared, QueryError> {
         let (schema_version, keyspace) = (preparing.schema.version, preparing.keyspace);
+        self.options.guardrails.flags.check(&statement, keyspace)?;
         let plan = plan(statement, preparing)?;
         let result_metadata = match &plan {
             Plan::Select(select) => Some(select.result_metadata()),
@@ -211,7 +209,7 @@ impl Processor {
         cells: &mut Vec<u8>,
     ) -> Option<usize> {
         let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
-        if prepared.variables.len() != values.len() {
+        if prepared.variables.len() != values.len() || self.options.guardrails.page_size.is_set() {
             return None;
         }
         let schema = self.engine.borrow_schema();

@@ -15,6 +15,7 @@ use super::{
     undefined_column, unless_unchanged,
 };
 use crate::execution::Execution;
+use crate::guardrail::COLUMNS_PER_TABLE;
 use crate::terms::resolve_type;
 use crate::{ChangeKind, QueryError};
 
@@ -46,7 +47,9 @@ fn apply(
         AlterTableAction::DropCompactStorage => {
             Err(QueryError::invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE"))
         }
-        AlterTableAction::Add { columns, if_column_not_exists } => add(table, columns, *if_column_not_exists, schema),
+        AlterTableAction::Add { columns, if_column_not_exists } => {
+            add(table, columns, *if_column_not_exists, schema, execution)
+        }
         AlterTableAction::Drop { columns, if_column_exists, timestamp } => {
             let timestamp = timestamp.unwrap_or_else(|| execution.timestamp_micros());
             drop_columns(table, columns, *if_column_exists, timestamp)
@@ -57,7 +60,13 @@ fn apply(
     }
 }
 
-fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema: &Schema) -> Result<Table, QueryError> {
+fn add(
+    table: &Table,
+    columns: &[ColumnDefinition],
+    if_not_exists: bool,
+    schema: &Schema,
+    execution: &Execution<'_>,
+) -> Result<Table, QueryError> {
     let invalid = |message: String| Err(QueryError::invalid(message));
     let mut added = BTreeMap::new();
     for column in columns {
@@ -88,7 +97,10 @@ fn add(table: &Table, columns: &[ColumnDefinition], if_not_exists: bool, schema:
     let mut added: Vec<_> = added.into_iter().collect();
     added.sort_by_key(|(_, (place, ..))| *place);
     let table = table.to_builder().add_all(added.into_iter().map(|(name, (_, ty, kind))| (name, ty, kind))).build();
-    check_column_count(table.columns_in_select_order().len())?;
+    let columns = table.columns_in_select_order().len();
+    check_column_count(columns)?;
+    let guardrail = execution.processor.options().guardrails.columns_per_table;
+    guardrail.check(&COLUMNS_PER_TABLE, &table.name, columns, execution)?;
     Ok(table)
 }
 

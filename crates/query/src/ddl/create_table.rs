@@ -9,11 +9,13 @@ use types::CqlType;
 use types::identifier::Quoted;
 use uuid::Uuid;
 
+use super::keyspace::is_system_keyspace;
 use super::{
     Access, Changed, check_modifiable, edit_keyspace, is_valid_name, no_keyspace, options, qualify, table_changed,
     type_check,
 };
 use crate::execution::Execution;
+use crate::guardrail::{COLUMNS_PER_TABLE, TABLES};
 use crate::terms::resolve_type;
 use crate::{ChangeKind, ErrorKind, QueryError};
 
@@ -61,6 +63,13 @@ pub(super) fn execute(create: &CreateTable, execution: &Execution<'_>) -> Result
             let message = format!("Cannot add already existing table \"{name}\" to keyspace \"{keyspace}\"");
             return Err(QueryError::new(kind, message));
         }
+        let guardrails = &execution.processor.options().guardrails;
+        if guardrails.tables.is_set() {
+            let users = schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name));
+            let tables: usize = users.map(|keyspace| keyspace.tables.len()).sum();
+            guardrails.tables.check(&TABLES, name, tables + 1, execution)?;
+        }
+        guardrails.columns_per_table.check(&COLUMNS_PER_TABLE, name, create.columns.len(), execution)?;
         let table = Definition::new(create, schema, keyspace, name)?.build(execution)?;
         edited.tables.insert(name.into(), Arc::new(table));
         Ok(Some(table_changed(ChangeKind::Created, keyspace, name)))

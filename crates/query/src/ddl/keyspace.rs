@@ -10,6 +10,7 @@ use super::{
 };
 use super::{properties, replication};
 use crate::execution::Execution;
+use crate::guardrail::KEYSPACES;
 use crate::{ChangeKind, ErrorKind, QueryError, SchemaTarget};
 
 const NAME_LENGTH_MAX: usize = 48;
@@ -41,11 +42,20 @@ pub(super) fn create(create: &CreateKeyspace, execution: &Execution<'_>) -> Resu
             let kind = ErrorKind::AlreadyExists { keyspace: name.to_string(), table: String::new() };
             return Err(QueryError::new(kind, format!("Cannot add existing keyspace \"{name}\"")));
         }
+        let guardrails = &processor.options().guardrails;
+        options.get("class").map_or(Ok(()), |class| guardrails.flags.check_strategy(class))?;
+        let others = keyspaces.keys().filter(|other| !is_system_keyspace(other)).count();
+        guardrails.keyspaces.check(&KEYSPACES, name, others + 1, execution)?;
         let replication = replication::prepare(options, name, execution)?;
         keyspaces.insert(name.into(), Arc::new(Keyspace::new(name, replication, durable_writes)));
         Ok(Some(changed(ChangeKind::Created, name, SchemaTarget::Keyspace)))
     })?;
     Ok(created)
+}
+
+/// Whether guardrails do not count the keyspace: Cassandra has it too.
+pub(super) fn is_system_keyspace(name: &str) -> bool {
+    name == "system" || name.starts_with("system_")
 }
 
 fn check_name(name: &str) -> Result<(), QueryError> {
@@ -78,6 +88,8 @@ pub(super) fn alter(alter: &AlterKeyspace, execution: &Execution<'_>) -> Result<
                 let class = keyspace.replication.get("class").cloned().unwrap_or_default();
                 options.insert("class".into(), class);
             }
+            let flags = &execution.processor.options().guardrails.flags;
+            options.get("class").map_or(Ok(()), |class| flags.check_strategy(class))?;
             keyspace.replication = replication::prepare(options, name, execution)?;
         }
         keyspace.durable_writes = durable_writes.unwrap_or(keyspace.durable_writes);

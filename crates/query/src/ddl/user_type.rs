@@ -9,6 +9,7 @@ use types::{CqlType, UserType};
 
 use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspace, type_check, unless_unchanged};
 use crate::execution::Execution;
+use crate::guardrail::FIELDS_PER_UDT;
 use crate::names::keyspace_of;
 use crate::terms::{check_depth, resolve_type};
 use crate::{ChangeKind, QueryError, SchemaTarget};
@@ -39,6 +40,8 @@ pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<O
             let message = format!("A user type with name '{name}' already exists");
             return if create.if_not_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
         }
+        let guardrail = execution.processor.options().guardrails.fields_per_udt;
+        guardrail.check(&FIELDS_PER_UDT, name, create.fields.len(), execution)?;
         let mut seen = BTreeSet::new();
         for (field, _) in &create.fields {
             if !seen.insert(field.as_str()) {
@@ -68,6 +71,10 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
             return if alter.if_exists { Ok(None) } else { Err(QueryError::invalid(message)) };
         };
         let Some(altered) = alter_definition(definition, &alter.action, schema)? else { return Ok(None) };
+        if matches!(alter.action, AlterTypeAction::Add { .. }) {
+            let guardrail = execution.processor.options().guardrails.fields_per_udt;
+            guardrail.check(&FIELDS_PER_UDT, name, altered.fields.len(), execution)?;
+        }
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             replace_type(edited, Arc::new(altered));
             check_depths(edited)?;

@@ -56,6 +56,9 @@ impl Modification {
             let keyspace = &self.table.keyspace;
             return Err(QueryError::unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
         }
+        if self.reads {
+            execution.processor.options().guardrails.flags.check_list_read()?;
+        }
         let refusals = [
             (self.condition.is_some() && self.attributes.has_timestamp(), "timestamp for conditional updates"),
             (self.is_counter && self.attributes.has_timestamp(), "timestamp for counter updates"),

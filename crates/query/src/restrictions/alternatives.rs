@@ -2,6 +2,7 @@
 
 use crate::QueryError;
 use crate::execution::Execution;
+use crate::guardrail::IN_SELECT_CARTESIAN_PRODUCT;
 
 /// The most combinations that INs of several columns may make. One IN may have more values: they were all sent.
 const COMBINATIONS_MAX: usize = 65_536;
@@ -39,8 +40,8 @@ impl Alternatives {
     /// guardrail's texts call the columns.
     pub fn combinations(&self, key: &str, execution: &Execution<'_>) -> Result<Vec<Vec<&[u8]>>, QueryError> {
         let count = self.count();
-        let guardrail = execution.processor.options().in_select_cartesian_product;
-        guardrail.in_select_cartesian_product(key, count, execution)?;
+        let guardrail = execution.processor.options().guardrails.in_select_cartesian_product;
+        guardrail.check(&IN_SELECT_CARTESIAN_PRODUCT, key, count, execution)?;
         let multiplies = self.lists.iter().filter(|list| list.len() > 1).count() > 1;
         if multiplies {
             check_combinations(count)?;

@@ -10,6 +10,7 @@ use super::paging::PagingState;
 use super::read::{Limits, Page};
 use crate::consistency;
 use crate::execution::Execution;
+use crate::guardrail::{PAGE_SIZE, PARTITION_KEYS_IN_SELECT};
 use crate::restrictions::Partitions;
 use crate::terms::{Bound, Term};
 use crate::{QueryError, ResponseBody, Rows};
@@ -37,14 +38,14 @@ impl SelectPlan {
         // First, as in Cassandra: what is wrong with it is told even where nothing is read (`IN ()`).
         let filter = self.restrictions.filter(execution)?;
         let partitions = self.restrictions.partitions(execution)?;
+        if let Some(page_size) = options.page_size.and_then(|size| usize::try_from(size).ok()) {
+            processor.options().guardrails.page_size.check(&PAGE_SIZE, &self.table.name, page_size, execution)?;
+        }
         if let Partitions::Keys(keys) = &partitions
             && self.restrictions.has_partition_in()
         {
-            processor.options().partition_keys_in_select.partition_keys_in_select(
-                &self.table.name,
-                keys.len(),
-                execution,
-            )?;
+            let guardrail = processor.options().guardrails.partition_keys_in_select;
+            guardrail.check(&PARTITION_KEYS_IN_SELECT, &self.table.name, keys.len(), execution)?;
         }
         let no_partitions = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
         let slices = if no_partitions { Slices::none() } else { self.restrictions.slices(execution)? };

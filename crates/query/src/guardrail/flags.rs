@@ -1,0 +1,108 @@
+//! Guardrails that forbid a kind of statement. They are looked at when a statement is prepared.
+
+use cql::ast::{AlterTableAction, Attributes, Identifier, Statement};
+
+use crate::QueryError;
+
+/// What statements may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The names are Cassandra's.
+pub struct Flags {
+    pub user_timestamps_enabled: bool,
+    pub alter_table_enabled: bool,
+    pub group_by_enabled: bool,
+    pub drop_truncate_table_enabled: bool,
+    pub drop_keyspace_enabled: bool,
+    pub read_before_write_list_operations_enabled: bool,
+    pub allow_filtering_enabled: bool,
+    pub simplestrategy_enabled: bool,
+    pub use_statements_enabled: bool,
+}
+
+impl Default for Flags {
+    /// Everything is allowed.
+    fn default() -> Self {
+        Flags {
+            user_timestamps_enabled: true,
+            alter_table_enabled: true,
+            group_by_enabled: true,
+            drop_truncate_table_enabled: true,
+            drop_keyspace_enabled: true,
+            read_before_write_list_operations_enabled: true,
+            allow_filtering_enabled: true,
+            simplestrategy_enabled: true,
+            use_statements_enabled: true,
+        }
+    }
+}
+
+fn require(enabled: bool, name: &str, what: &str) -> Result<(), QueryError> {
+    if enabled {
+        return Ok(());
+    }
+    Err(QueryError::invalid(format!("Guardrail {name} violated: {what} is not allowed")))
+}
+
+impl Flags {
+    /// Refuses a statement that uses what is not allowed. `keyspace` is that of names that say none.
+    pub(crate) fn check(&self, statement: &Statement, keyspace: Option<&str>) -> Result<(), QueryError> {
+        if *self == Flags::default() {
+            return Ok(());
+        }
+        match statement {
+            Statement::Select(select) => {
+                let keyspace = select.table.keyspace.as_ref().map(Identifier::as_str).or(keyspace);
+                let is_system = keyspace.is_some_and(engine::system::is_local_system_keyspace);
+                if select.allow_filtering && !is_system && !self.allow_filtering_enabled {
+                    return Err(QueryError::invalid(ALLOW_FILTERING));
+                }
+                require(self.group_by_enabled || select.group_by.is_empty(), "group_by", "GROUP BY functionality")
+            }
+            Statement::Insert(insert) => self.check_timestamp(&insert.attributes),
+            Statement::InsertJson(insert) => self.check_timestamp(&insert.attributes),
+            Statement::Update(update) => self.check_timestamp(&update.attributes),
+            Statement::Delete(delete) => self.check_timestamp(&delete.attributes),
+            Statement::Batch(batch) => {
+                self.check_timestamp(&batch.attributes)?;
+                batch.statements.iter().try_for_each(|statement| self.check_timestamp(statement.attributes()))
+            }
+            Statement::Use(_) if !self.use_statements_enabled => Err(QueryError::invalid(USE_STATEMENTS)),
+            Statement::Truncate(_) | Statement::DropTable(_) => require(
+                self.drop_truncate_table_enabled,
+                "drop_truncate_table_enabled",
+                "DROP and TRUNCATE TABLE functionality",
+            ),
+            Statement::DropKeyspace(_) => {
+                require(self.drop_keyspace_enabled, "drop_keyspace_enabled", "DROP KEYSPACE functionality")
+            }
+            Statement::AlterTable(alter) => {
+                use AlterTableAction::{Add, Drop, Rename};
+                let is_mutation = matches!(alter.action, Add { .. } | Drop { .. } | Rename { .. });
+                let what = "User access to ALTER TABLE statement for column mutation";
+                require(self.alter_table_enabled || !is_mutation, "alter_table", what)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_timestamp(&self, attributes: &Attributes) -> Result<(), QueryError> {
+        let allowed = self.user_timestamps_enabled || attributes.timestamp.is_none();
+        require(allowed, "user_timestamps", "User provided timestamps (USING TIMESTAMP)")
+    }
+
+    /// Refuses a write that has to read a list first.
+    pub(crate) fn check_list_read(&self) -> Result<(), QueryError> {
+        let enabled = self.read_before_write_list_operations_enabled;
+        require(enabled, "read_before_write_list_operations", "List operation requiring read before write")
+    }
+
+    /// Refuses the replication strategy of this class where it is the simple one.
+    pub(crate) fn check_strategy(&self, class: &str) -> Result<(), QueryError> {
+        let is_simple = class.rsplit('.').next() == Some("SimpleStrategy");
+        require(self.simplestrategy_enabled || !is_simple, "simplestrategy", "SimpleStrategy")
+    }
+}
+
+const ALLOW_FILTERING: &str = "Guardrail allow_filtering violated: Querying with ALLOW FILTERING is not allowed. ALLOW FILTERING can potentially visit all the data in the table and have unpredictable performance.";
+
+const USE_STATEMENTS: &str = "USE statements prohibited. (see use_statements_enabled in cassandra.yaml)";
