@@ -1,5 +1,6 @@
 //! One error for all of the disk: what was tried, where, and what the kernel said.
 
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub enum DiskErrorKind {
     /// It would have to wait for the device, on a thread that may not: try again where that is allowed. See
     /// [`without_waiting`](crate::without_waiting).
     WouldWait,
+    /// The process or the system has no descriptor left: nothing is wrong with the file; try again when others were closed.
+    OutOfDescriptors,
     /// Anything else the kernel reports; the medium is not to be trusted with this file any more.
     Io,
 }
@@ -40,7 +43,11 @@ pub enum DiskErrorKind {
 impl DiskError {
     /// An error of `operation` on `path`; the kind follows from `source`.
     pub fn new(operation: &'static str, path: &Path, offset: Option<u64>, source: io::Error) -> DiskError {
+        let is_out = [Errno::MFILE, Errno::NFILE].iter().any(|code| source.raw_os_error() == Some(code.raw_os_error()));
+        // The code is lost where errors are wrapped on their way up; their kind is not.
+        let source = if is_out { io::Error::new(io::ErrorKind::ResourceBusy, source) } else { source };
         let kind = match source.kind() {
+            _ if is_out => DiskErrorKind::OutOfDescriptors,
             io::ErrorKind::NotFound => DiskErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => DiskErrorKind::AlreadyExists,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::Full,

@@ -9,6 +9,7 @@
 
 mod aligned;
 mod background;
+mod descriptors;
 mod directories;
 mod disk;
 mod error;
@@ -27,6 +28,7 @@ mod waiting;
 
 pub use aligned::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 pub use background::{give_way, start_promptly};
+pub use descriptors::raise_descriptor_limit;
 pub use disk::{BlockWrites, DirectoryEntry, DirectoryLock, Disk, Durability, File, OpenMode, OpenOptions, Space};
 pub use error::{DiskError, DiskErrorKind};
 pub use overlay::OverlayDisk;

@@ -218,6 +218,9 @@ impl State {
         match self.faults.next(verb, path, 0, &[]) {
             None => Ok(()),
             Some(Fault::Full) => Err(DiskError::new(operation, path, None, std::io::ErrorKind::StorageFull.into())),
+            Some(Fault::OutOfDescriptors) => {
+                Err(DiskError::new(operation, path, None, rustix::io::Errno::MFILE.into()))
+            }
             Some(_) => Err(DiskError::new(operation, path, None, std::io::ErrorKind::Other.into())),
         }
     }

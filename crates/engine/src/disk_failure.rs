@@ -18,7 +18,8 @@ use crate::error::EngineError;
 pub enum DiskFailureKind {
     /// An SSTable holds other bytes than were written, or fewer: other SSTables are sound.
     Corruption,
-    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads.
+    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads. Neither is a process without a
+    /// descriptor left: it has too many files and connections open, and tries again.
     FileSystem,
 }
 
@@ -61,7 +62,7 @@ impl DiskFailureKind {
     pub fn of_read(error: &ReadError) -> Option<DiskFailureKind> {
         match error {
             ReadError::Corruption { .. } => Some(DiskFailureKind::Corruption),
-            ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::Unsupported => None,
+            ReadError::Io { source, .. } if is_no_failure(source.kind()) => None,
             error if error.would_wait() => None,
             ReadError::Io { .. } => Some(DiskFailureKind::FileSystem),
             _ => None,
@@ -72,9 +73,15 @@ impl DiskFailureKind {
         match error.kind() {
             DiskErrorKind::UnexpectedEnd => Some(DiskFailureKind::Corruption),
             DiskErrorKind::Full | DiskErrorKind::Locked | DiskErrorKind::Unsupported | DiskErrorKind::WouldWait => None,
+            DiskErrorKind::OutOfDescriptors => None,
             _ => Some(DiskFailureKind::FileSystem),
         }
     }
+}
+
+/// Of what a cursor meets: unsupported formats, and files that cannot be opened for want of a descriptor.
+fn is_no_failure(kind: std::io::ErrorKind) -> bool {
+    matches!(kind, std::io::ErrorKind::Unsupported | std::io::ErrorKind::ResourceBusy)
 }
 
 impl Engine {

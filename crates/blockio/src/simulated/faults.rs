@@ -9,6 +9,8 @@ pub enum Fault {
     Fail,
     /// A write, creation or growth finds the disk full.
     Full,
+    /// Opening a file finds no descriptor left.
+    OutOfDescriptors,
     /// A sync of a file fails, and what it was to write is forgotten: reads still see it, the device never gets it.
     FailSync,
     /// A write fails half-way: what it wrote until then is there, no more durable than before a sync.
@@ -127,6 +129,7 @@ impl Fault {
         match self {
             Fault::Fail | Fault::PowerCut => true,
             Fault::Full => matches!(verb, Verb::Write | Verb::Open | Verb::SetLength | Verb::Allocate | Verb::Link),
+            Fault::OutOfDescriptors => verb == Verb::Open,
             Fault::FailSync => verb == Verb::Sync,
             Fault::PowerCutBeforeNames => verb == Verb::SyncDirectory,
             Fault::ShortRead => verb == Verb::Read,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use blockio::{Disk, OpenOptions, SimulatedDisk};
+use blockio::{Disk, Fault, OpenOptions, SimulatedDisk};
 use engine::{DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions};
 use model::{KeyRange, PartitionKey, ReadRange, Slice, Slices, Table, UnfilteredCursor};
 
@@ -198,4 +198,25 @@ fn a_merge_that_meets_damage_tells_and_leaves_its_inputs() {
         }
     };
     assert_eq!(DiskFailureKind::of_read(&error), Some(DiskFailureKind::Corruption));
+}
+
+#[test]
+fn a_flush_without_a_descriptor_is_no_failure_of_the_disk_and_is_tried_again() {
+    let disk = SimulatedDisk::new();
+    let told = Told::default();
+    let heard = told.clone();
+    let mut options = small_options(&disk);
+    options.on_disk_failure = Some(DiskFailureHook::new(move |kind, text| {
+        heard.lock().unwrap().push((kind, text.to_owned()));
+    }));
+    let engine = open_with(&options);
+    let table = create_table(&engine);
+    insert(&engine, &table, 1, 1, "one", 10);
+    disk.inject_into("Data.db", Fault::OutOfDescriptors, 0);
+    let refused = engine.flush(&table).unwrap_err().to_string();
+    assert!(refused.contains("Too many open files"), "{refused}");
+    assert!(told.lock().unwrap().is_empty(), "{:?}", told.lock().unwrap());
+    engine.flush(&table).unwrap();
+    assert_eq!(engine.table_stats(&table).unwrap().sstable_count, 1);
+    assert_eq!(rows(&engine, &table).len(), 1);
 }
