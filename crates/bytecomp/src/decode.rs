@@ -1,6 +1,6 @@
 //! Bytes back to values.
 
-use types::{CqlType, collection, vint};
+use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, collection, vint};
 
 use crate::reader::{DecodeError, Reader};
 use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
@@ -28,9 +28,10 @@ fn decode_from(cql_type: &CqlType, reversed: bool, input: &mut &[u8], out: &mut 
 
 pub(crate) fn decode(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     match cql_type {
-        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration | CqlType::Custom(_) => {
+        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration => {
             escape::decode(reader, out)
         }
+        CqlType::Custom(class) => decode_custom(class, reader, out),
         CqlType::Empty => Err(reader.error("no value, the type has none")),
         CqlType::Int => decode_signed::<4>(reader, "an int", out),
         CqlType::Tinyint => decode_signed::<1>(reader, "a tinyint", out),
@@ -56,7 +57,7 @@ pub(crate) fn decode(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<
         CqlType::Map { key, value, .. } => decode_map(key, value, reader, out),
         CqlType::Tuple(elements) => decode_fields(elements.len(), |i| &elements[i], reader, out),
         CqlType::Udt { definition, .. } => {
-            decode_fields(definition.fields.len(), |i| &definition.fields[i].1, reader, out)
+            decode_fields(definition.fields().len(), |i| &definition.fields()[i].1, reader, out)
         }
         CqlType::Vector { element, dimension } => decode_vector(element, *dimension, reader, out),
     }
@@ -104,6 +105,18 @@ fn decode_timeuuid(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), Dec
     let low = reader.array::<8>("the low half of a timeuuid")?;
     out.extend_from_slice(&low.map(|byte| byte ^ 0x80));
     Ok(())
+}
+
+fn decode_custom(class: &str, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    match class {
+        LEGACY_TIMEUUID => decode_timeuuid(reader, out),
+        LEXICAL_UUID => {
+            let encoded = u128::from_be_bytes(reader.array("a uuid")?);
+            out.extend_from_slice(&(encoded ^ (1 << 127 | 1 << 63)).to_be_bytes());
+            Ok(())
+        }
+        _ => escape::decode(reader, out),
+    }
 }
 
 fn high_half_of_time(order: u64) -> u64 {
@@ -165,7 +178,7 @@ fn decode_map(key: &CqlType, value: &CqlType, reader: &mut Reader<'_>, out: &mut
     Ok(())
 }
 
-/// Fields that are not there any more, or not yet, come back as nulls.
+/// Fields that are not there any more, or not yet, come back as nulls; those that the type does not know yet as bytes.
 fn decode_fields<'t>(
     count: usize,
     field_type: impl Fn(usize) -> &'t CqlType,
@@ -178,7 +191,8 @@ fn decode_fields<'t>(
             return Ok(());
         }
     }
-    terminator(reader)
+    while decode_part(&CqlType::Blob, reader, out)? {}
+    Ok(())
 }
 
 fn decode_vector(

@@ -1,7 +1,7 @@
 //! Values to bytes, one rule for each type.
 
-use types::CqlType;
 use types::collection::{self, Parts};
+use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID};
 
 use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
 use crate::{decimal, escape, number};
@@ -12,10 +12,11 @@ use crate::{decimal, escape, number};
 /// Bytes that are no valid value of the type get some encoding, without panic.
 pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool {
     match cql_type {
-        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration | CqlType::Custom(_) => {
+        CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration => {
             escape::encode(value, out);
             return true;
         }
+        CqlType::Custom(class) => return encode_custom(class, value, out),
         CqlType::Empty => return false,
         _ if value.is_empty() => return false,
         CqlType::Int if value.len() == 4 => {
@@ -55,7 +56,7 @@ pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool
         }
         CqlType::Tuple(elements) => encode_fields(value, elements.len(), |i| &elements[i], out),
         CqlType::Udt { definition, .. } => {
-            encode_fields(value, definition.fields.len(), |i| &definition.fields[i].1, out);
+            encode_fields(value, definition.fields().len(), |i| &definition.fields()[i].1, out);
         }
         CqlType::Vector { element, dimension } => {
             for part in collection::vector_elements(element, *dimension, value) {
@@ -65,6 +66,22 @@ pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool
         }
     }
     true
+}
+
+fn encode_custom(class: &str, value: &[u8], out: &mut Vec<u8>) -> bool {
+    match (class, value) {
+        (LEGACY_TIMEUUID, value) => encode_value(&CqlType::Timeuuid, value, out),
+        (LEXICAL_UUID, []) => false,
+        (LEXICAL_UUID, value) => {
+            // Two signed halves.
+            out.extend(value.iter().enumerate().map(|(i, byte)| if i % 8 == 0 { byte ^ 0x80 } else { *byte }));
+            true
+        }
+        _ => {
+            escape::encode(value, out);
+            true
+        }
+    }
 }
 
 /// As [`encode_value`], for a column in descending order: every byte inverted.
@@ -113,13 +130,15 @@ fn encode_parts<'t>(parts: Parts<'_>, part_type: impl Fn(usize) -> &'t CqlType, 
     out.push(TERMINATOR);
 }
 
-/// Nulls at the end are left out: a tuple is the same with and without them.
+/// Nulls at the end are left out: a tuple is the same with and without them. So a value has the same bytes under a type
+/// that has got more fields since; those that the type does not know yet are written as bytes.
 fn encode_fields<'t>(value: &[u8], count: usize, field_type: impl Fn(usize) -> &'t CqlType, out: &mut Vec<u8>) {
     let present = |part: &Result<Option<&[u8]>, _>| matches!(part, Ok(Some(_)));
-    let fields = || collection::fields(value).take(count);
+    let fields = || collection::fields(value);
     let last = fields().enumerate().filter(|(_, part)| present(part)).last().map_or(0, |(i, _)| i + 1);
     for (i, part) in fields().take(last).enumerate() {
-        encode_component(field_type(i), part.ok().flatten(), out);
+        let ty = if i < count { field_type(i) } else { &CqlType::Blob };
+        encode_component(ty, part.ok().flatten(), out);
     }
     out.push(TERMINATOR);
 }

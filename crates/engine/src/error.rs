@@ -47,6 +47,8 @@ pub enum EngineError {
     },
     /// The options that a change of the schema gives a table cannot be used: choose others. The schema is as it was.
     TableOptions(String),
+    /// The change of the schema could not be stored so that the next start reads the same: choose other types or options. Nothing was changed.
+    Unstorable(String),
     /// The table is not served, for the reason given, until the cause is gone and it is repaired; all others are.
     Quarantined {
         /// The keyspace.
@@ -114,9 +116,10 @@ impl fmt::Display for EngineError {
             EngineError::SideFile { path, offset, expected, found } => {
                 write!(f, "{} at offset {offset}: expected {expected}, found {found}", path.display())
             }
-            EngineError::Unsupported(reason) | EngineError::Startup(reason) | EngineError::TableOptions(reason) => {
-                write!(f, "{reason}")
-            }
+            EngineError::Unsupported(reason)
+            | EngineError::Startup(reason)
+            | EngineError::TableOptions(reason)
+            | EngineError::Unstorable(reason) => write!(f, "{reason}"),
         }
     }
 }

@@ -36,6 +36,7 @@ mod read;
 mod recovery;
 mod replay_threads;
 mod schema_change;
+mod schema_check;
 mod schema_rows;
 mod store;
 pub mod system;

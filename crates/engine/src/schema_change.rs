@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use model::{Keyspace, Mutation, Schema, Table};
+use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table};
 use uuid::Uuid;
 
 use crate::adopt::check_options;
 use crate::engine::{Engine, Stores};
 use crate::error::EngineError;
-use crate::schema_rows;
 use crate::store::lock;
 use crate::system::{SystemWrite, is_local_system_keyspace};
+use crate::{schema_check, schema_rows};
 
 /// The keyspaces of a schema under change.
 pub type Keyspaces = BTreeMap<Arc<str>, Arc<Keyspace>>;
@@ -42,9 +42,11 @@ impl Engine {
         if finished.is_err() && self.takes_dropped_id(&new)? {
             finished?;
         }
+        let updates = schema_rows::changes(&old, &new, self.next_timestamp_micros());
+        schema_check::check(&old, &new, &updates)?;
         // What may fail goes first: what is stored is what clients are shown, and what they are shown is the schema.
         let stores = self.stores_for(&new)?;
-        self.store_schema(&old, &new)?;
+        self.store_schema(updates, &new)?;
         self.publish_schema(&new, stores)?;
         Ok((result, new))
     }
@@ -70,9 +72,8 @@ impl Engine {
         Ok(dropped.any(|(id, ..)| schema.table_by_id(id).is_some()))
     }
 
-    fn store_schema(&self, old: &Schema, new: &Schema) -> Result<(), EngineError> {
+    fn store_schema(&self, mut updates: Vec<PartitionUpdate>, new: &Schema) -> Result<(), EngineError> {
         let timestamp = self.next_timestamp_micros();
-        let mut updates = schema_rows::changes(old, new, timestamp);
         let local = new.table("system", "local").expect("system tables are part of every schema");
         let mut version = SystemWrite::new(local, b"local", timestamp);
         version.row(&[], &[("schema_version", Some(new.version.as_bytes().to_vec()))]);

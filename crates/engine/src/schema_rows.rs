@@ -198,8 +198,8 @@ fn change_types(mut types: SystemWrite, before: Option<&Keyspace>, keyspace: &Ke
         }
         changed = true;
         types.clear_rows(&[name.as_bytes()]);
-        let names = texts(definition.fields.iter().map(|(name, _)| &**name));
-        let type_names: Vec<String> = definition.fields.iter().map(|(_, ty)| ty.to_string()).collect();
+        let names = texts(definition.fields().iter().map(|(name, _)| &**name));
+        let type_names: Vec<String> = definition.fields().iter().map(|(_, ty)| ty.to_string()).collect();
         let field_types = texts(type_names.iter().map(String::as_str));
         types.row(&[name.as_bytes()], &[("field_names", names), ("field_types", field_types)]);
     }
@@ -367,7 +367,7 @@ impl<'a> LayoutReader<'a> {
 /// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no fields:
 /// such a column's cells are only ever skipped, for which it matters only whether they are many.
 fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
-    let dropped = |name: &str| UserType { keyspace: "".into(), name: name.into(), fields: Vec::new() };
+    let dropped = |name: &str| UserType::new("".into(), name.into(), Vec::new());
     CqlType::parse_name(name, &|user| Some(types.get(user).cloned().unwrap_or_else(|| Arc::new(dropped(user)))))
 }
 
@@ -448,6 +448,12 @@ fn of_keyspace<'r>(rows: &'r [SystemRow], keyspace: &str) -> impl Iterator<Item 
     rows.iter().filter(move |row| row.get("keyspace_name") == Some(keyspace.as_bytes()))
 }
 
+/// The keyspace without tables and types.
+fn load_settings(row: &SystemRow) -> Keyspace {
+    let durable_writes = row.boolean("durable_writes").unwrap_or(true);
+    Keyspace::new(&row.text("keyspace_name"), row.text_map("replication"), durable_writes)
+}
+
 fn load_keyspace(
     row: &SystemRow,
     rows: &SchemaRows,
@@ -455,21 +461,43 @@ fn load_keyspace(
     damage: &mut Vec<SchemaDamage>,
 ) -> Keyspace {
     let name = row.text("keyspace_name");
-    let durable_writes = row.boolean("durable_writes").unwrap_or(true);
-    let mut keyspace = Keyspace::new(&name, row.text_map("replication"), durable_writes);
-    keyspace.types = load_types(&name, rows, damage);
-    for row in of_keyspace(&rows.tables, &name) {
-        match load_table(&keyspace, row, by_table) {
-            Ok(table) => drop(keyspace.tables.insert(table.name.clone(), Arc::new(table))),
-            Err(wrong) => damage.push(wrong),
-        }
-    }
+    let mut keyspace = load_settings(row);
+    keyspace.types = load_types(&name, rows, UserTypes::new(), damage);
+    keyspace.tables = load_tables(&keyspace, rows, by_table, damage);
     keyspace
 }
 
-/// Types may use each other: those whose fields are all known are read first.
-fn load_types(keyspace: &str, rows: &SchemaRows, damage: &mut Vec<SchemaDamage>) -> BTreeMap<Arc<str>, Arc<UserType>> {
-    let mut types: BTreeMap<Arc<str>, Arc<UserType>> = BTreeMap::new();
+fn load_tables(
+    keyspace: &Keyspace,
+    rows: &SchemaRows,
+    by_table: &RowsByTable<'_>,
+    damage: &mut Vec<SchemaDamage>,
+) -> BTreeMap<Arc<str>, Arc<Table>> {
+    let mut tables = BTreeMap::new();
+    for row in of_keyspace(&rows.tables, &keyspace.name) {
+        match load_table(keyspace, row, by_table) {
+            Ok(table) => drop(tables.insert(table.name.clone(), Arc::new(table))),
+            Err(wrong) => damage.push(wrong),
+        }
+    }
+    tables
+}
+
+/// What the rows make of a keyspace whose unchanged types are `types` and whose unchanged tables are not asked for.
+pub(crate) fn load_changes(rows: &SchemaRows, types: UserTypes) -> Result<Keyspace, SchemaDamage> {
+    let (by_table, mut damage) = (RowsByTable::new(rows), Vec::new());
+    let row = rows.keyspaces.first().ok_or_else(|| SchemaDamage("no row of the keyspace".into()))?;
+    let mut keyspace = load_settings(row);
+    keyspace.types = load_types(&keyspace.name, rows, types, &mut damage);
+    keyspace.tables = load_tables(&keyspace, rows, &by_table, &mut damage);
+    damage.into_iter().next().map_or(Ok(keyspace), Err)
+}
+
+/// User types by name.
+pub(crate) type UserTypes = BTreeMap<Arc<str>, Arc<UserType>>;
+
+/// Adds the stored types to `types`. Types may use each other: those whose fields are all known are read first.
+fn load_types(keyspace: &str, rows: &SchemaRows, mut types: UserTypes, damage: &mut Vec<SchemaDamage>) -> UserTypes {
     let mut waiting: Vec<&SystemRow> = of_keyspace(&rows.types, keyspace).collect();
     loop {
         let before = waiting.len();
@@ -483,7 +511,7 @@ fn load_types(keyspace: &str, rows: &SchemaRows, damage: &mut Vec<SchemaDamage>)
                 return true;
             };
             let name: Arc<str> = row.text("type_name").into();
-            types.insert(name.clone(), Arc::new(UserType { keyspace: keyspace.into(), name, fields }));
+            types.insert(name.clone(), Arc::new(UserType::new(keyspace.into(), name, fields)));
             false
         });
         if waiting.len() == before {

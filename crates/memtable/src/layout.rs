@@ -1,5 +1,7 @@
 //! What is where in a shard's trie, and how contents are written (`FORMAT.md`).
 
+use std::sync::OnceLock;
+
 use bytecomp::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, TERMINATOR};
 use bytecomp::{ClusteringColumnType, decode_clustering, encode_decorated_key, encode_serialized_clustering};
 use model::{Clusterings, DeletionTime, PartitionKey, ReadError, Row, Side, Table};
@@ -23,9 +25,16 @@ const HAS_BRANCHES: u8 = 0x08;
 pub(crate) const DELETION_SIZE: usize = 12;
 
 /// How positions of one table's rows become paths and come back.
+///
+/// A user type in a clustering may get another field while rows are here. They keep their paths: fields that are null at
+/// the end have no bytes. What is written from then on needs the new type, so a layout leads to the one that follows it.
 #[derive(Debug)]
 pub(crate) struct Layout {
     columns: Vec<ClusteringColumnType>,
+    /// How many types those of the columns consist of: they only grow.
+    type_parts: u32,
+    /// The layout since a type has grown.
+    next: OnceLock<Box<Layout>>,
     /// A content keeps the serialized clustering because the path does not give it back byte for byte.
     keeps_clustering: bool,
 }
@@ -38,7 +47,30 @@ impl Layout {
             .map(|column| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed })
             .collect();
         let keeps_clustering = columns.iter().any(|column| !bytecomp::is_invertible(&column.cql_type));
-        Layout { columns, keeps_clustering }
+        let parts = columns.iter().map(|column| column.cql_type.shape().parts);
+        let type_parts = parts.fold(0, u32::saturating_add);
+        Layout { columns, type_parts, next: OnceLock::new(), keeps_clustering }
+    }
+
+    /// The layout by the newest types. Looks through as many as there were ALTER TYPEs since the first one was made.
+    #[inline]
+    pub fn newest(&self) -> &Layout {
+        let mut newest = self;
+        while let Some(next) = newest.next.get() {
+            newest = next;
+        }
+        newest
+    }
+
+    /// Goes on with the types of `table` if they have grown.
+    pub fn follow(&self, table: &Table) {
+        let (newest, altered) = (self.newest(), Layout::new(table));
+        if altered.type_parts > newest.type_parts {
+            debug_assert_eq!(altered.columns.len(), newest.columns.len(), "keys have as many columns for ever");
+            debug_assert!(newest.keeps_clustering, "a type that grows is not invertible");
+            // Somebody else may have been faster.
+            let _ = newest.next.set(Box::new(altered));
+        }
     }
 
     /// Whether the clustering of a row is kept with it.

@@ -86,6 +86,8 @@ impl Shard {
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
     ) -> Result<i64, MemtableFull> {
+        // Who called may have had an older one: this may be the update of another thread.
+        let layout = layout.newest();
         let used = self.trie.memory().used;
         let newer;
         let mut table = update.table();
@@ -150,11 +152,12 @@ pub(crate) fn note_newest(known: &ArcSwap<Table>, candidate: &Arc<Table>) {
     }
 }
 
-/// Whether `candidate` knows more of the same table's columns than `known`.
+/// Whether `candidate` knows more of the same table's columns, or of their types, than `known`.
 pub(crate) fn is_newer(candidate: &Arc<Table>, known: &Arc<Table>) -> bool {
     let age = |table: &Table| {
         let sets = table.column_sets(false).all().len() + table.column_sets(true).all().len();
-        (sets, table.next_column_id(), table.dropped().iter().map(|column| column.dropped_time_micros).max())
+        let last_drop = table.dropped().iter().map(|column| column.dropped_time_micros).max();
+        (sets, table.next_column_id(), last_drop, table.type_parts())
     };
     !Arc::ptr_eq(candidate, known) && age(candidate) > age(known)
 }

@@ -55,7 +55,7 @@ impl TrieMemtable {
     }
 
     pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+        self.layout.newest()
     }
 
     pub(crate) fn shards(&self) -> &[Shard] {
@@ -71,7 +71,7 @@ impl TrieMemtable {
     /// Goes on with a walk of the one shard; true if there is more.
     pub(crate) fn purge(&self, walk: &mut Walk, purge: &mut dyn Purge) -> bool {
         self.shards.iter().any(|shard| {
-            shard.with_writer(&self.layout, |writer| walk.stretch(writer, &self.layout, &shard.table(), purge))
+            shard.with_writer(&self.layout, |writer| walk.stretch(writer, self.layout(), &shard.table(), purge))
         })
     }
 
@@ -110,7 +110,7 @@ impl Memtable for TrieMemtable {
     }
 
     fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
-        find_row(&self.layout, &self.shards[self.shard_of(place.token)], table, place, take)
+        find_row(self.layout(), &self.shards[self.shard_of(place.token)], table, place, take)
     }
 
     fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
@@ -133,6 +133,7 @@ impl Memtable for TrieMemtable {
     }
 
     fn table_altered(&self, table: &Arc<Table>) {
+        self.layout.follow(table);
         self.shards.iter().for_each(|shard| shard.table_altered(&self.layout, table));
     }
 

@@ -274,6 +274,7 @@ pub struct Table {
     regulars: ColumnSets,
     dropped: Vec<DroppedColumn>,
     next_column_id: u32,
+    type_parts: u32,
     comparator: ClusteringComparator,
     by_name: HashMap<Arc<str>, Arc<Column>>,
     incarnation: Incarnation,
@@ -289,6 +290,12 @@ impl Table {
     /// Sets that: for whoever keeps the data of tables, before anyone else sees this one.
     pub fn set_incarnation(&mut self, incarnation: u64) {
         self.incarnation = Incarnation(incarnation);
+    }
+
+    /// How many types those of the columns consist of. Of two tables with the same columns the one with more is newer: a
+    /// user type may get more fields, and never loses one.
+    pub fn type_parts(&self) -> u32 {
+        self.type_parts
     }
 
     /// The partition key's columns in order.
@@ -597,6 +604,9 @@ impl TableBuilder {
             .chain(regulars.current().shown())
             .map(|column| (column.name.clone(), column.clone()))
             .collect();
+        let key_and_others = self.partition_key.iter().chain(&self.clustering);
+        let columns = key_and_others.chain(statics.current().shown()).chain(regulars.current().shown());
+        let type_parts = columns.map(|column| column.ty.shape().parts).fold(0, u32::saturating_add);
         let comparator =
             ClusteringComparator::new(self.clustering.iter().map(|c| (c.ty.clone(), c.reversed)).collect());
         Table {
@@ -610,6 +620,7 @@ impl TableBuilder {
             regulars,
             dropped: self.dropped,
             next_column_id: self.next_column_id,
+            type_parts,
             comparator,
             by_name,
             incarnation: self.incarnation,

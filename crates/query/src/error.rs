@@ -120,7 +120,8 @@ impl From<engine::EngineError> for QueryError {
         match error {
             EngineError::UnknownTable(_)
             | EngineError::MutationTooLarge { .. }
-            | EngineError::InMemoryTableFull { .. } => QueryError::invalid(message),
+            | EngineError::InMemoryTableFull { .. }
+            | EngineError::Unstorable(_) => QueryError::invalid(message),
             EngineError::TableOptions(_) => QueryError::configuration(message),
             error if error.would_wait() => QueryError::failed(Cause::WouldWait, message),
             error => {

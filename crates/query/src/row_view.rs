@@ -91,7 +91,7 @@ fn counter_total(context: &[u8]) -> i64 {
 pub(crate) fn write_complex(ty: &CqlType, cells: ComplexCells<'_>, now_seconds: u32, out: &mut Vec<u8>) -> bool {
     let live = cells.filter(|cell| cell.is_live(now_seconds));
     if let CqlType::Udt { definition, .. } = ty {
-        let mut fields = vec![None; definition.fields.len()];
+        let mut fields = vec![None; definition.fields().len()];
         for cell in live {
             let place = cell.path.first_chunk::<2>().map_or(usize::MAX, |place| u16::from_be_bytes(*place).into());
             if let Some(field) = fields.get_mut(place) {

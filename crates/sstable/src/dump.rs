@@ -390,7 +390,7 @@ fn element_types(ty: &CqlType, path: &[u8]) -> (Path, CqlType) {
         CqlType::Map { key, value, .. } => (Path::Value((**key).clone()), (**value).clone()),
         CqlType::Udt { definition, .. } => {
             let index = <[u8; 2]>::try_from(path).map_or(usize::MAX, |index| usize::from(u16::from_be_bytes(index)));
-            match definition.fields.get(index) {
+            match definition.fields().get(index) {
                 Some((name, ty)) => (Path::Field(name.to_string()), ty.clone()),
                 None => (Path::Field(format!("field {index}")), CqlType::Blob),
             }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::collection::{self, Parts, read_part};
 use crate::decimal::Decimal;
-use crate::{CqlType, timeuuid};
+use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, timeuuid};
 
 impl CqlType {
     /// Compares two serialized values of this type. A zero-length value comes first (where the type is not byte
@@ -14,7 +14,6 @@ impl CqlType {
             CqlType::Text
             | CqlType::Ascii
             | CqlType::Blob
-            | CqlType::Custom(_)
             | CqlType::Inet
             | CqlType::Date
             | CqlType::Time
@@ -44,11 +43,12 @@ impl CqlType {
             CqlType::Varint => compare_varints(a, b),
             CqlType::Uuid => compare_uuids(a, b),
             CqlType::Timeuuid => compare_timeuuids(a, b),
+            CqlType::Custom(class) => compare_custom(class, a, b),
             CqlType::List { element, .. } | CqlType::Set { element, .. } => compare_parts(a, b, |_| element),
             CqlType::Map { key, value, .. } => compare_parts(a, b, |i| if i % 2 == 0 { key } else { value }),
             CqlType::Tuple(elements) => compare_fields(a, b, elements.len(), |i| &elements[i]),
             CqlType::Udt { definition, .. } => {
-                compare_fields(a, b, definition.fields.len(), |i| &definition.fields[i].1)
+                compare_fields(a, b, definition.fields().len(), |i| &definition.fields()[i].1)
             }
             CqlType::Vector { element, dimension } => compare_vectors(a, b, element, *dimension),
         }
@@ -128,6 +128,18 @@ fn compare_timeuuids(a: &[u8], b: &[u8]) -> Ordering {
     timeuuid::time_order(&a).cmp(&timeuuid::time_order(&b)).then_with(|| low(&a).cmp(&low(&b)))
 }
 
+/// In the order of their bytes where the order of the class is not known: such values are no clusterings, elements of
+/// sets or keys of maps.
+fn compare_custom(class: &str, a: &[u8], b: &[u8]) -> Ordering {
+    let halves =
+        |value: &[u8]| value.try_into().ok().map(u128::from_be_bytes).map(|all| [(all >> 64) as i64, all as i64]);
+    match class {
+        LEGACY_TIMEUUID => compare_timeuuids(a, b),
+        LEXICAL_UUID => halves(a).cmp(&halves(b)).then_with(|| a.cmp(b)),
+        _ => a.cmp(b),
+    }
+}
+
 /// Collections: part by part, then by number of parts.
 fn compare_parts<'t>(a: &[u8], b: &[u8], part_type: impl Fn(usize) -> &'t CqlType) -> Ordering {
     if a.is_empty() || b.is_empty() {
@@ -162,7 +174,8 @@ fn rank<E>(part: &Option<Result<Option<&[u8]>, E>>) -> u8 {
     }
 }
 
-/// Tuples: field by field, null before any value; missing fields at the end are nulls.
+/// Tuples: field by field, null before any value; missing fields at the end are nulls. Fields that the type does not
+/// know yet, for it is that of before an ALTER TYPE, come after none and are told apart by their bytes.
 fn compare_fields<'t>(a: &[u8], b: &[u8], count: usize, field_type: impl Fn(usize) -> &'t CqlType) -> Ordering {
     if a.is_empty() || b.is_empty() {
         return a.len().min(1).cmp(&b.len().min(1));
@@ -177,7 +190,21 @@ fn compare_fields<'t>(a: &[u8], b: &[u8], count: usize, field_type: impl Fn(usiz
             return order;
         }
     }
-    Ordering::Equal
+    match (a, b) {
+        ([], []) => Ordering::Equal,
+        _ => without_nulls_at_end(a).cmp(without_nulls_at_end(b)),
+    }
+}
+
+/// What is left of a serialized tuple up to its last field that is not null.
+fn without_nulls_at_end(fields: &[u8]) -> &[u8] {
+    let (mut rest, mut kept) = (fields, 0);
+    while let Some(field) = read_part(&mut rest) {
+        if field.is_some() {
+            kept = fields.len() - rest.len();
+        }
+    }
+    &fields[..kept]
 }
 
 fn compare_vectors(a: &[u8], b: &[u8], element: &CqlType, dimension: u32) -> Ordering {

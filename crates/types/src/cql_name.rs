@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use crate::identifier::EMPTY_TYPE;
+use crate::user_type::TYPE_DEPTH_MAX;
 use crate::{CqlType, UserType};
-
-/// How deep types may nest; deeper text is refused.
-const DEPTH_MAX: usize = 64;
 
 impl CqlType {
     /// The type that [`CqlType`]'s `Display` printed as `text`; user types are looked up by name with `resolve`.
-    /// `None` where the text is no type or names an unknown one.
+    /// `None` where the text is no type, names an unknown one, or is nested more than [`TYPE_DEPTH_MAX`] deep.
+    ///
+    /// A name in double quotes is always that of a user type. So is the name of a generic type without parameters.
     pub fn parse_name(text: &str, resolve: &dyn Fn(&str) -> Option<Arc<UserType>>) -> Option<CqlType> {
         let mut parser = Parser { rest: text, resolve };
-        let parsed = parser.ty(0)?;
+        let parsed = parser.ty(1)?;
         if parser.rest.trim().is_empty() { Some(parsed) } else { None }
     }
 }
@@ -22,57 +23,58 @@ struct Parser<'a> {
     resolve: &'a dyn Fn(&str) -> Option<Arc<UserType>>,
 }
 
-impl Parser<'_> {
-    fn ty(&mut self, depth: usize) -> Option<CqlType> {
-        if depth > DEPTH_MAX {
+impl<'a> Parser<'a> {
+    fn ty(&mut self, depth: u16) -> Option<CqlType> {
+        if depth > TYPE_DEPTH_MAX {
             return None;
         }
-        let (name, quoted) = self.name()?;
-        if quoted {
-            return self.user_type(&name);
+        if let Some(class) = self.quoted('\'') {
+            return CqlType::parse_marshal_class(&class?).ok();
         }
-        match name.as_str() {
-            "frozen" => {
-                self.expect('<')?;
-                let inner = self.ty(depth + 1)?;
-                self.expect('>')?;
-                Some(inner.freeze())
-            }
-            "list" | "set" => {
-                self.expect('<')?;
-                let element = self.ty(depth + 1)?;
-                self.expect('>')?;
-                Some(if name == "list" { CqlType::list(element) } else { CqlType::set(element) })
-            }
+        if let Some(name) = self.quoted('"') {
+            return self.user_type(&name?);
+        }
+        let name = self.word()?;
+        if !self.rest.trim_start().starts_with('<') {
+            return CqlType::native(name)
+                .or_else(|| (name == EMPTY_TYPE).then_some(CqlType::Empty))
+                .or_else(|| self.user_type(name));
+        }
+        self.expect('<')?;
+        let generic = match name {
+            // Does not count as a type around a type; each one uses up some of the text all the same.
+            "frozen" => self.frozen(depth)?.freeze(),
+            "list" => CqlType::list(self.ty(depth + 1)?),
+            "set" => CqlType::set(self.ty(depth + 1)?),
             "map" => {
-                self.expect('<')?;
                 let key = self.ty(depth + 1)?;
                 self.expect(',')?;
-                let value = self.ty(depth + 1)?;
-                self.expect('>')?;
-                Some(CqlType::map(key, value))
+                CqlType::map(key, self.ty(depth + 1)?)
             }
-            "tuple" => self.tuple(depth),
+            "tuple" => self.tuple(depth)?,
             "vector" => {
-                self.expect('<')?;
                 let element = self.ty(depth + 1)?;
                 self.expect(',')?;
-                let (dimension, _) = self.name()?;
-                self.expect('>')?;
-                Some(CqlType::vector(element, dimension.parse().ok()?))
+                CqlType::vector(element, self.word()?.parse().ok()?)
             }
-            "empty" => Some(CqlType::Empty),
-            _ => CqlType::native(&name).or_else(|| self.user_type(&name)),
-        }
+            _ => return None,
+        };
+        self.expect('>')?;
+        Some(generic)
     }
 
-    fn tuple(&mut self, depth: usize) -> Option<CqlType> {
-        self.expect('<')?;
+    /// What is in `frozen<...>`: another `frozen` is none, so that their number has a bound.
+    fn frozen(&mut self, depth: u16) -> Option<CqlType> {
+        let after = self.rest.trim_start().strip_prefix("frozen");
+        let is_frozen_again = after.is_some_and(|after| after.trim_start().starts_with('<'));
+        if is_frozen_again { None } else { self.ty(depth) }
+    }
+
+    fn tuple(&mut self, depth: u16) -> Option<CqlType> {
         let mut elements = vec![self.ty(depth + 1)?];
         while self.expect(',').is_some() {
             elements.push(self.ty(depth + 1)?);
         }
-        self.expect('>')?;
         Some(CqlType::tuple(elements))
     }
 
@@ -85,31 +87,30 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// A name, and whether it was quoted; a class name in single quotes is no name.
-    fn name(&mut self) -> Option<(String, bool)> {
-        let text = self.rest.trim_start();
-        if let Some(quoted) = text.strip_prefix('"') {
-            let mut name = String::new();
-            let mut rest = quoted;
-            loop {
-                let (part, after) = rest.split_once('"')?;
-                name.push_str(part);
-                match after.strip_prefix('"') {
-                    Some(after) => {
-                        name.push('"');
-                        rest = after;
-                    }
-                    None => {
-                        self.rest = after;
-                        return Some((name, true));
-                    }
-                }
-            }
+    /// A text between quotes, in which a doubled quote stands for one. `None` where no quote comes next, `Some(None)`
+    /// where none ends it.
+    fn quoted(&mut self, quote: char) -> Option<Option<String>> {
+        let mut rest = self.rest.trim_start().strip_prefix(quote)?;
+        let mut text = String::new();
+        loop {
+            let Some((part, after)) = rest.split_once(quote) else { return Some(None) };
+            text.push_str(part);
+            let Some(after_both) = after.strip_prefix(quote) else {
+                self.rest = after;
+                return Some(Some(text));
+            };
+            text.push(quote);
+            rest = after_both;
         }
+    }
+
+    /// Letters, digits and underscores, at least one.
+    fn word(&mut self) -> Option<&'a str> {
+        let text = self.rest.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-        let (name, rest) = text.split_at(end);
+        let (word, rest) = text.split_at(end);
         self.rest = rest;
-        if name.is_empty() { None } else { Some((name.to_string(), false)) }
+        if word.is_empty() { None } else { Some(word) }
     }
 }
 
@@ -119,25 +120,50 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        let phone = Arc::new(UserType {
-            keyspace: "k".into(),
-            name: "Phone \"x\"".into(),
-            fields: vec![("n".into(), CqlType::map(CqlType::Text, CqlType::Int))],
-        });
-        let resolve = |name: &str| if *name == *phone.name { Some(phone.clone()) } else { None };
-        let types = [
+        let field = ("n".into(), CqlType::map(CqlType::Text, CqlType::Int));
+        let user = |name: &str| Arc::new(UserType::new("k".into(), name.into(), vec![field.clone()]));
+        let udt = |name: &str| CqlType::Udt { definition: user(name), frozen: false };
+        let resolve = |name: &str| if name == "nosuch" { None } else { Some(user(name)) };
+        let deep = (2..TYPE_DEPTH_MAX).fold(CqlType::list(CqlType::Int), |inner, _| CqlType::list(inner)).freeze();
+        let custom = |class: &str| CqlType::parse_marshal_class(class).expect("a class");
+        let mut types = vec![
             CqlType::Text,
+            CqlType::Empty,
             CqlType::map(CqlType::Text, CqlType::list(CqlType::set(CqlType::Int)).freeze()),
             CqlType::tuple([CqlType::Int, CqlType::Text, CqlType::list(CqlType::Int)]),
-            CqlType::Udt { definition: phone.clone(), frozen: false },
-            CqlType::list(CqlType::Udt { definition: phone.clone(), frozen: false }.freeze()).freeze(),
+            CqlType::list(udt("Phone \"x\"").freeze()).freeze(),
             CqlType::vector(CqlType::Float, 3),
-            CqlType::vector(CqlType::vector(CqlType::Text, 2), 2),
+            CqlType::vector(CqlType::vector(CqlType::list(CqlType::Text), 2), 2),
+            CqlType::list(CqlType::vector(CqlType::list(CqlType::Text), 2)).freeze(),
+            CqlType::tuple([CqlType::vector(udt("vector"), 2)]),
+            CqlType::set(custom("LexicalUUIDType")),
+            custom("CompositeType(UTF8Type,ReversedType(Int32Type))"),
+            custom("DynamicCompositeType(s => UTF8Type, i=>ListType(Int32Type))"),
+            custom("com.example.Odd('a',(\"b\"))"),
+            deep,
         ];
+        let natives = "ascii bigint blob boolean counter date decimal double duration empty float inet int smallint text \
+                       time timestamp timeuuid tinyint uuid varchar varint";
+        let generics = "list set map tuple vector frozen";
+        for name in natives.split_whitespace().chain(generics.split_whitespace()).chain(["table", "A", "'", "<", ""]) {
+            types.extend([udt(name), udt(name).freeze(), CqlType::map(udt(name).freeze(), udt(name).freeze())]);
+        }
         for ty in types {
             assert_eq!(CqlType::parse_name(&ty.to_string(), &resolve), Some(ty.clone()), "{ty}");
         }
-        for bad in ["", "list<", "list<int", "nosuch", "int int", "\"open", &"frozen<".repeat(1000)] {
+        let too_deep = format!("{}int{}", "list<".repeat(64), ">".repeat(64));
+        for bad in [
+            "",
+            "list<",
+            "list<int",
+            "nosuch",
+            "int int",
+            "\"open",
+            "'open",
+            "frozen<frozen<list<int>>>",
+            &"frozen<".repeat(1000),
+            &too_deep,
+        ] {
             assert_eq!(CqlType::parse_name(bad, &resolve), None, "{bad}");
         }
     }

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::identifier::Quoted;
+use crate::identifier::QuotedType;
+use crate::user_type::UserType;
 
 /// A CQL type as a column, a bind marker or a function argument has it. Cheap to clone.
 ///
-/// A type nested in a frozen one (a tuple and a vector count as frozen) is always frozen itself: [`CqlType::freeze`]
-/// and the parsers keep to that, so that equal types are equal values.
+/// A type nested in a frozen one (a tuple counts as frozen) is always frozen itself: [`CqlType::freeze`] and the parsers
+/// keep to that, so that equal types are equal values. The element of a vector is an exception: a vector is one value
+/// whatever its element is, and Cassandra reports the element as it was declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
     Ascii,
@@ -52,29 +54,13 @@ pub enum CqlType {
         definition: Arc<UserType>,
         frozen: bool,
     },
-    /// `dimension` elements, none of them null.
+    /// `dimension` elements, none of them null. The element is as it was declared, frozen or not.
     Vector {
         element: Arc<CqlType>,
         dimension: u32,
     },
     /// A marshal class we know no CQL type for; its values are opaque and ordered as unsigned bytes.
     Custom(Arc<str>),
-}
-
-/// A user-defined type: a tuple whose fields have names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UserType {
-    pub keyspace: Arc<str>,
-    pub name: Arc<str>,
-    /// Names and types, in declaration order.
-    pub fields: Vec<(Arc<str>, CqlType)>,
-}
-
-impl UserType {
-    /// The position of the field with this (case-sensitive) name.
-    pub fn field_index(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|(field, _)| &**field == name)
-    }
 }
 
 impl CqlType {
@@ -98,9 +84,9 @@ impl CqlType {
         CqlType::Tuple(elements.into_iter().map(|element| element.freeze()).collect())
     }
 
-    /// A vector; its element is frozen.
+    /// A vector; its element stays as it is.
     pub fn vector(element: CqlType, dimension: u32) -> CqlType {
-        CqlType::Vector { element: Arc::new(element.freeze()), dimension }
+        CqlType::Vector { element: Arc::new(element), dimension }
     }
 
     /// Whether a column of this type is stored as many cells: a collection or user type that is not frozen.
@@ -119,7 +105,7 @@ impl CqlType {
         matches!(self, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
     }
 
-    /// The frozen form of this type, frozen all the way down.
+    /// The frozen form of this type, frozen all the way down to vectors.
     pub fn freeze(&self) -> CqlType {
         match self {
             CqlType::List { element, .. } => CqlType::List { element: freeze_shared(element), frozen: true },
@@ -127,7 +113,7 @@ impl CqlType {
             CqlType::Map { key, value, .. } => {
                 CqlType::Map { key: freeze_shared(key), value: freeze_shared(value), frozen: true }
             }
-            CqlType::Udt { definition, .. } => CqlType::Udt { definition: freeze_fields(definition), frozen: true },
+            CqlType::Udt { definition, .. } => CqlType::Udt { definition: definition.freeze_fields(), frozen: true },
             other => other.clone(),
         }
     }
@@ -141,7 +127,7 @@ impl CqlType {
                 }
                 CqlType::Map { key, value, .. } => key.any(matches) || value.any(matches),
                 CqlType::Tuple(elements) => elements.iter().any(|element| element.any(matches)),
-                CqlType::Udt { definition, .. } => definition.fields.iter().any(|(_, field)| field.any(matches)),
+                CqlType::Udt { definition, .. } => definition.fields().iter().any(|(_, field)| field.any(matches)),
                 _ => false,
             }
     }
@@ -157,36 +143,24 @@ impl CqlType {
             CqlType::Vector { element, dimension } => {
                 element.fixed_length().map(|length| length.saturating_mul(*dimension as usize))
             }
-            CqlType::Custom(class) if &**class == LEXICAL_UUID => Some(16),
+            CqlType::Custom(class) if matches!(&**class, LEXICAL_UUID | LEGACY_TIMEUUID) => Some(16),
             _ => None,
         }
     }
 }
 
-/// The one class without a CQL type whose values sstables write without a length.
-const LEXICAL_UUID: &str = "org.apache.cassandra.db.marshal.LexicalUUIDType";
+/// A class whose values are UUIDs in the order of two signed halves.
+pub const LEXICAL_UUID: &str = "org.apache.cassandra.db.marshal.LexicalUUIDType";
+/// A class whose values are timeuuids in their order.
+pub const LEGACY_TIMEUUID: &str = "org.apache.cassandra.db.marshal.LegacyTimeUUIDType";
 
 fn freeze_shared(inner: &Arc<CqlType>) -> Arc<CqlType> {
-    if is_frozen_all_the_way(inner) { inner.clone() } else { Arc::new(inner.freeze()) }
-}
-
-fn freeze_fields(definition: &Arc<UserType>) -> Arc<UserType> {
-    if definition.fields.iter().all(|(_, field)| is_frozen_all_the_way(field)) {
-        return definition.clone();
-    }
-    Arc::new(UserType {
-        keyspace: definition.keyspace.clone(),
-        name: definition.name.clone(),
-        fields: definition.fields.iter().map(|(name, field)| (name.clone(), field.freeze())).collect(),
-    })
-}
-
-fn is_frozen_all_the_way(inner: &CqlType) -> bool {
-    !inner.any(&CqlType::is_multi_cell)
+    if inner.shape().holds_unfrozen { Arc::new(inner.freeze()) } else { inner.clone() }
 }
 
 impl fmt::Display for CqlType {
-    /// The type as CQL text, as `system_schema` stores it: `map<text, frozen<list<int>>>`.
+    /// The type as CQL text, as `system_schema` stores it: `map<text, frozen<list<int>>>`. [`CqlType::parse_name`] is
+    /// the inverse.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.native_name() {
             return f.write_str(name);
@@ -207,9 +181,9 @@ impl fmt::Display for CqlType {
                 }
                 f.write_str(">")?;
             }
-            CqlType::Udt { definition, .. } => write!(f, "{}", Quoted(&definition.name))?,
+            CqlType::Udt { definition, .. } => write!(f, "{}", QuotedType(&definition.name))?,
             CqlType::Vector { element, dimension } => write!(f, "vector<{element}, {dimension}>")?,
-            CqlType::Custom(class) => write!(f, "'{class}'")?,
+            CqlType::Custom(class) => write!(f, "'{}'", class.replace('\'', "''"))?,
             _ => {}
         }
         if frozen { f.write_str(">") } else { Ok(()) }

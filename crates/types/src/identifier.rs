@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use crate::CqlType;
+
+/// How `system_schema` stores the type of a compact table's missing column; CQL has no such word.
+pub(crate) const EMPTY_TYPE: &str = "empty";
+
 /// CQL's reserved keywords, lower-case and sorted. Unquoted, none of them is a name.
 pub const RESERVED_KEYWORDS: &[&str] = &[
     "add",
@@ -81,6 +86,20 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// Displays the name of a user type as CQL reads it back where a type is expected: what would be read as a type of
+/// CQL's own is quoted too.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedType<'a>(pub &'a str);
+
+impl fmt::Display for QuotedType<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match CqlType::native(self.0).is_some() || self.0 == EMPTY_TYPE {
+            true => write!(f, "\"{}\"", self.0),
+            false => Quoted(self.0).fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +114,12 @@ mod tests {
         assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
         assert_eq!(quoted(""), "\"\"");
         assert!(RESERVED_KEYWORDS.is_sorted());
+    }
+
+    #[test]
+    fn a_user_type_is_quoted_where_a_type_of_cql_has_its_name() {
+        let quoted = |name| QuotedType(name).to_string();
+        assert_eq!(["int", "varchar", "empty", "set"].map(quoted), ["\"int\"", "\"varchar\"", "\"empty\"", "\"set\""]);
+        assert_eq!(["vector", "map", "frozen", "point"].map(quoted), ["vector", "map", "frozen", "point"]);
     }
 }

@@ -27,13 +27,15 @@ mod scan;
 pub mod text;
 pub mod timeuuid;
 mod token;
+mod user_type;
 pub mod utf8;
 mod validate;
 pub mod vint;
 
-pub use cql_type::{CqlType, UserType};
+pub use cql_type::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID};
 pub use decimal::Decimal;
 pub use duration::Duration;
 pub use error::MarshalError;
 pub use marshal_class::MarshalClass;
 pub use token::Token;
+pub use user_type::{Shape, TYPE_DEPTH_MAX, TYPE_PARTS_MAX, UserType};

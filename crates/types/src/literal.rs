@@ -87,7 +87,8 @@ impl CqlType {
             }
             CqlType::Udt { definition, .. } => {
                 out.push('{');
-                for (i, ((name, field), part)) in definition.fields.iter().zip(collection::fields(value)).enumerate() {
+                for (i, ((name, field), part)) in definition.fields().iter().zip(collection::fields(value)).enumerate()
+                {
                     let separator = if i == 0 { "" } else { ", " };
                     let _ = write!(out, "{separator}{}: ", Quoted(name));
                     field.write_optional(part.ok().flatten(), out);

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::user_type::TYPE_DEPTH_MAX;
 use crate::{CqlType, MarshalError, UserType};
 
 const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 
-/// Deeper nesting than this in a class string is refused, so that a hostile string cannot exhaust the stack.
-const DEPTH_MAX: usize = 64;
+/// Deeper nesting than this in a class string is refused, so that a hostile string cannot exhaust the stack. A type of
+/// the greatest depth has more classes around each other than types: a key's class and `FrozenType`s.
+const DEPTH_MAX: usize = 2 * TYPE_DEPTH_MAX as usize + 2;
 
 /// The class of a column or key: a type, possibly with what only keys have around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,12 +61,12 @@ impl CqlType {
         out
     }
 
-    /// Reads a marshal class string; reversed and composite classes, which only keys have, are refused
-    /// (see [`MarshalClass`]), and classes we do not know become [`CqlType::Custom`].
+    /// Reads a marshal class string as the type of a value: a reversed class is the type inside it, and classes that no
+    /// CQL type stands for, composite ones among them, become [`CqlType::Custom`].
     pub fn parse_marshal_class(text: &str) -> Result<CqlType, MarshalError> {
         match MarshalClass::parse(text)? {
-            MarshalClass::Plain(inner) => Ok(inner),
-            _ => Err(MarshalError::new(format!("{text} is not the class of a value"))),
+            MarshalClass::Plain(inner) | MarshalClass::Reversed(inner) => Ok(inner),
+            composite @ MarshalClass::Composite(_) => Ok(CqlType::Custom(composite.name().into())),
         }
     }
 }
@@ -130,7 +132,7 @@ fn print_udt(definition: &UserType, inside_frozen: bool, out: &mut String) {
     out.push_str(&definition.keyspace);
     out.push(',');
     print_hex(&definition.name, out);
-    for (name, field) in &definition.fields {
+    for (name, field) in definition.fields() {
         out.push(',');
         print_hex(name, out);
         out.push(':');
@@ -195,7 +197,8 @@ fn native(simple: &str) -> Option<CqlType> {
         "ShortType" => CqlType::Smallint,
         "UTF8Type" => CqlType::Text,
         "TimeType" => CqlType::Time,
-        "TimestampType" => CqlType::Timestamp,
+        // Before 2.0 this was the class of a timestamp.
+        "TimestampType" | "DateType" => CqlType::Timestamp,
         "TimeUUIDType" => CqlType::Timeuuid,
         "ByteType" => CqlType::Tinyint,
         "UUIDType" => CqlType::Uuid,
@@ -219,7 +222,7 @@ impl<'a> Parser<'a> {
                 self.expect(')')?;
                 Ok(MarshalClass::Reversed(inner))
             }
-            "CompositeType" => Ok(MarshalClass::Composite(self.classes(1)?)),
+            "CompositeType" if !self.holds_reversed() => Ok(MarshalClass::Composite(self.classes(1)?)),
             _ => {
                 self.at = start;
                 Ok(MarshalClass::Plain(self.class(0)?))
@@ -237,13 +240,16 @@ impl<'a> Parser<'a> {
         }
         match simple {
             "FrozenType" => Ok(self.one(depth)?.freeze()),
+            "ReversedType" => self.one(depth),
             "ListType" => Ok(CqlType::list(self.one(depth)?.freeze())),
             "SetType" => Ok(CqlType::set(self.one(depth)?.freeze())),
             "MapType" => self.map(depth),
             "TupleType" => Ok(CqlType::tuple(self.classes(depth)?)),
             "VectorType" => self.vector(depth),
             "UserType" => self.user_type(depth),
-            _ => self.custom(simple, depth),
+            "CompositeType" => self.composite(depth),
+            "DynamicCompositeType" => self.dynamic_composite(simple, depth),
+            _ => self.custom(simple),
         }
     }
 
@@ -291,7 +297,7 @@ impl<'a> Parser<'a> {
             _ => return Err(self.error("vectors may only have positive dimensions")),
         };
         self.expect(')')?;
-        Ok(CqlType::vector(element, dimension))
+        Ok(CqlType::vector(element.freeze(), dimension))
     }
 
     fn user_type(&mut self, depth: usize) -> Result<CqlType, MarshalError> {
@@ -308,11 +314,81 @@ impl<'a> Parser<'a> {
         self.expect(')')?;
         // What a non-frozen user type contains is frozen; it is written with its wrappers, but may lack them.
         let fields = fields.into_iter().map(|(name, field)| (name, field.freeze())).collect();
-        Ok(CqlType::Udt { definition: Arc::new(UserType { keyspace, name, fields }), frozen: false })
+        Ok(CqlType::Udt { definition: Arc::new(UserType::new(keyspace, name, fields)), frozen: false })
+    }
+
+    /// A value of several parts, written with full class names; a part may be in descending order.
+    fn composite(&mut self, depth: usize) -> Result<CqlType, MarshalError> {
+        let mut class = format!("{PACKAGE}CompositeType(");
+        self.expect('(')?;
+        loop {
+            self.part(depth + 1, &mut class)?;
+            if !self.accept(',') {
+                self.expect(')')?;
+                class.push(')');
+                return Ok(CqlType::Custom(class.into()));
+            }
+            class.push(',');
+        }
+    }
+
+    /// `(a=>T,b=>T,...)`: written with full class names, in the order of Cassandra's hash map. What is written otherwise
+    /// is kept as it stands.
+    fn dynamic_composite(&mut self, simple: &str, depth: usize) -> Result<CqlType, MarshalError> {
+        let start = self.at;
+        match self.aliases(depth) {
+            Ok(mut aliases) => {
+                // Java's maps start with 16 slots and double where more than three quarters are taken.
+                let slots = (aliases.len() * 4).div_ceil(3).next_power_of_two().max(16);
+                aliases.sort_by_key(|(alias, _)| usize::from(*alias) & (slots - 1));
+                let parts: Vec<String> =
+                    aliases.iter().map(|(alias, class)| format!("{}=>{class}", char::from(*alias))).collect();
+                Ok(CqlType::Custom(format!("{PACKAGE}DynamicCompositeType({})", parts.join(",")).into()))
+            }
+            Err(_) => {
+                self.at = start;
+                self.custom(simple)
+            }
+        }
+    }
+
+    fn aliases(&mut self, depth: usize) -> Result<Vec<(u8, String)>, MarshalError> {
+        self.expect('(')?;
+        let mut aliases = Vec::new();
+        loop {
+            let &[alias] = self.word()?.as_bytes() else { return Err(self.error("expected an alias of one letter")) };
+            self.expect('=')?;
+            self.expect('>')?;
+            let mut class = String::new();
+            self.part(depth + 1, &mut class)?;
+            aliases.push((alias, class));
+            if !self.accept(',') {
+                self.expect(')')?;
+                return Ok(aliases);
+            }
+        }
+    }
+
+    /// A part of a composite value, appended with full class names.
+    fn part(&mut self, depth: usize, out: &mut String) -> Result<(), MarshalError> {
+        let start = self.at;
+        let is_reversed = self.simple_name()? == "ReversedType";
+        self.at = start;
+        let part = self.class(depth)?;
+        match is_reversed {
+            true => out.push_str(&MarshalClass::Reversed(part).name()),
+            false => print(&part, false, out),
+        }
+        Ok(())
+    }
+
+    /// Whether a part of the class that follows is reversed: the composite of a partition key has none.
+    fn holds_reversed(&self) -> bool {
+        self.text[self.at..].contains("ReversedType")
     }
 
     /// A class we have no type for, with its parameters kept as they stand.
-    fn custom(&mut self, simple: &str, _depth: usize) -> Result<CqlType, MarshalError> {
+    fn custom(&mut self, simple: &str) -> Result<CqlType, MarshalError> {
         let mut class = if simple.contains('.') { String::new() } else { String::from(PACKAGE) };
         class.push_str(simple);
         let start = self.at;

@@ -1,13 +1,14 @@
 //! Whether bytes are a value of a type, with Cassandra's words for why not.
 
 use crate::collection::{self, Parts, read_part};
-use crate::{CqlType, MarshalError, UserType, duration, hex, utf8};
+use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, MarshalError, UserType, duration, hex, utf8};
 
 impl CqlType {
     /// Checks that `value` is a serialized value of this type. Where Cassandra accepts a zero-length value, so do we.
     pub fn validate(&self, value: &[u8]) -> Result<(), MarshalError> {
         match self {
-            CqlType::Blob | CqlType::Custom(_) | CqlType::Varint => Ok(()),
+            CqlType::Blob | CqlType::Varint => Ok(()),
+            CqlType::Custom(class) => validate_custom(class, value),
             CqlType::Text => utf8::validate(value),
             CqlType::Ascii => validate_ascii(value),
             CqlType::Boolean if value.len() > 1 => wrong_length("Expected 1 or 0 byte value", value),
@@ -87,6 +88,14 @@ fn validate_version(value: &[u8]) -> Result<(), MarshalError> {
     }
 }
 
+fn validate_custom(class: &str, value: &[u8]) -> Result<(), MarshalError> {
+    match class {
+        LEGACY_TIMEUUID => CqlType::Timeuuid.validate(value),
+        LEXICAL_UUID if !matches!(value.len(), 0 | 16) => wrong_length("LexicalUUID should be 16 or 0 bytes", value),
+        _ => Ok(()),
+    }
+}
+
 fn validate_list(element: &CqlType, value: &[u8]) -> Result<(), MarshalError> {
     let cut_short = || MarshalError::new("Not enough bytes to read a list");
     let mut parts = collection::elements(value).map_err(|_| cut_short())?;
@@ -143,7 +152,7 @@ fn validate_tuple(elements: &[CqlType], value: &[u8]) -> Result<(), MarshalError
 
 fn validate_udt(definition: &UserType, value: &[u8]) -> Result<(), MarshalError> {
     let mut rest = value;
-    for (i, (name, field)) in definition.fields.iter().enumerate() {
+    for (i, (name, field)) in definition.fields().iter().enumerate() {
         if rest.is_empty() {
             return Ok(());
         }

@@ -66,7 +66,7 @@ impl fmt::Display for NativeType {
     }
 }
 
-/// A type as written. `frozen` is as Cassandra keeps it: freezing a type freezes what is inside too.
+/// A type as written. `frozen` is as Cassandra keeps it: freezing a type freezes what is inside too, down to vectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TypeName {
     Native(NativeType),
@@ -85,7 +85,7 @@ pub enum TypeName {
     },
     /// Always frozen.
     Tuple(Vec<TypeName>),
-    /// Always frozen. The dimension is not checked yet: it can be zero or negative.
+    /// Always one value; the element is as it is written. The dimension is not checked yet: it can be zero or negative.
     Vector {
         element: Box<TypeName>,
         dimension: i32,
@@ -125,7 +125,8 @@ impl TypeName {
             TypeName::Set { element, .. } => TypeName::Set { element: freeze(element), frozen: true },
             TypeName::Map { key, value, .. } => TypeName::Map { key: freeze(key), value: freeze(value), frozen: true },
             TypeName::Tuple(elements) => TypeName::Tuple(elements.into_iter().map(TypeName::freeze).collect()),
-            TypeName::Vector { element, dimension } => TypeName::Vector { element: freeze(element), dimension },
+            // A vector is one value whatever its element is, which stays as it was declared.
+            TypeName::Vector { .. } => self,
             TypeName::UserType { name, .. } => TypeName::UserType { name, frozen: true },
         }
     }

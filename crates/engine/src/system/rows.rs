@@ -181,19 +181,29 @@ pub(crate) fn read_rows(mut cursor: BoxCursor<'_>, now_seconds: u32) -> Result<V
             if let Unfiltered::Row(row) = cursor.unfiltered()
                 && row.row.is_live(&table, now_seconds)
             {
-                let mut values = BTreeMap::new();
-                if let [column] = table.partition_key() {
-                    values.insert(column.name.clone(), key.clone());
-                }
-                for (column, value) in table.clustering().iter().zip(model::Clusterings(row.clustering)) {
-                    values.insert(column.name.clone(), value.unwrap_or_default().to_vec());
-                }
-                read_columns(&table, row.row, now_seconds, &mut values);
-                rows.push(SystemRow { values });
+                rows.push(read_row(&table, &key, row.clustering, row.row, now_seconds));
             }
         }
     }
     Ok(rows)
+}
+
+/// The rows that an update of a system table writes, as they will be read.
+pub(crate) fn rows_of(update: &PartitionUpdate) -> Vec<SystemRow> {
+    let (table, key) = (update.table(), update.key().bytes());
+    update.rows().map(|row| read_row(table, key, row.clustering, row.row, 0)).collect()
+}
+
+fn read_row(table: &Table, key: &[u8], clustering: &[u8], row: Row<'_>, now_seconds: u32) -> SystemRow {
+    let mut values = BTreeMap::new();
+    if let [column] = table.partition_key() {
+        values.insert(column.name.clone(), key.to_vec());
+    }
+    for (column, value) in table.clustering().iter().zip(model::Clusterings(clustering)) {
+        values.insert(column.name.clone(), value.unwrap_or_default().to_vec());
+    }
+    read_columns(table, row, now_seconds, &mut values);
+    SystemRow { values }
 }
 
 /// The greatest timestamp of a cell, microseconds; `i64::MIN` if there is none.

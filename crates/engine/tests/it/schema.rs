@@ -257,7 +257,7 @@ fn rows_with_collections_of_a_dropped_type_survive_a_crash() {
         let engine = open(&directory);
         let table = create_table(&engine);
         let fields = vec![("f".into(), CqlType::Int)];
-        let user = Arc::new(types::UserType { keyspace: "ks".into(), name: "u".into(), fields });
+        let user = Arc::new(types::UserType::new("ks".into(), "u".into(), fields));
         let element = Arc::new(CqlType::Udt { definition: user.clone(), frozen: true });
         let with = table.to_builder().regular("l", CqlType::List { element, frozen: false }).build();
         let with =

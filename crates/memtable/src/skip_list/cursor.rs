@@ -54,7 +54,7 @@ impl SkipListCursor {
     pub fn new(memtable: Arc<SkipListMemtable>, table: &Arc<Table>, range: &ReadRange) -> SkipListCursor {
         let slices = range.slices.as_slice().iter();
         let mut slices: Vec<Slice> =
-            slices.map(|slice| Slice::of_positions(&memtable.layout, slice, range.reversed)).collect();
+            slices.map(|slice| Slice::of_positions(memtable.layout.newest(), slice, range.reversed)).collect();
         if range.reversed {
             slices.reverse();
         }

@@ -119,7 +119,7 @@ impl Shard {
         // After the partition is ours: its rows may be written under a schema that came while we waited for it.
         let table = self.table.load_full();
         let old = partition.version();
-        let mut change = Change::new(&table, layout, update, merger, observer);
+        let mut change = Change::new(&table, layout.newest(), update, merger, observer);
         let new = change.apply(old.as_deref());
         let old_bytes = old.as_ref().map_or(0, |old| old.bytes() as i64);
         let growth_bytes = new.bytes() as i64 - old_bytes;
@@ -166,6 +166,7 @@ impl Memtable for SkipListMemtable {
     }
 
     fn table_altered(&self, table: &Arc<Table>) {
+        self.layout.follow(table);
         self.shards.iter().for_each(|shard| note_newest(&shard.table, table));
     }
 

@@ -111,9 +111,9 @@ fn expand(ty: &CqlType) -> CqlType {
         CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
         CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
         CqlType::Map { key, value, frozen } => CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen },
-        CqlType::Tuple(elements) => CqlType::Tuple(elements.iter().map(expand).collect()),
+        CqlType::Tuple(elements) => CqlType::tuple(elements.iter().map(expand)),
         CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
-        CqlType::Udt { definition, .. } => CqlType::Tuple(definition.fields.iter().map(|(_, ty)| expand(ty)).collect()),
+        CqlType::Udt { definition, .. } => CqlType::tuple(definition.fields().iter().map(|(_, ty)| expand(ty))),
         other => other.clone(),
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cql::ast::{ColumnDefinition, CreateTable, Direction, Identifier, NativeType, TypeName};
 use model::{ColumnKind, Schema, Table, TableBuilder, TableId};
-use types::CqlType;
 use types::identifier::Quoted;
+use types::{CqlType, MarshalClass};
 use uuid::Uuid;
 
 use super::keyspace::is_system_keyspace;
@@ -134,7 +134,9 @@ impl<'c> Definition<'c> {
         }
         for column in &key.clustering {
             let order = self.create.clustering_order.iter().rfind(|(ordered, _)| ordered == column);
-            let reversed = order.is_some_and(|(_, direction)| *direction == Direction::Desc);
+            let declared = self.columns.get(column.as_str()).map(|(_, definition)| &definition.type_name);
+            let reversed = order.is_some_and(|(_, direction)| *direction == Direction::Desc)
+                || declared.is_some_and(is_class_in_descending_order);
             builder = builder.clustering(column.as_str(), self.type_of(column), reversed);
         }
         let others = self.columns.iter().filter(|(name, _)| !in_key.contains(*name));
@@ -166,6 +168,9 @@ impl<'c> Definition<'c> {
         }
         if *ty == CqlType::Counter {
             return invalid(format!("counter type is not supported for PRIMARY KEY column '{column}'"));
+        }
+        if self.create.primary_keys[0].clustering.iter().any(|clustering| clustering.as_str() == column) {
+            type_check::check_order(ty)?;
         }
         if ty.any(&|inner| *inner == CqlType::Duration) {
             return invalid(format!("duration type is not supported for PRIMARY KEY column '{column}'"));
@@ -236,10 +241,16 @@ pub(super) fn check_column(column: &ColumnDefinition) -> Result<(), QueryError> 
     }
 }
 
+/// Whether a clustering column of this type sorts descending whatever the order that the table declares.
+fn is_class_in_descending_order(name: &TypeName) -> bool {
+    matches!(name, TypeName::Custom(class) if matches!(MarshalClass::parse(class), Ok(MarshalClass::Reversed(_))))
+}
+
 /// A non-frozen user type may not hold what has cells of its own.
 pub(super) fn check_nested(ty: &CqlType, column: &Identifier) -> Result<(), QueryError> {
+    type_check::check_elements(ty)?;
     match ty {
-        CqlType::Udt { definition, frozen: false } if definition.fields.iter().any(|(_, f)| f.is_multi_cell()) => {
+        CqlType::Udt { definition, frozen: false } if definition.fields().iter().any(|(_, f)| f.is_multi_cell()) => {
             Err(QueryError::invalid(format!(
                 "Non-frozen UDTs with nested non-frozen collections are not supported for column {}",
                 Quoted(column.as_str())

@@ -2,6 +2,8 @@
 
 use cql::ast::{NativeType, TypeName};
 
+use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID};
+
 use crate::QueryError;
 
 fn is_counter(name: &TypeName) -> bool {
@@ -62,4 +64,29 @@ fn check_element(collection: &TypeName, element: &TypeName, frozen: bool) -> Res
         }
     }
     check(element)
+}
+
+/// Refuses what is sorted by values whose order is not known: sets and maps at any depth.
+pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
+    match ty {
+        CqlType::List { element, .. } | CqlType::Vector { element, .. } => check_elements(element),
+        CqlType::Set { element, .. } => check_order(element).and_then(|()| check_elements(element)),
+        CqlType::Map { key, value, .. } => {
+            check_order(key)?;
+            check_elements(key)?;
+            check_elements(value)
+        }
+        CqlType::Tuple(elements) => elements.iter().try_for_each(check_elements),
+        // Its fields were checked when it was made.
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a type of clusterings, elements of sets or keys of maps whose order is not known.
+pub(super) fn check_order(ty: &CqlType) -> Result<(), QueryError> {
+    let is_opaque = |inner: &CqlType| matches!(inner, CqlType::Custom(class) if !matches!(&**class, LEGACY_TIMEUUID | LEXICAL_UUID));
+    match ty.any(&is_opaque) {
+        true => Err(QueryError::not_supported(format!("sorting by values of {ty}"))),
+        false => Ok(()),
+    }
 }

@@ -1,6 +1,7 @@
 //! CREATE, ALTER and DROP TYPE.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use cql::ast::{AlterType, AlterTypeAction, CreateType, DropType, Identifier, NativeType, TypeName, UserTypeName};
@@ -11,7 +12,7 @@ use super::{Access, Changed, changed, check_modifiable, edit_keyspace, no_keyspa
 use crate::execution::Execution;
 use crate::guardrail::FIELDS_PER_UDT;
 use crate::names::keyspace_of;
-use crate::terms::{check_depth, resolve_type};
+use crate::terms::{resolve_type, with_definitions};
 use crate::{ChangeKind, QueryError, SchemaTarget};
 
 fn keyspace_name<'n>(name: &'n UserTypeName, execution: &'n Execution<'_>) -> Result<&'n str, QueryError> {
@@ -51,10 +52,12 @@ pub(super) fn create(create: &CreateType, execution: &Execution<'_>) -> Result<O
         }
         create.fields.iter().try_for_each(|(_, ty)| check_field(ty))?;
         let resolve = |(field, ty): &(Identifier, TypeName)| {
-            Ok::<_, QueryError>((field.as_str().into(), resolve_type(ty, schema, keyspace)?))
+            let ty = resolve_type(ty, schema, keyspace)?;
+            type_check::check_elements(&ty)?;
+            Ok::<_, QueryError>((field.as_str().into(), ty))
         };
         let fields = create.fields.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-        let definition = UserType { keyspace: keyspace.into(), name: name.into(), fields };
+        let definition = UserType::new(keyspace.into(), name.into(), fields);
         edited.types.insert(name.into(), Arc::new(definition));
         Ok(type_change(ChangeKind::Created, keyspace, name))
     })?;
@@ -73,11 +76,10 @@ pub(super) fn alter(alter: &AlterType, execution: &Execution<'_>) -> Result<Opti
         let Some(altered) = alter_definition(definition, &alter.action, schema)? else { return Ok(None) };
         if matches!(alter.action, AlterTypeAction::Add { .. }) {
             let guardrail = execution.processor.options().guardrails.fields_per_udt;
-            guardrail.check(&FIELDS_PER_UDT, name, altered.fields.len(), execution)?;
+            guardrail.check(&FIELDS_PER_UDT, name, altered.fields().len(), execution)?;
         }
         if let Some(edited) = edit_keyspace(keyspaces, keyspace) {
             replace_type(edited, Arc::new(altered));
-            check_depths(edited)?;
         }
         Ok(type_change(ChangeKind::Updated, keyspace, name))
     })?;
@@ -91,7 +93,7 @@ fn alter_definition(
     schema: &Schema,
 ) -> Result<Option<UserType>, QueryError> {
     let full_name = format!("{}.{}", definition.keyspace, definition.name);
-    let mut altered = definition.clone();
+    let mut fields = definition.fields().to_vec();
     match action {
         AlterTypeAction::AlterField { .. } => {
             return Err(QueryError::invalid("Altering field types is no longer supported"));
@@ -105,6 +107,7 @@ fn alter_definition(
             }
             check_field(type_name)?;
             let ty = resolve_type(type_name, schema, &definition.keyspace)?;
+            type_check::check_elements(&ty)?;
             let is_itself = |ty: &CqlType| matches!(ty, CqlType::Udt { definition: inner, .. } if inner.name == definition.name && inner.keyspace == definition.keyspace);
             if ty.any(&is_itself) {
                 return Err(QueryError::invalid(format!(
@@ -118,12 +121,12 @@ fn alter_definition(
                     in_partition_key.join(", ")
                 )));
             }
-            altered.fields.push((field.into(), ty));
+            fields.push((field.into(), ty));
         }
         AlterTypeAction::Rename { renames, if_field_exists } => {
             for (from, to) in renames {
-                match altered.field_index(from.as_str()) {
-                    Some(index) => altered.fields[index].0 = to.as_str().into(),
+                match fields.iter().position(|(field, _)| **field == *from.as_str()) {
+                    Some(index) => fields[index].0 = to.as_str().into(),
                     None if *if_field_exists => {}
                     None => {
                         let message = format!("Unkown field {} in user type {full_name}", from.as_str());
@@ -132,14 +135,14 @@ fn alter_definition(
                 }
             }
             let mut seen = BTreeSet::new();
-            if let Some((twice, _)) = altered.fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
+            if let Some((twice, _)) = fields.iter().find(|(field, _)| !seen.insert(field.clone())) {
                 // Cassandra prints the keyspace here, not the type.
                 let message = format!("Duplicate field name {twice} in type {}", definition.keyspace);
                 return Err(QueryError::invalid(message));
             }
         }
     }
-    Ok(Some(altered))
+    Ok(Some(definition.with_fields(fields)))
 }
 
 /// Tables whose partition key holds the type: their keys' bytes, and so their tokens, must not change.
@@ -151,57 +154,57 @@ fn tables_keyed_by(definition: &UserType, schema: &Schema) -> Vec<String> {
 
 /// Puts a new definition wherever the old one was used: in other types and in the columns of tables.
 fn replace_type(keyspace: &mut Keyspace, altered: Arc<UserType>) {
-    let replaced = |ty: &CqlType| replace_in(ty, &altered);
-    for definition in keyspace.types.values_mut() {
-        if definition.name == altered.name {
-            *definition = altered.clone();
-        } else if definition.fields.iter().any(|(_, ty)| uses(ty, &altered.name)) {
-            let fields = definition.fields.iter().map(|(name, ty)| (name.clone(), replaced(ty))).collect();
-            *definition = Arc::new(UserType { fields, ..(**definition).clone() });
-        }
+    let name = altered.name.clone();
+    let mut replaced = Replaced { before: &keyspace.types, after: BTreeMap::from([(name.clone(), altered)]) };
+    for other in keyspace.types.keys() {
+        let _made = replaced.definition(other);
     }
+    let types = replaced.after;
     for table in keyspace.tables.values_mut() {
-        if table.columns_in_select_order().iter().any(|column| uses(&column.ty, &altered.name)) {
-            *table = Arc::new(table.to_builder().map_types(replaced).build());
+        if table.columns_in_select_order().iter().any(|column| uses(&column.ty, &name)) {
+            let newest = |ty: &CqlType| with_definitions(ty, &mut |old| Ok::<_, Infallible>(newest(&types, old)));
+            *table =
+                Arc::new(table.to_builder().map_types(|ty| newest(ty).unwrap_or_else(|never| match never {})).build());
         }
     }
+    keyspace.types.extend(types);
 }
 
-/// Refuses a keyspace in which a type has become too deep by that of one of its fields.
-fn check_depths(keyspace: &Keyspace) -> Result<(), QueryError> {
-    let mut fields = keyspace.types.values().flat_map(|definition| &definition.fields);
-    fields.try_for_each(|(_, ty)| check_depth(ty))?;
-    let columns = keyspace.tables.values().flat_map(|table| table.columns_in_select_order());
-    columns.into_iter().try_for_each(|column| check_depth(&column.ty))
+/// A user type that an old set of columns had may be gone.
+fn newest(types: &BTreeMap<Arc<str>, Arc<UserType>>, old: &Arc<UserType>) -> Arc<UserType> {
+    types.get(&old.name).unwrap_or(old).clone()
+}
+
+/// The types of a keyspace of which one has a new definition. Each is made once and shared by those that use it.
+struct Replaced<'t> {
+    before: &'t BTreeMap<Arc<str>, Arc<UserType>>,
+    after: BTreeMap<Arc<str>, Arc<UserType>>,
+}
+
+impl Replaced<'_> {
+    fn definition(&mut self, name: &Arc<str>) -> Option<Arc<UserType>> {
+        if let Some(made) = self.after.get(name) {
+            return Some(made.clone());
+        }
+        let before = self.before.get(name)?.clone();
+        let mut is_same = true;
+        let mut fields = Vec::with_capacity(before.fields().len());
+        for (field, ty) in before.fields() {
+            let replaced = with_definitions(ty, &mut |old| {
+                Ok::<_, Infallible>(self.definition(&old.name).unwrap_or_else(|| old.clone()))
+            });
+            let ty_after = replaced.unwrap_or_else(|never| match never {});
+            is_same &= ty_after == *ty;
+            fields.push((field.clone(), ty_after));
+        }
+        let definition = if is_same { before } else { Arc::new(before.with_fields(fields)) };
+        self.after.insert(name.clone(), definition.clone());
+        Some(definition)
+    }
 }
 
 fn uses(ty: &CqlType, name: &str) -> bool {
     ty.any(&|inner| matches!(inner, CqlType::Udt { definition, .. } if &*definition.name == name))
-        || matches!(ty, CqlType::Udt { definition, .. } if definition.fields.iter().any(|(_, field)| uses(field, name)))
-}
-
-fn replace_in(ty: &CqlType, altered: &Arc<UserType>) -> CqlType {
-    let inner = |ty: &Arc<CqlType>| Arc::new(replace_in(ty, altered));
-    match ty {
-        CqlType::List { element, frozen } => CqlType::List { element: inner(element), frozen: *frozen },
-        CqlType::Set { element, frozen } => CqlType::Set { element: inner(element), frozen: *frozen },
-        CqlType::Map { key, value, frozen } => CqlType::Map { key: inner(key), value: inner(value), frozen: *frozen },
-        CqlType::Tuple(elements) => {
-            CqlType::Tuple(elements.iter().map(|element| replace_in(element, altered)).collect())
-        }
-        CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element), dimension: *dimension },
-        CqlType::Udt { definition, frozen } => {
-            let ty = if definition.name == altered.name {
-                CqlType::Udt { definition: altered.clone(), frozen: false }
-            } else {
-                let fields = definition.fields.iter().map(|(name, ty)| (name.clone(), replace_in(ty, altered)));
-                let definition = UserType { fields: fields.collect(), ..(**definition).clone() };
-                CqlType::Udt { definition: Arc::new(definition), frozen: false }
-            };
-            if *frozen { ty.freeze() } else { ty }
-        }
-        other => other.clone(),
-    }
 }
 
 pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<Changed>, QueryError> {
@@ -221,7 +224,7 @@ pub(super) fn drop(drop: &DropType, execution: &Execution<'_>) -> Result<Option<
             ))),
         };
         let users = edited.types.values().filter(|other| &*other.name != name);
-        let users = users.filter(|other| other.fields.iter().any(|(_, ty)| uses(ty, name))).map(|other| &*other.name);
+        let users = users.filter(|other| other.fields().iter().any(|(_, ty)| uses(ty, name))).map(|other| &*other.name);
         used("user types", users.collect())?;
         let tables = edited.tables.values();
         let users = tables.filter(|table| table.columns_in_select_order().iter().any(|column| uses(&column.ty, name)));

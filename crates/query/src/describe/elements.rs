@@ -239,7 +239,7 @@ fn type_element(definition: &Arc<UserType>) -> Element {
 /// Types before those that use them; otherwise by name.
 pub(super) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
     let uses = |user: &UserType, used: &UserType| {
-        user.fields.iter().any(|(_, ty)| {
+        user.fields().iter().any(|(_, ty)| {
             ty.any(&|inner| matches!(inner, types::CqlType::Udt { definition, .. } if definition.name == used.name))
         })
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use model::{Column, Keyspace, Schema, Table};
-use types::identifier::Quoted;
+use types::identifier::{Quoted, QuotedType};
 use types::{CqlType, UserType};
 
 use super::elements::in_dependency_order;
@@ -43,9 +43,9 @@ pub(super) fn user_type(definition: &UserType) -> String {
 }
 
 fn create_type(create: &str, definition: &UserType) -> String {
-    let fields = definition.fields.iter().map(|(name, ty)| format!("    {} {}", Quoted(name), column_type(ty)));
+    let fields = definition.fields().iter().map(|(name, ty)| format!("    {} {}", Quoted(name), column_type(ty)));
     let fields: Vec<String> = fields.collect();
-    let (keyspace, name) = (Quoted(&definition.keyspace), Quoted(&definition.name));
+    let (keyspace, name) = (Quoted(&definition.keyspace), QuotedType(&definition.name));
     format!("{create} {keyspace}.{name} (\n{}\n);", fields.join(",\n"))
 }
 

@@ -121,7 +121,7 @@ fn masked(ty: &CqlType) -> Option<Vec<u8>> {
             collection::tuple(fields.iter().map(Option::as_deref))
         }
         CqlType::Udt { definition, .. } => {
-            let fields: Vec<Option<Vec<u8>>> = definition.fields.iter().map(|(_, ty)| masked(ty)).collect();
+            let fields: Vec<Option<Vec<u8>>> = definition.fields().iter().map(|(_, ty)| masked(ty)).collect();
             collection::tuple(fields.iter().map(Option::as_deref))
         }
         CqlType::Vector { element, dimension } => {

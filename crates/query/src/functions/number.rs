@@ -43,7 +43,7 @@ pub(crate) fn refuse_long(ty: &CqlType, bytes: &[u8]) -> Result<(), QueryError> 
             types.iter().zip(collection::fields(bytes)).filter_map(|(ty, part)| Some((ty, part.ok()??))).collect()
         }
         CqlType::Udt { definition, .. } => {
-            let types = definition.fields.iter().map(|(_, ty)| ty);
+            let types = definition.fields().iter().map(|(_, ty)| ty);
             types.zip(collection::fields(bytes)).filter_map(|(ty, part)| Some((ty, part.ok()??))).collect()
         }
         CqlType::Vector { element, dimension } => {

@@ -254,7 +254,7 @@ fn set_field(
         return invalid("frozen UDT column");
     }
     let place = field_place(definition, field, name)?;
-    let (field, ty) = &definition.fields[usize::from(place)];
+    let (field, ty) = &definition.fields()[usize::from(place)];
     let spec = receiver.sibling(format!("{name}.{field}"), ty.clone());
     Ok(Change::SetField { place, value: prepare_term(value, &spec, preparing)? })
 }

@@ -118,11 +118,12 @@ fn field_spec(field: &Identifier, column: &ColumnSpec) -> Result<ColumnSpec, Que
     let name = &column.name;
     let unknown = || format!("Unknown field {} for column {name}", field.as_str());
     match &column.ty {
-        CqlType::Udt { definition, .. } => match definition.fields.iter().find(|(known, _)| **known == *field.as_str())
-        {
-            Some((known, ty)) => Ok(column.sibling(format!("{name}.{known}"), ty.clone())),
-            None => refuse(unknown()),
-        },
+        CqlType::Udt { definition, .. } => {
+            match definition.fields().iter().find(|(known, _)| **known == *field.as_str()) {
+                Some((known, ty)) => Ok(column.sibling(format!("{name}.{known}"), ty.clone())),
+                None => refuse(unknown()),
+            }
+        }
         _ => refuse(unknown()),
     }
 }

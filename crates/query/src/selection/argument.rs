@@ -78,7 +78,7 @@ impl<'a> Argument<'a> {
             Selectable::Field { receiver, field } => match self.inner(receiver).exact_type(preparing)? {
                 CqlType::Udt { definition, .. } => {
                     let place = definition.field_index(field.as_str())?;
-                    definition.fields.get(place).map(|(_, ty)| ty.clone())
+                    definition.fields().get(place).map(|(_, ty)| ty.clone())
                 }
                 _ => None,
             },
@@ -182,7 +182,7 @@ impl<'a> Argument<'a> {
             (Selectable::MapOrUdt(entries), CqlType::Udt { definition, .. }) => {
                 let fields = self.fields(entries, definition, preparing)?;
                 let typed =
-                    |(place, value): (usize, &'a Selectable)| definition.fields.get(place).map(|(_, ty)| (value, ty));
+                    |(place, value): (usize, &'a Selectable)| definition.fields().get(place).map(|(_, ty)| (value, ty));
                 all(&mut fields.into_iter().filter_map(typed))
             }
             (Selectable::List(_) | Selectable::Set(_) | Selectable::MapOrUdt(_), _) => Ok(Assignment::No),
@@ -228,7 +228,7 @@ impl<'a> Argument<'a> {
         preparing: &Preparing<'_>,
     ) -> Result<Vec<(usize, &'a Selectable)>, QueryError> {
         let places: HashMap<&str, usize> =
-            definition.fields.iter().enumerate().map(|(place, (name, _))| (&**name, place)).collect();
+            definition.fields().iter().enumerate().map(|(place, (name, _))| (&**name, place)).collect();
         let mut fields = Vec::with_capacity(entries.len());
         for (name, value) in entries {
             let Selectable::Column(name) = name else {

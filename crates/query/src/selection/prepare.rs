@@ -338,7 +338,7 @@ impl Builder {
         };
         let no_field = || QueryError::invalid(format!("{receiver} of type {ty} has no field {field}"));
         let index = definition.field_index(field.as_str()).ok_or_else(no_field)?;
-        let field_type = definition.fields.get(index).map(|(_, ty)| ty.clone()).ok_or_else(no_field)?;
+        let field_type = definition.fields().get(index).map(|(_, ty)| ty.clone()).ok_or_else(no_field)?;
         let name = format!("{}.{}", inner.name, field.as_str());
         Ok(Named { selector: Selector::Field { receiver: Box::new(inner.selector), index, ty: field_type }, name })
     }
@@ -469,7 +469,7 @@ impl Builder {
         let ty = self.type_of(whole, expected, preparing)?;
         let types: Vec<CqlType> = match &ty {
             CqlType::Tuple(types) => types.to_vec(),
-            CqlType::Udt { definition, .. } => definition.fields.iter().map(|(_, ty)| ty.clone()).collect(),
+            CqlType::Udt { definition, .. } => definition.fields().iter().map(|(_, ty)| ty.clone()).collect(),
             _ => return Err(cannot_infer(whole)),
         };
         let (selectors, names) = self.each(elements.iter().zip(types.iter()), preparing)?;
@@ -525,7 +525,7 @@ impl Builder {
                 Selectable::Column(name) => name.as_str().to_owned(),
                 other => other.to_string(),
             };
-            let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
+            let known: HashSet<&str> = definition.fields().iter().map(|(field, _)| &**field).collect();
             let mut given = HashMap::new();
             for (field, value) in entries {
                 let field = name_of(field);
@@ -536,7 +536,7 @@ impl Builder {
                 given.insert(field, value);
             }
             let mut elements = Vec::new();
-            for (field, field_type) in &definition.fields {
+            for (field, field_type) in definition.fields() {
                 elements.push(match given.get(&**field) {
                     Some(value) => {
                         let value = self.prepare(value, Some(field_type), preparing)?;

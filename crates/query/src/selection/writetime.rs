@@ -71,8 +71,8 @@ impl WritetimeSelector {
     fn list(&self, cells: &[Cell<'_>], now: u32) -> Vec<u8> {
         let mut out = Vec::new();
         if let CqlType::Udt { definition, .. } = &self.column_type {
-            collection::write_count(definition.fields.len(), &mut out);
-            for place in 0..definition.fields.len() {
+            collection::write_count(definition.fields().len(), &mut out);
+            for place in 0..definition.fields().len() {
                 let cell = cells.iter().find(|cell| field_place(cell.path) == Some(place));
                 collection::write_part(cell.and_then(|cell| self.time_of(cell, now)).as_deref(), &mut out);
             }

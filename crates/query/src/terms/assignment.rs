@@ -129,8 +129,8 @@ pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
         (Udt { definition, .. }, Udt { definition: other, .. }) => {
             definition.keyspace == other.keyspace
                 && definition.name == other.name
-                && definition.fields.len() == other.fields.len()
-                && definition.fields.iter().zip(&other.fields).all(|((_, a), (_, b))| is_value_compatible(a, b))
+                && definition.fields().len() == other.fields().len()
+                && definition.fields().iter().zip(other.fields()).all(|((_, a), (_, b))| is_value_compatible(a, b))
         }
         _ => false,
     }

@@ -215,7 +215,7 @@ pub(super) fn prepare_vector(
 fn field_types(ty: &CqlType) -> Option<Vec<&CqlType>> {
     match ty {
         CqlType::Tuple(elements) => Some(elements.iter().collect()),
-        CqlType::Udt { definition, .. } => Some(definition.fields.iter().map(|(_, ty)| ty).collect()),
+        CqlType::Udt { definition, .. } => Some(definition.fields().iter().map(|(_, ty)| ty).collect()),
         _ => None,
     }
 }
@@ -278,7 +278,7 @@ pub(super) fn prepare_user_type(
 ) -> Result<Term, QueryError> {
     let CqlType::Udt { definition, .. } = &receiver.ty else { return refuse_type("user type", receiver) };
     let given = field_terms(fields);
-    for (field, ty) in &definition.fields {
+    for (field, ty) in definition.fields() {
         let Some(raw) = given.get(&**field) else { continue };
         if !raw.assignment(preparing, ty)?.is_assignable() {
             let name = &receiver.name;
@@ -286,15 +286,15 @@ pub(super) fn prepare_user_type(
             return Err(QueryError::invalid(message));
         }
     }
-    let mut terms = Vec::with_capacity(definition.fields.len());
-    for (field, ty) in &definition.fields {
+    let mut terms = Vec::with_capacity(definition.fields().len());
+    for (field, ty) in definition.fields() {
         terms.push(match given.get(&**field) {
             Some(raw) => prepare_part(raw, &field_spec(receiver, field, ty), preparing)?,
             None => Term::NULL,
         });
     }
     // Of several the first in the order of Cassandra's hash map.
-    let known: HashSet<&str> = definition.fields.iter().map(|(field, _)| &**field).collect();
+    let known: HashSet<&str> = definition.fields().iter().map(|(field, _)| &**field).collect();
     let unknown = fields.iter().filter(|(field, _)| !known.contains(field.as_str()));
     if let Some((field, _)) = unknown.min_by_key(|(field, _)| hash_slot(field.as_str(), fields.len())) {
         let message = format!("Unknown field '{field}' in value of user defined type {}", definition.name);
@@ -385,7 +385,7 @@ pub(super) fn user_type_assignment(
 ) -> Result<Assignment, QueryError> {
     let CqlType::Udt { definition, .. } = ty else { return Ok(Assignment::No) };
     let given = field_terms(fields);
-    for (field, ty) in &definition.fields {
+    for (field, ty) in definition.fields() {
         if let Some(raw) = given.get(&**field)
             && !raw.assignment(preparing, ty)?.is_assignable()
         {

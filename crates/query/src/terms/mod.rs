@@ -6,7 +6,6 @@ mod findings;
 mod in_values;
 mod literal;
 mod prepare;
-mod type_depth;
 mod type_name;
 
 use std::borrow::Cow;
@@ -23,8 +22,7 @@ pub(crate) use assignment::{
 pub(crate) use findings::{Expression, Findings};
 pub(crate) use in_values::InTerms;
 pub(crate) use prepare::{cast_type, prepare};
-pub(crate) use type_depth::check_depth;
-pub(crate) use type_name::{qualified, resolve_type};
+pub(crate) use type_name::{qualified, resolve_type, with_definitions};
 
 /// A value ready to be given bytes.
 #[derive(Clone, Debug)]
@@ -214,7 +212,7 @@ fn bind_user_type<'v>(
         return Err(QueryError::server("a user type literal for another type"));
     };
     let mut out = Vec::new();
-    for (term, (field, _)) in fields.iter().zip(&definition.fields) {
+    for (term, (field, _)) in fields.iter().zip(definition.fields()) {
         let unset = || format!("Invalid unset value for field '{field}' of user defined type {}", definition.name);
         let bytes = term.bind(execution)?.or_refuse_unset(unset)?;
         collection::write_part(bytes.as_deref(), &mut out);

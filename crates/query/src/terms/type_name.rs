@@ -4,48 +4,97 @@ use std::sync::Arc;
 
 use cql::ast::{Identifier, NativeType, TypeName, UserTypeName};
 use model::Schema;
-use types::CqlType;
+use types::{CqlType, UserType};
 
-use super::check_depth;
 use crate::QueryError;
 
-/// The type that a type name says; user types are looked up in `keyspace` unless they name their own.
+/// The type that a type name says; user types are those of `keyspace`, and may name no other one.
 pub(crate) fn resolve_type(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
     let ty = resolve_part(name, schema, keyspace)?;
-    check_depth(&ty)?;
+    ty.check_size().map_err(QueryError::invalid)?;
     Ok(ty)
 }
 
 fn resolve_part(name: &TypeName, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
-    let inner = |name: &TypeName| resolve_part(name, schema, keyspace).map(Arc::new);
+    let inner = |name: &TypeName| resolve_part(name, schema, keyspace);
+    let frozen_if = |frozen: bool, ty: CqlType| if frozen { ty.freeze() } else { ty };
     Ok(match name {
         TypeName::Native(native) => native_type(*native),
-        TypeName::List { element, frozen } => CqlType::List { element: inner(element)?, frozen: *frozen },
-        TypeName::Set { element, frozen } => CqlType::Set { element: inner(element)?, frozen: *frozen },
+        TypeName::List { element, frozen } => frozen_if(*frozen, CqlType::list(element_type(inner(element)?, element))),
+        TypeName::Set { element, frozen } => frozen_if(*frozen, CqlType::set(element_type(inner(element)?, element))),
         TypeName::Map { key, value, frozen } => {
-            CqlType::Map { key: inner(key)?, value: inner(value)?, frozen: *frozen }
+            let (key, value) = (element_type(inner(key)?, key), element_type(inner(value)?, value));
+            frozen_if(*frozen, CqlType::map(key, value))
         }
         TypeName::Tuple(elements) => {
-            let elements: Result<Vec<CqlType>, QueryError> =
-                elements.iter().map(|element| resolve_part(element, schema, keyspace)).collect();
-            CqlType::tuple(elements?)
+            CqlType::tuple(elements.iter().map(inner).collect::<Result<Vec<CqlType>, QueryError>>()?)
         }
         TypeName::Vector { element, dimension } => {
             let positive = u32::try_from(*dimension).ok().filter(|dimension| *dimension > 0);
             let dimension = positive.ok_or_else(|| {
                 QueryError::invalid(format!("vectors may only have positive dimensions; given {dimension}"))
             })?;
-            CqlType::vector(resolve_part(element, schema, keyspace)?, dimension)
+            CqlType::vector(inner(element)?, dimension)
         }
         TypeName::UserType { name, frozen } => {
-            let keyspace = name.keyspace.as_ref().map_or(keyspace, |keyspace| keyspace.as_str());
-            let known = schema.keyspace(keyspace).and_then(|keyspace| keyspace.types.get(name.name.as_str()));
-            let unknown = || QueryError::invalid(format!("Unknown type {keyspace}.{}", name.name.as_str()));
-            let ty = CqlType::Udt { definition: known.ok_or_else(unknown)?.clone(), frozen: false };
+            let definition = user_type(name, schema, keyspace)?.clone();
+            frozen_if(*frozen, CqlType::Udt { definition, frozen: false })
+        }
+        TypeName::Custom(class) => custom_type(class, schema, keyspace)?,
+    })
+}
+
+/// A class written as the element of a collection may be that of an unfrozen collection, which none can hold.
+fn element_type(ty: CqlType, written: &TypeName) -> CqlType {
+    if matches!(written, TypeName::Custom(_)) { ty.freeze() } else { ty }
+}
+
+fn user_type<'s>(name: &UserTypeName, schema: &'s Schema, keyspace: &str) -> Result<&'s Arc<UserType>, QueryError> {
+    if let Some(other) = name.keyspace.as_ref().map(Identifier::as_str).filter(|named| *named != keyspace) {
+        return Err(QueryError::invalid(format!(
+            "Statement on keyspace {keyspace} cannot refer to a user type in keyspace {other}; \
+             user types can only be used in the keyspace they are defined in"
+        )));
+    }
+    let known = schema.keyspace(keyspace).and_then(|keyspace| keyspace.types.get(name.name.as_str()));
+    known.ok_or_else(|| QueryError::invalid(format!("Unknown type {keyspace}.{}", name.name.as_str())))
+}
+
+/// The type of a marshal class. User types in it are those of the schema: another one could not be stored.
+fn custom_type(class: &str, schema: &Schema, keyspace: &str) -> Result<CqlType, QueryError> {
+    let parsed = CqlType::parse_marshal_class(class)
+        .map_err(|error| QueryError::syntax(format!("Error setting type {class}: {}", error.message())))?;
+    let known = |written: &Arc<UserType>| schema.keyspace(keyspace).and_then(|known| known.types.get(&written.name));
+    with_definitions(&parsed, &mut |written| match known(written).filter(|_| *written.keyspace == *keyspace) {
+        Some(known) if known.freeze_fields() == written.freeze_fields() => Ok(known.clone()),
+        _ => Err(QueryError::invalid(format!(
+            "{class} is not supported: its user type {}.{} is not the type of that name in keyspace {keyspace}",
+            written.keyspace, written.name
+        ))),
+    })
+}
+
+/// The type with other definitions of its user types; those inside the new ones stay as they are.
+pub(crate) fn with_definitions<E>(
+    ty: &CqlType,
+    replace: &mut impl FnMut(&Arc<UserType>) -> Result<Arc<UserType>, E>,
+) -> Result<CqlType, E> {
+    let mut inner = |ty: &Arc<CqlType>| with_definitions(ty, replace).map(Arc::new);
+    Ok(match ty {
+        CqlType::List { element, frozen } => CqlType::List { element: inner(element)?, frozen: *frozen },
+        CqlType::Set { element, frozen } => CqlType::Set { element: inner(element)?, frozen: *frozen },
+        CqlType::Map { key, value, frozen } => CqlType::Map { key: inner(key)?, value: inner(value)?, frozen: *frozen },
+        CqlType::Vector { element, dimension } => CqlType::Vector { element: inner(element)?, dimension: *dimension },
+        CqlType::Tuple(elements) => {
+            let elements = elements.iter().map(|element| with_definitions(element, replace));
+            CqlType::Tuple(elements.collect::<Result<_, E>>()?)
+        }
+        CqlType::Udt { definition, frozen } => {
+            let definition = replace(definition)?;
+            let ty = CqlType::Udt { definition, frozen: false };
             if *frozen { ty.freeze() } else { ty }
         }
-        TypeName::Custom(class) => CqlType::parse_marshal_class(class)
-            .map_err(|error| QueryError::syntax(format!("Error setting type {class}: {}", error.message())))?,
+        other => other.clone(),
     })
 }
 

@@ -19,5 +19,6 @@ mod schema;
 mod select;
 mod sent_values;
 mod sstable_tasks;
+mod survival;
 mod timestamps;
 mod writes;

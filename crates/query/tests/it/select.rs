@@ -45,7 +45,7 @@ pub fn shown(ty: &CqlType) -> String {
     match ty {
         CqlType::Udt { definition, .. } => {
             let fields: Vec<String> =
-                definition.fields.iter().map(|(name, ty)| format!("{name} {}", shown(ty))).collect();
+                definition.fields().iter().map(|(name, ty)| format!("{name} {}", shown(ty))).collect();
             format!("{}.{}({})", definition.keyspace, definition.name, fields.join(", "))
         }
         CqlType::Vector { .. } => format!("'{}'", ty.to_marshal_class()),

@@ -179,7 +179,7 @@ fn user_type(definition: &UserType, json: &Value) -> Result<Vec<u8>, MarshalErro
         given.insert(name, value);
     }
     let mut out = Vec::new();
-    for (name, field) in &definition.fields {
+    for (name, field) in definition.fields() {
         write_field(field, given.get(&**name).copied().unwrap_or(&Value::Null), &mut out)?;
     }
     match order.iter().find(|name| definition.field_index(name).is_none()) {

@@ -64,7 +64,7 @@ impl CqlType {
         let CqlType::Udt { definition, .. } = self else { return };
         let mut parts = collection::fields(value);
         out.push('{');
-        for (i, (name, field)) in definition.fields.iter().enumerate() {
+        for (i, (name, field)) in definition.fields().iter().enumerate() {
             out.push_str(if i == 0 { "" } else { ", " });
             write_json_name(name, out);
             out.push_str(": ");

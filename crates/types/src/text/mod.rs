@@ -47,7 +47,7 @@ impl CqlType {
             CqlType::Inet => inet::parse(text),
             CqlType::Duration => duration::parse(text).map(|duration| duration.to_bytes()),
             CqlType::Tuple(fields) => tuple::parse(self, fields.iter(), text),
-            CqlType::Udt { definition, .. } => tuple::parse(self, definition.fields.iter().map(|(_, ty)| ty), text),
+            CqlType::Udt { definition, .. } => tuple::parse(self, definition.fields().iter().map(|(_, ty)| ty), text),
             _ => hex::parse(text).ok_or_else(|| MarshalError::new(format!("cannot parse '{text}' as hex bytes"))),
         }
     }

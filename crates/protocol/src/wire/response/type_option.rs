@@ -32,8 +32,8 @@ pub(crate) fn put_type(out: &mut Vec<u8>, ty: &CqlType, version: Version) {
             put_short(out, 0x30);
             put_string(out, &definition.keyspace);
             put_string(out, &definition.name);
-            put_short(out, definition.fields.len() as u16);
-            for (name, field) in &definition.fields {
+            put_short(out, definition.fields().len() as u16);
+            for (name, field) in definition.fields() {
                 put_string(out, name);
                 put_type(out, field, version);
             }

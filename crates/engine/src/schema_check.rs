@@ -1,0 +1,136 @@
+//! What is stored of the schema is read back before it is stored: a schema that the next start could not read, or would
+//! read as another one, never reaches the log.
+//!
+//! The rows that a change writes are loaded by the code of a start, and what comes out has to be what the change made.
+//! Only what changed is looked at, so that a change costs nothing for the tables beside it.
+
+use std::sync::Arc;
+
+use model::{Column, ColumnSet, Keyspace, PartitionUpdate, Schema, Table};
+use types::CqlType;
+
+use crate::error::EngineError;
+use crate::schema_rows::{self, SchemaRows, UserTypes};
+use crate::system::rows_of;
+
+/// Fails where `updates`, which store what differs between `old` and `new`, do not load as `new`.
+pub(crate) fn check(old: &Schema, new: &Schema, updates: &[PartitionUpdate]) -> Result<(), EngineError> {
+    let is_changed = |keyspace: &&Arc<Keyspace>| !is_same(old.keyspaces.get(&keyspace.name), keyspace);
+    for keyspace in new.keyspaces.values().filter(is_changed) {
+        let before = old.keyspaces.get(&keyspace.name).map(Arc::as_ref);
+        check_keyspace(before, keyspace, updates).map_err(EngineError::Unstorable)?;
+    }
+    Ok(())
+}
+
+fn check_keyspace(before: Option<&Keyspace>, new: &Keyspace, updates: &[PartitionUpdate]) -> Result<(), String> {
+    let unchanged = |name: &Arc<str>| before.and_then(|before| before.types.get(name));
+    let mut unchanged_types = UserTypes::new();
+    for (name, definition) in &new.types {
+        if unchanged(name) == Some(definition) {
+            unchanged_types.insert(name.clone(), definition.clone());
+            continue;
+        }
+        let ty = CqlType::Udt { definition: definition.clone(), frozen: true };
+        ty.check_size().map_err(|why| format!("type {}.{name} cannot be stored: {why}", new.name))?;
+    }
+    let table_before = |table: &Arc<Table>| before.and_then(|before| before.tables.get(&table.name));
+    let is_changed = |table: &&Arc<Table>| !is_same(table_before(table), table);
+    let changed: Vec<&Arc<Table>> = new.tables.values().filter(is_changed).collect();
+    for table in &changed {
+        check_sizes(table)?;
+    }
+    let rows = rows_of_keyspace(new, &changed, updates);
+    let loaded = schema_rows::load_changes(&rows, unchanged_types)
+        .map_err(|damage| format!("the schema cannot be stored, a start could not read it: {damage}"))?;
+    debug_assert_eq!(loaded.name, new.name);
+    if loaded.replication != new.replication || loaded.durable_writes != new.durable_writes {
+        return Err(format!("the settings of keyspace {} would not survive a restart", new.name));
+    }
+    if let Some((name, _)) = new.types.iter().find(|(name, definition)| loaded.types.get(*name) != Some(definition)) {
+        return Err(format!("type {}.{name} would not survive a restart", new.name));
+    }
+    for table in changed {
+        let survives = match loaded.tables.get(&table.name) {
+            Some(loaded) => difference(loaded, table).map_or(Ok(()), Err),
+            None => Err("it".to_owned()),
+        };
+        survives.map_err(|what| format!("table {}.{}: {what} would not survive a restart", new.name, table.name))?;
+    }
+    Ok(())
+}
+
+/// Most of what is compared is shared between the old schema and the new one.
+fn is_same<T: PartialEq>(before: Option<&Arc<T>>, now: &Arc<T>) -> bool {
+    before.is_some_and(|before| Arc::ptr_eq(before, now) || before == now)
+}
+
+fn check_sizes(table: &Table) -> Result<(), String> {
+    for column in table.columns_in_select_order() {
+        let name = &column.name;
+        let fails = |why| format!("column {name} of table {}.{} cannot be stored: {why}", table.keyspace, table.name);
+        column.ty.check_size().map_err(fails)?;
+    }
+    Ok(())
+}
+
+fn rows_of_keyspace(keyspace: &Keyspace, changed: &[&Arc<Table>], updates: &[PartitionUpdate]) -> SchemaRows {
+    let rows = |name: &str| {
+        let of_table = updates.iter().filter(|update| *update.table().name == *name);
+        of_table.filter(|update| update.key().bytes() == keyspace.name.as_bytes()).flat_map(rows_of).collect()
+    };
+    let is_of_changed = |update: &&PartitionUpdate| {
+        *update.table().name == *schema_rows::LAYOUTS
+            && changed.iter().any(|table| update.key().bytes() == table.id.0.as_bytes())
+    };
+    SchemaRows {
+        keyspaces: rows(schema_rows::KEYSPACES),
+        tables: rows(schema_rows::TABLES),
+        columns: rows(schema_rows::COLUMNS),
+        dropped_columns: rows(schema_rows::DROPPED_COLUMNS),
+        types: rows(schema_rows::TYPES),
+        layouts: updates.iter().filter(is_of_changed).flat_map(rows_of).collect(),
+        is_foreign: false,
+    }
+}
+
+/// What of a table was read back as something else. Of columns that are not shown any more only what their cells are
+/// skipped by counts: the type that such a column had may be gone.
+fn difference(loaded: &Table, table: &Table) -> Option<String> {
+    let keys = |table: &Table| [table.partition_key().to_vec(), table.clustering().to_vec()].concat();
+    let differs = |(loaded, column): (Arc<Column>, Arc<Column>)| (loaded != column).then_some(column);
+    if let Some(column) = keys(loaded).into_iter().zip(keys(table)).find_map(differs) {
+        return Some(described(&column));
+    }
+    for is_static in [true, false] {
+        let (loaded_sets, sets) = (loaded.column_sets(is_static), table.column_sets(is_static));
+        let mut shown = sets.current().shown();
+        if let Some(column) = shown.find(|column| !loaded_sets.current().columns.contains(column)) {
+            return Some(described(column));
+        }
+        let is_laid_out_alike = |(loaded, set): (&ColumnSet, &ColumnSet)| layout_of(loaded).eq(layout_of(set));
+        let is_same_count = loaded_sets.all().len() == sets.all().len();
+        if !is_same_count || !loaded_sets.all().iter().zip(sets.all()).all(is_laid_out_alike) {
+            return Some("the layout of its rows".into());
+        }
+    }
+    let dropped = |(loaded, dropped)| (loaded != dropped).then_some(dropped);
+    if let Some(dropped) = loaded.dropped().iter().zip(table.dropped()).find_map(dropped) {
+        return Some(format!("dropped column {} of type {}", dropped.name, dropped.ty));
+    }
+    let is_same = loaded.options == table.options
+        && loaded.id == table.id
+        && keys(loaded).len() == keys(table).len()
+        && loaded.dropped().len() == table.dropped().len()
+        && loaded.next_column_id() == table.next_column_id();
+    (!is_same).then(|| "its options".into())
+}
+
+fn described(column: &Column) -> String {
+    format!("column {} of type {}", column.name, column.ty)
+}
+
+/// What rows are read by, of each column in a set.
+fn layout_of(set: &ColumnSet) -> impl Iterator<Item = (u32, &str, bool, bool)> {
+    set.columns.iter().map(|column| (column.id.0, &*column.name, column.is_dropped, column.is_complex()))
+}

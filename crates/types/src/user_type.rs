@@ -1,0 +1,113 @@
+//! User-defined types, and the size of a type written out.
+//!
+//! Types are shared: a user type that others use ten times is one value behind ten pointers. What walks a whole type
+//! (its class in an SSTable, its description to a client) pays for every use, so that a type has a size limit.
+
+use std::sync::Arc;
+
+use crate::CqlType;
+
+/// How deep types may nest: `int` is 1 deep, `list<int>` is 2 deep, a field of a user type is one deeper than that.
+pub const TYPE_DEPTH_MAX: u16 = 64;
+
+/// How many types a type may consist of, itself included and user types written out at each use.
+pub const TYPE_PARTS_MAX: u32 = 16_384;
+
+/// A user-defined type: a tuple whose fields have names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UserType {
+    pub keyspace: Arc<str>,
+    pub name: Arc<str>,
+    fields: Vec<Field>,
+    shape: Shape,
+}
+
+/// A field's name and type.
+pub type Field = (Arc<str>, CqlType);
+
+/// What is known of a type without walking through it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// See [`TYPE_DEPTH_MAX`]; stays at its maximum when it would be more.
+    pub depth: u16,
+    /// See [`TYPE_PARTS_MAX`]; stays at its maximum when it would be more.
+    pub parts: u32,
+    /// Whether freezing the type would change it, or a type inside it.
+    pub(crate) holds_unfrozen: bool,
+}
+
+impl UserType {
+    /// A type with these fields, in declaration order.
+    pub fn new(keyspace: Arc<str>, name: Arc<str>, fields: Vec<Field>) -> UserType {
+        let shape = Shape::around(fields.iter().map(|(_, ty)| ty));
+        UserType { keyspace, name, fields, shape }
+    }
+
+    /// The same type with other fields.
+    pub fn with_fields(&self, fields: Vec<Field>) -> UserType {
+        UserType::new(self.keyspace.clone(), self.name.clone(), fields)
+    }
+
+    /// Names and types, in declaration order.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The position of the field with this (case-sensitive) name.
+    pub fn field_index(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|(field, _)| &**field == name)
+    }
+
+    /// The type with frozen fields, as a frozen use of it has them.
+    pub fn freeze_fields(self: &Arc<UserType>) -> Arc<UserType> {
+        if !self.shape.holds_unfrozen {
+            return self.clone();
+        }
+        Arc::new(self.with_fields(self.fields.iter().map(|(name, field)| (name.clone(), field.freeze())).collect()))
+    }
+}
+
+impl Shape {
+    const SCALAR: Shape = Shape { depth: 1, parts: 1, holds_unfrozen: false };
+
+    /// The shape of a frozen type that holds these.
+    fn around<'t>(inner: impl IntoIterator<Item = &'t CqlType>) -> Shape {
+        inner.into_iter().map(CqlType::shape).fold(Shape::SCALAR, |whole, part| Shape {
+            depth: whole.depth.max(part.depth.saturating_add(1)),
+            parts: whole.parts.saturating_add(part.parts),
+            holds_unfrozen: whole.holds_unfrozen || part.holds_unfrozen,
+        })
+    }
+}
+
+impl CqlType {
+    /// How large the type is. Does not walk into user types.
+    pub fn shape(&self) -> Shape {
+        let mut shape = match self {
+            CqlType::List { element, .. } | CqlType::Set { element, .. } => Shape::around([&**element]),
+            // What is in a vector stays as it was declared.
+            CqlType::Vector { element, .. } => Shape { holds_unfrozen: false, ..Shape::around([&**element]) },
+            CqlType::Map { key, value, .. } => Shape::around([&**key, &**value]),
+            CqlType::Tuple(elements) => Shape::around(elements.iter()),
+            CqlType::Udt { definition, .. } => definition.shape,
+            _ => Shape::SCALAR,
+        };
+        shape.holds_unfrozen |= self.is_multi_cell();
+        shape
+    }
+
+    /// Checks that the type is not too large to be stored and described: [`TYPE_DEPTH_MAX`], [`TYPE_PARTS_MAX`]. The error
+    /// names the limit.
+    pub fn check_size(&self) -> Result<(), String> {
+        let Shape { depth, parts, .. } = self.shape();
+        if depth > TYPE_DEPTH_MAX {
+            return Err(format!("types may be nested {TYPE_DEPTH_MAX} deep, and this one is {depth} deep"));
+        }
+        if parts > TYPE_PARTS_MAX {
+            return Err(format!(
+                "a type may consist of {TYPE_PARTS_MAX} types with its user types written out, and this one of {parts}"
+            ));
+        }
+        Ok(())
+    }
+}
