@@ -1,5 +1,6 @@
 //! The components of SSTables, each by itself.
 
+use blockio::SimulatedDisk;
 use sstable::{Component, decode};
 
 const COMPRESSORS: [&str; 4] = ["LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor"];
@@ -7,31 +8,31 @@ const COMPRESSORS: [&str; 4] = ["LZ4Compressor", "SnappyCompressor", "DeflateCom
 const CHUNK_BYTES_MAX: usize = 1 << 16;
 
 pub fn statistics(bytes: &[u8]) {
-    let _ = decode::component(Component::Statistics, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Statistics, bytes);
 }
 
 pub fn compression_info(bytes: &[u8]) {
-    let _ = decode::component(Component::CompressionInfo, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::CompressionInfo, bytes);
 }
 
 pub fn filter(bytes: &[u8]) {
-    let _ = decode::component(Component::Filter, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Filter, bytes);
 }
 
 pub fn crc(bytes: &[u8]) {
-    let _ = decode::component(Component::Crc, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Crc, bytes);
 }
 
 pub fn checksums(bytes: &[u8]) {
-    let _ = decode::component(Component::Checksums, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Checksums, bytes);
 }
 
 pub fn partitions(bytes: &[u8]) {
-    let _ = decode::component(Component::Partitions, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Partitions, bytes);
 }
 
 pub fn rows(bytes: &[u8]) {
-    let _ = decode::component(Component::Rows, bytes);
+    let _ = decode::component(&SimulatedDisk::new(), Component::Rows, bytes);
 }
 
 /// `u32` length of a Statistics.db, big-endian, the Statistics.db, uncompressed data.
@@ -39,7 +40,7 @@ pub fn data(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return };
     let length = u32::from_be_bytes(*length) as usize;
     if let Some((statistics, data)) = rest.split_at_checked(length) {
-        let _ = decode::data(statistics, data);
+        let _ = decode::data(&SimulatedDisk::new(), statistics, data);
     }
 }
 

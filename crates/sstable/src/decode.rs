@@ -1,12 +1,13 @@
-//! One door per component for bytes from anywhere: fuzzing and tools that have single files.
+//! Decoders of single components, for fuzzing and for tools that have single files.
 //!
-//! Each answers an error or `Ok`, never panics, and takes memory in proportion to the bytes it is given.
+//! Each answers an error or `Ok`, never panics, and takes memory in proportion to the bytes that it is given. The
+//! caller brings the disk on which the bytes are put, an empty one in memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use blockio::{Disk, File, OpenOptions, SimulatedDisk};
+use blockio::{Disk, File, OpenOptions};
 use model::{PartitionKey, UnfilteredCursor};
 use types::murmur3;
 
@@ -27,20 +28,19 @@ const ENTRIES_MAX: usize = 10_000;
 /// Memory for index pages.
 const CACHE_BYTES: u64 = 1 << 20;
 
-fn memory_file(name: &str, bytes: &[u8]) -> Result<Box<dyn File>, SSTableError> {
-    let disk = SimulatedDisk::new();
+fn file_of(disk: &dyn Disk, name: &str, bytes: &[u8]) -> Result<Box<dyn File>, SSTableError> {
     let file = disk.open(&Path::new("/").join(name), OpenOptions::create())?;
     file.write_at(bytes, 0)?;
     Ok(file)
 }
 
-fn index_file(component: Component, bytes: &[u8]) -> Result<Arc<IndexFile>, SSTableError> {
+fn index_file(disk: &dyn Disk, component: Component, bytes: &[u8]) -> Result<Arc<IndexFile>, SSTableError> {
     let name = component.name();
-    Ok(Arc::new(IndexFile::new(name.into(), memory_file(name, bytes)?, BlockCache::new(CACHE_BYTES), None)?))
+    Ok(Arc::new(IndexFile::new(name.into(), file_of(disk, name, bytes)?, BlockCache::new(CACHE_BYTES), None)?))
 }
 
 /// Decodes a whole file of the given component by itself. Data.db needs more: see [`data`].
-pub fn component(component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
+pub fn component(disk: &dyn Disk, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
     match component {
         Component::Statistics => Statistics::decode(component.name(), bytes).map(drop),
         Component::CompressionInfo => CompressionInfo::decode(component.name(), bytes).map(drop),
@@ -51,14 +51,14 @@ pub fn component(component: Component, bytes: &[u8]) -> Result<(), SSTableError>
         }
         Component::Crc => Checksums::decode(component.name(), bytes).map(drop),
         Component::Checksums => PageChecksums::decode(component.name(), bytes).map(drop),
-        Component::Partitions => partitions(bytes),
-        Component::Rows => rows(bytes),
+        Component::Partitions => partitions(disk, bytes),
+        Component::Rows => rows(disk, bytes),
         Component::Data | Component::Digest | Component::Toc => Ok(()),
     }
 }
 
-fn partitions(bytes: &[u8]) -> Result<(), SSTableError> {
-    let index = PartitionIndex::open(Component::Partitions.name(), index_file(Component::Partitions, bytes)?)?;
+fn partitions(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
+    let index = PartitionIndex::open(Component::Partitions.name(), index_file(disk, Component::Partitions, bytes)?)?;
     let key = PartitionKey::new(bytes.get(..16).unwrap_or(bytes));
     index.candidate(&key, murmur3::hash128(key.bytes()))?;
     let mut entries = index.entries()?;
@@ -73,8 +73,8 @@ fn partitions(bytes: &[u8]) -> Result<(), SSTableError> {
 }
 
 /// Takes every position of a Rows.db for that of a record.
-fn rows(bytes: &[u8]) -> Result<(), SSTableError> {
-    let file = index_file(Component::Rows, bytes)?;
+fn rows(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
+    let file = index_file(disk, Component::Rows, bytes)?;
     let mut first_error = None;
     for position in 0..bytes.len() as u64 {
         if let Err(error) = blocks(&file, position) {
@@ -101,8 +101,7 @@ fn blocks(file: &Arc<IndexFile>, position: u64) -> Result<(), SSTableError> {
 }
 
 /// Decodes uncompressed data under the header of a Statistics.db.
-pub fn data(statistics: &[u8], data: &[u8]) -> Result<(), SSTableError> {
-    let disk = SimulatedDisk::new();
+pub fn data(disk: &dyn Disk, statistics: &[u8], data: &[u8]) -> Result<(), SSTableError> {
     let dir = Path::new("/table");
     disk.create_dir_all(dir)?;
     let descriptor = Descriptor::new(dir, SSTableId::from_sequence(1));
@@ -121,7 +120,7 @@ pub fn data(statistics: &[u8], data: &[u8]) -> Result<(), SSTableError> {
     write(Component::Rows, &[])?;
     let parsed = Statistics::decode(Component::Statistics.name(), statistics)?;
     let table = Arc::new(parsed.to_table(Component::Statistics.name(), "ks", "t", &[])?);
-    let reader = SSTableReader::open(&disk, &descriptor, &table, &BlockCache::new(CACHE_BYTES))?;
+    let reader = SSTableReader::open(disk, &descriptor, &table, &BlockCache::new(CACHE_BYTES))?;
     for mode in [ReadMode::Sequential, ReadMode::Cached] {
         let range = model::ReadRange::all_rows(model::KeyRange::all());
         let mut cursor = reader.cursor_with(&range, mode)?;

@@ -57,7 +57,8 @@ fn components_alone() {
             let Some(bytes) = read(&fixture, component).filter(|bytes| bytes.len() < 20_000) else { continue };
             // Not every position of Rows.db is that of a record.
             assert!(
-                component == Component::Rows || decode::component(component, &bytes).is_ok(),
+                component == Component::Rows
+                    || decode::component(&blockio::SimulatedDisk::new(), component, &bytes).is_ok(),
                 "{name} {component:?}"
             );
             for _ in 0..if component == Component::Rows { 2 } else { 12 } {
@@ -65,7 +66,7 @@ fn components_alone() {
                 if component == Component::Statistics && mutated.len() == bytes.len() {
                     mend_checksums(&mut mutated);
                 }
-                let _ = decode::component(component, &mutated);
+                let _ = decode::component(&blockio::SimulatedDisk::new(), component, &mutated);
             }
         }
     }
@@ -82,14 +83,17 @@ fn data_under_its_header() {
             Some(info) => CompressionInfo::decode("i", &info).unwrap().decompress_all("d", &stored).unwrap(),
             None => stored,
         };
-        decode::data(&statistics, &data).unwrap_or_else(|error| panic!("{name}: {error}"));
+        decode::data(&blockio::SimulatedDisk::new(), &statistics, &data)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let data = &data[..data.len().min(3000)];
         let mut refused = 0;
         for _ in 0..40 {
-            refused += usize::from(decode::data(&statistics, &mutate(data, &mut state)).is_err());
+            refused += usize::from(
+                decode::data(&blockio::SimulatedDisk::new(), &statistics, &mutate(data, &mut state)).is_err(),
+            );
             let mut mutated = mutate(&statistics, &mut state);
             mend_checksums(&mut mutated);
-            let _ = decode::data(&mutated, data);
+            let _ = decode::data(&blockio::SimulatedDisk::new(), &mutated, data);
         }
         assert!(refused > 0, "{name}: some damage breaks the structure");
     }

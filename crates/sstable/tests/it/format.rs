@@ -29,7 +29,7 @@ fn examples_are_the_bytes_of_real_files() {
 #[test]
 fn the_example_of_checksums_covers_the_example_of_an_index() {
     let example_bytes = example("## Checksums.db");
-    sstable::decode::component(Component::Checksums, &example_bytes).unwrap();
+    sstable::decode::component(&blockio::SimulatedDisk::new(), Component::Checksums, &example_bytes).unwrap();
     let index = example("A whole `Partitions.db`");
     assert_eq!(example_bytes[9..17], (index.len() as u64).to_be_bytes());
     assert_eq!(example_bytes[21..25], crc32fast::hash(&index).to_be_bytes());
