@@ -20,7 +20,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-/// Threads that serve connections: one for each core, and two at least, so that a request that takes long leaves one to the others.
+/// Threads that serve connections: one for each core, and two at least, so that a request that takes long leaves one to
+/// the others.
 fn worker_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
@@ -38,6 +39,9 @@ pub fn serve(flags: Serve) -> Result<(), String> {
     start_logging();
     for (option, reason) in &config.inert {
         tracing::info!("{option} is accepted and has no effect: {reason}");
+    }
+    if let Some(limit) = blockio::raise_descriptor_limit() {
+        tracing::info!("at most {limit} files and connections may be open");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
