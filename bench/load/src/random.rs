@@ -30,7 +30,8 @@ impl Random {
     }
 }
 
-/// Numbers by Zipf's law: n with a chance in proportion to 1 / (n + 1)^0.99. After *Quickly Generating Billion-Record Synthetic Databases*
+/// Numbers by Zipf's law: n with a chance in proportion to 1 / (n + 1)^0.99. After *Quickly Generating Billion-Record
+/// Synthetic Databases*
 /// (Gray et al., 1994), which YCSB follows too.
 #[derive(Clone, Debug)]
 pub struct Zipf {

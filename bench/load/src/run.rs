@@ -108,7 +108,8 @@ fn share(spec: &Spec, place: u64) -> u64 {
     spec.operations.map_or(u64::MAX, |operations| Own { place, workers: spec.in_flight as u64 }.count(operations))
 }
 
-/// An operation belongs to what is measured if it was meant to start then, however late it ends: those that a stall at the end holds up
+/// An operation belongs to what is measured if it was meant to start then, however late it ends: those that a stall at
+/// the end holds up
 /// count with their whole wait.
 async fn work(shared: Arc<Shared>, mut worker: Worker, share: u64) -> (Worker, Told) {
     let mut told = Told::default();
@@ -154,8 +155,10 @@ impl Shared {
     }
 }
 
-/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds. It and the runtime's threads ask
-/// for short slices of the processor: what an operation waits for is to be the server, not another thread of the client.
+/// Releases operations as they fall due. A thread of its own: the runtime's timers only know milliseconds. It and the
+/// runtime's threads ask
+/// for short slices of the processor: what an operation waits for is to be the server, not another thread of the
+/// client.
 fn dispatch(shared: &Shared) {
     let Some(pace) = &shared.pace else { return };
     blockio::start_promptly();

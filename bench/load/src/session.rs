@@ -29,7 +29,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// The driver gives the timestamps, as drivers do by default: the order of writes is then the client's on every server.
+    /// The driver gives the timestamps, as drivers do by default: the order of writes is then the client's on every
+    /// server.
     pub async fn connect(spec: &Spec) -> Result<Self, String> {
         let connections = NonZeroUsize::new(spec.connections).ok_or("connections must not be 0")?;
         let session = SessionBuilder::new()

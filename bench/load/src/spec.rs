@@ -61,18 +61,21 @@ pub enum Consistency {
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Workload {
-    /// `key blob PRIMARY KEY, value blob`; with several fields `field0 blob, field1 blob, …` in place of the value, each of `value_bytes`.
+    /// `key blob PRIMARY KEY, value blob`; with several fields `field0 blob, field1 blob, …` in place of the value,
+    /// each of `value_bytes`.
     KeyValue {
         table: String,
         value_bytes: usize,
         #[serde(default = "default_fields")]
         fields: usize,
-        /// Fields are written one by one: this run writes the one of this number, and those before it have been written.
+        /// Fields are written one by one: this run writes the one of this number, and those before it have been
+        /// written.
         #[serde(default)]
         apart: Option<usize>,
         choice: Choice,
     },
-    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition; or, to fill the table, each
+    /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: a share of operations meets one partition; or, to
+    /// fill the table, each
     /// place is written in turn.
     Skew {
         table: String,
@@ -83,11 +86,13 @@ pub enum Workload {
         #[serde(default)]
         fill: bool,
     },
-    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows, with every column
+    /// Time series of `columns` texts in a row, plain or as a frozen UDT; reads take the newest 20 rows, with every
+    /// column
     /// listed or as `*`.
     Columns { table: String, columns: usize, text_bytes: usize, udt: bool, listed: bool, partitions: u64 },
     /// `key blob, row bigint, value blob, PRIMARY KEY (key, row)`: one partition of `rows` rows, of which every
-    /// `live_every`th was not deleted. Reads begin at a random row and take `limit` of them, or that row alone where it is 0.
+    /// `live_every`th was not deleted. Reads begin at a random row and take `limit` of them, or that row alone where
+    /// it is 0.
     Partition {
         table: String,
         rows: u64,
@@ -109,7 +114,8 @@ pub enum Choice {
     Uniform { partitions: u64 },
     /// The same partitions, a few of them most of the time: Zipf's law with YCSB's exponent of 0.99.
     Zipfian { partitions: u64 },
-    /// Partitions 0 to `partitions` in steps of `step`, which has no factor in common with their number: each once before any again,
+    /// Partitions 0 to `partitions` in steps of `step`, which has no factor in common with their number: each once
+    /// before any again,
     /// neighbours far apart.
     CoPrime { partitions: u64, step: u64 },
     /// Writes make new partitions from `first` on; reads prefer recent ones.

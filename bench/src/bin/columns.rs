@@ -1,7 +1,7 @@
-//! `bench-columns SECONDS DIRECTORY [WHAT...]`: rows of 10, 50 and 100 columns, plain and as a frozen UDT, written and read through a server
-//! in this process. One line of JSON per figure: the processor time of the process less the client's, per operation. `DIRECTORY` is made, used
-//! and removed. `WHAT` is `memory`, `tables`, `writes`, `listed` or `*` (how columns are read), `10`, `UDT-10` and so on; of each
-//! sort that none is named of, all.
+//! `bench-columns SECONDS DIRECTORY [WHAT...]`: rows of 10, 50 and 100 columns, plain and as a frozen UDT, written and
+//! read through a server in this process. One line of JSON per figure: the processor time of the process less the
+//! client's, per operation. `DIRECTORY` is made, used and removed. `WHAT` is `memory`, `tables`, `writes`, `listed` or
+//! `*` (how columns are read), `10`, `UDT-10` and so on; of each sort that none is named of, all.
 
 #![forbid(unsafe_code)]
 

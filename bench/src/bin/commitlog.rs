@@ -1,5 +1,5 @@
-//! `bench-commitlog DIRECTORY SECONDS`: the commit log in process, on the disk that holds the directory, beside what the device
-//! itself takes. One line of JSON per figure. Processor time is the whole process's.
+//! `bench-commitlog DIRECTORY SECONDS`: the commit log in process, on the disk that holds the directory, beside what
+//! the device itself takes. One line of JSON per figure. Processor time is the whole process's.
 
 #![forbid(unsafe_code)]
 
@@ -250,8 +250,8 @@ fn waking() {
     percentiles("waking a thread", latencies);
 }
 
-/// One writer that waits for each record before the next: the log's thread writes it, woken and waking, or, as for a connection of the
-/// server that holds its wake-ups back, the writer itself.
+/// One writer that waits for each record before the next: the log's thread writes it, woken and waking, or, as for a
+/// connection of the server that holds its wake-ups back, the writer itself.
 fn one_writer(name: &str, log: &CommitLog, time: Duration, writes_itself: bool) -> Result<(), Failure> {
     let _held = writes_itself.then(|| log.hold_wake_ups(Waker::noop()));
     for size in [100, 1024, 4096] {
@@ -293,8 +293,8 @@ impl Wake for WakeWrite {
     }
 }
 
-/// Many writes under way on one thread, by futures: operations per second and processor time of each. Without a log each write is done
-/// when it is looked at again.
+/// Many writes under way on one thread, by futures: operations per second and processor time of each. Without a log
+/// each write is done when it is looked at again.
 fn outstanding_writes(
     log: Option<&CommitLog>,
     size: usize,
@@ -313,8 +313,8 @@ fn outstanding_writes(
         if ready.is_empty() {
             thread::park();
         }
-        // What becomes ready together is told to the log together, as a connection does; and this thread, which would sleep otherwise, may
-        // write it.
+        // What becomes ready together is told to the log together, as a connection does; and this thread, which would
+        // sleep otherwise, may write it.
         let turn = log.map(|log| log.hold_wake_ups(Waker::noop()));
         for write in ready.drain(..) {
             let (Some(slot), Some(waker)) = (futures.get_mut(write), wakers.get(write)) else { continue };
@@ -349,8 +349,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Many writes under way that one waiter waits for, as a connection of the server does: those of a turn are told to the log together,
-/// and only the first is waited for by itself.
+/// Many writes under way that one waiter waits for, as a connection of the server does: those of a turn are told to the
+/// log together, and only the first is waited for by itself.
 fn waited_for_together(
     log: &CommitLog,
     size: usize,

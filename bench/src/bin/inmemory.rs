@@ -1,8 +1,9 @@
 //! A table in memory, in process, without CQL: what takes too long with a client.
 //!
-//! - `bench-inmemory overwrites COUNT DIRECTORY`: so many overwrites of 7,000 partitions in the steps of the paper's appendix, and a read for
-//!   every third of them. A line of JSON for every hundredth part: processor time and latency of the two, and the memory of the table. At
-//!   last a line for each figure, whether it stayed as it was from the first quarter to the last.
+//! - `bench-inmemory overwrites COUNT DIRECTORY`: so many overwrites of 7,000 partitions in the steps of the paper's
+//!   appendix, and a read for every third of them. A line of JSON for every hundredth part: processor time and latency
+//!   of the two, and the memory of the table. At last a line for each figure, whether it stayed as it was from the
+//!   first quarter to the last.
 //! - `bench-inmemory fill MIB DIRECTORY`: so many MiB of rows, flushed.
 //! - `bench-inmemory start DIRECTORY`: a start with what is there, and a read of every thousandth row.
 //!
@@ -41,7 +42,8 @@ const SMALL_VALUE_BYTES: usize = 104;
 const PARTITIONS: u64 = 7_000;
 /// Has no factor in common with the partitions.
 const STEP: u64 = 2_411;
-/// Parts of a long run that are told by themselves: so short that what a merge or a flush beside them costs is in few, and medians leave it out.
+/// Parts of a long run that are told by themselves: so short that what a merge or a flush beside them costs is in few,
+/// and medians leave it out.
 const TOLD: u64 = 100;
 /// What is constant grows by no more than this.
 const CONSTANT: f64 = 1.1;
@@ -198,8 +200,8 @@ impl Latencies {
         if !is_sampled {
             return operation();
         }
-        // The clock of the thread is a system call, and where the kernel does not preempt, one that ends lets run whatever waits for the
-        // processor: within what is timed it would be where all of them wait.
+        // The clock of the thread is a system call, and where the kernel does not preempt, one that ends lets run
+        // whatever waits for the processor: within what is timed it would be where all of them wait.
         let cpu = thread_nanos();
         let started = Instant::now();
         let outcome = operation();

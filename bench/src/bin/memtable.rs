@@ -1,10 +1,11 @@
-//! `bench-memtable COUNT [KIND]`: so many partitions of one row with a value of 100 bytes, put into a memtable of each kind and read whole. One
-//! line of JSON per figure, in the thread's processor time; updates are made beforehand. Answers are checked. `MemtableBench.java` is the
-//! same for Cassandra's. Then the next live row of a partition of so many rows, 99.7 % of them deleted; and appends to collections of a hundred
-//! and of 65,000 elements.
+//! `bench-memtable COUNT [KIND]`: so many partitions of one row with a value of 100 bytes, put into a memtable of each
+//! kind and read whole. One line of JSON per figure, in the thread's processor time; updates are made beforehand.
+//! Answers are checked. `MemtableBench.java` is the same for Cassandra's. Then the next live row of a partition of so
+//! many rows, 99.7 % of them deleted; and appends to collections of a hundred and of 65,000 elements.
 //!
-//! A row is read as a SELECT by the whole primary key does (`find_row`, and a cursor where that does not know), its bytes copied; and through
-//! a cursor, as all other reads. With KIND only that memtable is written and read, for `perf` and callgrind (`put_all`, `find_all`, `read_all`).
+//! A row is read as a SELECT by the whole primary key does (`find_row`, and a cursor where that does not know), its
+//! bytes copied; and through a cursor, as all other reads. With KIND only that memtable is written and read, for `perf`
+//! and callgrind (`put_all`, `find_all`, `read_all`).
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,8 @@ const VALUE_BYTES: usize = 100;
 /// One row of so many stays.
 const LIVE_EVERY: u64 = 333;
 const LIVE_READS: u64 = 50_000;
-/// Elements of the collections that are appended to. Each grows by a fifth at most, then it is the turn of the next partition's.
+/// Elements of the collections that are appended to. Each grows by a fifth at most, then it is the turn of the next
+/// partition's.
 const COLLECTION_SIZES: [u64; 2] = [100, 65_000];
 const APPENDS: u64 = 10_000;
 

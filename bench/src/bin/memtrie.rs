@@ -1,6 +1,6 @@
-//! `bench-memtrie COUNT PEER [KEYS]`: one map under one kind of keys; or `loads` for what the machine's memory costs, or `beside` for a
-//! reader with a writer beside it. One line of JSON per figure, in the thread's processor time, which other processes disturb
-//! least. Answers are checked.
+//! `bench-memtrie COUNT PEER [KEYS]`: one map under one kind of keys; or `loads` for what the machine's memory costs,
+//! or `beside` for a reader with a writer beside it. One line of JSON per figure, in the thread's processor time, which
+//! other processes disturb least. Answers are checked.
 //!
 //! Single operations come a thousand to a session: one pin, one lock.
 
@@ -234,7 +234,8 @@ fn footprint(count: u64) -> u64 {
     trie.held_bytes().expect("a trie knows what it holds")
 }
 
-/// What one load costs that depends on the one before, over as much memory as the trie takes, and on huge pages as the trie is.
+/// What one load costs that depends on the one before, over as much memory as the trie takes, and on huge pages as the
+/// trie is.
 fn dependent_loads(bytes: u64) {
     let slots = bytes / 8;
     let mut buffer = AlignedBuffer::new(bytes as usize);

@@ -1,8 +1,9 @@
-//! `bench-reads PARTITIONS SECONDS DIRECTORY [WHAT...]`: reads of SSTables that the cache holds, through a server in this process: what the
-//! second half of `tables` measures, without drivers and without Cassandra. One line of JSON per figure: the processor time of the process
-//! less the client's, per read. `WHAT` is `points`, `row`, `forward`, `reversed`, or `memory` for points that no SSTable has; all of
-//! them if none is named. `DIRECTORY` is written if it is not there (so many partitions in four SSTables, and a partition of a tenth as many
-//! rows), and kept: for `perf` and callgrind.
+//! `bench-reads PARTITIONS SECONDS DIRECTORY [WHAT...]`: reads of SSTables that the cache holds, through a server in
+//! this process: what the second half of `tables` measures, without drivers and without Cassandra. One line of JSON per
+//! figure: the processor time of the process less the client's, per read. `WHAT` is `points`, `row`, `forward`,
+//! `reversed`, or `memory` for points that no SSTable has; all of them if none is named. `DIRECTORY` is written if it
+//! is not there (so many partitions in four SSTables, and a partition of a tenth as many rows), and kept: for `perf`
+//! and callgrind.
 
 #![forbid(unsafe_code)]
 

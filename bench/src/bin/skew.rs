@@ -1,6 +1,6 @@
-//! `bench-skew ROUNDS [WRITERS]`: updates of memtables by many threads, all over the partitions and with half of them on one. One
-//! line of JSON for each kind of memtable: processor time and throughput, and how the two workloads compare. Each round
-//! makes its updates first; what is measured is applying them.
+//! `bench-skew ROUNDS [WRITERS]`: updates of memtables by many threads, all over the partitions and with half of them
+//! on one. One line of JSON for each kind of memtable: processor time and throughput, and how the two workloads
+//! compare. Each round makes its updates first; what is measured is applying them.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
-//! `bench-tables PARTITIONS VALUE_BYTES plain|lz4 ROUNDS DIRECTORY`: flushes four memtables of so many partitions of one row, a quarter of which
-//! the one before has as well, and merges their SSTables, as often as told. One line of JSON per figure: nanoseconds of the thread's processor
-//! time per row put in, in the process and in the kernel apart. For `perf` and callgrind, without a node around it.
+//! `bench-tables PARTITIONS VALUE_BYTES plain|lz4 ROUNDS DIRECTORY`: flushes four memtables of so many partitions of
+//! one row, a quarter of which the one before has as well, and merges their SSTables, as often as told. One line of
+//! JSON per figure: nanoseconds of the thread's processor time per row put in, in the process and in the kernel apart.
+//! For `perf` and callgrind, without a node around it.
 
 #![forbid(unsafe_code)]
 

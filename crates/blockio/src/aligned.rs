@@ -10,8 +10,8 @@ use rustix::mm::{Advice, madvise};
 /// The unit of block writes, in bytes: every address, offset and length of direct I/O is a multiple of it.
 pub const BLOCK_SIZE: usize = 4096;
 
-/// Buffers of this length are given huge pages where the kernel has some: filling them misses fewer translations, and the kernel
-/// looks up fewer pages for each write.
+/// Buffers of this length are given huge pages where the kernel has some: filling them misses fewer translations, and
+/// the kernel looks up fewer pages for each write.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 

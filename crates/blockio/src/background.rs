@@ -2,27 +2,27 @@
 //!
 //! Unsafe code here is one system call that rustix does not know. What makes it sound:
 //!
-//! 1. `sched_setattr(2)` only reads `size` bytes behind the pointer, and `SchedAttr` is that structure in its first version, of 48
-//!    bytes, without padding; it lives until the call returns.
+//! 1. `sched_setattr(2)` only reads `size` bytes behind the pointer, and `SchedAttr` is that structure in its first
+//!    version, of 48 bytes, without padding; it lives until the call returns.
 
 /// What a thread in the background adds to its niceness: beside a thread that wants the processor it gets a tenth.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// The slice of processor time that such a thread asks for, the longest that Linux grants. Since 6.12 whoever wakes up and asks for a
-/// shorter one takes the processor at once. With equal slices it may have to wait for the clock's next tick, up to 4 ms, however nice the
-/// other is: the running thread's slice is protected.
+/// The slice of processor time that such a thread asks for, the longest that Linux grants. Since 6.12 whoever wakes up
+/// and asks for a shorter one takes the processor at once. With equal slices it may have to wait for the clock's next
+/// tick, up to 4 ms, however nice the other is: the running thread's slice is protected.
 #[cfg(target_os = "linux")]
 const SLICE_NANOS: u64 = 100_000_000;
 
-/// The slice of a thread that is to have a processor when it wakes up: shorter than what a thread has that asked for nothing, and long
-/// enough for dozens of requests.
+/// The slice of a thread that is to have a processor when it wakes up: shorter than what a thread has that asked for
+/// nothing, and long enough for dozens of requests.
 #[cfg(target_os = "linux")]
 const PROMPT_SLICE_NANOS: u64 = 500_000;
 
-/// From now on the calling thread, when it wakes up, need not wait for the slice of another that did not ask for as short ones: for
-/// threads that do a little for whoever waits, and sleep again. It gets no more of a processor by that. Without effect where the system
-/// knows no slices of threads' own (Linux before 6.12).
+/// From now on the calling thread, when it wakes up, need not wait for the slice of another that did not ask for as
+/// short ones: for threads that do a little for whoever waits, and sleep again. It gets no more of a processor by that.
+/// Without effect where the system knows no slices of threads' own (Linux before 6.12).
 pub fn start_promptly() {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(0) {
@@ -30,8 +30,8 @@ pub fn start_promptly() {
     }
 }
 
-/// From now on the calling thread gives way to all threads of ordinary priority that want a processor: for long work that
-/// nobody waits for. There is no way back. Without effect where the system has no priorities for single threads.
+/// From now on the calling thread gives way to all threads of ordinary priority that want a processor: for long work
+/// that nobody waits for. There is no way back. Without effect where the system has no priorities for single threads.
 pub fn give_way() {
     // For Linux every thread is a process here. One that may not lower itself goes on as it is.
     #[cfg(target_os = "linux")]

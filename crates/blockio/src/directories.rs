@@ -1,7 +1,8 @@
 //! Which directories are known to stay after a power cut, and how others become so.
 //!
-//! That a directory is there says nothing about the device: the process that made it may have been killed before it synced the parent.
-//! So a process trusts only directories whose parents it has synced itself, after it saw or made them.
+//! That a directory is there says nothing about the device: the process that made it may have been killed before it
+//! synced the parent. So a process trusts only directories whose parents it has synced itself, after it saw or made
+//! them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ pub(crate) trait DirectoryCalls {
     /// Makes one directory, whose parent is there. No error if another thread was faster.
     fn make(&mut self, path: &Path) -> Result<(), DiskError>;
 
-    /// Makes the name of a directory durable. `was_found`: it may belong to somebody else, with a parent that this process cannot open.
+    /// Makes the name of a directory durable. `was_found`: it may belong to somebody else, with a parent that this
+    /// process cannot open.
     fn sync_name(&mut self, path: &Path, was_found: bool) -> Result<(), DiskError>;
 }
 

@@ -8,21 +8,22 @@ use crate::{AlignedBuffer, AlignedSlice, BlockQueue, DiskError, DiskErrorKind, R
 
 /// A place that holds files.
 ///
-/// A name becomes durable (created, renamed, linked, removed) only with [`sync_dir`](Disk::sync_dir) of its directory; bytes only
-/// with [`sync_data`](File::sync_data) of their file. That a name or a byte is found says nothing: a process that was killed may have
-/// left it in the page cache alone.
+/// A name becomes durable (created, renamed, linked, removed) only with [`sync_dir`](Disk::sync_dir) of its directory;
+/// bytes only with [`sync_data`](File::sync_data) of their file. That a name or a byte is found says nothing: a process
+/// that was killed may have left it in the page cache alone.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Opens a file. Fails with [`DiskErrorKind::NotFound`] or [`DiskErrorKind::AlreadyExists`] as the mode says.
     fn open(&self, path: &Path, options: OpenOptions) -> Result<Box<dyn File>, DiskError>;
 
-    /// Makes `path` a directory, with all that lead to it. No error if it is one already. All of them are durable when it returns,
-    /// also those that a process left behind which was killed before it synced them.
+    /// Makes `path` a directory, with all that lead to it. No error if it is one already. All of them are durable when
+    /// it returns, also those that a process left behind which was killed before it synced them.
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError>;
 
     /// What a directory holds, sorted by name.
     fn list(&self, dir: &Path) -> Result<Vec<DirectoryEntry>, DiskError>;
 
-    /// Gives a file or directory another name, replacing a file of that name. Durable after `sync_dir` of both directories.
+    /// Gives a file or directory another name, replacing a file of that name. Durable after `sync_dir` of both
+    /// directories.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
 
     /// Removes a file. Open handles stay usable.
@@ -59,8 +60,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`DiskErrorKind::WouldWait`] where it would have to wait for the device, on a thread that may not.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError>;
 
-    /// As [`read_at`](File::read_at), of bytes that nobody is expected to come back to: where the system can do so, those that were not in the page cache
-    /// before do not stay there.
+    /// As [`read_at`](File::read_at), of bytes that nobody is expected to come back to: where the system can do so,
+    /// those that were not in the page cache before do not stay there.
     fn read_once_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         self.read_at(buffer, offset)
     }
@@ -68,15 +69,16 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Writes all of `data` at `offset`, growing the file if need be. Durable after `sync_data`.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError>;
 
-    /// As [`read_at`](File::read_at) at a block's start into the first `length` bytes of a buffer, whole blocks: past the page cache, and in one
-    /// piece where the device allows, if the file was opened with [`OpenOptions::blocks`].
+    /// As [`read_at`](File::read_at) at a block's start into the first `length` bytes of a buffer, whole blocks: past
+    /// the page cache, and in one piece where the device allows, if the file was opened with
+    /// [`OpenOptions::blocks`].
     fn read_blocks(&self, buffer: &mut AlignedBuffer, length: usize, offset: u64) -> Result<usize, DiskError> {
         let length = length.min(buffer.len());
         self.read_at(&mut buffer[..length], offset)
     }
 
-    /// Reads past the page cache that go on by themselves, but for what lies in it. None if the file is not read so, or the system has no
-    /// means: see [`ReadAhead`](crate::ReadAhead).
+    /// Reads past the page cache that go on by themselves, but for what lies in it. None if the file is not read so, or
+    /// the system has no means: see [`ReadAhead`](crate::ReadAhead).
     fn read_under_way(&self) -> Option<Box<dyn ReadUnderWay>> {
         None
     }
@@ -100,16 +102,17 @@ pub trait File: Send + Sync + fmt::Debug {
     /// fails with [`DiskErrorKind::Full`] where there is no room.
     fn allocate(&self, offset: u64, length: u64) -> Result<(), DiskError>;
 
-    /// Writes whole blocks at an offset that is a multiple of [`BLOCK_SIZE`](crate::BLOCK_SIZE), past the page cache where the
-    /// file was opened with [`OpenOptions::blocks`] and the system allows. With [`Durability::Durable`] they are on the device
-    /// when it returns.
+    /// Writes whole blocks at an offset that is a multiple of [`BLOCK_SIZE`](crate::BLOCK_SIZE), past the page cache
+    /// where the file was opened with [`OpenOptions::blocks`] and the system allows. With [`Durability::Durable`]
+    /// they are on the device when it returns.
     fn write_blocks(&self, blocks: AlignedSlice<'_>, offset: u64, durability: Durability) -> Result<(), DiskError>;
 
-    /// A queue for block writes of which several are under way. It belongs to the calling thread, and may outlive this handle.
+    /// A queue for block writes of which several are under way. It belongs to the calling thread, and may outlive this
+    /// handle.
     fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError>;
 
-    /// How `write_blocks` reaches the device, or reads of a file that is only read; for one line in the caller's log. It may
-    /// change after the first write or read.
+    /// How `write_blocks` reaches the device, or reads of a file that is only read; for one line in the caller's log.
+    /// It may change after the first write or read.
     fn block_writes(&self) -> BlockWrites;
 
     /// Reads exactly `buffer`; [`DiskErrorKind::UnexpectedEnd`] says what was expected and got.
@@ -139,7 +142,8 @@ fn expect_all(path: &Path, offset: u64, wanted: usize, got: usize) -> Result<(),
 pub struct OpenOptions {
     /// What is expected to be there, and what will be done with it.
     pub mode: OpenMode,
-    /// Past the page cache where possible: [`File::write_blocks`], and every read of a file that is opened for reading only.
+    /// Past the page cache where possible: [`File::write_blocks`], and every read of a file that is opened for reading
+    /// only.
     pub blocks: bool,
 }
 

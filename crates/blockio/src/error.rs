@@ -34,7 +34,8 @@ pub enum DiskErrorKind {
     /// It would have to wait for the device, on a thread that may not: try again where that is allowed. See
     /// [`without_waiting`](crate::without_waiting).
     WouldWait,
-    /// The process or the system has no descriptor left: nothing is wrong with the file; try again when others were closed.
+    /// The process or the system has no descriptor left: nothing is wrong with the file; try again when others were
+    /// closed.
     OutOfDescriptors,
     /// Anything else the kernel reports; the medium is not to be trusted with this file any more.
     Io,

@@ -1,7 +1,7 @@
 //! A disk that shows another one and never changes it: what is written stays in memory, and is gone with this.
 //!
-//! For looking at a node's files, for evidence or rescue, with code that writes as it goes. Only blocks that were written take memory.
-//! Names that the disk below has linked to one file are apart here once one of them is changed.
+//! For looking at a node's files, for evidence or rescue, with code that writes as it goes. Only blocks that were
+//! written take memory. Names that the disk below has linked to one file are apart here once one of them is changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

@@ -17,7 +17,8 @@ pub trait BlockQueue: fmt::Debug {
     /// [`Durability::Durable`] it is on the device when it is told as written.
     fn submit(&mut self, frame: Frame, offset: u64, durability: Durability);
 
-    /// As [`submit`](Self::submit), for a caller who has nothing to do until it is written: it may be when this returns.
+    /// As [`submit`](Self::submit), for a caller who has nothing to do until it is written: it may be when this
+    /// returns.
     fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
         self.submit(frame, offset, durability);
     }
@@ -29,7 +30,8 @@ pub trait BlockQueue: fmt::Debug {
     fn next_written(&mut self) -> Option<Written>;
 
     /// Waits for a write to be done, a wake-up or the time, whichever is first; wake-ups since the last wait count. May
-    /// return early. An error is final: nothing will ever be told of the writes that are under way, and the queue is of no more use.
+    /// return early. An error is final: nothing will ever be told of the writes that are under way, and the queue is of
+    /// no more use.
     fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError>;
 
     /// What ends a wait of this queue from another thread.

@@ -10,7 +10,8 @@ use crate::{AlignedBuffer, DiskError, File};
 pub struct BlockRead {
     /// The memory.
     pub buffer: AlignedBuffer,
-    /// What of it is filled. Past the page cache go whole blocks: both ends are multiples of [`BLOCK_SIZE`](crate::BLOCK_SIZE).
+    /// What of it is filled. Past the page cache go whole blocks: both ends are multiples of
+    /// [`BLOCK_SIZE`](crate::BLOCK_SIZE).
     pub range: Range<usize>,
     /// Where it lies in the file: at a block's start.
     pub offset: u64,
@@ -28,12 +29,13 @@ pub trait ReadUnderWay: fmt::Debug + Send {
     /// Begins a read. The one before is finished.
     fn begin(&mut self, read: BlockRead);
 
-    /// The read that was begun, once it is done, with the number of bytes that it got: fewer than asked only at the end of the file. None if none was begun.
+    /// The read that was begun, once it is done, with the number of bytes that it got: fewer than asked only at the end
+    /// of the file. None if none was begun.
     fn finish(&mut self) -> Result<Option<(BlockRead, usize)>, DiskError>;
 }
 
-/// Reads a file piece by piece, each begun before it is wanted. What is not in the page cache does not come into it by that: it goes past it if the file was opened with
-/// [`OpenOptions::blocks`](crate::OpenOptions::blocks).
+/// Reads a file piece by piece, each begun before it is wanted. What is not in the page cache does not come into it by
+/// that: it goes past it if the file was opened with [`OpenOptions::blocks`](crate::OpenOptions::blocks).
 #[derive(Debug)]
 pub struct ReadAhead(Box<dyn ReadUnderWay>);
 
@@ -48,7 +50,8 @@ impl ReadAhead {
         self.0.begin(read);
     }
 
-    /// Waits for the read that was begun; how many bytes it got: fewer than asked only at the end of the file. None if none was begun.
+    /// Waits for the read that was begun; how many bytes it got: fewer than asked only at the end of the file. None if
+    /// none was begun.
     pub fn finish(&mut self) -> Result<Option<(BlockRead, usize)>, DiskError> {
         self.0.finish()
     }

@@ -1,25 +1,27 @@
 //! A ring of blocks that many threads fill in parallel and one side writes out.
 //!
-//! A *position* counts bytes since the ring was made and never goes back; its place in memory is its remainder by the capacity.
-//! Below `released` memory may be filled again; from there to the tail it is in use:
+//! A *position* counts bytes since the ring was made and never goes back; its place in memory is its remainder by the
+//! capacity. Below `released` memory may be filled again; from there to the tail it is in use:
 //!
 //! ```text
 //!   released           sealed              tail            released + capacity
 //!      │ batch 7, filled │ batch 8, being filled │   free          │
 //! ```
 //!
-//! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done when the
-//! reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes done in it.
-//! [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch. [`take_sealed`](BlockRing::take_sealed)
-//! hands sealed batches out in order; once the count reaches what was reserved the batch is its taker's alone: to finish, to share
-//! as [frames](Frame) that are written out, and to release by dropping the last of them.
+//! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done
+//! when the reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes
+//! done in it. [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch.
+//! [`take_sealed`](BlockRing::take_sealed) hands sealed batches out in order; once the count reaches what was reserved
+//! the batch is its taker's alone: to finish, to share as [frames](Frame) that are written out, and to release by
+//! dropping the last of them.
 //!
 //! Invariants, on which the unsafe code rests:
 //! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
 //! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
 //! - nobody holds memory below `released`, and nothing is reserved beyond `released + capacity`;
 //! - a batch's counter is used for another batch only after its release;
-//! - a batch is finished (`&mut`) before it is shared as frames, and only read from then on; the ring lives as long as any frame.
+//! - a batch is finished (`&mut`) before it is shared as frames, and only read from then on; the ring lives as long as
+//!   any frame.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,7 +33,8 @@ use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
 /// Batches that may be sealed and not yet released.
 const BATCHES_MAX: usize = 64;
-/// Bits of the tail word that number the batch, more than `BATCHES_MAX` needs; the rest is the position: 2^56 bytes are 20 years of 100 MB/s.
+/// Bits of the tail word that number the batch, more than `BATCHES_MAX` needs; the rest is the position: 2^56 bytes are
+/// 20 years of 100 MB/s.
 const BATCH_BITS: u32 = 8;
 const BATCH_MASK: u64 = (1 << BATCH_BITS) - 1;
 
@@ -134,8 +137,8 @@ impl BlockRing {
         }
     }
 
-    /// Ends the open batch and moves the tail to `next` of where it stands: a block's start at or behind it. `next` may be called
-    /// several times; the last call counts.
+    /// Ends the open batch and moves the tail to `next` of where it stands: a block's start at or behind it. `next` may
+    /// be called several times; the last call counts.
     pub fn seal(&self, mut next: impl FnMut(u64) -> u64) -> Seal {
         let mut sealed = self.lock();
         if sealed.outstanding.len() >= BATCHES_MAX - 1 {
@@ -284,8 +287,8 @@ impl SealedBatch {
     }
 }
 
-/// A filled batch: whole blocks that belong to the holder. Dropping it gives the memory back, once all batches before it are
-/// dropped too.
+/// A filled batch: whole blocks that belong to the holder. Dropping it gives the memory back, once all batches before
+/// it are dropped too.
 #[derive(Debug)]
 pub struct FilledBatch {
     batch: SealedBatch,
@@ -330,8 +333,8 @@ impl FilledBatch {
     /// If `part` is not whole blocks inside the batch, or crosses the end of the ring.
     pub fn blocks(&self, part: Range<u64>) -> AlignedSlice<'_> {
         let (start, length) = self.part(&part);
-        // SAFETY: inside the ring's memory; every reservation in the batch is dropped (its counter says so, with acquire),
-        // later ones lie in other blocks, and the blocks stay ours until we are dropped.
+        // SAFETY: inside the ring's memory; every reservation in the batch is dropped (its counter says so, with
+        // acquire), later ones lie in other blocks, and the blocks stay ours until we are dropped.
         let bytes = unsafe { std::slice::from_raw_parts(start, length) };
         AlignedSlice::new(bytes).expect("whole blocks")
     }

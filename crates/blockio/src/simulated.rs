@@ -1,14 +1,16 @@
 //! A disk in memory that knows what would survive a power cut, and fails on request.
 //!
-//! What was written and not synced is kept apart, by sector of 512 bytes; names that were made, moved or removed and not
-//! synced likewise. [`crash_image`](SimulatedDisk::crash_image) answers the disk a machine would find after losing power now: everything synced, and of the
-//! rest whatever the seed says: each write kept, dropped or torn between sectors, each change of a name kept or dropped. One seed,
-//! one image; one sequence of calls, one [`trace`](SimulatedDisk::trace).
+//! What was written and not synced is kept apart, by sector of 512 bytes; names that were made, moved or removed and
+//! not synced likewise. [`crash_image`](SimulatedDisk::crash_image) answers the disk a machine would find after losing
+//! power now: everything synced, and of the rest whatever the seed says: each write kept, dropped or torn between
+//! sectors, each change of a name kept or dropped. One seed, one image; one sequence of calls, one
+//! [`trace`](SimulatedDisk::trace).
 //!
-//! [`after_process_death`](SimulatedDisk::after_process_death) answers the disk that the next process finds after a kill: what was not synced is there, and
-//! is lost by a power cut as before.
+//! [`after_process_death`](SimulatedDisk::after_process_death) answers the disk that the next process finds after a
+//! kill: what was not synced is there, and is lost by a power cut as before.
 //!
-//! It is harsher than file systems are: nothing is ordered but by syncs, and syncing a file says nothing about its name.
+//! It is harsher than file systems are: nothing is ordered but by syncs, and syncing a file says nothing about its
+//! name.
 
 mod directories;
 mod faults;
@@ -60,8 +62,8 @@ impl SimulatedDisk {
         SimulatedDisk::default()
     }
 
-    /// The disk after a power cut now: all that was synced, and what the seed keeps of the rest. It has no faults to come, and no
-    /// locks.
+    /// The disk after a power cut now: all that was synced, and what the seed keeps of the rest. It has no faults to
+    /// come, and no locks.
     pub fn crash_image(&self, seed: u64) -> SimulatedDisk {
         let state = self.lock();
         let mut choices = Choices(seed);
@@ -71,9 +73,9 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(image)), reads_go_on: Arc::default() }
     }
 
-    /// The disk as the next process finds it when the one that uses it is killed now: the page cache outlives it, so that all names and
-    /// bytes are there, and none of them is more durable than before. It has no faults to come, and no locks; what the killed process
-    /// still does is not seen.
+    /// The disk as the next process finds it when the one that uses it is killed now: the page cache outlives it, so
+    /// that all names and bytes are there, and none of them is more durable than before. It has no faults to come,
+    /// and no locks; what the killed process still does is not seen.
     pub fn after_process_death(&self) -> SimulatedDisk {
         let state = self.lock();
         let left = State {
@@ -105,7 +107,8 @@ impl SimulatedDisk {
         self.lock().refuses_direct = true;
     }
 
-    /// How many bytes were written past the page cache so far, to files opened with [`OpenOptions::blocks`], and queues not counted.
+    /// How many bytes were written past the page cache so far, to files opened with [`OpenOptions::blocks`], and queues
+    /// not counted.
     pub fn direct_bytes(&self) -> u64 {
         self.lock().direct_bytes
     }

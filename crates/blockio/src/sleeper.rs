@@ -1,5 +1,5 @@
-//! A thread that sleeps either by parking or in a ring, and is woken by whichever it does. Parking is cheaper on both sides, but only the
-//! ring tells of writes that are done.
+//! A thread that sleeps either by parking or in a ring, and is woken by whichever it does. Parking is cheaper on both
+//! sides, but only the ring tells of writes that are done.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};

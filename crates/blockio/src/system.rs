@@ -330,7 +330,8 @@ impl SystemFile {
         })
     }
 
-    /// Reads what the page cache has. Past it everything has to wait, and so may anything where the file system does not tell.
+    /// Reads what the page cache has. Past it everything has to wait, and so may anything where the file system does
+    /// not tell.
     fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if self.is_read_only && self.direct().is_some() {
             return Err(DiskError::would_wait(&self.path, Some(offset)));

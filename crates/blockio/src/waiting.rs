@@ -1,9 +1,9 @@
 //! Threads that may not wait for a device.
 //!
-//! A read of a file takes no time where the kernel has its pages, and as long as the device likes where it has not. A thread that serves
-//! many, of whom few want that device, reads within [`without_waiting`]: what would have to wait fails with
-//! [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. Whoever meets that waits for [`to_wait`] and begins anew; by that, whoever polls it learns that
-//! it has to be polled where it may wait.
+//! A read of a file takes no time where the kernel has its pages, and as long as the device likes where it has not. A
+//! thread that serves many, of whom few want that device, reads within [`without_waiting`]: what would have to wait
+//! fails with [`WouldWait`](crate::DiskErrorKind::WouldWait) instead. Whoever meets that waits for [`to_wait`] and
+//! begins anew; by that, whoever polls it learns that it has to be polled where it may wait.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -30,8 +30,8 @@ impl Drop for Before {
     }
 }
 
-/// Does what this thread does for others who must not be kept waiting. Answers also whether something in it has to wait for a device, and
-/// will only go on ([`to_wait`]) where it may.
+/// Does what this thread does for others who must not be kept waiting. Answers also whether something in it has to wait
+/// for a device, and will only go on ([`to_wait`]) where it may.
 pub fn without_waiting<T>(act: impl FnOnce() -> T) -> (T, bool) {
     let _before = Before(WAITING.replace(Waiting::Forbidden));
     let outcome = act();

@@ -65,8 +65,8 @@ pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<To
 
 #[inline]
 fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
-    // Every read and write makes one. Words are put together in registers: bytes put together in memory are there for a wider load only
-    // when all that came before is done, and what came before is a wait for memory.
+    // Every read and write makes one. Words are put together in registers: bytes put together in memory are there for a
+    // wider load only when all that came before is done, and what came before is a wait for memory.
     let token = u64::from_le_bytes(ordered_token(token));
     let separator = u64::from(NEXT_COMPONENT);
     let (head, rest_of_token) = (separator | token << 8, token >> 56 | separator << 8);

@@ -1,7 +1,7 @@
 //! How far the log is: which frames are under way, what of it is written, what is durable.
 //!
-//! One lock guards it. Whoever issues frames or takes in their ends holds it, and nobody does who waits for anything long: mostly that is the
-//! writer's thread, at times one that [writes in its place](crate::lead).
+//! One lock guards it. Whoever issues frames or takes in their ends holds it, and nobody does who waits for anything
+//! long: mostly that is the writer's thread, at times one that [writes in its place](crate::lead).
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -12,8 +12,8 @@ use crate::hold::{self, write_held};
 use crate::shared::Shared;
 use crate::waiters::Awaits;
 
-/// A wait for the device, without the log: whoever polls it has that. Many wait, and a count of the log's owners is a line of memory that
-/// their threads would take from each other.
+/// A wait for the device, without the log: whoever polls it has that. Many wait, and a count of the log's owners is a
+/// line of memory that their threads would take from each other.
 #[derive(Debug)]
 pub struct LogWait {
     awaits: Awaits,

@@ -9,7 +9,8 @@ use blockio::DiskError;
 /// A failure of the log.
 #[derive(Clone, Debug)]
 pub enum LogError {
-    /// The log takes no more records: it was shut down, or a write or sync failed earlier. Refuse writes, go on reading.
+    /// The log takes no more records: it was shut down, or a write or sync failed earlier. Refuse writes, go on
+    /// reading.
     Closed(Arc<str>),
     /// The record can never be taken.
     TooLarge {
@@ -18,7 +19,8 @@ pub enum LogError {
         /// The most that is taken: half a segment, and 253 MiB at most.
         max_bytes: u64,
     },
-    /// Every segment holds records of tables that are not flushed. Flush (see [`CommitLog::pressure`](crate::CommitLog::pressure)) and try again.
+    /// Every segment holds records of tables that are not flushed. Flush (see
+    /// [`CommitLog::pressure`](crate::CommitLog::pressure)) and try again.
     NoFreeSegment,
     /// The disk is full: the log cannot grow. Nothing is lost; try again when there is room or a segment is free.
     DiskFull(DiskError),

@@ -167,8 +167,9 @@ impl LogFile {
         Ok(())
     }
 
-    /// Says that every segment is free; for a new log. All bear the greatest id of the log that was there before: whichever is used
-    /// first, and whenever that is, a clock that stepped back does not bring back an id of that one.
+    /// Says that every segment is free; for a new log. All bear the greatest id of the log that was there before:
+    /// whichever is used first, and whenever that is, a clock that stepped back does not bring back an id of that
+    /// one.
     fn write_all_free(&self, last_id: i64) -> Result<(), LogError> {
         let segments = self.geometry().segments;
         let per_chunk = (CHUNK_SIZE / BLOCK_SIZE) as u32;
@@ -212,8 +213,8 @@ impl LogFile {
         Ok(BookkeepingEntry::decode(&block, self.seed, slot))
     }
 
-    /// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an entry is
-    /// durable before any block of the use it tells of.
+    /// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an
+    /// entry is durable before any block of the use it tells of.
     pub fn was_used_since(&self, entry: &BookkeepingEntry) -> Result<bool, LogError> {
         let mut block = vec![0; BLOCK_SIZE];
         let got = self.file.read_at(&mut block, self.geometry().segment_offset(entry.index))?;
@@ -266,8 +267,8 @@ impl LogFile {
     }
 }
 
-/// Makes what is found durable, before anything relies on it: a process that was killed may have left the file's name, or blocks of it,
-/// to the page cache or the device's cache alone.
+/// Makes what is found durable, before anything relies on it: a process that was killed may have left the file's name,
+/// or blocks of it, to the page cache or the device's cache alone.
 fn keep_found(disk: &dyn Disk, file: &dyn File, options: &LogOptions) -> Result<(), LogError> {
     file.sync_data()?;
     match options.device {
@@ -304,7 +305,8 @@ struct FoundSuperblock {
     is_old: bool,
 }
 
-/// Reads the superblocks of a file that has all of the bookkeeping that they tell of: what is not there needs no memory.
+/// Reads the superblocks of a file that has all of the bookkeeping that they tell of: what is not there needs no
+/// memory.
 fn read_head(file: &dyn File) -> Result<FoundSuperblock, LogError> {
     let found = read_superblocks(file)?;
     let (length, end) = (file.len()?, found.superblock.geometry.segment_offset(0));

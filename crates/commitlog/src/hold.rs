@@ -1,8 +1,8 @@
-//! Appends that go together: a thread that begins many writes in a row wakes the writer once, behind the last, so that one frame takes
-//! them all. Without it the first goes alone, and the others wait for its frame.
+//! Appends that go together: a thread that begins many writes in a row wakes the writer once, behind the last, so that
+//! one frame takes them all. Without it the first goes alone, and the others wait for its frame.
 //!
-//! Waits go together as well: who polls many writes with one waker need not have it registered for each of them. What such a write
-//! waits for is noted, and whoever polled it asks for it, and waits for the first of all.
+//! Waits go together as well: who polls many writes with one waker need not have it registered for each of them. What
+//! such a write waits for is noted, and whoever polled it asks for it, and waits for the first of all.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -14,7 +14,8 @@ use crate::primitive::thread_local;
 use crate::shared::Shared;
 use crate::{Durable, SyncMode};
 
-/// So many bytes of one thread's appends are not held back any longer: the device writes them while others are appended.
+/// So many bytes of one thread's appends are not held back any longer: the device writes them while others are
+/// appended.
 const HELD_SIZE_MAX: u64 = 256 << 10;
 
 thread_local! {
@@ -37,8 +38,9 @@ fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
     HELD.with(|held| act(&mut held.borrow_mut()))
 }
 
-/// While it lives, appends of this thread to its log do not wake the log's writer; its end does. Nobody may wait on this thread for one
-/// of these appends without [`release_held_wake_ups`]; [`Durable::wait`](crate::Durable::wait) does that itself.
+/// While it lives, appends of this thread to its log do not wake the log's writer; its end does. Nobody may wait on
+/// this thread for one of these appends without [`release_held_wake_ups`]; [`Durable::wait`](crate::Durable::wait) does
+/// that itself.
 #[derive(Debug)]
 #[must_use = "wake-ups are held back while it lives"]
 pub struct HeldWakeUps {
@@ -58,8 +60,8 @@ impl HeldWakeUps {
         HeldWakeUps { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }
 
-    /// What of the log was waited for by what was polled since the last call, with the waker that this was made with. Whoever polls with
-    /// it has to ask after each poll: nobody else wakes for it.
+    /// What of the log was waited for by what was polled since the last call, with the waker that this was made with.
+    /// Whoever polls with it has to ask after each poll: nobody else wakes for it.
     pub fn take_awaited(&self) -> Option<Awaited> {
         let awaited = with_held(|held| held.as_mut().map_or(0, |held| std::mem::take(&mut held.awaited)));
         (awaited > 0).then_some(Awaited(awaited))
@@ -83,8 +85,8 @@ impl Drop for HeldWakeUps {
     }
 }
 
-/// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is about to wait, or to
-/// do something that takes long.
+/// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is
+/// about to wait, or to do something that takes long.
 pub fn release_held_wake_ups() {
     if let Some((shared, reach)) = take_held() {
         shared.signals.appended(reach);
@@ -99,8 +101,9 @@ fn take_held() -> Option<(Arc<Shared>, u64)> {
     })
 }
 
-/// For a thread that would now sleep until what it has appended is on the device: writes what [`HeldWakeUps`] of this thread have held
-/// back, where nothing is under way beside it, or else tells the log's writer. Answers whether it wrote: those who waited were told.
+/// For a thread that would now sleep until what it has appended is on the device: writes what [`HeldWakeUps`] of this
+/// thread have held back, where nothing is under way beside it, or else tells the log's writer. Answers whether it
+/// wrote: those who waited were told.
 pub fn write_held() -> bool {
     let Some((shared, reach)) = take_held() else { return false };
     let wrote = lead(&shared, reach);
@@ -110,7 +113,8 @@ pub fn write_held() -> bool {
     wrote
 }
 
-/// An append that ends at a ring position; answers whether its wake-up is held back. So much that is worth a frame beside others is not.
+/// An append that ends at a ring position; answers whether its wake-up is held back. So much that is worth a frame
+/// beside others is not.
 pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
     with_held(|held| match held {
         Some(held) if std::ptr::eq(&*held.shared, shared) => {
@@ -125,8 +129,8 @@ pub(crate) fn holds_back(shared: &Shared, start: u64, end: u64) -> bool {
     })
 }
 
-/// Somebody waits for a ring position; answers whether that was noted for whoever polled it. Where records are told one by one, out of
-/// order, everyone registers.
+/// Somebody waits for a ring position; answers whether that was noted for whoever polled it. Where records are told one
+/// by one, out of order, everyone registers.
 pub(crate) fn notes(shared: &Shared, position: u64, waker: &Waker) -> bool {
     shared.sync != SyncMode::Each
         && with_held(|held| match held {

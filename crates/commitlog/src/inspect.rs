@@ -103,7 +103,8 @@ impl LogInspector {
         Ok(self.file.file().len()?)
     }
 
-    /// Damage of a superblock copy and of bookkeeping. A running node may have written an entry just then: it is read once more.
+    /// Damage of a superblock copy and of bookkeeping. A running node may have written an entry just then: it is read
+    /// once more.
     pub fn damage(&self) -> Result<Vec<Corruption>, LogError> {
         let mut damage: Vec<Corruption> = self.file.damaged_superblock.iter().cloned().collect();
         for (slot, entry) in (0..).zip(&self.entries) {
@@ -139,7 +140,8 @@ impl LogInspector {
         live
     }
 
-    /// Reads and judges the segments in use one by one, oldest first. Those that a running node stops using meanwhile are left out.
+    /// Reads and judges the segments in use one by one, oldest first. Those that a running node stops using meanwhile
+    /// are left out.
     pub fn segments(&self) -> impl Iterator<Item = Result<Inspected, LogError>> {
         let live = self.live();
         let mut ahead: Option<SegmentImage> = None;
@@ -149,7 +151,8 @@ impl LogInspector {
         })
     }
 
-    /// `None` if the segment is in this use no more. `ahead` is its image, if that was read already, and then that of the next one.
+    /// `None` if the segment is in this use no more. `ahead` is its image, if that was read already, and then that of
+    /// the next one.
     fn segment(
         &self,
         entry: BookkeepingEntry,
@@ -165,8 +168,9 @@ impl LogInspector {
         }
         let mut verdict = image.judge(horizon_blocks);
         if !verdict.damaged.is_empty() {
-            // A running node writes while we read: a block may have been read before it was there, and the claim that it is after. What
-            // was claimed then is there now, unless the segment was used anew, and then its entry said so before.
+            // A running node writes while we read: a block may have been read before it was there, and the claim that
+            // it is after. What was claimed then is there now, unless the segment was used anew, and then
+            // its entry said so before.
             image = read(&entry)?;
             if !self.file.read_entry(entry.index)?.is_ok_and(|now| now.is_same_use(&entry)) {
                 return Ok(None);

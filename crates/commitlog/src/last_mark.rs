@@ -1,5 +1,5 @@
-//! Which segment a record is in, and that its tables need it. A thread mostly appends to the same segment for the same table as before: what it
-//! found then it keeps, so that threads meet at the end of the table's records alone.
+//! Which segment a record is in, and that its tables need it. A thread mostly appends to the same segment for the same
+//! table as before: what it found then it keeps, so that threads meet at the end of the table's records alone.
 
 use std::cell::RefCell;
 use std::ops::Range;

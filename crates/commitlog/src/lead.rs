@@ -1,10 +1,12 @@
-//! Writing in the place of the writer's thread. A thread that has appended, and would now sleep until that is on the device, writes it itself
-//! where nothing is under way: nobody has to be woken for it, and what it copied is in its own processor's cache.
+//! Writing in the place of the writer's thread. A thread that has appended, and would now sleep until that is on the
+//! device, writes it itself where nothing is under way: nobody has to be woken for it, and what it copied is in its own
+//! processor's cache.
 //!
-//! What it writes is a frame under way like any other. Others append meanwhile, and wake the writer for what is worth a frame beside it;
-//! what others leave at the end the writer is woken for. It does the plain case alone: `batch`, in blocks that were prewritten. A segment's border is
-//! such a case, and so is the next segment's preparation: were the writer woken for it, it would write a part of what this thread appends, and from then
-//! on two halves of its writes would take turns, in twice as many frames.
+//! What it writes is a frame under way like any other. Others append meanwhile, and wake the writer for what is worth a
+//! frame beside it; what others leave at the end the writer is woken for. It does the plain case alone: `batch`, in
+//! blocks that were prewritten. A segment's border is such a case, and so is the next segment's preparation: were the
+//! writer woken for it, it would write a part of what this thread appends, and from then on two halves of its writes
+//! would take turns, in twice as many frames.
 
 use std::sync::Arc;
 use std::thread;
@@ -38,8 +40,8 @@ struct Begun {
     asks_for_segment: bool,
 }
 
-/// Writes what was appended if nothing is under way, and goes on until all up to `reach` is on the device: what lies in the next segment is
-/// another frame. Answers whether it wrote; if not, the caller has the writer woken.
+/// Writes what was appended if nothing is under way, and goes on until all up to `reach` is on the device: what lies in
+/// the next segment is another frame. Answers whether it wrote; if not, the caller has the writer woken.
 pub(crate) fn lead(shared: &Shared, reach: u64) -> bool {
     if shared.sync != SyncMode::Batch {
         return false;
@@ -100,8 +102,8 @@ fn is_plain(shared: &Shared, course: &Course, start: u64, filled: u64) -> bool {
         && !course.prewriting.is_due(end, geometry.segment_offset(segment.slot + 1))
 }
 
-/// Takes in the end of a frame. Answers the next one, if something up to `reach` is left that is to be written here; of other things the
-/// writer is told.
+/// Takes in the end of a frame. Answers the next one, if something up to `reach` is left that is to be written here; of
+/// other things the writer is told.
 fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>, reach: u64) -> Option<Begun> {
     let mut course = shared.course();
     match result {

@@ -1,12 +1,13 @@
 //! Durable append of opaque records, and their replay.
 //!
 //! The log is one file of fixed segments, which many threads fill in parallel: a record reserves its place by one
-//! compare-and-swap, copies itself into memory with no lock held, and a writer thread, or one that waits, puts whole blocks on the device. A record is
-//! known by the position of its end. Each segment knows the tables that have records in it; once all of them have flushed
-//! past it ([`CommitLog::flushed`]) it is used again.
+//! compare-and-swap, copies itself into memory with no lock held, and a writer thread, or one that waits, puts whole
+//! blocks on the device. A record is known by the position of its end. Each segment knows the tables that have records
+//! in it; once all of them have flushed past it ([`CommitLog::flushed`]) it is used again.
 //!
-//! The order of a write: [`append`](CommitLog::append), [`durable`](CommitLog::durable), then acknowledge. What is promised: every
-//! acknowledged record is there after a crash; one that was appended and not acknowledged is there whole or not at all.
+//! The order of a write: [`append`](CommitLog::append), [`durable`](CommitLog::durable), then acknowledge. What is
+//! promised: every acknowledged record is there after a crash; one that was appended and not acknowledged is there
+//! whole or not at all.
 //!
 //! The bytes are described in `FORMAT.md`. What is assumed of the disk is said in `blockio`.
 

@@ -44,8 +44,8 @@ pub struct Appended {
 }
 
 impl CommitLog {
-    /// Opens the log in `options.directory`, or makes one. The log takes records at once, but what was in it should be replayed
-    /// first: [`Replay`] yields it.
+    /// Opens the log in `options.directory`, or makes one. The log takes records at once, but what was in it should be
+    /// replayed first: [`Replay`] yields it.
     pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<(CommitLog, Replay), LogError> {
         disk.create_dir_all(&options.directory)?;
         let lock = disk.lock_dir(&options.directory)?;
@@ -82,14 +82,15 @@ impl CommitLog {
         self.shared.file.time_durable_write()
     }
 
-    /// Segments get ids greater than `seen`, which is known from elsewhere: from the intervals of SSTables and from truncations, which may be
-    /// older than the log. To be called before the first append.
+    /// Segments get ids greater than `seen`, which is known from elsewhere: from the intervals of SSTables and from
+    /// truncations, which may be older than the log. To be called before the first append.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         self.shared.raise_segment_ids(seen)
     }
 
-    /// Appends a record that touches `tables`, waiting up to the append timeout for room. It is neither durable nor refused
-    /// yet: see [`durable`](Self::durable). Many threads may append at once; none holds a lock while it copies.
+    /// Appends a record that touches `tables`, waiting up to the append timeout for room. It is neither durable nor
+    /// refused yet: see [`durable`](Self::durable). Many threads may append at once; none holds a lock while it
+    /// copies.
     ///
     /// Fails with [`LogError::TooLarge`], [`LogError::NoFreeSegment`], [`LogError::DiskFull`] or [`LogError::Closed`].
     pub fn append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
@@ -176,8 +177,8 @@ impl CommitLog {
         }
     }
 
-    /// Resolves when all records up to `position` are on the device; in `periodic` mode at once. An error means that they may
-    /// never be: do not acknowledge.
+    /// Resolves when all records up to `position` are on the device; in `periodic` mode at once. An error means that
+    /// they may never be: do not acknowledge.
     pub fn durable(&self, position: LogPosition) -> Durable {
         Durable::new(Arc::clone(&self.shared), self.wait_for(position))
     }
@@ -210,7 +211,8 @@ impl CommitLog {
         }
     }
 
-    /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with `waker`.
+    /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with
+    /// `waker`.
     pub fn hold_wake_ups(&self, waker: &Waker) -> HeldWakeUps {
         HeldWakeUps::new(&self.shared, waker)
     }
@@ -230,8 +232,8 @@ impl CommitLog {
         self.shared.room.announce();
     }
 
-    /// The records of `table` in the interval are durable elsewhere (in SSTables, or their table is gone). Frees the segments that
-    /// nothing else needs. Intervals may come in any order.
+    /// The records of `table` in the interval are durable elsewhere (in SSTables, or their table is gone). Frees the
+    /// segments that nothing else needs. Intervals may come in any order.
     pub fn flushed(&self, table: Uuid, interval: PositionInterval) -> Result<(), LogError> {
         let shared = &*self.shared;
         shared.free_later();
@@ -244,8 +246,8 @@ impl CommitLog {
         self.shared.free_if(|segment| segment.number.is_none())
     }
 
-    /// The tables whose records that were found at open are not all durable elsewhere, as far as the log was told. Complete once the
-    /// replay was read to its end.
+    /// The tables whose records that were found at open are not all durable elsewhere, as far as the log was told.
+    /// Complete once the replay was read to its end.
     pub fn replayed_tables(&self) -> Vec<Uuid> {
         let segments = self.shared.segments();
         let found = segments.live().filter(|segment| segment.number.is_none());
@@ -267,8 +269,8 @@ impl CommitLog {
 
     /// Makes everything appended before this call durable, whatever the mode. Waits.
     ///
-    /// Fails once the log has, also where everything is on the device: a record may be there by now whose append was told that it never would
-    /// be.
+    /// Fails once the log has, also where everything is on the device: a record may be there by now whose append was
+    /// told that it never would be.
     pub fn sync(&self) -> Result<(), LogError> {
         let end = self.shared.data_end();
         self.shared.signals.sync_wanted.fetch_max(end, Ordering::AcqRel);
@@ -277,8 +279,8 @@ impl CommitLog {
         self.shared.closed().map_or(Ok(()), Err)
     }
 
-    /// Takes no more records, makes those there are durable and, where every table has flushed all of them, frees the last
-    /// segments: a log that was shut down after a drain has nothing to replay. Further calls do nothing.
+    /// Takes no more records, makes those there are durable and, where every table has flushed all of them, frees the
+    /// last segments: a log that was shut down after a drain has nothing to replay. Further calls do nothing.
     pub fn shutdown(&self) -> Result<(), LogError> {
         let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         self.stop(writer);
@@ -289,8 +291,8 @@ impl CommitLog {
         self.shared.free_if(SegmentUse::is_clean)
     }
 
-    /// Closes the log because of a failure that is not its own: a record that it holds could not be applied. What was appended before is
-    /// made durable first; a start replays it.
+    /// Closes the log because of a failure that is not its own: a record that it holds could not be applied. What was
+    /// appended before is made durable first; a start replays it.
     pub fn fail(&self, reason: &str) {
         // Where that fails, the log has closed for a reason of its own.
         let _ = self.sync();

@@ -20,14 +20,16 @@ pub enum SyncMode {
         /// `commitlog_sync_period`.
         period: Duration,
     },
-    /// Before it is acknowledged. Whoever finds the device idle issues at once; what comes meanwhile goes with the next write.
+    /// Before it is acknowledged. Whoever finds the device idle issues at once; what comes meanwhile goes with the next
+    /// write.
     Batch,
     /// Before it is acknowledged; the first record waits `window` for company.
     Group {
         /// `commitlog_sync_group_window`.
         window: Duration,
     },
-    /// Before it is acknowledged, each record by itself: in blocks of its own, written on its own, many under way, in any order.
+    /// Before it is acknowledged, each record by itself: in blocks of its own, written on its own, many under way, in
+    /// any order.
     Each,
 }
 
@@ -57,18 +59,22 @@ pub type NewLogHook = Arc<dyn Fn(Uuid) -> Result<(), DiskError> + Send + Sync>;
 pub struct LogOptions {
     /// `commitlog_directory`. Taken for this process alone while the log is open.
     pub directory: PathBuf,
-    /// `commitlog_device`: a block device, or a file of a fixed size that was written to its end, which is the log in place of a file
-    /// in the directory. Taken likewise. It holds a log already or begins with 8 KiB of zeros; anything else is refused.
+    /// `commitlog_device`: a block device, or a file of a fixed size that was written to its end, which is the log in
+    /// place of a file in the directory. Taken likewise. It holds a log already or begins with 8 KiB of zeros;
+    /// anything else is refused.
     pub device: Option<PathBuf>,
-    /// `commitlog_segment_size`, in bytes: a multiple of 4096. Holds for a new log, and for one that is opened with nothing in it.
+    /// `commitlog_segment_size`, in bytes: a multiple of 4096. Holds for a new log, and for one that is opened with
+    /// nothing in it.
     pub segment_size_bytes: u32,
-    /// `commitlog_total_space`, in bytes: the log never takes more. At least two segments. Holds as the segment size does.
+    /// `commitlog_total_space`, in bytes: the log never takes more. At least two segments. Holds as the segment size
+    /// does.
     pub total_space_bytes: u64,
     /// `commitlog_sync` and its window.
     pub sync: SyncMode,
     /// The node. A log of another one is refused; `None` takes what is there, or makes one for a new log.
     pub host_id: Option<Uuid>,
-    /// Where the node keeps its host id: a log that has to be made gets one of its own then, and is not made if it cannot be kept.
+    /// Where the node keeps its host id: a log that has to be made gets one of its own then, and is not made if it
+    /// cannot be kept.
     pub on_new_log: Option<NewLogHook>,
     /// The identity of a log that has to be made; `None`: random.
     pub log_id: Option<Uuid>,
@@ -76,16 +82,16 @@ pub struct LogOptions {
     pub append_timeout: Duration,
     /// Replay what is sound in a damaged log, keep a copy of the rest, report the gaps.
     pub salvage: bool,
-    /// Tables whose records a start has to see before it replays any ([`Replay::preview`](crate::Replay::preview)). A segment's bookkeeping
-    /// says if it has none of them.
+    /// Tables whose records a start has to see before it replays any ([`Replay::preview`](crate::Replay::preview)). A
+    /// segment's bookkeeping says if it has none of them.
     pub preview_tables: Vec<Uuid>,
     /// Where segment ids come from; a clock that steps back does no harm.
     pub clock: Clock,
-    /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins to have something to say. Must
-    /// return soon.
+    /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins
+    /// to have something to say. Must return soon.
     pub on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Called, from any thread, when the disk has failed, or [`CommitLog::fail`](crate::CommitLog::fail) says so, and the log takes no more
-    /// records for that reason (`commit_failure_policy` decides what follows). Once at most.
+    /// Called, from any thread, when the disk has failed, or [`CommitLog::fail`](crate::CommitLog::fail) says so, and
+    /// the log takes no more records for that reason (`commit_failure_policy` decides what follows). Once at most.
     pub on_failure: Option<FailureHook>,
 }
 

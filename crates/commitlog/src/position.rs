@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A place in the log: a segment and a byte offset in it. Ordered as the log is.
 ///
-/// A record is known by the position of its *end*; positions of ends are distinct and grow with the order of reservation.
+/// A record is known by the position of its *end*; positions of ends are distinct and grow with the order of
+/// reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition {
     /// The segment's id; later segments have greater ones.

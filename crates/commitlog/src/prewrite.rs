@@ -46,7 +46,8 @@ impl Prewriting {
     /// Begins that step.
     pub fn go_on(&mut self, end: u64, segment_end: u64, queue: &mut dyn BlockQueue) {
         let Some(step) = self.next_step(end, segment_end) else { return };
-        // A segment may begin behind blocks that were never needed: they are written too, because a file has no holes here.
+        // A segment may begin behind blocks that were never needed: they are written too, because a file has no holes
+        // here.
         let frame = self.zeros.get_or_insert_with(zeros).frame(0..step.end - step.start);
         queue.submit(frame, step.start, Durability::Durable);
         self.under_way = Some(step);

@@ -1,8 +1,9 @@
 //! A log whose superblocks are both lost: what its other blocks tell of it, for a start that salvages.
 //!
-//! The checksum of a bookkeeping entry is computed from the log's seed on, and all else in it is known: so each tells the seed. A sound block
-//! of a segment tells which use it is of, whose entry tells the segment, and which block of it it is: so it tells where segments begin,
-//! and how far apart. What more than half of them say is taken; of entries two at least have to say it.
+//! The checksum of a bookkeeping entry is computed from the log's seed on, and all else in it is known: so each tells
+//! the seed. A sound block of a segment tells which use it is of, whose entry tells the segment, and which block of it
+//! it is: so it tells where segments begin, and how far apart. What more than half of them say is taken; of entries two
+//! at least have to say it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Blocks before the bookkeeping.
 const SUPERBLOCKS: u64 = 2;
 
-/// Writes the superblocks anew as the log's other blocks tell them, if they do, and opens it. What was there is kept in a file apart.
+/// Writes the superblocks anew as the log's other blocks tell them, if they do, and opens it. What was there is kept in
+/// a file apart.
 pub(crate) fn open(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Option<LogFile>, LogError> {
     let path = options.log_path();
     let file = disk.open(&path, OpenOptions::write().blocks())?;

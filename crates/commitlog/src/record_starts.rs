@@ -1,5 +1,5 @@
-//! Where the first record starts in each block that is in memory: told by whoever copies a record, read by whoever finishes the block,
-//! who so need not look at the records themselves, which lie in another processor's cache.
+//! Where the first record starts in each block that is in memory: told by whoever copies a record, read by whoever
+//! finishes the block, who so need not look at the records themselves, which lie in another processor's cache.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -19,7 +19,8 @@ impl RecordStarts {
         RecordStarts((0..capacity / BLOCK).map(|_| AtomicU16::new(NO_RECORD_STARTS)).collect())
     }
 
-    /// A record starts at a ring position. To be told before its reservation is done: that orders it before the block is finished.
+    /// A record starts at a ring position. To be told before its reservation is done: that orders it before the block
+    /// is finished.
     pub fn note(&self, start: u64) {
         let offset = (start % BLOCK) as u16 - BLOCK_HEADER_SIZE as u16;
         let first = self.of(start);
@@ -28,7 +29,8 @@ impl RecordStarts {
         }
     }
 
-    /// Where the first record starts in the payload of the block at a ring position; forgets it, because the block is written once.
+    /// Where the first record starts in the payload of the block at a ring position; forgets it, because the block is
+    /// written once.
     pub fn take(&self, block: u64) -> u16 {
         let first = self.of(block);
         let offset = first.load(Ordering::Relaxed);

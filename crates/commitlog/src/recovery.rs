@@ -39,8 +39,8 @@ pub(crate) struct Opened {
     pub gaps: Vec<Gap>,
 }
 
-/// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and has
-/// another layout than they ask for.
+/// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and
+/// has another layout than they ask for.
 pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Opened, LogError> {
     let measure = |device: &PathBuf| disk.open(device, OpenOptions::read())?.len();
     let wanted = options.geometry(options.device.as_ref().map(measure).transpose()?)?;
@@ -116,8 +116,8 @@ fn create(
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
 }
 
-/// Neither superblock copy is sound, or the file ends within the bookkeeping: there is nothing in the log that anybody could tell of. It is
-/// kept under another name.
+/// Neither superblock copy is sound, or the file ends within the bookkeeping: there is nothing in the log that anybody
+/// could tell of. It is kept under another name.
 fn set_aside(disk: &dyn Disk, options: &LogOptions, damage: Corruption) -> Result<Gap, LogError> {
     let length_bytes = disk.open(&damage.path, OpenOptions::read())?.len()?;
     disk.rename(&damage.path, &free_path(disk, &options.directory, DAMAGED_FILE_NAME)?)?;

@@ -1,4 +1,5 @@
-//! Replay: the records found at open, in order, each checked three times: its blocks' ids and checksums, its head's, its body's.
+//! Replay: the records found at open, in order, each checked three times: its blocks' ids and checksums, its head's,
+//! its body's.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -143,8 +144,8 @@ impl Replay {
         }
     }
 
-    /// The next record, in the order of positions; `None` at the end. [`LogError::Corrupt`] is final, unless the log was opened with
-    /// salvage.
+    /// The next record, in the order of positions; `None` at the end. [`LogError::Corrupt`] is final, unless the log
+    /// was opened with salvage.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
         let found = loop {
             let Some(current) = &mut self.current else {
@@ -189,7 +190,8 @@ impl Replay {
         match (&*self.tables, &current.last) {
             ([table], Some((last, range))) if table == last => range.extend(position.offset),
             (tables, _) => {
-                // It was to be on the device before such a record that there may be some, and is not. Nobody has seen it who should have.
+                // It was to be on the device before such a record that there may be some, and is not. Nobody has seen
+                // it who should have.
                 let promised = !self.salvage && self.shared.is_promised(&current.segment);
                 if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
                     let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
@@ -206,9 +208,10 @@ impl Replay {
         Ok(Record { start, position, tables: &self.tables, data })
     }
 
-    /// Another replay, from the first record, of those that touch one of [`preview_tables`](LogOptions::preview_tables), for whoever has
-    /// to know something of them beforehand. The data of others is not looked at, and segments that have none are not read. Only this
-    /// one, not the other, makes the segments free to be used again.
+    /// Another replay, from the first record, of those that touch one of
+    /// [`preview_tables`](LogOptions::preview_tables), for whoever has to know something of them beforehand. The
+    /// data of others is not looked at, and segments that have none are not read. Only this one, not the other,
+    /// makes the segments free to be used again.
     pub fn preview(&self) -> Replay {
         Replay {
             shared: Arc::clone(&self.shared),
@@ -228,8 +231,9 @@ impl Replay {
         }
     }
 
-    /// Another replay of the same records, for a caller that learns during the first one that it needs some of them once more. To be made
-    /// before the first is read, and read before anything of the log is freed; see [`only`](Replay::only).
+    /// Another replay of the same records, for a caller that learns during the first one that it needs some of them
+    /// once more. To be made before the first is read, and read before anything of the log is freed; see
+    /// [`only`](Replay::only).
     pub fn again(&self) -> Replay {
         Replay { pending: self.found.clone().into(), wanted: None, ..self.preview() }
     }
@@ -242,8 +246,8 @@ impl Replay {
         self
     }
 
-    /// The segments whose bookkeeping does not promise that they have none, and each one's next, which knows how far that goes. Whoever
-    /// salvages believes no promise.
+    /// The segments whose bookkeeping does not promise that they have none, and each one's next, which knows how far
+    /// that goes. Whoever salvages believes no promise.
     fn to_preview(&self) -> Vec<Arc<SegmentUse>> {
         let mut is_next = false;
         let is_read = |segment: &&Arc<SegmentUse>| {
@@ -253,7 +257,8 @@ impl Replay {
         self.found.iter().filter(is_read).cloned().collect()
     }
 
-    /// From now on a copy is kept of every segment, as of those that are damaged: the caller cannot make anything of all records.
+    /// From now on a copy is kept of every segment, as of those that are damaged: the caller cannot make anything of
+    /// all records.
     pub fn keep_copies(&mut self) {
         self.keeps_copies = true;
     }
@@ -290,8 +295,8 @@ impl Replay {
         Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }
 
-    /// Has this segment and those to come read, and their blocks looked at, while the records of those before are applied: one is ready
-    /// while the next is read.
+    /// Has this segment and those to come read, and their blocks looked at, while the records of those before are
+    /// applied: one is ready while the next is read.
     fn read_ahead(&self, first: &Arc<SegmentUse>) -> Result<Images, LogError> {
         let ((send, read), (used, memory)) = (sync_channel(0), channel());
         let shared = Arc::clone(&self.shared);
@@ -343,8 +348,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Keeps the bytes of a segment, for whoever wants to look at them after the segment is reused; once, however often it is
-    /// looked at before.
+    /// Keeps the bytes of a segment, for whoever wants to look at them after the segment is reused; once, however often
+    /// it is looked at before.
     fn keep_copy(&self, segment: &SegmentUse, image: &SegmentImage) -> Result<(), LogError> {
         let name = format!("commitlog.damaged-{}", segment.id);
         if self.is_kept(&name, image)? {

@@ -16,7 +16,8 @@ pub(crate) struct Room {
 #[derive(Debug, Default)]
 struct Waiting {
     wakers: Vec<Waker>,
-    /// Threads that wait for `changed`: telling nobody costs a system call too, and there is news after every device write.
+    /// Threads that wait for `changed`: telling nobody costs a system call too, and there is news after every device
+    /// write.
     blocked: usize,
 }
 

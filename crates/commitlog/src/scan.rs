@@ -1,5 +1,5 @@
-//! Judging a segment's bytes and walking its records. No I/O: what a segment holds comes in as bytes, so that tests, tools and
-//! fuzzers drive it as recovery does.
+//! Judging a segment's bytes and walking its records. No I/O: what a segment holds comes in as bytes, so that tests,
+//! tools and fuzzers drive it as recovery does.
 
 use std::ops::Range;
 
@@ -131,8 +131,9 @@ impl SegmentImage {
         })
     }
 
-    /// Applies the decision table from the first block on. `horizon_blocks` are known to have been durable, from this segment or
-    /// another. After damage it goes on as far as the horizon reaches; a caller that does not salvage stops at any.
+    /// Applies the decision table from the first block on. `horizon_blocks` are known to have been durable, from this
+    /// segment or another. After damage it goes on as far as the horizon reaches; a caller that does not salvage
+    /// stops at any.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
         let order = self.order();
         let mut verdict = Verdict::default();
@@ -405,8 +406,8 @@ fn is_wanted(wanted: Option<&[Uuid]>, ids: &[u8]) -> bool {
     wanted.is_none_or(|wanted| ids.chunks_exact(TABLE_ID_SIZE).any(|id| wanted.iter().any(|w| w.as_bytes() == id)))
 }
 
-/// Decodes a log file held in memory, damaged or not, as salvage would, and answers how many sound records it has. For tools and
-/// fuzzers: whatever the bytes are, it ends, and does not panic.
+/// Decodes a log file held in memory, damaged or not, as salvage would, and answers how many sound records it has. For
+/// tools and fuzzers: whatever the bytes are, it ends, and does not panic.
 pub fn count_records(file: &[u8]) -> u64 {
     let copies = file.chunks_exact(BLOCK_SIZE).take(2).find_map(|block| Superblock::decode(block).ok());
     let Some(superblock) = copies else { return 0 };

@@ -22,7 +22,8 @@ pub(crate) struct SegmentUse {
     closed_at: AtomicU64,
     /// Found at open and not replayed yet: not all that is in it is known.
     replaying: AtomicBool,
-    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. Changed with `promising` held, and to 0 only.
+    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. Changed with `promising` held, and to
+    /// 0 only.
     without: AtomicU32,
     promising: Mutex<()>,
     /// Of each table that has had records here.
@@ -30,7 +31,8 @@ pub(crate) struct SegmentUse {
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
 }
 
-/// Hashes a table's id, which is looked up for every record. Ids are random or times, and chosen by whoever may make tables.
+/// Hashes a table's id, which is looked up for every record. Ids are random or times, and chosen by whoever may make
+/// tables.
 #[derive(Debug, Default)]
 struct TableHasher(u64);
 
@@ -52,11 +54,11 @@ impl Hasher for TableHasher {
     }
 }
 
-/// Offsets of the ends of the first and the last record of a table in the segment that it needs. It stays when the table needs none of them,
-/// so that whoever appends may keep it.
+/// Offsets of the ends of the first and the last record of a table in the segment that it needs. It stays when the
+/// table needs none of them, so that whoever appends may keep it.
 ///
-/// Both lie in one word, and begin anew behind what is clean: nobody may ever say that what is between is, for the table may have been
-/// another one then, which was dropped, and created again under its id.
+/// Both lie in one word, and begin anew behind what is clean: nobody may ever say that what is between is, for the
+/// table may have been another one then, which was dropped, and created again under its id.
 #[derive(Debug)]
 pub(crate) struct DirtyRange(AtomicU64);
 
@@ -75,8 +77,8 @@ impl DirtyRange {
     }
 
     /// The table does not need its records if `covers` says so of the ends of the first and the last.
-    /// All up to that one have been taken in: whoever flushes has waited for the appends that its interval covers, else one that comes
-    /// between would be forgotten.
+    /// All up to that one have been taken in: whoever flushes has waited for the appends that its interval covers, else
+    /// one that comes between would be forgotten.
     fn clean_if(&self, covers: impl Fn(i32, i32) -> bool) {
         let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
             let (first, last) = unpack(ends);
@@ -259,7 +261,8 @@ mod tests {
         assert_eq!(segment.dirty_tables(), [a]);
         segment.mark_clean(a, interval(150, 199));
         assert_eq!(segment.dirty_tables(), [a]);
-        // Nobody says so of what is between: the table was dropped, and there was none of its id until it was created again.
+        // Nobody says so of what is between: the table was dropped, and there was none of its id until it was created
+        // again.
         range.extend(250);
         segment.mark_clean(a, interval(199, 300));
         assert!(segment.is_clean());

@@ -95,8 +95,9 @@ impl Segments {
         matches!(self.next, Next::Refused)
     }
 
-    /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is one or no slot is
-    /// free. To be told by [`prepared`](Self::prepared). The file's first slots are preferred, so that it grows only when it must.
+    /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is
+    /// one or no slot is free. To be told by [`prepared`](Self::prepared). The file's first slots are preferred, so
+    /// that it grows only when it must.
     pub fn prepare(&mut self) -> Option<Claim> {
         if matches!(self.next, Next::UnderWay(_) | Next::Prepared(_)) {
             return None;
@@ -114,8 +115,8 @@ impl Segments {
         self.last_id
     }
 
-    /// From now on ids are greater than `seen`. The newest segment gets such a one too, if its number in this run is `unfilled` or above: the
-    /// caller writes its bookkeeping.
+    /// From now on ids are greater than `seen`. The newest segment gets such a one too, if its number in this run is
+    /// `unfilled` or above: the caller writes its bookkeeping.
     pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Option<Arc<SegmentUse>> {
         self.last_id = self.last_id.max(seen);
         let low = self.live.pop_back_if(|newest| newest.id <= seen && newest.number >= Some(unfilled))?;

@@ -1,4 +1,5 @@
-//! What appenders, waiters and the writer thread share: the ring, the segments that records in it belong to, and signals.
+//! What appenders, waiters and the writer thread share: the ring, the segments that records in it belong to, and
+//! signals.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +23,8 @@ use crate::waiters::Waiters;
 use crate::{FailureHook, LogError, LogOptions, LogPosition, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Segments of this run that records in memory may belong to: the ring holds one segment's length, so at most two at a time.
+/// Segments of this run that records in memory may belong to: the ring holds one segment's length, so at most two at a
+/// time.
 const RECENT: u64 = 4;
 
 /// What appenders, waiters and the writer thread share.
@@ -45,8 +47,8 @@ pub(crate) struct Shared {
     course: Mutex<Course>,
     /// The last activated segments, by number modulo [`RECENT`].
     recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
-    /// Their ids, for those who need no more. Set before the tail says that there is such a segment, and reused when positions in
-    /// it have been durable for long.
+    /// Their ids, for those who need no more. Set before the tail says that there is such a segment, and reused when
+    /// positions in it have been durable for long.
     recent_ids: [AtomicI64; RECENT as usize],
     segments: Mutex<Segments>,
     /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
@@ -164,9 +166,10 @@ impl Shared {
         start..advance(start, size)
     }
 
-    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; else the writer is asked
-    /// to, which tells it as room. Writes nothing itself, so that a device that stalls does not hold who appends; but where the disk was full
-    /// the last time: whoever comes then looks for himself, and is told that it is, or goes on.
+    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; else
+    /// the writer is asked to, which tells it as room. Writes nothing itself, so that a device that stalls does not
+    /// hold who appends; but where the disk was full the last time: whoever comes then looks for himself, and is
+    /// told that it is, or goes on.
     pub fn next_segment(&self, activated: u64) -> Result<(), LogError> {
         let mut segments = self.segments();
         if self.activated() != activated {
@@ -201,7 +204,8 @@ impl Shared {
         Ok(())
     }
 
-    /// New segments get ids greater than `seen`, and so does the one to be filled first, in its place, as long as it has no record.
+    /// New segments get ids greater than `seen`, and so does the one to be filled first, in its place, as long as it
+    /// has no record.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
         let raised = self.segments().raise_ids(seen, unfilled);
@@ -215,8 +219,8 @@ impl Shared {
         self.failing(self.file.write_entry(entry))
     }
 
-    /// Has the next segment's bookkeeping on the device before it is wanted, and tells it as room; false where there is one, somebody else is at
-    /// it, or no segment is free.
+    /// Has the next segment's bookkeeping on the device before it is wanted, and tells it as room; false where there is
+    /// one, somebody else is at it, or no segment is free.
     pub fn prepare_segment(&self) -> Result<bool, LogError> {
         let Some(claim) = self.segments().prepare() else { return Ok(false) };
         let made = claim.make(&self.file, self.without);
@@ -234,8 +238,8 @@ impl Shared {
         self.without != 0 && segment.without() == self.without
     }
 
-    /// Before a record of the tables can be acknowledged, the bookkeeping of its segment promises no more that there is none of them: if
-    /// they are such as a start has to see first.
+    /// Before a record of the tables can be acknowledged, the bookkeeping of its segment promises no more that there is
+    /// none of them: if they are such as a start has to see first.
     pub fn withdraw_promise(&self, segment: &SegmentUse, tables: &[Uuid]) -> Result<(), LogError> {
         if segment.without() == 0 || !tables.iter().any(|table| self.preview_tables.contains(table)) {
             return Ok(());
@@ -245,7 +249,8 @@ impl Shared {
         segment.withdraw(|| self.failing(self.file.write_entry(entry)))
     }
 
-    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer, or who writes in its place.
+    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer, or who
+    /// writes in its place.
     pub fn make_room(&self) -> Result<(), LogError> {
         self.free_unused()?;
         match self.prepare_segment() {
@@ -271,7 +276,8 @@ impl Shared {
     /// The ring position of a place in the log; 0 for one in a segment that left memory, and is durable therefore.
     pub fn ring_position(&self, position: LogPosition) -> u64 {
         let activated = self.activated();
-        // Whoever has a position has seen its segment activated; of later activations at most one is under way, in the slot left out.
+        // Whoever has a position has seen its segment activated; of later activations at most one is under way, in the
+        // slot left out.
         for number in (0..activated).rev().take(RECENT as usize - 1) {
             if self.recent_id(number).load(Ordering::Relaxed) == position.segment {
                 return number * self.segment_size() + u64::try_from(position.offset).unwrap_or(0);
@@ -286,8 +292,8 @@ impl Shared {
             let activated = self.activated();
             let Some(last) = activated.checked_sub(1) else {
                 let segments = self.segments();
-                // While the lock was waited for, the first segment may have become one: then its id is the last, and its records lie
-                // before its end.
+                // While the lock was waited for, the first segment may have become one: then its id is the last, and
+                // its records lie before its end.
                 if self.activated() > activated {
                     continue;
                 }

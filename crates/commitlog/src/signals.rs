@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use crate::primitive::{AtomicBool, AtomicU64, Ordering, QueueWaker, fence};
 
-/// How the writer thread is told things. See [`appended`](Signals::appended) for the hand-off between it and those who append.
+/// How the writer thread is told things. See [`appended`](Signals::appended) for the hand-off between it and those who
+/// append.
 #[derive(Debug)]
 pub(crate) struct Signals {
     /// An append that reaches this ring position wakes the writer; `u64::MAX`: none does.
@@ -44,8 +45,8 @@ impl Signals {
         }
     }
 
-    /// After an append that ends at a ring position: wakes the writer if that is what it sleeps for. One of those who find it
-    /// asleep pays for waking it.
+    /// After an append that ends at a ring position: wakes the writer if that is what it sleeps for. One of those who
+    /// find it asleep pays for waking it.
     pub fn appended(&self, end: u64) {
         // Pairs with the fence in `fall_asleep`: either the writer sees our reservation, or we see what it waits for.
         fence(Ordering::SeqCst);
@@ -57,15 +58,16 @@ impl Signals {
         }
     }
 
-    /// The writer goes to sleep until something is appended that reaches `wake_at`; `false` if `ready` says that it is there.
+    /// The writer goes to sleep until something is appended that reaches `wake_at`; `false` if `ready` says that it is
+    /// there.
     pub fn fall_asleep(&self, wake_at: u64, ready: impl FnOnce() -> bool) -> bool {
         self.wake_at.store(wake_at, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         !ready()
     }
 
-    /// For the writer, which sleeps, by whoever writes in its place: it sleeps on until something is appended that reaches `wake_at`. It is
-    /// woken if `ready` says that it is there.
+    /// For the writer, which sleeps, by whoever writes in its place: it sleeps on until something is appended that
+    /// reaches `wake_at`. It is woken if `ready` says that it is there.
     pub fn sleep_on(&self, wake_at: u64, ready: impl FnOnce() -> bool) {
         if !self.fall_asleep(wake_at, ready) {
             self.wake();

@@ -1,4 +1,5 @@
-//! The log's tail: where the next record goes, and the step from one segment into the next. `tests/model.rs` takes both in every order.
+//! The log's tail: where the next record goes, and the step from one segment into the next. `tests/model.rs` takes both
+//! in every order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ impl Tail {
         self.segment_size
     }
 
-    /// Reserves the range that `place` chooses for the tail that it is given; refused unless that is inside one segment gone on in.
+    /// Reserves the range that `place` chooses for the tail that it is given; refused unless that is inside one segment
+    /// gone on in.
     pub fn reserve(&self, place: impl Fn(u64) -> Range<u64>) -> Result<Reservation<'_>, ReserveError> {
         self.ring.reserve(|tail| {
             let range = place(tail);
@@ -42,8 +44,9 @@ impl Tail {
         })
     }
 
-    /// Goes on in the next segment; by one thread at a time, which knows that none has since the last that it saw. Answers what the seal of
-    /// the one before found and where its records end; `None` if too many batches wait to be written, and nothing changed.
+    /// Goes on in the next segment; by one thread at a time, which knows that none has since the last that it saw.
+    /// Answers what the seal of the one before found and where its records end; `None` if too many batches wait to
+    /// be written, and nothing changed.
     pub fn go_on(&self) -> Option<(Seal, u64)> {
         let activated = self.activated();
         let start = activated * self.segment_size;
@@ -55,8 +58,8 @@ impl Tail {
         if seal == Seal::TooMany {
             return None;
         }
-        // Only now, with the tail at its start: a record that was let into it earlier would share a batch with the one before, and whoever
-        // was refused before the seal would go on in the segment after it.
+        // Only now, with the tail at its start: a record that was let into it earlier would share a batch with the one
+        // before, and whoever was refused before the seal would go on in the segment after it.
         self.activated.store(activated + 1, Ordering::Release);
         Some((seal, end))
     }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::primitive::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering};
 
-/// Wakers by the ring position they wait for. The durable horizon itself lies beside, so that most look-ups take no lock.
+/// Wakers by the ring position they wait for. The durable horizon itself lies beside, so that most look-ups take no
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     horizon: AtomicU64,
@@ -71,7 +72,8 @@ impl Waiters {
         self.lock().waiting.len() as u64
     }
 
-    /// How many waits ended, and how long they were together. Those that begin between two device writes count from the first of them.
+    /// How many waits ended, and how long they were together. Those that begin between two device writes count from the
+    /// first of them.
     pub fn waits(&self) -> (u64, Duration) {
         let list = self.lock();
         (list.waits, list.waited)
@@ -110,8 +112,8 @@ impl Waiters {
         self.closed.get().cloned()
     }
 
-    /// Whether what is waited for is on the device, or why it never will be. Else the waker is registered, unless `notes` says that
-    /// whoever polls asks for the position himself.
+    /// Whether what is waited for is on the device, or why it never will be. Else the waker is registered, unless
+    /// `notes` says that whoever polls asks for the position himself.
     pub fn poll(
         &self,
         awaits: Awaits,

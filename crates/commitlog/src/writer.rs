@@ -1,12 +1,13 @@
-//! The writer thread: seals what was appended, finishes its blocks, hands them to the device as frames, and tells those who wait.
+//! The writer thread: seals what was appended, finishes its blocks, hands them to the device as frames, and tells those
+//! who wait.
 //!
 //! Whoever finds the device idle wakes it, and its record goes at once, or [writes itself](crate::lead); while
-//! frames are under way what comes meanwhile collects, and goes when the device is idle again, or before that if it is worth a
-//! frame by itself. Frames end in any order. In the ordered modes what is acknowledged is the gapless part; in `each` every
-//! record is a frame and acknowledged as it ends.
+//! frames are under way what comes meanwhile collects, and goes when the device is idle again, or before that if it is
+//! worth a frame by itself. Frames end in any order. In the ordered modes what is acknowledged is the gapless part; in
+//! `each` every record is a frame and acknowledged as it ends.
 //!
-//! The first frame of a segment is issued only when the segment before it is durable to its end, and says so: therefore recovery
-//! can judge each segment by the horizons that name it.
+//! The first frame of a segment is issued only when the segment before it is durable to its end, and says so: therefore
+//! recovery can judge each segment by the horizons that name it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 pub(crate) const FRAME_SIZE_MAX: u64 = 1 << 20;
 /// While a frame is under way, so much makes another one worth its costs, at least: see [`Writer::wake_at`].
 pub(crate) const OVERLAP_SIZE: u64 = 32 << 10;
-/// A shorter frame beside which nothing is under way is written by this thread itself: its end then comes by way of none of the kernel's
-/// threads, each of which has to wait for a processor too.
+/// A shorter frame beside which nothing is under way is written by this thread itself: its end then comes by way of
+/// none of the kernel's threads, each of which has to wait for a processor too.
 const ALONE_SIZE: u64 = 128 << 10;
 /// Frames under way in the ordered modes: more only make them smaller.
 const FRAMES_MAX: usize = 8;
@@ -162,8 +163,9 @@ impl<'a> Writer<'a> {
         Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at(course) }
     }
 
-    /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to be half as long as
-    /// they are together: the device is kept busy by two or three, and the more there is to write, the fewer they are.
+    /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to
+    /// be half as long as they are together: the device is kept busy by two or three, and the more there is to
+    /// write, the fewer they are.
     fn wake_at(&self, course: &Course) -> u64 {
         match course.under_way() {
             0 => 0,
@@ -310,8 +312,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Makes sure that the file reaches to `end` with blocks that were written before: overwriting them later changes no
-    /// metadata, so a durable write is one device write.
+    /// Makes sure that the file reaches to `end` with blocks that were written before: overwriting them later changes
+    /// no metadata, so a durable write is one device write.
     fn prewrite(&mut self, mut course: Held<'a>, end: u64, slot: u32) -> Result<Held<'a>, LogError> {
         let segment_end = self.shared.file.geometry().segment_offset(slot + 1);
         course.prewriting.go_on(end, segment_end, &mut *self.queue);
@@ -349,7 +351,8 @@ fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
     frames
 }
 
-/// Waits for the last copies into a sealed batch: each takes no longer than a memcpy, unless its thread lost the processor.
+/// Waits for the last copies into a sealed batch: each takes no longer than a memcpy, unless its thread lost the
+/// processor.
 pub(crate) fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
     let mut tries = 0u32;
     loop {

@@ -1,4 +1,5 @@
-//! What an append asks of the allocator: nothing. But for the first record of a table in a segment, and a segment's change.
+//! What an append asks of the allocator: nothing. But for the first record of a table in a segment, and a segment's
+//! change.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 

@@ -36,7 +36,8 @@ fn appends_and_flushes_keep_out_of_each_others_way() {
         SyncMode::Periodic { period: Duration::from_millis(1) },
         SyncMode::Group { window: Duration::ZERO },
     ];
-    // Where every record begins a block, one that comes at a segment's border may be let into the next one: that is raced for oftener.
+    // Where every record begins a block, one that comes at a segment's border may be let into the next one: that is
+    // raced for oftener.
     for sync in ordered.into_iter().chain(std::iter::repeat_n(SyncMode::Each, 10)) {
         let disk = SimulatedDisk::new();
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
@@ -246,7 +247,8 @@ fn no_more_frames_are_under_way_than_the_format_says() {
     }
 }
 
-/// The second of two frames ends first: in `each` its record is acknowledged, where records are acknowledged in order it waits.
+/// The second of two frames ends first: in `each` its record is acknowledged, where records are acknowledged in order
+/// it waits.
 #[test]
 fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_alone() {
     for sync in [SyncMode::Batch, SyncMode::Each] {
@@ -274,7 +276,8 @@ fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_al
     }
 }
 
-/// What was appended last is written, and acknowledged in `each`, while what came before it is not: whoever syncs was promised both.
+/// What was appended last is written, and acknowledged in `each`, while what came before it is not: whoever syncs was
+/// promised both.
 #[test]
 fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
     for sync in [SyncMode::Batch, SyncMode::Each] {
@@ -401,7 +404,8 @@ fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sl
     });
 }
 
-/// What a thread appends across a segment's border is two frames: it writes both, and those whom they are for stay together.
+/// What a thread appends across a segment's border is two frames: it writes both, and those whom they are for stay
+/// together.
 #[test]
 fn a_thread_that_waits_writes_on_both_sides_of_a_segments_border() {
     let disk = HoldingDisk::new();

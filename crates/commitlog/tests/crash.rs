@@ -1,6 +1,7 @@
-//! The promise, over random histories on the simulated disk with power cuts and kills: every acknowledged record is replayed or flushed; one
-//! that was sent and not acknowledged is there whole or not at all; nothing that was never sent is there. What a start has replayed
-//! is replayed by every later one, whether the life before ended by a kill, which leaves the page cache, or by a power cut.
+//! The promise, over random histories on the simulated disk with power cuts and kills: every acknowledged record is
+//! replayed or flushed; one that was sent and not acknowledged is there whole or not at all; nothing that was never
+//! sent is there. What a start has replayed is replayed by every later one, whether the life before ended by a kill,
+//! which leaves the page cache, or by a power cut.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -255,8 +256,8 @@ fn history(seed: u64) -> u32 {
     cuts
 }
 
-/// Calls `case` with the seeds that `SEED` and `CASES` choose (`make torture`), or with `cases` of its own; answers how many there were, and the
-/// sum of the answers.
+/// Calls `case` with the seeds that `SEED` and `CASES` choose (`make torture`), or with `cases` of its own; answers how
+/// many there were, and the sum of the answers.
 fn for_seeds(cases: u64, case: impl Fn(u64) -> u64 + Sync) -> (u64, u64) {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, cases) = (setting("SEED").unwrap_or(1).wrapping_mul(1_000_003), setting("CASES").unwrap_or(cases));
@@ -283,7 +284,8 @@ fn the_promise_holds_over_kills_and_power_cuts_anywhere() {
     assert!(cuts > cases, "only {cuts} of {} lives ended early", 4 * cases);
 }
 
-/// One life of a log, from before it is made, with the power cut at its first operation, its second, and so on to its end.
+/// One life of a log, from before it is made, with the power cut at its first operation, its second, and so on to its
+/// end.
 #[test]
 fn the_promise_holds_over_a_power_cut_at_every_operation() {
     // One of each mode, `batch` and `each` twice.
@@ -309,8 +311,8 @@ fn the_promise_holds_over_a_power_cut_at_every_operation() {
     }
 }
 
-/// A process is killed at its first operation, its second, and so on; the next one replays what it finds, acknowledges one more record,
-/// and then the power is cut.
+/// A process is killed at its first operation, its second, and so on; the next one replays what it finds, acknowledges
+/// one more record, and then the power is cut.
 #[test]
 fn the_promise_holds_over_a_kill_at_every_operation_and_a_power_cut_after_it() {
     for (seed, sync) in (0..).zip(["periodic", "group", "batch", "each"]) {
@@ -356,9 +358,9 @@ fn a_log_is_made_whole_or_not_at_all() {
     }
 }
 
-/// A life in which the device once writes something wrong, or to the wrong place, and says nothing. Every record is acknowledged before the
-/// next is sent, so that each is a frame, and all but the last are vouched for: a salvage loses the frame that went wrong, and one that it was
-/// written over. Answers whether damage was reported.
+/// A life in which the device once writes something wrong, or to the wrong place, and says nothing. Every record is
+/// acknowledged before the next is sent, so that each is a frame, and all but the last are vouched for: a salvage loses
+/// the frame that went wrong, and one that it was written over. Answers whether damage was reported.
 fn silent_fault(seed: u64) -> bool {
     let mut node = Node::new(seed);
     if matches!(node.sync, SyncMode::Periodic { .. }) {
@@ -417,8 +419,8 @@ fn what_the_device_did_wrong_in_silence_is_reported() {
     assert!(reported > cases / 4, "{reported} of {cases}");
 }
 
-/// A history in which an operation fails: what was acknowledged before and after still holds, and nothing is acknowledged after the log has
-/// closed. Answers whether it has.
+/// A history in which an operation fails: what was acknowledged before and after still holds, and nothing is
+/// acknowledged after the log has closed. Answers whether it has.
 fn failed_operation(seed: u64) -> bool {
     let mut node = Node::new(seed);
     let (log, _) = node.open().unwrap();

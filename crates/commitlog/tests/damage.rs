@@ -188,8 +188,8 @@ fn geometry() -> Geometry {
     Geometry { segment_size_bytes: 64 << 10, segments: SEGMENTS as u32 }
 }
 
-/// The configured layout has changed meanwhile: blocks of other segments than the first tell the one in force, and where there are none it
-/// is believed if it may be right.
+/// The configured layout has changed meanwhile: blocks of other segments than the first tell the one in force, and
+/// where there are none it is believed if it may be right.
 #[test]
 fn superblocks_are_told_with_the_layout_that_the_blocks_have() {
     let salvaging = |segment_size_bytes| LogOptions { salvage: true, segment_size_bytes, ..options() };
@@ -337,7 +337,8 @@ fn two_segments_of_one_id_are_named_and_salvage_asks_the_blocks() {
         let (found, report) = replay(&disk, false).unwrap();
         assert_eq!((found, report.gaps), (records.clone(), vec![]), "got over for good");
     }
-    // Blocks that say the same: whatever made them, nothing of them is left out, and once they are free there is one of each.
+    // Blocks that say the same: whatever made them, nothing of them is left out, and once they are free there is one of
+    // each.
     let mut segment = vec![0; 64 << 10];
     raw(&disk).read_exact_at(&mut segment, FIRST).unwrap();
     raw(&disk).write_at(&segment, FIRST + 3 * (64 << 10)).unwrap();
@@ -399,7 +400,8 @@ fn what_an_earlier_salvage_kept_is_not_lost_to_a_later_one() {
     }
 }
 
-/// An entry as it was before the last use of its segment: sound, and older than the blocks. Tools see it, as a start does.
+/// An entry as it was before the last use of its segment: sound, and older than the blocks. Tools see it, as a start
+/// does.
 #[test]
 fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
     let (disk, records) = log_of(5, 600);
@@ -439,7 +441,8 @@ fn silent_faults_of_the_device_are_found_once_a_later_frame_vouches() {
             }
             drop(log);
             let offset = damage_of(replay(&disk.crash_image(1), false));
-            // The first write of all was preceded by the prewriting of its segment, where a fault is harmless or hits block 0.
+            // The first write of all was preceded by the prewriting of its segment, where a fault is harmless or hits
+            // block 0.
             assert!(offset == FIRST + u64::from(hit) * BLOCK, "{fault:?} {hit}: {offset}");
         }
     }

@@ -1,5 +1,5 @@
-//! The hand-off between appenders, writer and waiters, in every order that two or three threads can take: the crate's own source
-//! over a model checker's atomics, locks and threads. A wake-up that is lost is a deadlock, which it finds.
+//! The hand-off between appenders, writer and waiters, in every order that two or three threads can take: the crate's
+//! own source over a model checker's atomics, locks and threads. A wake-up that is lost is a deadlock, which it finds.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 #![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]
@@ -71,8 +71,9 @@ impl Durable {
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Segments of one block, of which the first is almost full. Two threads append a record each, which has no room in it, and go on in
-/// the next as the log does: under a lock, unless somebody else did meanwhile. Answers how many segments that took.
+/// Segments of one block, of which the first is almost full. Two threads append a record each, which has no room in it,
+/// and go on in the next as the log does: under a lock, unless somebody else did meanwhile. Answers how many segments
+/// that took.
 fn segments_gone_on_in(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
     let log = Arc::new((Tail::new(BlockRing::new(8 * BLOCK_SIZE), BLOCK), Mutex::new(())));
     log.0.go_on().unwrap();
@@ -274,7 +275,8 @@ fn news_of_room_is_missed_by_nobody() {
     }
 }
 
-/// A thread holds two appends back; the writer falls asleep before, between or after, and is woken when they are let go.
+/// A thread holds two appends back; the writer falls asleep before, between or after, and is woken when they are let
+/// go.
 #[test]
 fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
     let mut builder = loom::model::Builder::new();
@@ -310,8 +312,8 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
     });
 }
 
-/// A thread appends and writes in the place of the writer, which sleeps, while another appends: what that one has appended is written, by
-/// whichever of them.
+/// A thread appends and writes in the place of the writer, which sleeps, while another appends: what that one has
+/// appended is written, by whichever of them.
 #[test]
 fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
     #[derive(Default)]

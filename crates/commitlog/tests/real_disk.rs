@@ -135,7 +135,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Whoever looks at a log while it is written, and its segments are used again and again, sees no damage that is not there.
+/// Whoever looks at a log while it is written, and its segments are used again and again, sees no damage that is not
+/// there.
 #[test]
 fn a_log_in_use_looks_sound_to_whoever_inspects_it() {
     for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {

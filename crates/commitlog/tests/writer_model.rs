@@ -1,6 +1,7 @@
-//! The hand-off between writers, issuer and waiters as a whole: the crate's own ring, course, writer's thread and those who write in its place,
-//! over a model checker's atomics, locks and threads, in every order with few forced switches. `model.rs` takes its parts in more of them.
-//! Everybody who waits is told in the end, by whoever has written it, or the model is at a deadlock, which it finds.
+//! The hand-off between writers, issuer and waiters as a whole: the crate's own ring, course, writer's thread and those
+//! who write in its place, over a model checker's atomics, locks and threads, in every order with few forced switches.
+//! `model.rs` takes its parts in more of them. Everybody who waits is told in the end, by whoever has written it, or
+//! the model is at a deadlock, which it finds.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 #![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]

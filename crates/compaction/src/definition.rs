@@ -16,7 +16,8 @@ pub struct Definition {
     /// Whether `min_threshold` and `max_threshold` are options of it, with defaults that are stored.
     pub has_thresholds: bool,
     sub_options: &'static [&'static str],
-    /// Of them, those that do nothing here, with the value that does nothing in Cassandra either (`""`: there is none).
+    /// Of them, those that do nothing here, with the value that does nothing in Cassandra either (`""`: there is
+    /// none).
     without_effect: &'static [(&'static str, &'static str)],
     check: fn(&Options) -> Checked,
 }

@@ -1,10 +1,12 @@
-//! MemoryOnlyStrategy: all rows of the table are in memory, and reads look at no SSTable. What is on disk is for the next start.
+//! MemoryOnlyStrategy: all rows of the table are in memory, and reads look at no SSTable. What is on disk is for the
+//! next start.
 //!
-//! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what came
-//! since, all are merged as soon as another flush could give the small ones more than half of the large one. While the merge writes another
-//! large one, there are at most 1 + 1/2 + 1 of the data: a table is flushed for its size only when the merge is done.
-//! Changes of less than [`FLUSH_BYTES_MIN`] are not flushed for their size. What is flushed of less than twice as much data would be merged at once, and there would be
-//! three of it meanwhile: such a flush writes the SSTables anew itself, with what is flushed, and there are two.
+//! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what
+//! came since, all are merged as soon as another flush could give the small ones more than half of the large one. While
+//! the merge writes another large one, there are at most 1 + 1/2 + 1 of the data: a table is flushed for its size only
+//! when the merge is done. Changes of less than [`FLUSH_BYTES_MIN`] are not flushed for their size. What is flushed of
+//! less than twice as much data would be merged at once, and there would be three of it meanwhile: such a flush writes
+//! the SSTables anew itself, with what is flushed, and there are two.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,8 @@ const SSTABLES_MAX: usize = 32;
 
 /// Changes are flushed for their size when they are this part of the data ...
 const FLUSH_SHARE: u64 = 8;
-/// ... and not while they are less than this, bytes: a table that a memtable holds several times over is written to the disk no more often than any other.
+/// ... and not while they are less than this, bytes: a table that a memtable holds several times over is written to the
+/// disk no more often than any other.
 pub const FLUSH_BYTES_MIN: u64 = 32 << 20;
 /// A flush writes all of a table that has less than this in SSTables, bytes.
 pub const REWRITTEN_BYTES_MAX: u64 = 2 * FLUSH_BYTES_MIN;
@@ -66,8 +69,8 @@ pub fn flush_bytes(data_bytes: u64, least_bytes: u64) -> u64 {
     (data_bytes / FLUSH_SHARE).max(least_bytes)
 }
 
-/// Whether SSTables of these sizes are more than what they are merged at: then merges do not keep up, and a flush for the disk's sake
-/// would take the disk beyond what it is to hold.
+/// Whether SSTables of these sizes are more than what they are merged at: then merges do not keep up, and a flush for
+/// the disk's sake would take the disk beyond what it is to hold.
 pub fn is_merge_overdue(sizes_bytes: impl Iterator<Item = u64>) -> bool {
     let (small, large) = small_and_large(sizes_bytes);
     small > 0 && 2 * with_another_flush(small, large) > large

@@ -83,7 +83,8 @@ impl UnifiedOptions {
         Ok(read)
     }
 
-    /// Size-tiered compaction as unified: tiers of `min_threshold` tables, of which a merge takes `max_threshold` at most.
+    /// Size-tiered compaction as unified: tiers of `min_threshold` tables, of which a merge takes `max_threshold` at
+    /// most.
     pub fn like_size_tiered(options: &Options) -> Result<Self, OptionError> {
         let threshold: i32 = number(options, "min_threshold", 4)?;
         let scaling_parameters = vec![threshold.max(2) - 2];
@@ -187,7 +188,8 @@ pub(crate) fn flag(options: &Options, name: &str) -> bool {
 /// When a table is compacted alone, for its tombstones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TombstoneOptions {
-    /// Whether any is: those of a TimeWindowCompactionStrategy, which go when all in them expired, only if one of these options is set.
+    /// Whether any is: those of a TimeWindowCompactionStrategy, which go when all in them expired, only if one of
+    /// these options is set.
     pub enabled: bool,
     /// The share of a table's cells that must be droppable.
     pub threshold: f64,

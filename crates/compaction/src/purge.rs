@@ -157,7 +157,8 @@ pub struct RowPurge {
 }
 
 impl RowPurge {
-    /// Drops deletions made before `gc_before` (seconds), and what expired by `now_seconds` but for the tombstone that it becomes.
+    /// Drops deletions made before `gc_before` (seconds), and what expired by `now_seconds` but for the tombstone that
+    /// it becomes.
     pub fn new(now_seconds: u32, gc_before: u32) -> Self {
         RowPurge { now_seconds, gc_before, builder: RowBuilder::default() }
     }

@@ -1,4 +1,5 @@
-//! SizeTieredCompactionStrategy's groups of tables of similar size: how TimeWindowCompactionStrategy merges its current window.
+//! SizeTieredCompactionStrategy's groups of tables of similar size: how TimeWindowCompactionStrategy merges its current
+//! window.
 
 use crate::options::SizeTieredOptions;
 use crate::strategy::TableMetadata;
@@ -17,8 +18,9 @@ impl Bucket<'_> {
     }
 }
 
-/// The smallest tables, as many as one merge takes, of the bucket that calls for a merge; of several that with the largest. Cassandra prefers
-/// the bucket that is read most, which is not measured here, and decides so among those that are read alike. `ascending`: by size.
+/// The smallest tables, as many as one merge takes, of the bucket that calls for a merge; of several that with the
+/// largest. Cassandra prefers the bucket that is read most, which is not measured here, and decides so among those that
+/// are read alike. `ascending`: by size.
 pub(crate) fn pick<'t>(options: &SizeTieredOptions, ascending: &[&'t TableMetadata]) -> Vec<&'t TableMetadata> {
     let mut buckets = buckets(options, ascending);
     buckets.iter_mut().for_each(|bucket| bucket.truncate(options.max_threshold));

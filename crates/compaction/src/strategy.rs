@@ -106,8 +106,8 @@ impl Strategy {
         self.picks(tables, compacting, flush_size_bytes).into_iter().next()
     }
 
-    /// All merges that could be begun beside those whose inputs are `compacting`, the most urgent first; no table is in two.
-    /// `flush_size_bytes` is what a flush typically writes, 0 if none was seen.
+    /// All merges that could be begun beside those whose inputs are `compacting`, the most urgent first; no table is in
+    /// two. `flush_size_bytes` is what a flush typically writes, 0 if none was seen.
     pub fn picks(&self, tables: &[TableMetadata], compacting: &HashSet<SSTableId>, flush_size_bytes: u64) -> Vec<Pick> {
         let is_free = |table: &TableMetadata| !compacting.contains(&table.id);
         match self {
@@ -122,8 +122,8 @@ impl Strategy {
         }
     }
 
-    /// The merges that are all a table needs when it is to be compacted as a whole: of unified compaction one for each set of tables that do
-    /// not overlap the others, which need not meet; else one.
+    /// The merges that are all a table needs when it is to be compacted as a whole: of unified compaction one for each
+    /// set of tables that do not overlap the others, which need not meet; else one.
     pub fn picks_of_all(&self, tables: &[TableMetadata]) -> Vec<Vec<SSTableId>> {
         match self {
             Strategy::Unified(_) => unified::apart(tables),

@@ -6,8 +6,8 @@ use crate::options::TimeWindowOptions;
 use crate::size_tiered;
 use crate::strategy::{Pick, TableMetadata};
 
-/// All merges of free tables that could be begun: in the current window, the newest of any table, as size-tiered compaction does; in
-/// older ones of everything.
+/// All merges of free tables that could be begun: in the current window, the newest of any table, as size-tiered
+/// compaction does; in older ones of everything.
 pub(crate) fn picks(
     options: &TimeWindowOptions,
     tables: &[TableMetadata],

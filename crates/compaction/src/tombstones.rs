@@ -8,7 +8,8 @@ use sstable::{SSTableId, SSTableReader};
 use crate::options::{TombstoneOptions, flag};
 use crate::strategy::TableMetadata;
 
-/// Deletions made before this time (seconds) may go. With `only_purge_repaired_tombstones` none may: nothing here is ever repaired.
+/// Deletions made before this time (seconds) may go. With `only_purge_repaired_tombstones` none may: nothing here is
+/// ever repaired.
 pub fn gc_before(options: &TableOptions, now_seconds: u32) -> u32 {
     if flag(&options.compaction, "only_purge_repaired_tombstones") {
         return 0;
@@ -42,8 +43,9 @@ impl TombstoneCandidate {
     }
 }
 
-/// The table outside of all merges (`compacting` are their inputs) with the largest droppable share, if any is worth a compaction of its own: old enough not to be tried again
-/// and again, with more than the threshold to drop, and with nothing elsewhere that its tombstones may still shadow.
+/// The table outside of all merges (`compacting` are their inputs) with the largest droppable share, if any is worth a
+/// compaction of its own: old enough not to be tried again and again, with more than the threshold to drop, and with
+/// nothing elsewhere that its tombstones may still shadow.
 pub fn worth_compacting_alone(
     options: &TombstoneOptions,
     tables: &[TombstoneCandidate],

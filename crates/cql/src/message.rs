@@ -78,7 +78,8 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let to = all.get(last).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
     let offending = all.get(current.number)?;
 
-    // All in UTF-16 units from there on, as Cassandra counts. Token ends count those between quotes, not the quotes: its brackets show it.
+    // All in UTF-16 units from there on, as Cassandra counts. Token ends count those between quotes, not the quotes:
+    // its brackets show it.
     let units: Vec<u16> = text.get(from.start..)?.encode_utf16().collect();
     let unit = |offset: usize| text.get(from.start..offset).map_or(0, |part| part.encode_utf16().count());
     let shown_end = |token: &Token| (unit(token.start) + token.text(text).encode_utf16().count()).min(units.len());

@@ -51,7 +51,8 @@ impl TableStats {
         self.memtable_bytes + self.in_memory.map_or(0, |in_memory| in_memory.used_bytes)
     }
 
-    /// Cassandra's `AllMemtablesOffHeapDataSize`: bytes taken from the system for that. There is no heap: it is all of it.
+    /// Cassandra's `AllMemtablesOffHeapDataSize`: bytes taken from the system for that. There is no heap: it is all of
+    /// it.
     pub fn all_memtables_off_heap_data_size(&self) -> u64 {
         self.memtable_committed_bytes + self.in_memory.map_or(0, |in_memory| in_memory.committed_bytes)
     }
@@ -108,8 +109,8 @@ impl Engine {
         Err(EngineError::Unsupported(format!("Snapshot {taken} already exists.")))
     }
 
-    /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes if the caller does
-    /// not.
+    /// Links the table's SSTables, memtables flushed first, into a directory of their own, which the next start removes
+    /// if the caller does not.
     pub(crate) fn link_for_export(&self, table: &Table) -> Result<PathBuf, EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;

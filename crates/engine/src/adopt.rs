@@ -1,7 +1,7 @@
 //! Taking over the data directories of a Cassandra node, and writing one.
 //!
-//! The schema is adopted last, by one record of the log: until then the files that were written belong to no table, and whoever
-//! tries again begins by removing them. A node has all that the other had, or none of it.
+//! The schema is adopted last, by one record of the log: until then the files that were written belong to no table, and
+//! whoever tries again begins by removing them. A node has all that the other had, or none of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,11 +43,12 @@ pub struct AdoptedTable {
 }
 
 impl Engine {
-    /// Takes over the user keyspaces and the SSTables of the stopped Cassandra node whose data directories these are (one of
-    /// them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as they are. Blocks on the disk.
+    /// Takes over the user keyspaces and the SSTables of the stopped Cassandra node whose data directories these are
+    /// (one of them with its `system_schema`): BTI ones as they are, `big` ones written again. They stay as they
+    /// are. Blocks on the disk.
     ///
-    /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage), where a
-    /// keyspace is there already, or an SSTable is damaged; nothing is taken over then.
+    /// Fails where it has something that we do not (an index, a view, a function, a trigger, a mask, compact storage),
+    /// where a keyspace is there already, or an SSTable is damaged; nothing is taken over then.
     pub fn adopt(&self, sources: &[PathBuf]) -> Result<Vec<AdoptedTable>, EngineError> {
         self.check_writable()?;
         let keyspaces = self.foreign_schema(sources)?;
@@ -198,8 +199,9 @@ impl Engine {
         Ok(read_rows(Box::new(merged), self.now_seconds())?)
     }
 
-    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is when its turn
-    /// comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables it has. Blocks on the disk.
+    /// Writes a data directory that Cassandra 5.0 starts from: the user's tables and `system_schema`, each as it is
+    /// when its turn comes; writes go on meanwhile. It has its name once it is complete. Returns how many SSTables
+    /// it has. Blocks on the disk.
     pub fn export(&self, data: &Path) -> Result<usize, EngineError> {
         self.check_writable()?;
         let unfinished = data.with_extension("unfinished");
@@ -223,7 +225,8 @@ impl Engine {
         Ok(exported)
     }
 
-    /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions waiting.
+    /// Copies a table's SSTables to a directory. They are copied from links, which keep neither flushes nor compactions
+    /// waiting.
     fn export_rows(&self, table: &Table, target: &Path) -> Result<usize, EngineError> {
         let disk = &self.options().disk;
         disk.create_dir_all(target)?;
@@ -243,7 +246,8 @@ impl Engine {
     }
 }
 
-/// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those call.
+/// Fails for options that a flush or a compaction of the table could not use: they are read by the code that those
+/// call.
 pub(crate) fn check_options(table: &Table) -> Result<(), EngineError> {
     let writer = WriterOptions::for_table(table).map(|_| ()).map_err(|error| error.to_string());
     let compaction = &table.options.compaction;

@@ -1,5 +1,5 @@
-//! A write without a task: its record is in the log, and whoever has it polls it until it is visible. What it keeps meanwhile is its
-//! mutation and its places in memory and log, a tenth of what the future of a whole request is.
+//! A write without a task: its record is in the log, and whoever has it polls it until it is visible. What it keeps
+//! meanwhile is its mutation and its places in memory and log, a tenth of what the future of a whole request is.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,8 +15,8 @@ use crate::error::EngineError;
 use crate::store::TableStore;
 use crate::write::{LoggedWrite, prefetch};
 
-/// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts later. Dropped
-/// before, it is finished in the background.
+/// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
+/// later. Dropped before, it is finished in the background.
 #[must_use = "it is acknowledged when it is ready"]
 pub struct BegunWrite {
     /// `None` if there never was anything to wait for.
@@ -33,8 +33,8 @@ struct Waiting {
 }
 
 impl Engine {
-    /// Begins a write, made under this schema, as [`Engine::write`] does, but waits for nothing. `None` if it would have to wait for room in
-    /// memory or log: nothing has happened then.
+    /// Begins a write, made under this schema, as [`Engine::write`] does, but waits for nothing. `None` if it would
+    /// have to wait for room in memory or log: nothing has happened then.
     pub fn begin_write(
         self: &Arc<Engine>,
         schema: &BorrowedSchema,
@@ -48,8 +48,8 @@ impl Engine {
         self.begin_write_to(slice::from_ref(store), mutation)
     }
 
-    /// The same for a mutation of these stores' tables. Where there is nothing to wait for, no count of owners changes that threads
-    /// share.
+    /// The same for a mutation of these stores' tables. Where there is nothing to wait for, no count of owners changes
+    /// that threads share.
     fn begin_write_to(
         self: &Arc<Engine>,
         stores: &[Arc<TableStore>],
@@ -95,7 +95,8 @@ impl BegunWrite {
         self.waiting.as_ref().map(|waiting| &*waiting.engine)
     }
 
-    /// Has memtables bring near what these will look at first: for writes that are durable and polled right after, some eight or more.
+    /// Has memtables bring near what these will look at first: for writes that are durable and polled right after, some
+    /// eight or more.
     pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
         let logged = writes.filter_map(|write| write.waiting.as_ref()?.write.as_ref());
         prefetch(logged.filter_map(|write| write.stores.first().zip(write.mutation.updates().first())));

@@ -51,8 +51,8 @@ enum Task {
 }
 
 impl Compactor {
-    /// A number of threads that together write so many bytes per second, 0 for no limit, and look at every table as soon as they
-    /// start and then each `look_every`.
+    /// A number of threads that together write so many bytes per second, 0 for no limit, and look at every table as
+    /// soon as they start and then each `look_every`.
     pub fn new(threads: usize, bytes_per_second: u64, look_every: Duration) -> Self {
         let requests = Requests { tables: VecDeque::new(), look_at: Instant::now(), look_every, stopped: false };
         Compactor {
@@ -147,8 +147,9 @@ struct Chosen {
     boundaries: Option<Vec<types::Token>>,
 }
 
-/// The data of a table that is not part of a merge, as it is when asked. The inputs of another merge are until the view has its
-/// outputs in their place, which it has once they are durable: either way it is all that a crash could bring back.
+/// The data of a table that is not part of a merge, as it is when asked. The inputs of another merge are until the view
+/// has its outputs in their place, which it has once they are durable: either way it is all that a crash could bring
+/// back.
 pub(crate) struct Outside<'a> {
     pub store: &'a TableStore,
     pub inputs: &'a [Arc<SSTableReader>],
@@ -172,9 +173,9 @@ impl Overlaps for Outside<'_> {
 }
 
 impl Engine {
-    /// Merges all SSTables of a table, memtable flushed first, into one, or as many as its strategy asks for: unified compaction merges those
-    /// apart that do not overlap, and splits what it writes. Merges under way stop; what is flushed meanwhile may be merged beside it.
-    /// Blocks until it is done.
+    /// Merges all SSTables of a table, memtable flushed first, into one, or as many as its strategy asks for: unified
+    /// compaction merges those apart that do not overlap, and splits what it writes. Merges under way stop; what is
+    /// flushed meanwhile may be merged beside it. Blocks until it is done.
     pub fn compact(&self, table: &Table) -> Result<(), EngineError> {
         let store = self.store(table)?;
         self.flush_store(&store)?;
@@ -218,8 +219,8 @@ impl Engine {
         }
     }
 
-    /// Lets the compactor look at every table that has SSTables: one may have been left so by a crash, a disk was full and is not any more, and
-    /// as time passes more is expired or may be purged.
+    /// Lets the compactor look at every table that has SSTables: one may have been left so by a crash, a disk was full
+    /// and is not any more, and as time passes more is expired or may be purged.
     fn request_all_compactions(&self) {
         let has_sstables = |store: &&Arc<TableStore>| !store.borrow_view().sstables.is_empty();
         self.stores().iter().filter(has_sstables).for_each(|store| self.request_compaction(store));
@@ -252,9 +253,9 @@ impl Engine {
         strategy.picks(&metadata, &compacting, store.flush_size.bytes()).len()
     }
 
-    /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is looked at
-    /// again, behind the others; if it fails, when the table's SSTables change, or all tables are looked at. One that turns out
-    /// damaged is left alone from then on.
+    /// Carries out what a table's strategy finds most urgent beside what other threads are at. After it the table is
+    /// looked at again, behind the others; if it fails, when the table's SSTables change, or all tables are looked
+    /// at. One that turns out damaged is left alone from then on.
     fn compact_in_background(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let Some((claim, chosen)) = store.merges.begin(|compacting| self.choose(store, compacting))? else {
             return Ok(());
@@ -363,15 +364,16 @@ impl Engine {
         self.compactor().is_stopped() || !store.is_served() || store.check_files().is_err()
     }
 
-    /// Whether SSTables of the table may hold rows whose records the log still has, and which no SSTable covers: those of full memtables, and
-    /// those flushed during a replay. The next start replays such rows, so that the deletions that shadow them have to stay, whatever
-    /// they were merged with. Asked before a merge begins: what is written later is not among its inputs.
+    /// Whether SSTables of the table may hold rows whose records the log still has, and which no SSTable covers: those
+    /// of full memtables, and those flushed during a replay. The next start replays such rows, so that the
+    /// deletions that shadow them have to stay, whatever they were merged with. Asked before a merge begins: what
+    /// is written later is not among its inputs.
     pub(crate) fn has_uncovered(&self, table: model::TableId, view: &View) -> bool {
         view.has_uncovered() || self.log().replayed_tables().contains(&table.0)
     }
 
-    /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would replay
-    /// them, and perhaps not the deletions that they were purged by.
+    /// Whether the log may still hold records of these SSTables. Without a table that covers them the next start would
+    /// replay them, and perhaps not the deletions that they were purged by.
     fn may_replay(&self, inputs: &[Arc<SSTableReader>]) -> bool {
         let oldest = self.log().oldest_segment();
         let mut ends = inputs.iter().filter_map(|input| self.files().intervals(input).intervals().last().copied());

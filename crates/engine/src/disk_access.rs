@@ -26,7 +26,8 @@ impl DiskAccess {
     pub(crate) fn writes(self, disk: &dyn Disk, directory: &Path) -> BlockWrites {
         match self {
             DiskAccess::Buffered => BlockWrites::Buffered { reason: "disk_access_mode says so".into() },
-            // What fails here need not fail where it counts, and each file goes through the page cache by itself where it has to.
+            // What fails here need not fail where it counts, and each file goes through the page cache by itself where
+            // it has to.
             _ => probe(disk, &directory.join(PROBE)).unwrap_or(BlockWrites::Direct),
         }
     }

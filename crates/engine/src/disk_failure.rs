@@ -1,7 +1,7 @@
 //! What a disk does to SSTables, told to whoever decides what becomes of the node (`disk_failure_policy`).
 //!
-//! The engine itself goes on in any case: the request that met the failure is refused with it, a flush keeps its memtable, a
-//! merge its inputs.
+//! The engine itself goes on in any case: the request that met the failure is refused with it, a flush keeps its
+//! memtable, a merge its inputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::error::EngineError;
 pub enum DiskFailureKind {
     /// An SSTable holds other bytes than were written, or fewer: other SSTables are sound.
     Corruption,
-    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads. Neither is a process without a
-    /// descriptor left: it has too many files and connections open, and tries again.
+    /// The system refused a read or a write. A full disk is no failure: it stops flushes and keeps reads. Neither is a
+    /// process without a descriptor left: it has too many files and connections open, and tries again.
     FileSystem,
 }
 

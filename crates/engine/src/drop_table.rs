@@ -1,9 +1,9 @@
 //! Dropping tables: what happens to their data once the schema does not have them any more.
 //!
-//! The same log record that takes a table out of the schema notes it as dropped, in `system.table_layouts`. Then its writes end, its
-//! memtables are forgotten, its SSTables deleted, and at last the note. A start that finds the note goes on where a crash, or
-//! a disk that refused, left it; snapshots stay. A drop is a truncation as well: a table that is created again under the same id
-//! must not get the old one's records replayed.
+//! The same log record that takes a table out of the schema notes it as dropped, in `system.table_layouts`. Then its
+//! writes end, its memtables are forgotten, its SSTables deleted, and at last the note. A start that finds the note
+//! goes on where a crash, or a disk that refused, left it; snapshots stay. A drop is a truncation as well: a table that
+//! is created again under the same id must not get the old one's records replayed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::schema_rows;
 use crate::store::{TableStore, lock};
 
 impl Engine {
-    /// Ends the writes, flushes and compactions of a table that was dropped and forgets what is in memory. Readers that are under
-    /// way finish.
+    /// Ends the writes, flushes and compactions of a table that was dropped and forgets what is in memory. Readers that
+    /// are under way finish.
     pub(crate) fn drop_store(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         store.set_dropped();
         let _no_flush = lock(&store.flushing);

@@ -291,7 +291,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are gone.
+    /// Gives every table of `schema` a store and makes it the current schema; returns the stores of tables that are
+    /// gone.
     pub(crate) fn open_stores(&self, schema: &Arc<Schema>) -> Result<Vec<Arc<TableStore>>, EngineError> {
         let stores = self.stores_for(schema)?;
         Ok(self.publish(schema, stores))
@@ -334,7 +335,8 @@ impl Engine {
         removed.collect()
     }
 
-    /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were set aside.
+    /// The store of a table of the schema; quarantined where its SSTables cannot be opened, or log records of it were
+    /// set aside.
     fn open_store(&self, table: &Arc<Table>) -> Result<Arc<TableStore>, EngineError> {
         if is_system_keyspace(&table.keyspace) {
             return self.open_files(table);
@@ -430,7 +432,8 @@ impl Engine {
         &self.log_report
     }
 
-    /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they are.
+    /// What of the schema the start left out, because a salvaged log had a part of it only. Its files stay where they
+    /// are.
     pub fn schema_damage(&self) -> &[SchemaDamage] {
         &self.schema_damage
     }
@@ -445,8 +448,9 @@ impl Engine {
         self.recovery_time
     }
 
-    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for them, nor do
-    /// they for any that begins later. Those that are polled with `waker` say there what they wait for.
+    /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for
+    /// them, nor do they for any that begins later. Those that are polled with `waker` say there what they wait
+    /// for.
     pub fn hold_log(&self, waker: &Waker) -> HeldWakeUps {
         self.log.hold_wake_ups(waker)
     }
@@ -640,8 +644,8 @@ impl Engine {
         self.write_durably(Mutation::new(vec![write.build()]))
     }
 
-    /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed keeps none of the others
-    /// from it; the error names all of those. Writes are refused from now on; those under
+    /// Flushes everything and closes the log: the next start has nothing to replay. A table that cannot be flushed
+    /// keeps none of the others from it; the error names all of those. Writes are refused from now on; those under
     /// way are waited for, also where nobody waits for them any more. Blocks on the disk.
     pub fn shutdown(&self) -> Result<(), EngineError> {
         self.shut_down.store(true, Ordering::Release);

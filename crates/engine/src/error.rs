@@ -36,7 +36,8 @@ pub enum EngineError {
     Read(Arc<ReadError>),
     /// An SSTable is damaged, or cannot hold what it was to; other tables are sound.
     SSTable(Arc<sstable::SSTableError>),
-    /// The write would take a table in memory past its limit: delete something, or raise the limit. Nothing was written.
+    /// The write would take a table in memory past its limit: delete something, or raise the limit. Nothing was
+    /// written.
     InMemoryTableFull {
         /// Keyspace and name.
         table: String,
@@ -47,7 +48,8 @@ pub enum EngineError {
     },
     /// The options that a change of the schema gives a table cannot be used: choose others. The schema is as it was.
     TableOptions(String),
-    /// The change of the schema could not be stored so that the next start reads the same: choose other types or options. Nothing was changed.
+    /// The change of the schema could not be stored so that the next start reads the same: choose other types or
+    /// options. Nothing was changed.
     Unstorable(String),
     /// The table is not served, for the reason given, until the cause is gone and it is repaired; all others are.
     Quarantined {
@@ -127,7 +129,8 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 impl EngineError {
-    /// Whether it only says that a read would have to wait for a device, on a thread that may not: see [`without_waiting`](crate::without_waiting).
+    /// Whether it only says that a read would have to wait for a device, on a thread that may not: see
+    /// [`without_waiting`](crate::without_waiting).
     pub fn would_wait(&self) -> bool {
         let disk = |error: &blockio::DiskError| error.kind() == DiskErrorKind::WouldWait;
         match self {
@@ -161,7 +164,8 @@ impl EngineError {
     }
 }
 
-/// A partition's key as Cassandra's messages show it: the parts as plain text, with colons between, and others than these escaped.
+/// A partition's key as Cassandra's messages show it: the parts as plain text, with colons between, and others than
+/// these escaped.
 fn key_text(update: &PartitionUpdate) -> String {
     let columns = update.table().partition_key();
     let parts = columns.iter().zip(update.key().parts(columns.len()));

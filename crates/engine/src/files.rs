@@ -50,8 +50,8 @@ pub(crate) struct TableFiles {
     host_id: Uuid,
 }
 
-/// Makes durable what is found in the node's directory, and which tables have directories: the process that was here before may have
-/// been killed before it synced them. The names in a table's directory follow when that is opened.
+/// Makes durable what is found in the node's directory, and which tables have directories: the process that was here
+/// before may have been killed before it synced them. The names in a table's directory follow when that is opened.
 pub(crate) fn keep_found_names(disk: &dyn Disk, directory: &Path, data: &Path) -> Result<(), EngineError> {
     disk.sync_dir(directory)?;
     if !disk.exists(data)? {
@@ -97,8 +97,9 @@ impl TableFiles {
         self.cache.used_bytes()
     }
 
-    /// Opens the SSTables of a directory, newest first; what went wrong with those that cannot be opened. A directory that
-    /// is not there is made by the first flush: to sync one for each system table would cost the first start a tenth of a second.
+    /// Opens the SSTables of a directory, newest first; what went wrong with those that cannot be opened. A directory
+    /// that is not there is made by the first flush: to sync one for each system table would cost the first start a
+    /// tenth of a second.
     pub fn open_all(&self, directory: &Path, table: &Arc<Table>) -> Result<Opened, EngineError> {
         let mut opened = Opened::default();
         if !self.disk.exists(directory)? {
@@ -123,8 +124,9 @@ impl TableFiles {
         Ok(opened)
     }
 
-    /// Moves each Data.db file that is the only component of its SSTable to a directory of its own. No write leaves one behind, and nobody
-    /// can read it: without the other components it says neither which columns it has nor where partitions begin.
+    /// Moves each Data.db file that is the only component of its SSTable to a directory of its own. No write leaves one
+    /// behind, and nobody can read it: without the other components it says neither which columns it has nor where
+    /// partitions begin.
     fn set_lone_data_aside(&self, directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
         let entries = self.disk.list(directory)?;
         let of_sstables = entries.iter().filter(|entry| !entry.is_dir);
@@ -150,8 +152,9 @@ impl TableFiles {
         Ok(Arc::new(SSTableReader::open(&*self.disk, descriptor, table, &self.cache)?))
     }
 
-    /// An SSTable opened once more for whoever reads all of it, in several places at a time: past the page cache, where what was written is not either.
-    /// There the kernel would read ahead for each place, and throw much of that away. The same one if it is small, or cannot be opened again.
+    /// An SSTable opened once more for whoever reads all of it, in several places at a time: past the page cache, where
+    /// what was written is not either. There the kernel would read ahead for each place, and throw much of that
+    /// away. The same one if it is small, or cannot be opened again.
     pub fn for_load(&self, sstable: &Arc<SSTableReader>) -> Arc<SSTableReader> {
         if self.writes != BlockWrites::Direct || sstable.data_length_bytes() < LOADED_DIRECTLY_BYTES {
             return sstable.clone();
@@ -233,8 +236,8 @@ impl TableFiles {
         Uuid::new_v1(uuid::Timestamp::from_unix_time(seconds, nanos, u128::from(sequence), 14), &node)
     }
 
-    /// Puts tables in the place of others (merged ones in that of their inputs), on disk and in the store, all or nothing. Returns
-    /// those put there.
+    /// Puts tables in the place of others (merged ones in that of their inputs), on disk and in the store, all or
+    /// nothing. Returns those put there.
     pub fn replace(
         &self,
         store: &TableStore,
@@ -310,8 +313,8 @@ impl TableFiles {
         Ok(names.filter(is_ours).collect())
     }
 
-    /// Links SSTables into `directory`, beside a manifest and the schema: it is there, complete, or not at all. `unfinished` is where it is until
-    /// then, in the same directory.
+    /// Links SSTables into `directory`, beside a manifest and the schema: it is there, complete, or not at all.
+    /// `unfinished` is where it is until then, in the same directory.
     pub fn snapshot(
         &self,
         sstables: &[Arc<SSTableReader>],
@@ -378,7 +381,8 @@ pub(crate) fn open_cursor(
     Ok(Box::new(cursor))
 }
 
-/// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows them.
+/// Leaves out dropped columns that no row was written with: none of the column sets from version `oldest` on shows
+/// them.
 fn retain_written(table: &Table, is_static: bool, oldest: u32, columns: &mut Vec<usize>) {
     let sets = table.column_sets(is_static);
     let written_under = sets.all().iter().filter(|set| set.version >= oldest);

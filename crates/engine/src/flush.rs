@@ -11,8 +11,9 @@ use crate::error::EngineError;
 use crate::store::{Generation, TableStore, lock};
 
 impl Engine {
-    /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was anything;
-    /// blocks on the disk. Where the table cannot be flushed and is quarantined for it, the error says so.
+    /// Writes what the table's memtable holds to an SSTable. Returns once it is durable, and answers whether there was
+    /// anything; blocks on the disk. Where the table cannot be flushed and is quarantined for it, the error says
+    /// so.
     pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         self.try_flush_store(store).map_err(|error| {
             self.tell_failure(&error);
@@ -36,8 +37,8 @@ impl Engine {
         self.flush_before(store, &self.retire_active(store))
     }
 
-    /// Flushes the generations before `first`, oldest first, so that intervals are marked in order; false if there are none. Passes a
-    /// barrier in any case.
+    /// Flushes the generations before `first`, oldest first, so that intervals are marked in order; false if there are
+    /// none. Passes a barrier in any case.
     fn flush_before(&self, store: &Arc<TableStore>, first: &Arc<Generation>) -> Result<bool, EngineError> {
         self.groups().barrier().wait();
         let frozen = store.before(first);
@@ -51,16 +52,18 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes the log durable as far as it goes, so that a mutation of which a part gets into an SSTable has the others in the log.
+    /// Makes the log durable as far as it goes, so that a mutation of which a part gets into an SSTable has the others
+    /// in the log.
     ///
-    /// Fails once the log has: a record may then be on the device that nobody applied, or applied and not on the device, and
-    /// an SSTable would split it. Nothing is flushed any more, and the next start replays such a record whole or not at all.
+    /// Fails once the log has: a record may then be on the device that nobody applied, or applied and not on the
+    /// device, and an SSTable would split it. Nothing is flushed any more, and the next start replays such a record
+    /// whole or not at all.
     fn complete_log(&self) -> Result<(), EngineError> {
         self.log().sync().map_err(|error| self.log_failed(error))
     }
 
-    /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way until a
-    /// barrier is passed: see [`crate::groups`].
+    /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way
+    /// until a barrier is passed: see [`crate::groups`].
     pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
         store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }
@@ -79,8 +82,9 @@ impl Engine {
         })
     }
 
-    /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was logged), it
-    /// still says when it was written: a start that finds a truncation tells by it which SSTables are older.
+    /// The part of the log that a generation's SSTable covers. Where that is nothing (it was full, or nothing was
+    /// logged), it still says when it was written: a start that finds a truncation tells by it which SSTables are
+    /// older.
     fn covered_interval(&self, generation: &Generation, next: &Generation) -> PositionInterval {
         let (start, end) = (generation.covers_from(self.log()), next.lower(self.log()));
         if start < end {

@@ -19,7 +19,8 @@ pub(crate) struct FlushSize {
 #[derive(Default)]
 struct State {
     mean_bytes: Option<f64>,
-    /// What levels are measured by: it stays as long as it fits, so that SSTables do not change their levels with every flush.
+    /// What levels are measured by: it stays as long as it fits, so that SSTables do not change their levels with
+    /// every flush.
     in_use_bytes: u64,
 }
 

@@ -189,8 +189,8 @@ impl Engine {
         self.flusher().stats()
     }
 
-    /// A failed flush keeps its memtable. It is tried again when the table's turn comes again, without being asked within a second:
-    /// writers may be waiting for it. `last_flush_failure` tells whoever asks for status.
+    /// A failed flush keeps its memtable. It is tried again when the table's turn comes again, without being asked
+    /// within a second: writers may be waiting for it. `last_flush_failure` tells whoever asks for status.
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
@@ -209,8 +209,8 @@ impl Engine {
         }
     }
 
-    /// Queues the tables that are due, those that hold the log's oldest segments if it is short of free ones, and the largest
-    /// if memory is short.
+    /// Queues the tables that are due, those that hold the log's oldest segments if it is short of free ones, and the
+    /// largest if memory is short.
     fn enqueue_flushes(&self) {
         let flusher = self.flusher();
         let stores = self.stores();

@@ -12,11 +12,12 @@ use crate::files::unread;
 use crate::store::{TableStore, lock};
 
 impl Engine {
-    /// Takes over copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are written again as BTI),
-    /// and returns how many there are. Reads find them when this returns, and every later start. The directory stays as it is.
-    /// Blocks on the disk.
+    /// Takes over copies of all SSTables of a directory, ours or Cassandra's (those of the format `big` are written
+    /// again as BTI), and returns how many there are. Reads find them when this returns, and every later start. The
+    /// directory stays as it is. Blocks on the disk.
     ///
-    /// One that is damaged or does not fit the table is an error, and nothing is taken over; nor is part of them after a crash.
+    /// One that is damaged or does not fit the table is an error, and nothing is taken over; nor is part of them after
+    /// a crash.
     pub fn import(&self, table: &Table, directory: &Path) -> Result<usize, EngineError> {
         self.check_writable()?;
         let store = self.store(table)?;
@@ -33,8 +34,9 @@ impl Engine {
         Ok(sources.len())
     }
 
-    /// Takes over the SSTables that somebody put into the table's own directory since it was opened (the next start would have found them),
-    /// and returns how many there were. They are verified, and copies of the table's own take their place.
+    /// Takes over the SSTables that somebody put into the table's own directory since it was opened (the next start
+    /// would have found them), and returns how many there were. They are verified, and copies of the table's own
+    /// take their place.
     ///
     /// One that is damaged or does not fit the table is an error, and all stay where they are. Blocks on the disk.
     pub fn refresh(&self, table: &Table) -> Result<usize, EngineError> {
@@ -75,8 +77,8 @@ impl Engine {
         Ok(copies)
     }
 
-    /// Makes the copies the table's own, in the place of `sources` if these are in its directory, all or none; before or after a truncation,
-    /// never while one is under way.
+    /// Makes the copies the table's own, in the place of `sources` if these are in its directory, all or none; before
+    /// or after a truncation, never while one is under way.
     fn take_over(
         &self,
         store: &Arc<TableStore>,

@@ -1,10 +1,11 @@
 //! Batches that are larger than a record of the log may be.
 //!
-//! A logged batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first, where Cassandra keeps
-//! every logged batch, cut into elements of `mutations`. `version` is written last and says that all of it is there. Then its
-//! updates are written one by one, and the row is deleted. A start finishes the batches that it finds whole, and deletes the others, of which
-//! no update was written. What a batch has for a table that was truncated after the batch was begun is left out then. A batch that
-//! tables in memory have no room for is refused before anything of it is kept.
+//! A logged batch is one record, and there whole or not at all. One that is larger is kept in `system.batches` first,
+//! where Cassandra keeps every logged batch, cut into elements of `mutations`. `version` is written last and says that
+//! all of it is there. Then its updates are written one by one, and the row is deleted. A start finishes the batches
+//! that it finds whole, and deletes the others, of which no update was written. What a batch has for a table that was
+//! truncated after the batch was begun is left out then. A batch that tables in memory have no room for is refused
+//! before anything of it is kept.
 
 use std::sync::Arc;
 use std::thread;
@@ -39,8 +40,8 @@ struct LargeBatch {
 }
 
 impl Engine {
-    /// Writes a batch as [`Engine::write`] does, and also one that is larger than a record of the log; of such a one some updates are
-    /// visible before others. Each by itself has to fit a record.
+    /// Writes a batch as [`Engine::write`] does, and also one that is larger than a record of the log; of such a one
+    /// some updates are visible before others. Each by itself has to fit a record.
     pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
@@ -55,8 +56,9 @@ impl Engine {
         batch.finish().await
     }
 
-    /// Writes a mutation as [`Engine::write`] does, and update by update one that is larger than a record of the log, for whoever was promised
-    /// nothing of them together. Each by itself has to fit a record, or nothing is written.
+    /// Writes a mutation as [`Engine::write`] does, and update by update one that is larger than a record of the log,
+    /// for whoever was promised nothing of them together. Each by itself has to fit a record, or nothing is
+    /// written.
     pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
         match self.write(mutation).await {
             Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}

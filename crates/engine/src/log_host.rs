@@ -1,8 +1,8 @@
-//! Whose log it is: the host id that the node's commit log bears is kept in the data directory too. A node does not take the log of another
-//! one: what is in that is of other tables, and wanted by its own node.
+//! Whose log it is: the host id that the node's commit log bears is kept in the data directory too. A node does not
+//! take the log of another one: what is in that is of other tables, and wanted by its own node.
 //!
-//! The id of a log that is about to be made is in the file before there is the log. A crash between leaves no log, for which the next
-//! start makes another id.
+//! The id of a log that is about to be made is in the file before there is the log. A crash between leaves no log, for
+//! which the next start makes another id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl LogHost {
         LogHost { disk: Arc::clone(disk), directory: directory.to_path_buf() }
     }
 
-    /// Has the log that is opened be this node's, or a new one. `has_tables`: the node was here before; where it kept no id, an older
-    /// build did not know of one, and the log is taken to be its own.
+    /// Has the log that is opened be this node's, or a new one. `has_tables`: the node was here before; where it kept
+    /// no id, an older build did not know of one, and the log is taken to be its own.
     pub fn claim(&self, options: &mut LogOptions, has_tables: bool) -> Result<(), EngineError> {
         // An id that nobody has: whatever log is there is another node's.
         let of_no_log = || (!has_tables).then(Uuid::new_v4);
@@ -48,7 +48,8 @@ impl LogHost {
             return Ok(());
         }
         match self.keep(id) {
-            // It is an older build's log: the next start finds it as this one did, and a full disk keeps nobody from reading.
+            // It is an older build's log: the next start finds it as this one did, and a full disk keeps nobody from
+            // reading.
             Err(error) if error.kind() == DiskErrorKind::Full => Ok(()),
             kept => Ok(kept?),
         }

@@ -1,8 +1,9 @@
 //! The merges of one table that are under way, and what they merge.
 //!
-//! Merges go on side by side as long as no SSTable is in two. Each claims its inputs when it is chosen, and lets go of them
-//! once the view has what took their place: an SSTable of the view that nobody has claimed is nobody's input. Whoever needs the
-//! table's SSTables for itself (a truncation, a drop, a compaction of all of them) has the merges stop, and none begins until it is done.
+//! Merges go on side by side as long as no SSTable is in two. Each claims its inputs when it is chosen, and lets go of
+//! them once the view has what took their place: an SSTable of the view that nobody has claimed is nobody's input.
+//! Whoever needs the table's SSTables for itself (a truncation, a drop, a compaction of all of them) has the merges
+//! stop, and none begins until it is done.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -31,8 +32,8 @@ struct State {
 }
 
 impl Merges {
-    /// Begins a merge of what `choose` names, given the SSTables that it is to leave alone. None if that is nothing, or merges are to stop.
-    /// What it names must be in the view while this is under way.
+    /// Begins a merge of what `choose` names, given the SSTables that it is to leave alone. None if that is nothing, or
+    /// merges are to stop. What it names must be in the view while this is under way.
     pub fn begin<C, E>(
         &self,
         choose: impl FnOnce(&HashSet<SSTableId>) -> Result<Option<(Vec<SSTableId>, C)>, E>,
@@ -62,8 +63,8 @@ impl Merges {
         lock(&self.state).damaged.insert(damaged);
     }
 
-    /// Has all merges stop, waits until they did, and keeps new ones from beginning until what is returned is dropped. One caller
-    /// at a time.
+    /// Has all merges stop, waits until they did, and keeps new ones from beginning until what is returned is dropped.
+    /// One caller at a time.
     pub fn stop(&self) -> Stopped<'_> {
         let mut state = lock(&self.state);
         state.stops += 1;

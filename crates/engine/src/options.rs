@@ -40,7 +40,8 @@ pub struct EngineOptions {
     pub memtable_flush_writers: usize,
     /// Shards of a user table's memtable, where its configuration does not say how many.
     pub memtable_shards: usize,
-    /// What tables name by `WITH memtable`, or why it cannot be used. Tables use `default` where nothing else is there.
+    /// What tables name by `WITH memtable`, or why it cannot be used. Tables use `default` where nothing else is
+    /// there.
     pub memtable_configurations: MemtableConfigurations,
     /// The granularity of row indexes, bytes (`column_index_size`).
     pub column_index_size_bytes: u32,
@@ -52,21 +53,23 @@ pub struct EngineOptions {
     pub concurrent_compactors: usize,
     /// Bytes per second that all compactions together write, before compression; 0 is no limit.
     pub compaction_throughput_bytes: u64,
-    /// How long after a look at all tables, of which the first is at the start, the compactors look again without being asked. Cassandra's
-    /// minute.
+    /// How long after a look at all tables, of which the first is at the start, the compactors look again without
+    /// being asked. Cassandra's minute.
     pub compaction_look_every: Duration,
-    /// Told of SSTables that are damaged and of files that the system refuses to read or write (`disk_failure_policy`).
+    /// Told of SSTables that are damaged and of files that the system refuses to read or write
+    /// (`disk_failure_policy`).
     pub on_disk_failure: Option<DiskFailureHook>,
     /// Is told of tables that are quarantined while the engine runs; those of the start are among
     /// [`Engine::quarantined_tables`](crate::Engine::quarantined_tables).
     pub on_quarantine: Option<QuarantineHook>,
-    /// Whether nothing on the disk is changed: what a start writes (replayed records, leftovers) is in memory only, and writes and changes
-    /// of the schema are refused.
+    /// Whether nothing on the disk is changed: what a start writes (replayed records, leftovers) is in memory only,
+    /// and writes and changes of the schema are refused.
     pub read_only: bool,
-    /// Whether the engine opens although an SSTable of a user's table cannot be read: that table is quarantined, and all others are
-    /// served.
+    /// Whether the engine opens although an SSTable of a user's table cannot be read: that table is quarantined, and
+    /// all others are served.
     pub opens_damaged: bool,
-    /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up to no more.
+    /// What all tables in memory may take together, bytes (`max_memory_to_lock_mb`); their `size_limit_in_mb` add up
+    /// to no more.
     pub max_memory_to_lock_bytes: u64,
     /// Changes of a table in memory are not flushed for the disk's sake while they are less than this, bytes.
     pub in_memory_flush_bytes_min: u64,
@@ -106,7 +109,8 @@ impl EngineOptions {
         }
     }
 
-    /// The memtable that a table of options `memtable = name` has: if that is not configured (any more), the default one.
+    /// The memtable that a table of options `memtable = name` has: if that is not configured (any more), the default
+    /// one.
     pub(crate) fn memtable_configuration(&self, name: &str) -> MemtableConfiguration {
         let configured = |name: &str| self.memtable_configurations.get(name).and_then(|found| found.clone().ok());
         configured(name).or_else(|| configured("default")).unwrap_or_default()

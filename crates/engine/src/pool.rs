@@ -1,10 +1,10 @@
 //! The memory of all memtables together.
 //!
-//! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much as they may,
-//! it waits for a flush, with nothing in its hands that the flush could wait for (what CASSANDRA-21019 came from). What it
-//! takes is the size of its record; what the memtable made of it is counted once it is applied, so that memtables go
-//! over the limit by no more than the structure of the writes under way. A write that is applied on the spot only looks whether
-//! there is room: of those there are no more at a time than threads.
+//! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much
+//! as they may, it waits for a flush, with nothing in its hands that the flush could wait for (what CASSANDRA-21019
+//! came from). What it takes is the size of its record; what the memtable made of it is counted once it is applied, so
+//! that memtables go over the limit by no more than the structure of the writes under way. A write that is applied on
+//! the spot only looks whether there is room: of those there are no more at a time than threads.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -88,8 +88,8 @@ impl MemtablePool {
         self.try_take(bytes).then_some(Taken { pool: self, bytes })
     }
 
-    /// As [`take_now`](Self::take_now) for a write that is applied before anything else happens on its thread: it is in the memtable by
-    /// the time others could look, so that nothing is counted before.
+    /// As [`take_now`](Self::take_now) for a write that is applied before anything else happens on its thread: it is in
+    /// the memtable by the time others could look, so that nothing is counted before.
     pub fn find_room(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
         let taken = self.taken_bytes.load(Ordering::SeqCst);

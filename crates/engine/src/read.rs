@@ -19,15 +19,15 @@ impl Engine {
     /// The rows of `table` within `range`, from all memtables and SSTables, reconciled and without what deletions
     /// shadow. Expired and deleted cells are still there: the caller knows what *now* is.
     ///
-    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in reads
-    /// of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
+    /// SSTables are left out that cannot hold anything of the range by their keys, filter and clusterings, and (in
+    /// reads of one partition) those too old to matter. Blocks on the disk where SSTables are not cached; see
     /// [`Engine::is_in_memory`].
     pub fn read(&self, table: &Arc<Table>, range: &ReadRange) -> Result<BoxCursor<'static>, EngineError> {
         self.read_purgeable(table, range, 0)
     }
 
-    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which all was
-    /// deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds.
+    /// As [`Engine::read`], for a caller that knows what *now* is (seconds since the epoch): without SSTables in which
+    /// all was deleted or expired `gc_grace_seconds` before, as far as they shadow nothing that this read finds.
     pub fn read_at(
         &self,
         table: &Arc<Table>,
@@ -65,7 +65,8 @@ impl Engine {
         Ok(Box::new(MergeCursor::new(table, range.reversed, sources)))
     }
 
-    /// Looks up one row of a table without static columns where it is in memory or in the cache of SSTables and nothing has to be merged, and hands it to `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
+    /// Looks up one row of a table without static columns where it is in memory or in the cache of SSTables and nothing
+    /// has to be merged, and hands it to `take`. [`Lookup::Unknown`] where [`Engine::read`] has to say; never blocks.
     pub fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let catalog = self.catalog();
         let Ok(store) = catalog.store(table) else { return Lookup::Unknown };
@@ -98,8 +99,9 @@ impl Engine {
         }
     }
 
-    /// Looks up rows of a partition of a table without static columns, where they are in the cache of SSTables and nothing has to be merged, and hands them
-    /// to `take` until that says false. False where [`Engine::read`] has to say: then those that were handed over do not count. Never blocks.
+    /// Looks up rows of a partition of a table without static columns, where they are in the cache of SSTables and
+    /// nothing has to be merged, and hands them to `take` until that says false. False where [`Engine::read`] has
+    /// to say: then those that were handed over do not count. Never blocks.
     pub fn find_rows(
         &self,
         table: &Table,
@@ -166,13 +168,14 @@ fn find_clustered_row(
     if is_known { found } else { Lookup::Unknown }
 }
 
-/// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where nothing else
-/// that the read looks at is old enough to be shadowed by them.
+/// Leaves out SSTables that hold nothing but deletions, and cells that expired, before `gc_before` (seconds), where
+/// nothing else that the read looks at is old enough to be shadowed by them.
 ///
-/// That an SSTable's contents have expired is not enough to leave it out: an expired cell is a deletion of older ones. Nor is it that
-/// it shadows nothing here: until `gc_grace_seconds` are over, what was deleted may be missed where it still has to be told. What is
-/// left out here is what a compaction would drop at this moment (`fully_expired`), so that no read finds what none could find before.
-/// SSTables of which a part is alive are read whatever their TTLs: statistics do not tell which part.
+/// That an SSTable's contents have expired is not enough to leave it out: an expired cell is a deletion of older ones.
+/// Nor is it that it shadows nothing here: until `gc_grace_seconds` are over, what was deleted may be missed where it
+/// still has to be told. What is left out here is what a compaction would drop at this moment (`fully_expired`), so
+/// that no read finds what none could find before. SSTables of which a part is alive are read whatever their TTLs:
+/// statistics do not tell which part.
 fn leave_out_expired(sstables: &mut Vec<Arc<SSTableReader>>, view: &View, gc_before: u32) {
     let is_expired = |sstable: &SSTableReader| sstable.statistics().stats.max_local_deletion_time < gc_before;
     if !sstables.iter().any(|sstable| is_expired(sstable)) {

@@ -1,13 +1,13 @@
 //! Opening what a node left behind.
 //!
-//! The order: system tables from their SSTables; the log's records of the schema and of truncations; the schema, and with it the
-//! user tables' SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed here, covers its
-//! position, or the table was truncated after it. Replay never waits for memory: it flushes what it filled. At the end what
-//! truncations and drops left undone is finished.
+//! The order: system tables from their SSTables; the log's records of the schema and of truncations; the schema, and
+//! with it the user tables' SSTables; then all of the log. A record is replayed unless an SSTable of its table, flushed
+//! here, covers its position, or the table was truncated after it. Replay never waits for memory: it flushes what it
+//! filled. At the end what truncations and drops left undone is finished.
 //!
 //! The schema's records come first because its tables are flushed one by one: their SSTables alone may be of different
-//! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every record.
-//! Truncations come first because their records follow those that they concern.
+//! times, so that no schema can be made of them. Column sets are kept for good, so that the last schema reads every
+//! record. Truncations come first because their records follow those that they concern.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -40,8 +40,8 @@ pub struct ReplaySummary {
     pub covered: u64,
     /// Updates of tables that do not exist any more.
     pub of_dropped_tables: u64,
-    /// Records that a salvage left out, or a part of them: of columns that the schema does not know, because the change that made them
-    /// is among what was damaged.
+    /// Records that a salvage left out, or a part of them: of columns that the schema does not know, because the
+    /// change that made them is among what was damaged.
     pub unreadable: u64,
 }
 
@@ -69,8 +69,8 @@ pub(crate) struct Recovery {
 #[derive(Default)]
 pub(crate) struct Covered {
     by_table: HashMap<TableId, IntervalSet>,
-    /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must never come to such
-    /// ids, for its records would be taken for theirs.
+    /// The last segment that an SSTable of ours or a truncation names. They may be older than the log: then it must
+    /// never come to such ids, for its records would be taken for theirs.
     last_segment: i64,
 }
 
@@ -166,9 +166,9 @@ impl Engine {
         }
     }
 
-    /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need not wait for
-    /// it. It is flushed here and now where it is little, so that a start mostly leaves nothing behind; and where the log is short of
-    /// segments, or memory of room, because the start itself writes.
+    /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need
+    /// not wait for it. It is flushed here and now where it is little, so that a start mostly leaves nothing
+    /// behind; and where the log is short of segments, or memory of room, because the start itself writes.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
         if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
@@ -204,7 +204,8 @@ impl Engine {
         Ok(read_rows(self.read(&self.find_table(keyspace, table), &range)?, self.now_seconds())?)
     }
 
-    /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves it out.
+    /// Reads the user keyspaces out of the system tables. What is not whole of them stops the start; a salvage leaves
+    /// it out.
     pub(crate) fn load_keyspaces(&self) -> Result<StoredSchema, EngineError> {
         let rows = |keyspace: &str, table: &str| self.system_rows(keyspace, table);
         let rows = SchemaRows {
@@ -226,8 +227,8 @@ impl Engine {
         Ok(StoredSchema { keyspaces, damage, lost_keyspaces })
     }
 
-    /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more damage, and clients are
-    /// shown what there is. The files of tables that were left out stay.
+    /// After a salvage: what is stored of the schema is what was made of it, so that the next start finds no more
+    /// damage, and clients are shown what there is. The files of tables that were left out stay.
     pub(crate) fn store_salvaged_schema(&self, stored: &StoredSchema) -> Result<(), EngineError> {
         let schema = self.schema();
         for keyspace in schema.keyspaces.values().filter(|keyspace| !is_system_keyspace(&keyspace.name)) {
@@ -295,8 +296,8 @@ impl Bunch {
         true
     }
 
-    /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where the log is salvaged,
-    /// the record is left out instead.
+    /// Reads their updates, as far as no table covers them. A table of which one cannot be read is quarantined; where
+    /// the log is salvaged, the record is left out instead.
     fn read(&mut self, engine: &Engine, in_tables: &Covered) -> Result<ReplaySummary, EngineError> {
         let catalog = engine.catalog();
         let (unknown, covered) = (Cell::new(0), Cell::new(0));

@@ -1,8 +1,10 @@
-//! Replaying the log on all cores: one thread reads and checks records, the others apply them, each those of its part of the tokens, in
-//! the order of tokens: so the shards of a memtable have one writer each, and what one update brought near serves the next.
+//! Replaying the log on all cores: one thread reads and checks records, the others apply them, each those of its part
+//! of the tokens, in the order of tokens: so the shards of a memtable have one writer each, and what one update brought
+//! near serves the next.
 //!
-//! Records are applied in any order: what a table holds does not depend on the order of writes, and what does (the schema, truncations)
-//! was replayed before. An update is applied inside a write group, as any write, so that a flush between finds it whole or not at all.
+//! Records are applied in any order: what a table holds does not depend on the order of writes, and what does (the
+//! schema, truncations) was replayed before. An update is applied inside a write group, as any write, so that a flush
+//! between finds it whole or not at all.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;

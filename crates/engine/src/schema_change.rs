@@ -51,8 +51,8 @@ impl Engine {
         Ok((result, new))
     }
 
-    /// A table keeps the incarnation that its id has; a new one has that of no table that was dropped. So a statement that was resolved before
-    /// does not reach the data of a table that took the id.
+    /// A table keeps the incarnation that its id has; a new one has that of no table that was dropped. So a statement
+    /// that was resolved before does not reach the data of a table that took the id.
     fn set_incarnations(&self, old: &Schema, keyspaces: &mut Keyspaces) {
         let next = self.tables_dropped().load(Ordering::Relaxed);
         let wanted = |table: &Table| old.table_by_id(table.id).map_or(next, |known| known.incarnation());
@@ -81,7 +81,8 @@ impl Engine {
         self.write_durably(Mutation::new(updates))
     }
 
-    /// Writes to system tables; waits, whatever mode the log is in, until the device holds it, and only then makes it visible.
+    /// Writes to system tables; waits, whatever mode the log is in, until the device holds it, and only then makes it
+    /// visible.
     pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
         self.until_room(|| self.try_write_durably(&mutation))
     }

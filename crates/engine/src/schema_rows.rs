@@ -364,8 +364,8 @@ impl<'a> LayoutReader<'a> {
     }
 }
 
-/// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no fields:
-/// such a column's cells are only ever skipped, for which it matters only whether they are many.
+/// A type by its stored name. A user type that is not there any more (one that a column of an old set had) has no
+/// fields: such a column's cells are only ever skipped, for which it matters only whether they are many.
 fn parse_type(name: &str, types: &BTreeMap<Arc<str>, Arc<UserType>>) -> Option<CqlType> {
     let dropped = |name: &str| UserType::new("".into(), name.into(), Vec::new());
     CqlType::parse_name(name, &|user| Some(types.get(user).cloned().unwrap_or_else(|| Arc::new(dropped(user)))))

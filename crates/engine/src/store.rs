@@ -1,10 +1,10 @@
 //! One table's memtables and SSTables.
 //!
 //! A store's view is replaced as a whole: a reader takes one and sees every write in exactly one place. Memtable
-//! generations divide the log exactly: a generation holds the writes whose record ends after its `lower` position and not
-//! after the `lower` of the next one, so that a flush, a truncation and a replay divide the writes at the same place.
-//! The one exception: a generation that is full has the same `lower` as the one that takes over from it, and holds some of
-//! that one's records.
+//! generations divide the log exactly: a generation holds the writes whose record ends after its `lower` position and
+//! not after the `lower` of the next one, so that a flush, a truncation and a replay divide the writes at the same
+//! place. The one exception: a generation that is full has the same `lower` as the one that takes over from it, and
+//! holds some of that one's records.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering, fence};
@@ -63,8 +63,9 @@ impl Generation {
 
     /// Records that end after this position, up to the next generation's, are in this memtable.
     ///
-    /// Unless it was set it is the end of the log when somebody first asks, which is after the view that has this generation
-    /// was published: a write that is appended behind it finds the generation there, and no write behind it goes to an older one.
+    /// Unless it was set it is the end of the log when somebody first asks, which is after the view that has this
+    /// generation was published: a write that is appended behind it finds the generation there, and no write behind
+    /// it goes to an older one.
     pub fn lower(&self, log: &CommitLog) -> LogPosition {
         *self.lower.get_or_init(|| {
             // Pairs with the fence of an append, after which the writer looks for its generation.
@@ -144,7 +145,8 @@ impl View {
         others.map(|generation| generation.memtable.statistics().timestamp_min).min().unwrap_or(i64::MAX)
     }
 
-    /// Whether SSTables of full memtables may hold records that no SSTable covers yet: the flush of the memtable that took over does.
+    /// Whether SSTables of full memtables may hold records that no SSTable covers yet: the flush of the memtable that
+    /// took over does.
     pub fn has_uncovered(&self) -> bool {
         self.generations().any(|generation| generation.takes_over.load(Ordering::Acquire))
     }
@@ -297,8 +299,9 @@ impl TableStore {
         self.change_view(|_| View { active, frozen: Vec::new(), sstables: Vec::new() });
     }
 
-    /// Says that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the next start
-    /// decides. Until then nothing is compacted, because a merge could purge deletions that such files need, and no snapshot is made.
+    /// Says that the directory may hold other SSTables than the view: a flush or a compaction failed half way, and the
+    /// next start decides. Until then nothing is compacted, because a merge could purge deletions that such files
+    /// need, and no snapshot is made.
     pub fn distrust_files(&self) {
         self.files_distrusted.store(true, Ordering::Release);
     }
@@ -361,8 +364,8 @@ impl TableStore {
         self.view.store(Arc::new(View { active: view.active.clone(), frozen: view.frozen.clone(), sstables }));
     }
 
-    /// Freezes the active generation and makes what `next` makes for the table the active one, which is returned. It begins at the
-    /// end of the log.
+    /// Freezes the active generation and makes what `next` makes for the table the active one, which is returned. It
+    /// begins at the end of the log.
     pub fn retire(&self, log: &CommitLog, next: impl FnOnce(&Arc<Table>) -> Arc<Generation>) -> Arc<Generation> {
         let one_at_a_time = lock(&self.change);
         let (view, active) = (self.view(), next(&self.table.load()));
@@ -373,8 +376,8 @@ impl TableStore {
         active
     }
 
-    /// The generation that takes what `full` has no room for: `next` makes it for the table, unless there is one. From now on it
-    /// answers for all of the log that `full` did.
+    /// The generation that takes what `full` has no room for: `next` makes it for the table, unless there is one. From
+    /// now on it answers for all of the log that `full` did.
     pub fn successor(
         &self,
         full: &Arc<Generation>,
@@ -422,8 +425,8 @@ impl TableStore {
         });
     }
 
-    /// Takes a frozen generation out, and SSTables that it was merged with, in favour of the SSTable it was flushed to (if it held
-    /// anything).
+    /// Takes a frozen generation out, and SSTables that it was merged with, in favour of the SSTable it was flushed to
+    /// (if it held anything).
     pub fn replace_generation(
         &self,
         flushed: &Arc<Generation>,

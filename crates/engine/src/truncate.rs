@@ -1,10 +1,11 @@
 //! Truncation: a table loses everything that was written before, for good.
 //!
-//! The order: a new memtable begins at a position of the log, which is where the table is truncated; writes into the old
-//! ones end; the position becomes durable, as a record of the log, in `system.local`; only then are memtables and files
-//! deleted. A start reads the positions out of the log before it replays (`recovery.rs`), and deletes what a crash left. So memory,
-//! replay and SSTables lose the same writes: those whose records end at the position or before. Once their files are gone that is noted, too: who puts
-//! older SSTables back after that, out of a snapshot, wants them.
+//! The order: a new memtable begins at a position of the log, which is where the table is truncated; writes into the
+//! old ones end; the position becomes durable, as a record of the log, in `system.local`; only then are memtables and
+//! files deleted. A start reads the positions out of the log before it replays (`recovery.rs`), and deletes what a
+//! crash left. So memory, replay and SSTables lose the same writes: those whose records end at the position or before.
+//! Once their files are gone that is noted, too: who puts older SSTables back after that, out of a snapshot, wants
+//! them.
 
 use std::sync::Arc;
 
@@ -104,8 +105,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes SSTables the node's own that were put into the table's directory by hand: a start that finishes a truncation knows by their place
-    /// in the log which go.
+    /// Makes SSTables the node's own that were put into the table's directory by hand: a start that finishes a
+    /// truncation knows by their place in the log which go.
     fn take_in(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
         let mut foreign = store.view().sstables.clone();
         foreign.retain(|sstable| self.written_up_to(sstable).is_none());
@@ -130,8 +131,8 @@ impl Engine {
         self.log().flushed(table.0, interval).map_err(|error| self.log_failed(error))
     }
 
-    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64 milliseconds. Ours goes on with a byte
-    /// once the SSTables are gone.
+    /// The write that notes a truncation, as Cassandra does in `truncated_at`: i64 segment, i32 offset, i64
+    /// milliseconds. Ours goes on with a byte once the SSTables are gone.
     pub(crate) fn truncation(&self, table: TableId, position: LogPosition, timestamp: i64) -> PartitionUpdate {
         self.note_of_truncation(
             table,

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use crate::store::lock;
 
-/// Wakers of tasks. Whoever waits adds its own and then looks again whether it still has to wait; whoever gives back does so, and then wakes
-/// all: so nobody is missed. Waking costs one load while nobody waits.
+/// Wakers of tasks. Whoever waits adds its own and then looks again whether it still has to wait; whoever gives back
+/// does so, and then wakes all: so nobody is missed. Waking costs one load while nobody waits.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     waiting: Mutex<Vec<Waker>>,

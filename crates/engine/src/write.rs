@@ -16,7 +16,8 @@ use crate::in_memory::{Reservations, merges_are_behind};
 use crate::store::{Generation, TableStore, View};
 use crate::system::is_system_keyspace;
 
-/// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than a few.
+/// So many updates of a batch are looked up in memtables together before they are applied; not if there are fewer than
+/// a few.
 const PREFETCHED_UPDATES: usize = 64;
 const PREFETCHED_UPDATES_MIN: usize = 8;
 
@@ -82,16 +83,17 @@ impl Engine {
     /// Writes a mutation: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
     /// later.
     ///
-    /// The future may be dropped before it is ready; the mutation is then written whole or not at all, and if its record
-    /// is in the log already, in the background. It needs no particular runtime. The order of a write is decided here and nowhere else.
+    /// The future may be dropped before it is ready; the mutation is then written whole or not at all, and if its
+    /// record is in the log already, in the background. It needs no particular runtime. The order of a write is
+    /// decided here and nowhere else.
     pub async fn write(&self, mutation: &Mutation) -> Result<(), EngineError> {
         let stores = self.stores_of(mutation)?;
         let room = self.reserve(mutation, &stores).await?;
         self.write_admitted(mutation, &stores, room).await
     }
 
-    /// Writes what tables in memory have room for. Who waits for that room holds nothing of the memtables' memory, which those who have it
-    /// may wait for.
+    /// Writes what tables in memory have room for. Who waits for that room holds nothing of the memtables' memory,
+    /// which those who have it may wait for.
     pub(crate) async fn write_admitted(
         &self,
         mutation: &Mutation,
@@ -119,8 +121,8 @@ impl Engine {
         self.until_room(|| self.try_write(mutation))
     }
 
-    /// Tries until there is room in the log for what is tried. Where no segment is free, what makes room are flushes: if one fails, so does
-    /// this.
+    /// Tries until there is room in the log for what is tried. Where no segment is free, what makes room are flushes:
+    /// if one fails, so does this.
     pub(crate) fn until_room(&self, mut attempt: impl FnMut() -> Result<bool, EngineError>) -> Result<(), EngineError> {
         loop {
             let room = self.log().room();
@@ -139,8 +141,8 @@ impl Engine {
         self.log().pressure().is_some_and(|pressure| pressure.free_segments == 0)
     }
 
-    /// As [`Engine::write`], but waits neither for memory nor for room in the log, for whoever keeps flushes waiting; false if the
-    /// log has no room.
+    /// As [`Engine::write`], but waits neither for memory nor for room in the log, for whoever keeps flushes waiting;
+    /// false if the log has no room.
     pub(crate) fn try_write(&self, mutation: &Mutation) -> Result<bool, EngineError> {
         let stores = self.stores_of(mutation)?;
         let Some((membership, logged)) = self.try_enter_and_log(mutation, &stores)? else {
@@ -152,7 +154,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// As `try_write`, but durable in whatever mode the log is, before it is visible: one that is refused shows nowhere.
+    /// As `try_write`, but durable in whatever mode the log is, before it is visible: one that is refused shows
+    /// nowhere.
     pub(crate) fn try_write_durably(&self, mutation: &Mutation) -> Result<bool, EngineError> {
         let stores = self.stores_of(mutation)?;
         let Some((membership, logged)) = self.try_enter_and_log(mutation, &stores)? else {
@@ -246,7 +249,8 @@ impl Engine {
         stores: &[Arc<TableStore>],
     ) -> Result<Option<(Membership, Option<LogPosition>)>, EngineError> {
         let membership = self.groups().enter();
-        // Whoever drops or quarantines a table, or shuts down waits for the groups after saying so: later writes see it.
+        // Whoever drops or quarantines a table, or shuts down waits for the groups after saying so: later writes see
+        // it.
         self.check_running()?;
         if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
             return Err(refusing.refusal());
@@ -277,7 +281,8 @@ impl Engine {
         appended.map(|appended| appended.position)
     }
 
-    /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over from it.
+    /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over
+    /// from it.
     fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
         let view = store.borrow_view();
         let generation = generation_of(&view, self.log(), logged);
@@ -322,7 +327,8 @@ pub(crate) fn prefetch<'w>(updates: impl Iterator<Item = (&'w Arc<TableStore>, &
     }
 }
 
-/// Records belong to the newest generation whose part of the log they are in; what is not logged goes to the active one.
+/// Records belong to the newest generation whose part of the log they are in; what is not logged goes to the active
+/// one.
 fn generation_of<'v>(view: &'v View, log: &CommitLog, logged: Option<LogPosition>) -> &'v Arc<Generation> {
     let Some(end) = logged else { return &view.active };
     view.generations().find(|generation| generation.lower(log) < end).unwrap_or(&view.active)

@@ -64,8 +64,8 @@ enum Answer {
 /// The socket of a node, in its data directory.
 const SOCKET_NAME: &str = "espalier.sock";
 
-/// A path to a file of the data directory that is short enough for a socket's address, which holds about a hundred bytes. It
-/// holds as long as what is returned with it lives.
+/// A path to a file of the data directory that is short enough for a socket's address, which holds about a hundred
+/// bytes. It holds as long as what is returned with it lives.
 fn short_path(data: &Path, name: &str) -> io::Result<(PathBuf, Option<File>)> {
     const ADDRESS_SIZE_BYTES: usize = 100;
     let path = data.join(name);

@@ -26,7 +26,8 @@ pub enum Command {
     Flush(Tables),
     /// Merge all SSTables of the tables
     Compact(Tables),
-    /// Verify the SSTables that were put into the tables' own directories, and take them over (a start takes them as they are)
+    /// Verify the SSTables that were put into the tables' own directories, and take them over (a start takes them as
+    /// they are)
     Refresh(Tables),
     /// Link the tables' files into snapshots/<tag>
     Snapshot {
@@ -83,7 +84,8 @@ pub struct UpgradeFrom {
     /// Cassandra's commit log directory [default: commitlog beside its data directory]
     #[arg(long, value_name = "DIR")]
     pub commitlog: Option<PathBuf>,
-    /// Cassandra's storage directory (with data and commitlog), or its data directory; all of them where it has several
+    /// Cassandra's storage directory (with data and commitlog), or its data directory; all of them where it has
+    /// several
     #[arg(value_name = "DATA_DIR", required = true)]
     pub sources: Vec<PathBuf>,
 }
@@ -241,7 +243,8 @@ pub struct Serve {
     /// Replay what is sound of a damaged commit log, keep a copy of the rest, log every gap
     #[arg(long)]
     pub commitlog_salvage: bool,
-    /// Change nothing on the disk and refuse writes and changes of the schema; what the start replays is in memory only
+    /// Change nothing on the disk and refuse writes and changes of the schema; what the start replays is in memory
+    /// only
     #[arg(long)]
     pub read_only: bool,
 }

@@ -26,8 +26,8 @@ pub fn file(bytes: &[u8]) {
     }
 }
 
-/// The payloads of consecutive blocks, put into blocks that are sound. The first byte says where the first block says its first
-/// record starts.
+/// The payloads of consecutive blocks, put into blocks that are sound. The first byte says where the first block says
+/// its first record starts.
 pub fn records(bytes: &[u8]) {
     let Some((first, payload)) = bytes.split_first() else { return };
     let log_id = Uuid::nil();

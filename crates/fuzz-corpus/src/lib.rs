@@ -1,4 +1,5 @@
-//! Fuzz targets: each takes any bytes and must answer an error or a value, without a panic and with memory in proportion.
+//! Fuzz targets: each takes any bytes and must answer an error or a value, without a panic and with memory in
+//! proportion.
 //!
 //! `fuzz/` runs them under cargo-fuzz; the test of this crate runs the corpora, and mutations of them, on stable Rust.
 #![forbid(unsafe_code)]

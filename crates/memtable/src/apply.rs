@@ -1,9 +1,9 @@
 //! Applying an update to a shard's trie.
 //!
-//! What a deletion in the same memtable shadows is not kept: cells and rows are dropped as a deletion arrives, or as they
-//! arrive after it. Row deletions leave the row and stand in a branch of their own, like range deletions. An update
-//! without deletions that writes one row (the common one) is one change in place; everything else is collected as edits
-//! below the partition's key and published at once.
+//! What a deletion in the same memtable shadows is not kept: cells and rows are dropped as a deletion arrives, or as
+//! they arrive after it. Row deletions leave the row and stand in a branch of their own, like range deletions. An
+//! update without deletions that writes one row (the common one) is one change in place; everything else is collected
+//! as edits below the partition's key and published at once.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,10 +1,11 @@
-//! One writer at a time, who makes the changes of those that wait for it too (flat combining: Hendler, Incze, Shavit, Tzafrir,
-//! *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010).
+//! One writer at a time, who makes the changes of those that wait for it too (flat combining: Hendler, Incze, Shavit,
+//! Tzafrir, *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010).
 //!
 //! Threads that queue on a lock pass it on one by one, each with the writer's data cold in its cache and often with a
 //! switch of threads in between. Here a thread that finds the writer busy leaves its change in a queue; the one that
 //! writes makes all queued changes before it leaves. Nobody is left behind: whoever leaves looks at the queue again
-//! after it released the writer, and whoever queued tries for the writer after that, so that one of the two sees the other.
+//! after it released the writer, and whoever queued tries for the writer after that, so that one of the two sees the
+//! other.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -15,7 +16,8 @@ use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, SERVED_MAX, SPINS, Thread, YIELDS, fence, thread,
 };
 
-/// Lets one thread at a time write. A panic of a change leaves what it guards as it was before: whoever makes one sees to that.
+/// Lets one thread at a time write. A panic of a change leaves what it guards as it was before: whoever makes one sees
+/// to that.
 pub(crate) trait Gate {
     /// Permission to write, until dropped.
     type Held<'g>

@@ -98,8 +98,9 @@ impl MemtableConfiguration {
     }
 }
 
-/// An empty memtable of one shard for a table of which a node has many and all are small, as system tables are: where address space is
-/// limited (`ulimit -v`, valgrind), some for the others is left. One that is full all the same is followed by another.
+/// An empty memtable of one shard for a table of which a node has many and all are small, as system tables are: where
+/// address space is limited (`ulimit -v`, valgrind), some for the others is left. One that is full all the same is
+/// followed by another.
 pub fn open_small(table: &Arc<Table>) -> Arc<dyn Memtable> {
     Arc::new(TrieMemtable::with_options(table, 1, small(TrieOptions::default())))
 }

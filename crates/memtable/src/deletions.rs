@@ -78,8 +78,9 @@ impl UpdateRanges {
             .map(|(start, end)| (start.position.as_slice(), end.position.as_slice(), start.after))
     }
 
-    /// What has to change in the partition's ranges so that both old and new ones are deleted, each place by the newest, and not where
-    /// the partition's deletion is at least as new. Ranges of one deletion that touch become one.
+    /// What has to change in the partition's ranges so that both old and new ones are deleted, each place by the
+    /// newest, and not where the partition's deletion is at least as new. Ranges of one deletion that touch become
+    /// one.
     pub fn merge(&self, layout: &Layout, partition: Tail<'_>, deletion: DeletionTime) -> Vec<RangeEdit> {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return Vec::new() };
         let (old, stored) = touching(layout, partition, &first.position, &last.position);
@@ -174,8 +175,8 @@ fn least<'s>(old: Option<&&'s Step>, new: Option<&&'s Step>) -> Option<&'s [u8]>
     [old.map(position), new.map(position)].into_iter().flatten().min()
 }
 
-/// The stored ranges that reach from one position to another, or into what lies between: the places where they change what is
-/// deleted, and their contents by the positions of their starts.
+/// The stored ranges that reach from one position to another, or into what lies between: the places where they change
+/// what is deleted, and their contents by the positions of their starts.
 fn touching(
     layout: &Layout,
     partition: Tail<'_>,

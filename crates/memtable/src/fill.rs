@@ -1,9 +1,9 @@
 //! Copying partitions, rows and markers out of the shards, under short pins.
 //!
 //! A fill goes on from where the last one stopped: at a partition, or at a place between rows. There it looks up anew
-//! which range deletion is in force, and writes a marker if that differs from what its items said last. Entering a slice
-//! is the same thing, with nothing said yet. So markers are always well nested, and a deletion that came between two fills
-//! holds for the rest of the partition. For that, a fill never stops just behind a marker, but before it.
+//! which range deletion is in force, and writes a marker if that differs from what its items said last. Entering a
+//! slice is the same thing, with nothing said yet. So markers are always well nested, and a deletion that came between
+//! two fills holds for the rest of the partition. For that, a fill never stops just behind a marker, but before it.
 //!
 //! Within one fill a partition is read from one tail of the trie: header, deletions and rows of one version.
 
@@ -136,7 +136,8 @@ impl Batch {
         self.rows += 1;
         let Some(expected) = &mut self.rows_expected else { return };
         *expected -= 1;
-        // The first row tells how large the others will be. What is expected is not always there: not too much room for it.
+        // The first row tells how large the others will be. What is expected is not always there: not too much room for
+        // it.
         let rest = expected.saturating_mul(self.bytes.len() + ITEM_BYTES);
         if self.rows == 1 && rest < BATCH_BYTES_MAX {
             self.bytes_max = BATCH_BYTES_MAX;

@@ -26,8 +26,9 @@ pub(crate) const DELETION_SIZE: usize = 12;
 
 /// How positions of one table's rows become paths and come back.
 ///
-/// A user type in a clustering may get another field while rows are here. They keep their paths: fields that are null at
-/// the end have no bytes. What is written from then on needs the new type, so a layout leads to the one that follows it.
+/// A user type in a clustering may get another field while rows are here. They keep their paths: fields that are null
+/// at the end have no bytes. What is written from then on needs the new type, so a layout leads to the one that follows
+/// it.
 #[derive(Debug)]
 pub(crate) struct Layout {
     columns: Vec<ClusteringColumnType>,

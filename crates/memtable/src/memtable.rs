@@ -12,8 +12,9 @@ use crate::PutCounts;
 ///
 /// Thread-safe: any number of threads may apply and read at the same time. Readers see each update whole or not at all.
 pub trait Memtable: Send + Sync {
-    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change. Returns by how much
-    /// the memory in use grew, bytes (less than 0: it shrank); all that was returned makes up [`MemtableUse::used_bytes`].
+    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change. Returns by how
+    /// much the memory in use grew, bytes (less than 0: it shrank); all that was returned makes up
+    /// [`MemtableUse::used_bytes`].
     ///
     /// Takes memory from nobody: it may be waited for while the caller holds none of its own locks.
     ///
@@ -26,8 +27,8 @@ pub trait Memtable: Send + Sync {
     /// the cursor enters after it was applied.
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static>;
 
-    /// Looks up one row of a table without static columns and, if there is one that nothing may shadow, hands it to `take`: a
-    /// row in one piece, in a partition without deletions. It is that of one version, as a cursor's.
+    /// Looks up one row of a table without static columns and, if there is one that nothing may shadow, hands it to
+    /// `take`: a row in one piece, in a partition without deletions. It is that of one version, as a cursor's.
     fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let _ = (table, place, take);
         Lookup::Unknown
@@ -39,8 +40,8 @@ pub trait Memtable: Send + Sync {
         self.is_empty()
     }
 
-    /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and more, read right
-    /// after; otherwise without effect.
+    /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and
+    /// more, read right after; otherwise without effect.
     fn prefetch(&self, keys: &[&PartitionKey]) {
         let _ = keys;
     }
@@ -97,8 +98,8 @@ pub struct MemtableStatistics {
     pub local_deletion_time_min: u32,
     /// The least TTL, seconds; 0 if anything does not expire.
     pub ttl_min: i32,
-    /// The least version of a column set that a regular row (first) or a static row was written under; `u32::MAX` if none
-    /// was. A column that every set from there on has as dropped has no data here.
+    /// The least version of a column set that a regular row (first) or a static row was written under; `u32::MAX` if
+    /// none was. A column that every set from there on has as dropped has no data here.
     pub column_set_min: [u32; 2],
 }
 

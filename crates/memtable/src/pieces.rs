@@ -1,8 +1,8 @@
-//! Rows too large for one content: cut into pieces below the row's key, so that a change copies the pieces it concerns and not
-//! the rest (`FORMAT.md`).
+//! Rows too large for one content: cut into pieces below the row's key, so that a change copies the pieces it concerns
+//! and not the rest (`FORMAT.md`).
 //!
-//! Pieces are changed by [`memtrie::Writer::apply`] at or above the row's key alone: under one tail a reader sees one version of
-//! all of them.
+//! Pieces are changed by [`memtrie::Writer::apply`] at or above the row's key alone: under one tail a reader sees one
+//! version of all of them.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -18,7 +18,8 @@ use types::CqlType;
 use crate::apply::merge;
 use crate::layout::Layout;
 
-/// Rows larger than this are cut, if they have several cells: so large that a copy takes no more than 4 KiB, whole or, with what leads to them, in pieces.
+/// Rows larger than this are cut, if they have several cells: so large that a copy takes no more than 4 KiB, whole or,
+/// with what leads to them, in pieces.
 const WHOLE_ROW_BYTES_MAX: usize = 3584;
 /// What each cell takes more, bytes, once one of them has times of its own: all of them say what they have.
 const CELL_FLAGS_BYTES: usize = 1;
@@ -111,7 +112,8 @@ impl LargeRows {
         self.join_some(layout, table, stored, is_wanted, out);
     }
 
-    /// Joins the first piece and those others that are wanted, by their blob and the columns that they may have cells of.
+    /// Joins the first piece and those others that are wanted, by their blob and the columns that they may have cells
+    /// of.
     fn join_some(
         &mut self,
         layout: &Layout,
@@ -202,7 +204,8 @@ impl LargeRows {
         edits
     }
 
-    /// Merges into the pieces what `new` says of their cells. Nothing of the stored row goes but by deletions of complex columns.
+    /// Merges into the pieces what `new` says of their cells. Nothing of the stored row goes but by deletions of
+    /// complex columns.
     fn change_pieces(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, new: Row<'_>) -> RowEdits {
         let is_static = new.is_static();
         let (at, current) = (Vec::new(), Some(stored.head));
@@ -365,8 +368,8 @@ impl<'t> Sorting<'_, 't> {
         true
     }
 
-    /// Whether `key` is of a column behind all those of a stored piece that is as large as only a single value is: it is not copied
-    /// for what comes behind it.
+    /// Whether `key` is of a column behind all those of a stored piece that is as large as only a single value is: it
+    /// is not copied for what comes behind it.
     fn is_behind_large_value(&self, key: &[u8]) -> bool {
         let large = self.current.filter(|piece| piece.as_bytes().len() > PIECE_BYTES_MAX);
         large.is_some_and(|piece| {
@@ -434,8 +437,8 @@ impl<'t> Sorting<'_, 't> {
     }
 }
 
-/// Whether a piece that begins, at the key `at`, within a complex column holds nothing but that column's deletion, which an
-/// earlier piece says too.
+/// Whether a piece that begins, at the key `at`, within a complex column holds nothing but that column's deletion,
+/// which an earlier piece says too.
 fn only_repeats_deletion(at: &[u8], piece: Row<'_>, table: &Table) -> bool {
     let begins_within = at.get(size_of::<u32>()) == Some(&PATH_FOLLOWS);
     let is_bare = |data: ColumnData<'_>| match data {

@@ -1,4 +1,5 @@
-//! What a change of a large row copies, counted in bytes that the trie takes while a reader keeps all of it from being used again.
+//! What a change of a large row copies, counted in bytes that the trie takes while a reader keeps all of it from being
+//! used again.
 
 use std::sync::Arc;
 
@@ -148,7 +149,8 @@ enum Change {
 const CHANGES: [Change; 5] =
     [Change::Update, Change::Insert, Change::Expiring, Change::Value(500), Change::Value(3_000)];
 
-/// The most that an update of one column may copy. What it brings itself is no copy; a content may take an eighth more than it is long.
+/// The most that an update of one column may copy. What it brings itself is no copy; a content may take an eighth more
+/// than it is long.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 impl Shape {
@@ -193,7 +195,8 @@ impl Shape {
     }
 }
 
-/// Rows of 2 to 5 KB, about as large as those are that are cut, in small steps, of values of all lengths; the other properties in turns.
+/// Rows of 2 to 5 KB, about as large as those are that are cut, in small steps, of values of all lengths; the other
+/// properties in turns.
 #[test]
 fn an_update_of_one_column_copies_at_most_4_kib_of_rows_about_as_large_as_are_cut() {
     let of_layout = |layout| [true, false].map(|is_inserted| (layout, is_inserted));

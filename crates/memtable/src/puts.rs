@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts" and
-/// "Contention time".
+/// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts"
+/// and "Contention time".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PutCounts {
     /// Updates that found nobody writing.

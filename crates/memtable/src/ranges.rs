@@ -64,8 +64,9 @@ impl<'c> DeletedRange<'c> {
     }
 }
 
-/// The deletion of the range that begins last before a position (or at it, if `inclusive`), if it has not ended there: what is in force
-/// just before the position, or just behind it. `ranges` goes back from there; its keys have `lead` bytes before positions.
+/// The deletion of the range that begins last before a position (or at it, if `inclusive`), if it has not ended there:
+/// what is in force just before the position, or just behind it. `ranges` goes back from there; its keys have `lead`
+/// bytes before positions.
 fn in_force(mut ranges: Cursor<'_>, layout: &Layout, lead: usize, position: &[u8], inclusive: bool) -> DeletionTime {
     if !ranges.advance() {
         return DeletionTime::LIVE;
@@ -100,7 +101,8 @@ struct Second<'c> {
     deletion: DeletionTime,
 }
 
-/// The borders of a partition's deleted ranges between two positions, in reading order; stands on one, or is at its end.
+/// The borders of a partition's deleted ranges between two positions, in reading order; stands on one, or is at its
+/// end.
 pub(crate) struct Borders<'c> {
     layout: &'c Layout,
     ranges: Cursor<'c>,

@@ -117,8 +117,8 @@ impl Bounds {
     }
 }
 
-/// Bounds that one thread at a time changes, which all agree on who that is by other means. Who does not see to that may see parts of
-/// several.
+/// Bounds that one thread at a time changes, which all agree on who that is by other means. Who does not see to that
+/// may see parts of several.
 #[derive(Debug)]
 pub(crate) struct SharedBounds {
     partition_count: AtomicU64,

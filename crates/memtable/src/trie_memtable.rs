@@ -88,8 +88,8 @@ impl TrieMemtable {
         (first, self.shards.iter().rev().find_map(end(Direction::Reverse)))
     }
 
-    /// As [`Memtable::cursor`], without deletions of rows and ranges: for who reads nothing else that they could delete from. The next
-    /// live row is at hand, however many were deleted before it.
+    /// As [`Memtable::cursor`], without deletions of rows and ranges: for who reads nothing else that they could delete
+    /// from. The next live row is at hand, however many were deleted before it.
     pub fn live_cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
         Box::new(TrieCursor::new(self, table, range, true))
     }

@@ -12,7 +12,8 @@ use crate::ranges::{DeletedRange, deletion_at};
 use crate::shard::Shard;
 
 impl TrieMemtable {
-    /// Walks everything and checks that nothing is kept that is deleted. For tests and tools: takes time in proportion to the memtable.
+    /// Walks everything and checks that nothing is kept that is deleted. For tests and tools: takes time in proportion
+    /// to the memtable.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -90,7 +91,8 @@ impl<'p> Partition<'p> {
         own.max(self.deletion_around(position))
     }
 
-    /// Ranges are newer than the partition's deletion and do not overlap; those of one deletion do not touch. True if there are any.
+    /// Ranges are newer than the partition's deletion and do not overlap; those of one deletion do not touch. True if
+    /// there are any.
     fn verify_ranges(&self) -> Result<bool, String> {
         let mut last: Option<(Vec<u8>, DeletionTime)> = None;
         for (start, content) in self.below(RANGE_BRANCH) {

@@ -1,5 +1,6 @@
-//! How writers combine, under every schedule of so many forced switches and every order of memory that the language allows: the
-//! crate's own source over a model checker's atomics, locks and threads. A thread that is left behind is a deadlock, which it finds.
+//! How writers combine, under every schedule of so many forced switches and every order of memory that the language
+//! allows: the crate's own source over a model checker's atomics, locks and threads. A thread that is left behind is a
+//! deadlock, which it finds.
 
 #![allow(dead_code, reason = "combining alone is driven, not all that the modules have")]
 #![allow(clippy::absurd_extreme_comparisons, reason = "here nobody looks again before it sleeps")]
@@ -9,7 +10,8 @@ mod combine;
 #[path = "../src/puts.rs"]
 mod puts;
 
-/// In place of the crate's own. Whoever waits sleeps at once. Counting owners is not what is checked, and would multiply the schedules.
+/// In place of the crate's own. Whoever waits sleeps at once. Counting owners is not what is checked, and would
+/// multiply the schedules.
 mod sync {
     use std::ops::{Deref, DerefMut};
     pub(crate) use std::sync::Arc;
@@ -20,7 +22,8 @@ mod sync {
         thread::{self, Thread},
     };
 
-    /// A flag. With the checker's own lock nobody comes between lock and unlock to try for it in vain, and each of both is a fence.
+    /// A flag. With the checker's own lock nobody comes between lock and unlock to try for it in vain, and each of both
+    /// is a fence.
     pub(crate) struct Mutex<T> {
         is_held: AtomicBool,
         inner: std::sync::Mutex<T>,
@@ -104,8 +107,8 @@ struct Written {
     combiner: Combiner<u32, u32>,
 }
 
-/// As many threads with a change each, the model's first thread among them: all changes are made, each once, whoever makes it, and
-/// each thread is told of its own. With a visitor the first thread's change may not be handed over.
+/// As many threads with a change each, the model's first thread among them: all changes are made, each once, whoever
+/// makes it, and each thread is told of its own. With a visitor the first thread's change may not be handed over.
 fn every_change_is_made_once(threads: u32, with_visitor: bool, switches: usize) {
     let mut model = Builder::new();
     model.preemption_bound = Some(switches);

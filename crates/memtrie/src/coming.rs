@@ -5,8 +5,9 @@ use crate::raw::memory::{Memory, Ptr};
 use crate::trie::Direction;
 use crate::walk::{Item, Walk};
 
-/// So many entries at once are taken from the walk, when at most so many items are left: what is asked for is then here when it is
-/// looked at, and memory always has something to bring. Few are taken of a walk that has given few, since most who look for something want few.
+/// So many entries at once are taken from the walk, when at most so many items are left: what is asked for is then here
+/// when it is looked at, and memory always has something to bring. Few are taken of a walk that has given few, since
+/// most who look for something want few.
 const ENTRIES_AT_ONCE: usize = 24;
 const ITEMS_LEFT: usize = 12;
 
@@ -101,8 +102,8 @@ impl Coming {
         self.more_at = self.items.len();
     }
 
-    /// Goes on with the first entry at or after `target`, when all that was taken was looked at and came before that. The path shares `common`
-    /// bytes with the target.
+    /// Goes on with the first entry at or after `target`, when all that was taken was looked at and came before that.
+    /// The path shares `common` bytes with the target.
     pub(crate) fn skip_to(&mut self, memory: Memory<'_>, target: &[u8], common: usize) {
         self.drop_passed();
         self.walk.skip_to(memory, target, common, &mut self.items);

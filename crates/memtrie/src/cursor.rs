@@ -1,7 +1,7 @@
 //! The cursor over keys and contents, in either direction, within bounds.
 //!
-//! It follows a walk that is some entries ahead, and puts the key together from its items. Moving allocates nothing once the buffers have
-//! their sizes.
+//! It follows a walk that is some entries ahead, and puts the key together from its items. Moving allocates nothing
+//! once the buffers have their sizes.
 
 use std::ops::Bound;
 
@@ -163,8 +163,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Of the items that were taken from the walk already, passes those before `target`. True if it is at an entry at `target` or
-    /// after it then.
+    /// Of the items that were taken from the walk already, passes those before `target`. True if it is at an entry at
+    /// `target` or after it then.
     fn pass_taken(&mut self, memory: Memory<'a>, target: &[u8]) -> bool {
         while let Some(item) = self.coming.next_taken() {
             if let Item::Leaf { characters, count, .. } = item {
@@ -296,8 +296,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Writes characters and tail where the key ends, if that has room. A copy of unknown length takes a call, two of known lengths that may
-/// overlap do not.
+/// Writes characters and tail where the key ends, if that has room. A copy of unknown length takes a call, two of known
+/// lengths that may overlap do not.
 #[inline]
 fn write_end(room: &mut [u8; ROOM_BYTES], characters: [u8; 2], at: usize, tail: &[u8]) -> bool {
     room[..2].copy_from_slice(&characters);

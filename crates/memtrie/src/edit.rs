@@ -1,14 +1,15 @@
 //! Changes of a trie of either layout: what there is to a put, a removal and a set of edits besides the nodes.
 //!
-//! A layout's writer finds where a key leaves the trie, on the way noting where a branch that only leads to the key would be cut
-//! off. The rest follows from that.
+//! A layout's writer finds where a key leaves the trie, on the way noting where a branch that only leads to the key
+//! would be cut off. The rest follows from that.
 
 use crate::TrieFull;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::Edit;
 
-/// The deepest place on a key's way whose node has something besides the branch to the key: there the branch is cut off.
+/// The deepest place on a key's way whose node has something besides the branch to the key: there the branch is cut
+/// off.
 #[derive(Clone, Copy)]
 pub(crate) struct Joint {
     pub slot: Slot,
@@ -16,7 +17,8 @@ pub(crate) struct Joint {
     pub consumed: usize,
     /// There is no such place: `slot` is the root, and nothing will be left.
     pub is_root: bool,
-    /// Where the pointer to the chain is whose child `slot` has, if a layout makes one piece of a chain and what follows.
+    /// Where the pointer to the chain is whose child `slot` has, if a layout makes one piece of a chain and what
+    /// follows.
     pub chain: Option<Slot>,
 }
 
@@ -92,8 +94,8 @@ pub(crate) trait Structure<'o> {
     fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull>;
 }
 
-/// Changes the content of one key, which leads through `start`, in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it,
-/// `Some(Some(content))` replaces it.
+/// Changes the content of one key, which leads through `start`, in place. `decide` gets what is there and answers:
+/// `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
 #[inline]
 pub(crate) fn upsert<'o, 'c>(
     structure: &mut impl Structure<'o>,

@@ -1,5 +1,5 @@
-//! The examples of `FORMAT.md`, run. Each is a script (`puts` and `removes` have a key for each character); below a command stand the stores to
-//! words that a reader could reach before it, and all blocks of the trie after it.
+//! The examples of `FORMAT.md`, run. Each is a script (`puts` and `removes` have a key for each character); below a
+//! command stand the stores to words that a reader could reach before it, and all blocks of the trie after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

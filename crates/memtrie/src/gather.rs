@@ -1,8 +1,9 @@
-//! Gathering: contents move out of runs of which little is left, so that these become pages for pieces of any size again.
+//! Gathering: contents move out of runs of which little is left, so that these become pages for pieces of any size
+//! again.
 //!
-//! A content that is never replaced holds its run, and where sizes drift every size leaves such runs behind. The writer goes
-//! through the trie a little with each batch of what it replaced, and puts what it finds there anew, as it is. Readers see no
-//! difference.
+//! A content that is never replaced holds its run, and where sizes drift every size leaves such runs behind. The writer
+//! goes through the trie a little with each batch of what it replaced, and puts what it finds there anew, as it is.
+//! Readers see no difference.
 
 use std::ops::{Bound, Range};
 
@@ -24,8 +25,8 @@ const REST_SHARE: usize = 4;
 pub(crate) struct Gathering {
     /// The next step starts here.
     next: Vec<u8>,
-    /// All was looked at; the next pass starts when so many bytes were replaced, so that what passes cost stays in proportion
-    /// to the writes.
+    /// All was looked at; the next pass starts when so many bytes were replaced, so that what passes cost stays in
+    /// proportion to the writes.
     rest_bytes: usize,
     /// Keys and contents that move.
     bytes: Vec<u8>,

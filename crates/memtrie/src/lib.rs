@@ -1,12 +1,12 @@
-//! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte strings
-//! to byte strings, with one writer and any number of readers that take no lock.
+//! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte
+//! strings to byte strings, with one writer and any number of readers that take no lock.
 //!
-//! Many keys at once wait for memory together: [`Pin::get_many`] for what is looked at next (`IN`, batches, the replay of a log),
-//! [`Writer::put_many`] for puts, [`Writer::prefetch`] before some 32 changes of other kinds. Whoever goes through keys in order takes a
-//! [`Cursor`], which asks for what is ahead itself: a flush does, and looks nothing up.
+//! Many keys at once wait for memory together: [`Pin::get_many`] for what is looked at next (`IN`, batches, the replay
+//! of a log), [`Writer::put_many`] for puts, [`Writer::prefetch`] before some 32 changes of other kinds. Whoever goes
+//! through keys in order takes a [`Cursor`], which asks for what is ahead itself: a flush does, and looks nothing up.
 //!
-//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in `edit.rs`, `adaptive`
-//! and `paper`; memory is in `raw`.
+//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in
+//! `edit.rs`, `adaptive` and `paper`; memory is in `raw`.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 

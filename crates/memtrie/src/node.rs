@@ -1,4 +1,5 @@
-//! The interface of nodes: what readers, cursors and tools see of them, and what the writer is asked to change, whatever the layout.
+//! The interface of nodes: what readers, cursors and tools see of them, and what the writer is asked to change,
+//! whatever the layout.
 
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
@@ -243,7 +244,8 @@ pub(crate) fn has(memory: Memory<'_>, root: Slot, key: &[u8]) -> bool {
     get(memory, Place::of(memory.load(root)), key).is_some()
 }
 
-/// The first steps of `key` from the root, through nodes that are near in any trie that is large: where they lead, by how many bytes.
+/// The first steps of `key` from the root, through nodes that are near in any trie that is large: where they lead, by
+/// how many bytes.
 #[inline]
 pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize) {
     match memory.layout {
@@ -252,7 +254,8 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     }
 }
 
-/// How far `key`'s way from the root can be told from what is near in any trie that is large, and stays as it is while keys are put.
+/// How far `key`'s way from the root can be told from what is near in any trie that is large, and stays as it is while
+/// keys are put.
 #[inline]
 pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
     match memory.layout {
@@ -294,8 +297,8 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     }
 }
 
-/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)` removes it,
-/// `Some(Some(content))` replaces it.
+/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)`
+/// removes it, `Some(Some(content))` replaces it.
 #[inline]
 pub(crate) fn upsert<'c>(
     memory: Memory<'_>,

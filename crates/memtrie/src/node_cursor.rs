@@ -68,7 +68,8 @@ impl<'a> NodeCursor<'a> {
         self.content
     }
 
-    /// Goes to the first child, or if there is none to the next node to the side or above. The new depth; `None` at the end.
+    /// Goes to the first child, or if there is none to the next node to the side or above. The new depth; `None` at the
+    /// end.
     #[inline]
     pub fn advance(&mut self) -> Option<usize> {
         let memory = self.memory?;
@@ -79,8 +80,8 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// As `advance`, but follows a chain or a leaf's tail to its end, or to the first content, giving the bytes passed over (not
-    /// the last one) to `receive`.
+    /// As `advance`, but follows a chain or a leaf's tail to its end, or to the first content, giving the bytes passed
+    /// over (not the last one) to `receive`.
     pub fn advance_multiple(&mut self, receive: impl FnMut(u8)) -> Option<usize> {
         let memory = self.memory?;
         let (steps, end) = match view(memory, self.node) {
@@ -102,8 +103,9 @@ impl<'a> NodeCursor<'a> {
         if self.done { None } else { self.next_branch(memory) }
     }
 
-    /// Goes to the first node that comes after the current one in the walk and is either at `depth` with an incoming byte at or
-    /// after `byte` (in the cursor's direction), or less deep. `depth` is at most one more than the current depth.
+    /// Goes to the first node that comes after the current one in the walk and is either at `depth` with an incoming
+    /// byte at or after `byte` (in the cursor's direction), or less deep. `depth` is at most one more than the
+    /// current depth.
     pub fn skip_to(&mut self, depth: usize, byte: u8) -> Option<usize> {
         let memory = self.memory?;
         if self.done {

@@ -17,8 +17,8 @@ pub struct Ranges<'a> {
 }
 
 impl<'a> Ranges<'a> {
-    /// Of `cursor`, which is before its first entry, goes in `direction` and whose own bounds hold too. `ranges` ascend and do not
-    /// overlap.
+    /// Of `cursor`, which is before its first entry, goes in `direction` and whose own bounds hold too. `ranges` ascend
+    /// and do not overlap.
     pub(crate) fn new(cursor: Cursor<'a>, ranges: &[Bounds<'a>], direction: Direction) -> Ranges<'a> {
         let reverse = direction == Direction::Reverse;
         let mut ranges = ranges.to_vec();
@@ -50,8 +50,8 @@ impl<'a> Ranges<'a> {
         self.settle(found)
     }
 
-    /// Goes forward (in the cursor's direction) to the first entry in a range at `target` or after it; stays if it is there
-    /// already. False if there is none.
+    /// Goes forward (in the cursor's direction) to the first entry in a range at `target` or after it; stays if it is
+    /// there already. False if there is none.
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         let entered = !self.done && (self.current.is_some() || self.enter_next());
         let found = entered && self.cursor.skip_to(target);

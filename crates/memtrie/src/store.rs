@@ -20,8 +20,8 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The writer waits for readers when more than this waits for them, and one byte for so many in the trie.
 const PASSING_BYTES_MAX: usize = 1 << 20;
 const PASSING_BYTES_SHARE: usize = 16;
-/// As long as this for one reader, and again whenever twice as much waits: it may have been interrupted, but also sleep for ever, or
-/// be the writer's own thread.
+/// As long as this for one reader, and again whenever twice as much waits: it may have been interrupted, but also sleep
+/// for ever, or be the writer's own thread.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_STEP: Duration = Duration::from_micros(50);
 
@@ -39,8 +39,8 @@ enum Structure {
 pub(crate) struct Store {
     structure: Structure,
     blobs: Arena,
-    /// Nodes (blocks of the paper's layout by their starts) and blobs that the running operation allocated; nothing published
-    /// reaches them.
+    /// Nodes (blocks of the paper's layout by their starts) and blobs that the running operation allocated; nothing
+    /// published reaches them.
     fresh: Vec<Ptr>,
     /// The nodes of `fresh` once more, as a set: only a copying operation asks.
     fresh_set: NodeSet,
@@ -130,7 +130,8 @@ impl Store {
         Ok(block)
     }
 
-    /// A node of the adaptive layout with undefined contents. A chain's length must be written before anything can fail.
+    /// A node of the adaptive layout with undefined contents. A chain's length must be written before anything can
+    /// fail.
     #[inline]
     pub(crate) fn allocate_node(&mut self, kind: u32, units: u32) -> Result<Ptr, TrieFull> {
         self.may_allocate()?;
@@ -306,8 +307,8 @@ impl Store {
         self.passing_bytes > PASSING_BYTES_MAX + self.memory_use().used / PASSING_BYTES_SHARE
     }
 
-    /// Lets an interrupted reader come to its end: a writer at full speed replaces the whole trie several times while a thread
-    /// waits for a processor.
+    /// Lets an interrupted reader come to its end: a writer at full speed replaces the whole trie several times while a
+    /// thread waits for a processor.
     #[cold]
     fn await_readers(&mut self, memory: Memory<'_>, epochs: &Epochs) {
         let start = Instant::now();

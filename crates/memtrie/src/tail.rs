@@ -9,8 +9,8 @@ use crate::trie::{Bounds, Direction};
 
 /// What is at and below one key, under a pin or a writer. Keys are what comes after it.
 ///
-/// Everything that [`crate::Writer::apply`] publishes at this key's prefix later, or above it, is not seen; it shows one
-/// version of that, however many gets and cursors are made. Single puts below may or may not be seen.
+/// Everything that [`crate::Writer::apply`] publishes at this key's prefix later, or above it, is not seen; it shows
+/// one version of that, however many gets and cursors are made. Single puts below may or may not be seen.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,

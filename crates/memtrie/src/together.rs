@@ -30,8 +30,8 @@ pub(crate) fn prefetch_together(memory: Memory<'_>, keys: &[&[u8]]) {
     }
 }
 
-/// As `prefetch_together`, of the keys of at most `TOGETHER` entries. For each, how far its way was followed and stays as it is while the others
-/// are put.
+/// As `prefetch_together`, of the keys of at most `TOGETHER` entries. For each, how far its way was followed and stays
+/// as it is while the others are put.
 #[inline]
 pub(crate) fn start_together(memory: Memory<'_>, entries: &[(&[u8], &[u8])]) -> [Start; TOGETHER] {
     let root = Place::root(memory).ptr;

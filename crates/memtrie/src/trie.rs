@@ -42,15 +42,17 @@ impl Default for TrieOptions {
     }
 }
 
-/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed for nodes of the paper's layout and never used.
+/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed for nodes of the paper's
+/// layout and never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Blocks and contents that the trie now consists of.
     pub used: usize,
     /// Replaced or removed blocks and contents, and gaps: what later writes can use without growing.
     pub reusable: usize,
-    /// Held: whole pages that something was put on and that were not given back since. Pages that the arenas grew by and that were never
-    /// touched do not count, because they take no memory; but those for nodes of the paper's layout do, of which there are at most 8 MiB.
+    /// Held: whole pages that something was put on and that were not given back since. Pages that the arenas grew by
+    /// and that were never touched do not count, because they take no memory; but those for nodes of the paper's
+    /// layout do, of which there are at most 8 MiB.
     pub reserved: usize,
 }
 
@@ -139,7 +141,8 @@ impl Trie {
         }
     }
 
-    /// As [`new`](Self::new), of a trie that grows by these pages while there are some, and leaves its own there when it is dropped.
+    /// As [`new`](Self::new), of a trie that grows by these pages while there are some, and leaves its own there when
+    /// it is dropped.
     pub fn with_spare_pages(options: TrieOptions, spare_pages: Arc<SparePages>) -> Trie {
         Trie { spare_pages: Some(spare_pages), ..Trie::new(options) }
     }
@@ -162,8 +165,8 @@ impl Trie {
         }
     }
 
-    /// Starts a bounded stretch of reading. While a pin lives nothing that was replaced since can be recycled: read some
-    /// (about 64 KiB or a millisecond), copy out, drop the pin, and go on from the last key with a new one.
+    /// Starts a bounded stretch of reading. While a pin lives nothing that was replaced since can be recycled: read
+    /// some (about 64 KiB or a millisecond), copy out, drop the pin, and go on from the last key with a new one.
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         Pin { trie: self, _guard: self.epochs.pin() }
@@ -219,8 +222,8 @@ impl<'t> Pin<'t> {
         node::get_from_root(memory, key)
     }
 
-    /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found` gets the
-    /// index of a key and its content, once for each key, in any order.
+    /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found`
+    /// gets the index of a key and its content, once for each key, in any order.
     pub fn get_many<'p>(&'p self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'p [u8]>)) {
         match self.trie.bases.memory() {
             Some(memory) => get_together(memory, keys, found),
@@ -287,7 +290,8 @@ impl Writer<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
     }
 
-    /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right after.
+    /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right
+    /// after.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         if let Some(memory) = self.trie.bases.memory() {
             prefetch_together(memory, keys);
@@ -305,8 +309,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Puts or replaces the contents of many keys in their order, in less time than one by one: what they wait for, they wait for together, and
-    /// what is found of their ways before the first is put serves all of them.
+    /// Puts or replaces the contents of many keys in their order, in less time than one by one: what they wait for,
+    /// they wait for together, and what is found of their ways before the first is put serves all of them.
     ///
     /// # Errors
     /// [`TrieFull`]: the entries before the one that has no room are put, the others are not.
@@ -341,8 +345,8 @@ impl Writer<'_> {
         Ok(found)
     }
 
-    /// Changes the content of one key: `change` sees what is there and decides, writing a replacement to the (empty) scratch buffer.
-    /// Readers see the old content or the new, never a mixture.
+    /// Changes the content of one key: `change` sees what is there and decides, writing a replacement to the (empty)
+    /// scratch buffer. Readers see the old content or the new, never a mixture.
     ///
     /// # Errors
     /// [`TrieFull`]: the trie is as it was.

@@ -8,7 +8,8 @@ use crate::trie::Direction;
 /// All cursors go in the same direction. Moving allocates nothing in the long run.
 pub struct Union<'a, R> {
     cursors: Vec<Cursor<'a>>,
-    /// Indexes of the cursors that have an entry, as a heap: the first key (and of equal keys the first cursor) on top.
+    /// Indexes of the cursors that have an entry, as a heap: the first key (and of equal keys the first cursor) on
+    /// top.
     heap: Vec<usize>,
     /// The cursors that are on the current key, in their order; the heap has the others.
     current: Vec<usize>,
@@ -21,8 +22,8 @@ pub struct Union<'a, R> {
 }
 
 impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
-    /// Over `cursors`, which are before their first entries and all go in `direction`. Where several have a key, `resolve` gets
-    /// their contents in the order of `cursors` and writes what comes of them to an empty buffer.
+    /// Over `cursors`, which are before their first entries and all go in `direction`. Where several have a key,
+    /// `resolve` gets their contents in the order of `cursors` and writes what comes of them to an empty buffer.
     pub fn new(cursors: Vec<Cursor<'a>>, direction: Direction, resolve: R) -> Union<'a, R> {
         let (heap, current) = (Vec::with_capacity(cursors.len()), Vec::with_capacity(cursors.len()));
         let reverse = direction == Direction::Reverse;
@@ -57,8 +58,8 @@ impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
         self.take_first()
     }
 
-    /// Goes forward (in the direction) to the first key at `target` or after it; stays if it is there already. False if there is
-    /// none.
+    /// Goes forward (in the direction) to the first key at `target` or after it; stays if it is there already. False if
+    /// there is none.
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         if !self.started {
             self.start(|cursor| cursor.skip_to(target));

@@ -9,8 +9,8 @@ use crate::raw::memory::{Ptr, Slot};
 use crate::trie::Writer;
 
 impl Writer<'_> {
-    /// Walks everything and checks the invariants of `FORMAT.md`, and that exactly the used bytes are reachable (nothing leaked, nothing
-    /// freed too early). For tests and tools: takes time in proportion to the trie.
+    /// Walks everything and checks the invariants of `FORMAT.md`, and that exactly the used bytes are reachable
+    /// (nothing leaked, nothing freed too early). For tests and tools: takes time in proportion to the trie.
     ///
     /// # Errors
     /// What is wrong, in words.

@@ -1,7 +1,7 @@
 //! The way through a trie's entries in order, taken ahead of whoever reads them.
 //!
-//! A walk notes what it passes as items: how the path of the key changes, and where the entries are. It looks at nodes only, never at leaves,
-//! which it asks to be brought near: whoever takes the items later finds them there.
+//! A walk notes what it passes as items: how the path of the key changes, and where the entries are. It looks at nodes
+//! only, never at leaves, which it asks to be brought near: whoever takes the items later finds them there.
 
 use crate::node::{self, Place, View, view};
 use crate::raw::memory::{Memory, Ptr};
@@ -100,8 +100,8 @@ impl Walk {
         self.children.clear();
     }
 
-    /// Goes on until there are `wanted` entries more, or some more than that; fewer only at the end. What is `soon` looked at is asked for
-    /// when its node is.
+    /// Goes on until there are `wanted` entries more, or some more than that; fewer only at the end. What is `soon`
+    /// looked at is asked for when its node is.
     pub(crate) fn fill(&mut self, memory: Memory<'_>, items: &mut Vec<Item>, wanted: usize, soon: bool) {
         self.soon = soon;
         let mut given = 0;
@@ -125,7 +125,8 @@ impl Walk {
         }
     }
 
-    /// Takes the last frame's children from `next` on, until there are `wanted` entries or one is no leaf; how many entries there were.
+    /// Takes the last frame's children from `next` on, until there are `wanted` entries or one is no leaf; how many
+    /// entries there were.
     fn take_children(&mut self, memory: Memory<'_>, items: &mut Vec<Item>, mut next: usize, wanted: usize) -> usize {
         let mut given = 0;
         while given < wanted {
@@ -188,7 +189,8 @@ impl Walk {
         }
     }
 
-    /// Goes down from `place` to the next entry, or to the next node with several children; how many entries there were.
+    /// Goes down from `place` to the next entry, or to the next node with several children; how many entries there
+    /// were.
     pub(crate) fn descend(&mut self, memory: Memory<'_>, mut place: Place, items: &mut Vec<Item>) -> usize {
         loop {
             if place.ptr.is_leaf() {
@@ -258,8 +260,8 @@ impl Walk {
         0
     }
 
-    /// Goes to the first entry at or after `target` (or strictly after) in the walk's direction, below `place`, where the path ends. How many
-    /// entries there were: if none, what comes after is the first.
+    /// Goes to the first entry at or after `target` (or strictly after) in the walk's direction, below `place`, where
+    /// the path ends. How many entries there were: if none, what comes after is the first.
     pub(crate) fn seek(
         &mut self,
         memory: Memory<'_>,
@@ -337,8 +339,8 @@ impl Walk {
         self.descend(memory, place, items)
     }
 
-    /// Goes on to the first entry at or after `target`, which is after all that was given and shares `common` bytes with the path. How many
-    /// entries there were: if none, what comes after is the first.
+    /// Goes on to the first entry at or after `target`, which is after all that was given and shares `common` bytes
+    /// with the path. How many entries there were: if none, what comes after is the first.
     pub(crate) fn skip_to(&mut self, memory: Memory<'_>, target: &[u8], common: usize, items: &mut Vec<Item>) -> usize {
         while let Some(frame) = self.frames.last()
             && frame.depth as usize > common

@@ -38,8 +38,8 @@ pub enum Unfiltered<'a> {
     Marker(Marker<'a>),
 }
 
-/// A row as an SSTable holds it: alive for ever, not deleted, and with a cell for each regular column that the table has now, each of them
-/// simple and no counter, alive for ever and as old as the row.
+/// A row as an SSTable holds it: alive for ever, not deleted, and with a cell for each regular column that the table
+/// has now, each of them simple and no counter, alive for ever and as old as the row.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredRow<'a> {
     /// The serialized clustering.
@@ -60,17 +60,17 @@ pub trait UnfilteredCursor {
     /// The schema that rows are read under.
     fn table(&self) -> &Arc<Table>;
 
-    /// Says, before the first partition, how many rows will be asked for in all, as far as that is known: whoever reads ahead
-    /// need not go further. More may be asked for all the same.
+    /// Says, before the first partition, how many rows will be asked for in all, as far as that is known: whoever reads
+    /// ahead need not go further. More may be asked for all the same.
     fn expect_rows(&mut self, _rows: usize) {}
 
-    /// Says, before the first partition, that of the regular columns only these will be looked at (ascending indexes in the table's
-    /// current set), and of the others only whether they make a row live: whoever reads rows or puts them together may leave out what says
-    /// nothing of that. Not for sources that are merged with others.
+    /// Says, before the first partition, that of the regular columns only these will be looked at (ascending indexes in
+    /// the table's current set), and of the others only whether they make a row live: whoever reads rows or puts
+    /// them together may leave out what says nothing of that. Not for sources that are merged with others.
     fn expect_columns(&mut self, _regulars: &Arc<[usize]>) {}
 
-    /// Says, before the first partition, that the caller takes rows as they are stored: whoever reads them may leave them so, and then
-    /// `unfiltered` tells no more of such a row than its clustering, until `decode`.
+    /// Says, before the first partition, that the caller takes rows as they are stored: whoever reads them may leave
+    /// them so, and then `unfiltered` tells no more of such a row than its clustering, until `decode`.
     fn expect_stored(&mut self) {}
 
     /// Goes to the next partition, past whatever is left of the current one. False at the end.
@@ -100,10 +100,11 @@ pub trait UnfilteredCursor {
         i64::MAX
     }
 
-    /// Passes over what the current partition holds before a position, the current row or marker included, for a caller to
-    /// whom none of it matters: by an index where that leads further. A position is a clustering prefix with a weight: -1
-    /// before all that starts with it, 0 the row, 1 after all. A reversed cursor passes over what lies behind the position. Only
-    /// after `advance` returned true and where the current row or marker is passed over; `advance` goes on behind what was.
+    /// Passes over what the current partition holds before a position, the current row or marker included, for a caller
+    /// to whom none of it matters: by an index where that leads further. A position is a clustering prefix with a
+    /// weight: -1 before all that starts with it, 0 the row, 1 after all. A reversed cursor passes over what lies
+    /// behind the position. Only after `advance` returned true and where the current row or marker is passed over;
+    /// `advance` goes on behind what was.
     ///
     /// The range deletion in force there; none if nothing was passed over.
     fn pass_to(&mut self, _prefix: &[u8], _weight: i8) -> Result<Option<DeletionTime>, ReadError> {

@@ -17,7 +17,8 @@ impl DeletionTime {
     pub const LIVE: DeletionTime =
         DeletionTime { marked_for_delete_at: i64::MIN, local_deletion_time: NO_DELETION_TIME };
 
-    /// A deletion of everything written up to `marked_for_delete_at` (microseconds), made at `local_deletion_time` (seconds).
+    /// A deletion of everything written up to `marked_for_delete_at` (microseconds), made at `local_deletion_time`
+    /// (seconds).
     pub fn new(marked_for_delete_at: i64, local_deletion_time: u32) -> Self {
         DeletionTime { marked_for_delete_at, local_deletion_time }
     }
@@ -27,8 +28,8 @@ impl DeletionTime {
         self.marked_for_delete_at == i64::MIN
     }
 
-    /// Whether an SSTable can hold this as the deletion of a partition, or as the range deletion that is open where a block of its row
-    /// index begins. The format keeps the sign bit of the timestamp for "no deletion".
+    /// Whether an SSTable can hold this as the deletion of a partition, or as the range deletion that is open where a
+    /// block of its row index begins. The format keeps the sign bit of the timestamp for "no deletion".
     pub fn has_whole_form(&self) -> bool {
         self.is_live() || self.marked_for_delete_at >= 0
     }

@@ -10,8 +10,8 @@ use types::{Token, murmur3};
 /// Keys of up to so many bytes stand in [`PartitionKey`] itself: UUIDs, numbers, most names.
 const INLINE_MAX: usize = 30;
 
-/// A serialized partition key with its token: Cassandra's decorated key. Cheap to make and to clone: a short one owns no memory, a long
-/// one shares it.
+/// A serialized partition key with its token: Cassandra's decorated key. Cheap to make and to clone: a short one owns
+/// no memory, a long one shares it.
 pub struct PartitionKey {
     token: Token,
     bytes: KeyBytes,
@@ -50,7 +50,8 @@ impl PartitionKey {
         PartitionKey { token, bytes: KeyBytes::new(bytes) }
     }
 
-    /// Makes it the key of these bytes, in the place that it has; in memory that it has beside that if nobody shares it and they are as many.
+    /// Makes it the key of these bytes, in the place that it has; in memory that it has beside that if nobody shares it
+    /// and they are as many.
     #[inline]
     pub fn replace(&mut self, token: Token, bytes: &[u8]) {
         self.token = token;
@@ -105,8 +106,8 @@ impl Clone for PartitionKey {
         PartitionKey { token: self.token, bytes: self.bytes.clone() }
     }
 
-    /// Where many keys pass through one place, this one does not wait for the processor to have the key before it in that place: a short
-    /// one is not moved as a whole.
+    /// Where many keys pass through one place, this one does not wait for the processor to have the key before it in
+    /// that place: a short one is not moved as a whole.
     #[inline]
     fn clone_from(&mut self, other: &Self) {
         match &other.bytes {

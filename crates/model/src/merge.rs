@@ -174,8 +174,8 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         };
     }
 
-    /// Has sources that are older than the deletion in force pass over all that lies before the next position of the others,
-    /// where that deletion can end at the earliest.
+    /// Has sources that are older than the deletion in force pass over all that lies before the next position of the
+    /// others, where that deletion can end at the earliest.
     fn pass_over_shadowed(&mut self) -> Result<(), ReadError> {
         let active = self.deletion.max(self.open);
         if active.is_live() {
@@ -235,8 +235,8 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         !self.meeting.is_empty()
     }
 
-    /// The source whose row is later than all others at the current position, where all are as they are stored: nothing is left of
-    /// those beside it.
+    /// The source whose row is later than all others at the current position, where all are as they are stored: nothing
+    /// is left of those beside it.
     fn latest_stored(&self) -> Option<usize> {
         let mut latest: Option<(i64, usize)> = None;
         let mut is_alone = true;
@@ -332,8 +332,8 @@ impl<C: UnfilteredCursor> Source<C> {
         Ok(())
     }
 
-    /// Goes to the first item that does not lie before a position (behind it, if the cursor is a reversed one), as far as the
-    /// cursor knows a short way.
+    /// Goes to the first item that does not lie before a position (behind it, if the cursor is a reversed one), as far
+    /// as the cursor knows a short way.
     fn pass_to(&mut self, table: &Table, reversed: bool, target: &[u8], target_weight: i8) -> Result<(), ReadError> {
         let item = self.cursor.unfiltered();
         let order = table.comparator().compare_positions(prefix(&item), weight(&item), target, target_weight);

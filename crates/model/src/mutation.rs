@@ -122,8 +122,8 @@ pub struct PartitionUpdateBuilder {
     key: PartitionKey,
     deletion: DeletionTime,
     static_row: Vec<u8>,
-    /// What precedes rows where there is nothing else, and then clusterings and blobs as the update has them, in the order they came
-    /// in: few rows alone, as most updates are, stay where they are. Empty before the first row.
+    /// What precedes rows where there is nothing else, and then clusterings and blobs as the update has them, in the
+    /// order they came in: few rows alone, as most updates are, stay where they are. Empty before the first row.
     bytes: Vec<u8>,
     row_count: usize,
     ranges: Vec<RangeDeletion>,
@@ -156,8 +156,8 @@ impl PartitionUpdateBuilder {
         &self.key
     }
 
-    /// Deletes the whole partition. A deletion with a negative timestamp is left out, because no SSTable can hold it: whoever takes one
-    /// from a user refuses it.
+    /// Deletes the whole partition. A deletion with a negative timestamp is left out, because no SSTable can hold it:
+    /// whoever takes one from a user refuses it.
     pub fn delete_partition(&mut self, deletion: DeletionTime) {
         if deletion.has_whole_form() {
             self.deletion = self.deletion.max(deletion);
@@ -391,7 +391,8 @@ impl Mutation {
         Ok((Mutation::new(read.updates), unknown))
     }
 
-    /// The updates of a log record as they are serialized, each with its table's id. Nothing is assumed of what columns the tables have.
+    /// The updates of a log record as they are serialized, each with its table's id. Nothing is assumed of what columns
+    /// the tables have.
     pub fn split_record(record: &[u8]) -> impl Iterator<Item = Result<(TableId, &[u8]), CorruptMutation>> {
         let mut rest = record;
         std::iter::from_fn(move || {
@@ -412,8 +413,8 @@ impl Mutation {
         })
     }
 
-    /// The table and the token of the first update of a log record, for whoever divides records among threads; nothing is checked, and of
-    /// damaged bytes it may be `None`.
+    /// The table and the token of the first update of a log record, for whoever divides records among threads; nothing
+    /// is checked, and of damaged bytes it may be `None`.
     pub fn first_partition(record: &[u8]) -> Option<(TableId, Token)> {
         let (table, rest) = record.split_first_chunk::<16>()?;
         let (key_length, rest) = rest.split_first_chunk::<2>()?;
@@ -441,8 +442,8 @@ impl ReadUpdates {
         self.count = 0;
     }
 
-    /// Reads a log record behind those that were read. Updates of tables for which `table` answers `None` are left out and counted, and
-    /// nothing is assumed of what columns they are of.
+    /// Reads a log record behind those that were read. Updates of tables for which `table` answers `None` are left out
+    /// and counted, and nothing is assumed of what columns they are of.
     pub fn read_record<'t>(
         &mut self,
         record: &[u8],

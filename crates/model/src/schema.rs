@@ -246,8 +246,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Tells a table from those that had its id before and were dropped. Not a part of what defines a table: those that differ in nothing else
-/// are equal.
+/// Tells a table from those that had its id before and were dropped. Not a part of what defines a table: those that
+/// differ in nothing else are equal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Incarnation(u64);
 
@@ -281,8 +281,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Differs from that of every other table that this process knew under the same id and that was dropped; tables compare equal whatever it is,
-    /// and altered ones keep it. Nothing stores it.
+    /// Differs from that of every other table that this process knew under the same id and that was dropped; tables
+    /// compare equal whatever it is, and altered ones keep it. Nothing stores it.
     pub fn incarnation(&self) -> u64 {
         self.incarnation.0
     }
@@ -292,8 +292,8 @@ impl Table {
         self.incarnation = Incarnation(incarnation);
     }
 
-    /// How many types those of the columns consist of. Of two tables with the same columns the one with more is newer: a
-    /// user type may get more fields, and never loses one.
+    /// How many types those of the columns consist of. Of two tables with the same columns the one with more is newer:
+    /// a user type may get more fields, and never loses one.
     pub fn type_parts(&self) -> u32 {
         self.type_parts
     }
@@ -500,8 +500,8 @@ impl TableBuilder {
         self.drop_all(&[(name, recorded_type)], dropped_time_micros)
     }
 
-    /// Drops static or regular columns, each given once, with their types as in [`Self::drop_column`]: the time is linear in the
-    /// number of columns.
+    /// Drops static or regular columns, each given once, with their types as in [`Self::drop_column`]: the time is
+    /// linear in the number of columns.
     pub fn drop_all(mut self, columns: &[(&str, CqlType)], dropped_time_micros: i64) -> Self {
         let is_live = |column: &&Arc<Column>| !column.is_dropped;
         let statics: HashSet<Arc<str>> =
@@ -572,8 +572,8 @@ impl TableBuilder {
         sets.push(ColumnSet { version: sets.len() as u32, columns });
     }
 
-    /// Gives dropped columns that the newest sets do not hold their places. Those are of a table stored before sets kept
-    /// them, or of one whose drops are noted only.
+    /// Gives dropped columns that the newest sets do not hold their places. Those are of a table stored before sets
+    /// kept them, or of one whose drops are noted only.
     fn place_dropped(&mut self) {
         let is_placed = |sets: &[ColumnSet], name: &str| latest(sets).iter().any(|column| &*column.name == name);
         for dropped in self.dropped.clone() {

@@ -31,9 +31,9 @@ pub struct BegunModification {
 }
 
 impl Processor {
-    /// Begins a prepared INSERT, UPDATE or DELETE: its record is in the log when this returns. `None` where it would have to wait for
-    /// more than the log, writes nothing or is invalid, if it is not current any more, and for everything else, without any effect:
-    /// [`Processor::execute`] carries it out, or says why not.
+    /// Begins a prepared INSERT, UPDATE or DELETE: its record is in the log when this returns. `None` where it would
+    /// have to wait for more than the log, writes nothing or is invalid, if it is not current any more, and for
+    /// everything else, without any effect: [`Processor::execute`] carries it out, or says why not.
     pub fn begin(&self, prepared: &Prepared, client: &ClientState, options: &QueryOptions<'_>) -> Option<Begun> {
         let (Plan::Modification(modification), Values::Positional(values)) = (&prepared.plan, options.values) else {
             return None;

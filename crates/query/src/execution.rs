@@ -62,8 +62,8 @@ impl<'a> Execution<'a> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
     }
 
-    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device. It is told where that is allowed.
-    /// Whatever a statement reads it reads before it writes.
+    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device. It
+    /// is told where that is allowed. Whatever a statement reads it reads before it writes.
     pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
         let would_wait = matches!(outcome, Err(error) if error.would_wait());
         if would_wait {
@@ -83,8 +83,9 @@ impl<'a> Execution<'a> {
         self.values.get(marker).copied().ok_or_else(|| QueryError::invalid("Invalid amount of bind variables"))
     }
 
-    /// The values of `count` markers from `first` on as they were sent, an i32 length before each, if all bytes of that are ASCII. Then none of
-    /// them is null or unset, whose lengths are negative, and each is a valid text. `None` says nothing.
+    /// The values of `count` markers from `first` on as they were sent, an i32 length before each, if all bytes of that
+    /// are ASCII. Then none of them is null or unset, whose lengths are negative, and each is a valid text. `None`
+    /// says nothing.
     pub fn sent_texts(&self, first: usize, count: usize) -> Option<&'a [u8]> {
         let markers = self.values.get(first..first.checked_add(count)?)?;
         let (Value::Bytes(first), Value::Bytes(last)) = (markers.first()?, markers.last()?) else { return None };

@@ -37,8 +37,8 @@ pub struct QueryOptions<'a> {
     pub serial_consistency: Consistency,
     /// The values of the bind markers.
     pub values: Values<'a>,
-    /// Positional values as they were sent: an i32 length and the bytes of each, one behind the other, which is where `values` point to. Empty
-    /// if they came otherwise.
+    /// Positional values as they were sent: an i32 length and the bytes of each, one behind the other, which is where
+    /// `values` point to. Empty if they came otherwise.
     pub value_bytes: &'a [u8],
     /// Rows per page; `None` or not positive: all rows at once.
     pub page_size: Option<i32>,

@@ -149,8 +149,8 @@ impl Processor {
         self.prepare_parsed(cql::parse(text)?, keyspace).map(Arc::new)
     }
 
-    /// Prepares a statement, and says in how many steps types and functions were chosen, also where that failed. It is linear in
-    /// the length of the text.
+    /// Prepares a statement, and says in how many steps types and functions were chosen, also where that failed. It is
+    /// linear in the length of the text.
     pub fn prepare_counting(&self, text: &str, keyspace: Option<&str>) -> (Result<Prepared, QueryError>, u64) {
         let parsed = match cql::parse(text) {
             Ok(parsed) => parsed,
@@ -198,9 +198,9 @@ impl Processor {
         self.carry_out(prepared, client, options).await
     }
 
-    /// Appends to `cells` the rows that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if they are a few of one partition
-    /// and found at once; how many they are. `None`, without any effect, for everything else, and if the statement is not
-    /// current any more.
+    /// Appends to `cells` the rows that a prepared SELECT asks for, in the form of [`crate::Rows::cells`], if they are
+    /// a few of one partition and found at once; how many they are. `None`, without any effect, for everything
+    /// else, and if the statement is not current any more.
     pub fn find_rows(
         &self,
         prepared: &Prepared,
@@ -220,14 +220,15 @@ impl Processor {
         select.find_row(&execution, cells).or_else(|| select.find_rows(&execution, cells))
     }
 
-    /// Whether the memtables of the statement's table hold so much that [`Processor::look_ahead`] is worth its time. Writes that wait for
-    /// the log meet them later, and look ahead then.
+    /// Whether the memtables of the statement's table hold so much that [`Processor::look_ahead`] is worth its time.
+    /// Writes that wait for the log meet them later, and look ahead then.
     pub fn looks_far(&self, prepared: &Prepared) -> bool {
         let comes_later = prepared.is_modification() && self.engine.writes_wait();
         !comes_later && matches!(&prepared.tables[..], [table] if self.engine.has_large_memtables(table))
     }
 
-    /// Has memtables bring near what prepared statements look at that are carried out right after, by their partitions' serialized keys.
+    /// Has memtables bring near what prepared statements look at that are carried out right after, by their partitions'
+    /// serialized keys.
     pub fn look_ahead(&self, coming: &[(&Prepared, &[u8])]) {
         for same in coming.chunk_by(|(one, _), (other, _)| ptr::eq(*one, *other)) {
             let [table] = &same[0].0.tables[..] else { continue };
@@ -236,8 +237,9 @@ impl Processor {
         }
     }
 
-    /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which [`Processor::execute`] carries out; an error of the
-    /// cause [`Cause::WouldWait`] where it would have to wait for a device.
+    /// Carries out a prepared SELECT of stored rows on the spot. `None` for everything else, which
+    /// [`Processor::execute`] carries out; an error of the cause [`Cause::WouldWait`] where it would have to wait
+    /// for a device.
     pub fn execute_at_once(
         &self,
         prepared: &Prepared,

@@ -1,4 +1,5 @@
-//! Rows of one partition between two places: its key and the first clustering columns by `=`, and perhaps the next one by `<`, `<=`, `>` or `>=`.
+//! Rows of one partition between two places: its key and the first clustering columns by `=`, and perhaps the next one
+//! by `<`, `<=`, `>` or `>=`.
 
 use cql::ast::{self, Operator, Relation, WhereClause};
 use model::{Column, Table, push_component};
@@ -65,7 +66,8 @@ impl SliceTarget {
         Ok((left == 0).then(|| SliceTarget { leading: RowTarget::of_parts(key, clustering), start, end }))
     }
 
-    /// Makes both places of prefixes that hold the leading values; their weights. `None` if a value is missing or not valid.
+    /// Makes both places of prefixes that hold the leading values; their weights. `None` if a value is missing or not
+    /// valid.
     pub fn bind(&self, execution: &Execution<'_>, start: &mut Vec<u8>, end: &mut Vec<u8>) -> Option<(i8, i8)> {
         let bind = |edge: &Option<Edge>, otherwise: i8, prefix: &mut Vec<u8>| -> Option<i8> {
             let Some(edge) = edge else { return Some(otherwise) };

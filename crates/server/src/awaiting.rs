@@ -1,5 +1,5 @@
-//! Writes of one connection that wait for nothing but the log. They are woken together and answered in their order: one look at the log
-//! tells how many are durable, and only the first of the rest is waited for.
+//! Writes of one connection that wait for nothing but the log. They are woken together and answered in their order: one
+//! look at the log tells how many are durable, and only the first of the rest is waited for.
 
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
@@ -23,8 +23,8 @@ pub(crate) struct Awaiting<H: QueryHandler> {
     timer: Option<Pin<Box<Sleep>>>,
     /// The time of this turn, once asked for.
     now: Option<Instant>,
-    /// So many of the first were settled when it was last looked, and looked up together if they were enough. A hint: some may have been
-    /// given up since.
+    /// So many of the first were settled when it was last looked, and looked up together if they were enough. A hint:
+    /// some may have been given up since.
     looked_up: usize,
 }
 
@@ -78,8 +78,8 @@ impl<H: QueryHandler> Awaiting<H> {
         self.queue.pop_front().map(|entry| entry.work)
     }
 
-    /// Has memtables bring near what the first that are settled will look at: one after the other each would wait for memory by itself.
-    /// Answers how many those are.
+    /// Has memtables bring near what the first that are settled will look at: one after the other each would wait for
+    /// memory by itself. Answers how many those are.
     fn look_up_settled(&self, bunch: &HeldWakeUps) -> usize {
         let first = self.queue.iter().take(LOOKED_UP_MAX);
         let count = first.clone().take_while(|entry| bunch.is_settled(entry.awaited)).count();

@@ -1,8 +1,8 @@
 //! One client's connection: bytes to requests, requests to work, work to answers, answers to bytes.
 //!
 //! One task does all of it. Work that is ready when first polled is answered at once, in the same turn; work that waits
-//! joins the set of those under way and answers whenever it is done, in any order; what waits for the log joins a queue,
-//! and is answered in bunches. A turn ends with one write of everything that became ready in it.
+//! joins the set of those under way and answers whenever it is done, in any order; what waits for the log joins a
+//! queue, and is answered in bunches. A turn ends with one write of everything that became ready in it.
 //!
 //! Nothing grows without bound: a connection with too many requests under way, or whose client does not read its
 //! answers, is not read until that changes.
@@ -50,8 +50,8 @@ const REQUESTS_PER_TURN: usize = 256;
 /// What a buffer may keep that one large request grew.
 const READ_BUFFER_KEPT_BYTES: usize = 512 * 1024;
 
-/// Room made for a read. The second size is for connections whose last read took half of the first or more: what has arrived is read, and
-/// answered, in one go, not in one that fills a small room and another.
+/// Room made for a read. The second size is for connections whose last read took half of the first or more: what has
+/// arrived is read, and answered, in one go, not in one that fills a small room and another.
 const READ_SIZES_BYTES: [usize; 2] = [8 * 1024, 128 * 1024];
 
 /// One client's connection.
@@ -290,8 +290,8 @@ impl<H: QueryHandler> Connection<H> {
         self.go_on_with(started, bunch, cx);
     }
 
-    /// Begins the next request if it is for a statement that the client has used before: where it lies in the buffer. False, without any
-    /// effect, for all others.
+    /// Begins the next request if it is for a statement that the client has used before: where it lies in the buffer.
+    /// False, without any effect, for all others.
     fn begin_known(&mut self, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) -> bool {
         if self.agreement.is_none() || self.overloaded() {
             return false;

@@ -19,8 +19,8 @@ pub trait QueryHandler: Send + Sync + 'static {
     /// Whether the statement means the same under today's schema as when it was prepared.
     fn is_current(&self, statement: &Self::Statement) -> bool;
 
-    /// What is begun while this lives is begun together: writes go to the log when this is dropped. What is polled with `waker` says
-    /// there which place in the log it waits for. Held for a moment, by one thread.
+    /// What is begun while this lives is begun together: writes go to the log when this is dropped. What is polled with
+    /// `waker` says there which place in the log it waits for. Held for a moment, by one thread.
     fn bunch(&self, _waker: &Waker) -> Option<HeldWakeUps> {
         None
     }
@@ -41,8 +41,9 @@ pub trait QueryHandler: Send + Sync + 'static {
         options: &'a QueryOptions<'a>,
     ) -> impl Future<Output = Result<Response, QueryError>> + Send + 'a;
 
-    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any effect. An error of the cause
-    /// [`WouldWait`](query::Cause::WouldWait) says that it must be carried out where it may wait.
+    /// Carries out a prepared statement on the spot, if that neither waits nor blocks; otherwise `None`, without any
+    /// effect. An error of the cause [`WouldWait`](query::Cause::WouldWait) says that it must be carried out where
+    /// it may wait.
     fn execute_at_once(
         &self,
         _statement: &Self::Statement,
@@ -52,8 +53,8 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Appends the cells of the few rows that a prepared statement asks for, in the protocol's form, if they are found at once and the
-    /// statement is current; how many rows that are. Otherwise `None`, without any effect.
+    /// Appends the cells of the few rows that a prepared statement asks for, in the protocol's form, if they are found
+    /// at once and the statement is current; how many rows that are. Otherwise `None`, without any effect.
     fn find_rows(
         &self,
         _statement: &Self::Statement,
@@ -64,16 +65,18 @@ pub trait QueryHandler: Send + Sync + 'static {
         None
     }
 
-    /// Whether a prepared statement will look at so much memory that it is worth to bring that near with [`QueryHandler::look_ahead`].
+    /// Whether a prepared statement will look at so much memory that it is worth to bring that near with
+    /// [`QueryHandler::look_ahead`].
     fn looks_far(&self, _statement: &Self::Statement) -> bool {
         false
     }
 
-    /// Brings near what prepared statements look at that are carried out right after, by their partitions' serialized keys.
+    /// Brings near what prepared statements look at that are carried out right after, by their partitions' serialized
+    /// keys.
     fn look_ahead(&self, _coming: &[(&Self::Statement, &[u8])]) {}
 
-    /// Begins a prepared statement that changes rows, if it is current and nothing but the log has to be waited for then; otherwise `None`,
-    /// without any effect.
+    /// Begins a prepared statement that changes rows, if it is current and nothing but the log has to be waited for
+    /// then; otherwise `None`, without any effect.
     fn begin(&self, _statement: &Self::Statement, _client: &ClientState, _options: &QueryOptions<'_>) -> Option<Begun> {
         None
     }

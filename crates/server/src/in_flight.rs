@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Sleep, sleep};
 
-/// So much work may wait for devices at a time, each on a thread of its own; more waits for its turn, without a thread. Far fewer than the runtime has, which
-/// needs some for scans too.
+/// So much work may wait for devices at a time, each on a thread of its own; more waits for its turn, without a thread.
+/// Far fewer than the runtime has, which needs some for scans too.
 const WAITING_MAX: usize = 64;
 
 static WAITING: Semaphore = Semaphore::const_new(WAITING_MAX);
@@ -83,8 +83,8 @@ enum Place {
     HereForLong,
     /// On a thread of its own: it was found to wait for a device.
     WhereItMayWait,
-    /// In a task of its own. It may hold its thread for long (a scan), or wait for other work of its connection (a drop of a table does, for the
-    /// writes to it).
+    /// In a task of its own. It may hold its thread for long (a scan), or wait for other work of its connection (a drop
+    /// of a table does, for the writes to it).
     Apart,
 }
 
@@ -190,20 +190,22 @@ impl<H: QueryHandler> InFlight<H> {
 
     /// The answer when it took too long.
     pub(crate) fn time_out(&mut self) -> Reply<H> {
-        // The engine finishes a write whose record is in the log; one that still waits for memory or for room in the log never gets there.
+        // The engine finishes a write whose record is in the log; one that still waits for memory or for room in the
+        // log never gets there.
         self.work = None;
         Reply::new(self.stream, Err(error_response(self.limit.error())))
     }
 }
 
-/// Does work that may hold its thread for long in a task of its own: the clock runs meanwhile, and the connection's other work goes on.
-/// It is done to its end even if nobody waits any more.
+/// Does work that may hold its thread for long in a task of its own: the clock runs meanwhile, and the connection's
+/// other work goes on. It is done to its end even if nobody waits any more.
 async fn apart<H: QueryHandler>(mut work: Task<H>) -> Reply<H> {
     let task = tokio::spawn(poll_fn(move |cx| tokio::task::block_in_place(|| work.as_mut().poll(cx))));
     reply_of(task.await).await
 }
 
-/// Does work that has to wait for a device on a thread of its own: none of those that serve connections stands still with the device.
+/// Does work that has to wait for a device on a thread of its own: none of those that serve connections stands still
+/// with the device.
 async fn where_it_may_wait<H: QueryHandler>(work: Task<H>) -> Reply<H> {
     let turn = WAITING.acquire().await;
     let runtime = Handle::current();

@@ -1,5 +1,5 @@
-//! A prepared statement that this connection has used before, carried out in the call that reads its request: its answer goes straight
-//! to the encoder, and nothing that threads share changes on the way but the data.
+//! A prepared statement that this connection has used before, carried out in the call that reads its request: its
+//! answer goes straight to the encoder, and nothing that threads share changes on the way but the data.
 
 use crate::Shared;
 use crate::handler::QueryHandler;
@@ -22,8 +22,8 @@ struct Known<'k, H: QueryHandler> {
     header: &'k Header,
 }
 
-/// Carries out a request if it is to carry out such a statement, without a trace, and [`Known::start`] does; whoever calls counts it. `None`,
-/// without any effect, for all others, and for what is no request.
+/// Carries out a request if it is to carry out such a statement, without a trace, and [`Known::start`] does; whoever
+/// calls counts it. `None`, without any effect, for all others, and for what is no request.
 pub(crate) fn start_known<H: QueryHandler>(
     shared: &Shared<H>,
     session: &Session,
@@ -42,8 +42,8 @@ pub(crate) fn start_known<H: QueryHandler>(
 }
 
 impl<H: QueryHandler> Known<'_, H> {
-    /// Carries it out, or as much of it as need not wait for the log. `None`, without any effect, where it takes more than that, is wrong,
-    /// or the client is to be warned.
+    /// Carries it out, or as much of it as need not wait for the log. `None`, without any effect, where it takes more
+    /// than that, is wrong, or the client is to be warned.
     fn start(&self, size_bytes: usize, encoder: &mut Encoder) -> Option<Started<H>> {
         let Known { session, prepared, options, header, .. } = self;
         let is_at_home = prepared.keyspace.is_none() || prepared.keyspace == session.client.keyspace;

@@ -1,7 +1,7 @@
 //! The node's front door: listeners and connections of the native protocol, prepared statements, events.
 //!
-//! A connection is one task that decodes requests, has a [`QueryHandler`] carry them out, and writes the answers as they
-//! come. Error codes of the protocol are chosen here and nowhere else.
+//! A connection is one task that decodes requests, has a [`QueryHandler`] carry them out, and writes the answers as
+//! they come. Error codes of the protocol are chosen here and nowhere else.
 #![forbid(unsafe_code)]
 
 mod awaiting;

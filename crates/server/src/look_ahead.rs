@@ -1,5 +1,5 @@
-//! Requests that lie in a connection's buffer: before the first is carried out, the memory that they will look at is asked for. While it is on
-//! its way to one the others' is as well, where each on its own would wait for all of its.
+//! Requests that lie in a connection's buffer: before the first is carried out, the memory that they will look at is
+//! asked for. While it is on its way to one the others' is as well, where each on its own would wait for all of its.
 
 use crate::handler::QueryHandler;
 use crate::prepared::{Prepared, RecentStatements};
@@ -7,13 +7,14 @@ use protocol::{Body, Decoder, Opcode, Request, Value, Values};
 use std::mem::replace;
 use std::ptr;
 
-/// So many are looked at together: as many as the memory has under way, and what they need stays near until their turn comes.
+/// So many are looked at together: as many as the memory has under way, and what they need stays near until their turn
+/// comes.
 const REQUESTS_MAX: usize = 32;
 /// For fewer than these it is not worth its time.
 const REQUESTS_MIN: usize = 4;
 
-/// Has what the next requests look at brought near, as far as they carry out statements that the client has used before. How many were
-/// looked at, at least one: after these it is worth to look again.
+/// Has what the next requests look at brought near, as far as they carry out statements that the client has used
+/// before. How many were looked at, at least one: after these it is worth to look again.
 pub(crate) fn look_ahead<H: QueryHandler>(handler: &H, statements: &RecentStatements<H>, decoder: &Decoder) -> usize {
     let mut coming = Coming { handler, last: None, keys: Vec::new(), places: Vec::new() };
     let mut count = 0;
@@ -69,7 +70,8 @@ impl<'s, H: QueryHandler> Coming<'s, H> {
     }
 }
 
-/// Appends the partition key as it is serialized: its only value, or of each its length, itself and a zero. `None` if a value is missing.
+/// Appends the partition key as it is serialized: its only value, or of each its length, itself and a zero. `None` if a
+/// value is missing.
 fn push_key(places: &[u16], values: &Values<'_>, key: &mut Vec<u8>) -> Option<()> {
     if values.is_named() {
         return None;

@@ -16,8 +16,8 @@ pub struct ServerOptions {
     pub connections_per_ip_max: Option<usize>,
     /// Requests under way on one connection before it is not read any more.
     pub requests_in_flight_max: usize,
-    /// `native_transport_max_request_data_in_flight_per_ip`: bytes of requests under way on one connection before it is
-    /// not read any more.
+    /// `native_transport_max_request_data_in_flight_per_ip`: bytes of requests under way on one connection before it
+    /// is not read any more.
     pub request_bytes_in_flight_max: usize,
     /// `native_transport_idle_timeout`; `None` is for ever.
     pub idle_timeout: Option<Duration>,

@@ -73,8 +73,8 @@ impl<H: QueryHandler> PreparedCache<H> {
         Ok(prepared)
     }
 
-    /// The statement of this id. One that was prepared against an older schema is checked against today's first; when it
-    /// does not mean the same any more it is forgotten, and the client has to prepare it again.
+    /// The statement of this id. One that was prepared against an older schema is checked against today's first; when
+    /// it does not mean the same any more it is forgotten, and the client has to prepare it again.
     pub(crate) fn get(&self, handler: &H, id: &[u8]) -> Option<Arc<Prepared<H>>> {
         let id = Md5Id::try_from(id).ok()?;
         let prepared = self.statements.get(&id)?;

@@ -1,5 +1,5 @@
-//! SSTables of the format `big`, versions `nb` and `oa`, which a stock Cassandra 4 or 5.0 node writes: found, read in file
-//! order, and written again as BTI. Their Summary.db and Filter.db are not looked at, Index.db by `verify` only.
+//! SSTables of the format `big`, versions `nb` and `oa`, which a stock Cassandra 4 or 5.0 node writes: found, read in
+//! file order, and written again as BTI. Their Summary.db and Filter.db are not looked at, Index.db by `verify` only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const CACHE_BYTES: u64 = 1 << 20;
 /// Bytes of Index.db read at a time.
 const INDEX_READ_BYTES: usize = 64 * 1024;
 
-/// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. A table of a version that is not read, of this format or
-/// of BTI, is an error that names the file: there would be rows that nobody reads.
+/// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. A table of a version that is not
+/// read, of this format or of BTI, is an error that names the file: there would be rows that nobody reads.
 pub fn list_big_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = Vec::new();
     for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
@@ -46,8 +46,8 @@ pub fn list_all_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, S
     Ok(tables)
 }
 
-/// The tables of a directory that another node wrote, of every format that is read. One without a TOC.txt is an error: there
-/// would be rows that nobody reads.
+/// The tables of a directory that another node wrote, of every format that is read. One without a TOC.txt is an error:
+/// there would be rows that nobody reads.
 pub fn list_foreign_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let tables = list_all_tables(disk, dir)?;
     for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
@@ -75,7 +75,8 @@ pub fn open_big(disk: &dyn Disk, descriptor: &Descriptor, table: &Arc<Table>) ->
     SSTableReader::open_for_scan(disk, descriptor, table, &BlockCache::new(CACHE_BYTES))
 }
 
-/// Index.db, entry by entry: a key, where its partition starts in the data, and an index of its columns that is passed over.
+/// Index.db, entry by entry: a key, where its partition starts in the data, and an index of its columns that is passed
+/// over.
 pub(crate) struct BigIndex {
     name: String,
     file: Box<dyn File>,
@@ -172,8 +173,8 @@ fn read_entry<'a>(input: &mut Input<'a>) -> Decoded<(&'a [u8], u64, u64)> {
     Ok((key, input.uvint("data position")?, input.uvint("length of the index of columns")?))
 }
 
-/// Writes a `big` table, which the caller has verified, again as the BTI table `target` of no node. None if there is nothing
-/// in it.
+/// Writes a `big` table, which the caller has verified, again as the BTI table `target` of no node. None if there is
+/// nothing in it.
 pub(crate) fn rewrite_big(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,

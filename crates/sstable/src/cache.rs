@@ -1,9 +1,10 @@
 //! The bounded cache that all tables share: index pages and uncompressed data blocks.
 //!
-//! What is held, and for how long, is `quick_cache`'s business. A look-up there waits for memory four times, one after the other, and for a
-//! lock. So blocks that are looked up also stand in [`NearBlocks`], a plain array that a look-up needs one step into; what is evicted is taken
-//! out of both, and what was seen in the array since the last eviction that came by is passed over by that one.
-//! What a file has here leaves with it: see [`CachedFile`](crate::cached_file::CachedFile).
+//! What is held, and for how long, is `quick_cache`'s business. A look-up there waits for memory four times, one after
+//! the other, and for a lock. So blocks that are looked up also stand in [`NearBlocks`], a plain array that a look-up
+//! needs one step into; what is evicted is taken out of both, and what was seen in the array since the last eviction
+//! that came by is passed over by that one. What a file has here leaves with it: see
+//! [`CachedFile`](crate::cached_file::CachedFile).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Deref for Lent {
     }
 }
 
-/// What a look that must not wait ends with where the cache lacks something, or what it has makes no sense: whoever waits will be told more.
+/// What a look that must not wait ends with where the cache lacks something, or what it has makes no sense: whoever
+/// waits will be told more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotCached;
 
@@ -86,7 +88,8 @@ impl From<Box<Corruption>> for NotCached {
     }
 }
 
-/// Bytes an entry costs beside its content: its places in the cache's tables and among its file's numbers, and the counted pointer.
+/// Bytes an entry costs beside its content: its places in the cache's tables and among its file's numbers, and the
+/// counted pointer.
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
 /// There is a place in the array for so many bytes of the cache: twice and more of what chunks of the usual sizes need.
 const BYTES_PER_PLACE: u64 = 4096;
@@ -149,7 +152,8 @@ impl NearBlocks {
     }
 }
 
-/// So many blocks that were seen an eviction passes over at most: it ends soon, and room is made even where all were seen since the last one.
+/// So many blocks that were seen an eviction passes over at most: it ends soon, and room is made even where all were
+/// seen since the last one.
 const PASSED_OVER_MAX: u64 = 8;
 
 /// What the cache does with the array.
@@ -179,8 +183,8 @@ impl Lifecycle<Key, Block> for Evictions {
 
 type Blocks = Cache<Key, Block, Bytes, DefaultHashBuilder, Evictions>;
 
-/// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into it. Cheap to clone; clones
-/// share the content.
+/// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into it. Cheap to clone;
+/// clones share the content.
 #[derive(Clone)]
 pub struct BlockCache {
     near: Arc<NearBlocks>,
@@ -218,8 +222,8 @@ impl BlockCache {
         self.blocks.capacity()
     }
 
-    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load; those that may not wait fail
-    /// with what `would_wait` says.
+    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load; those
+    /// that may not wait fail with what `would_wait` says.
     pub(crate) fn get<E>(
         &self,
         key: Key,

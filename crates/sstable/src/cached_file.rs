@@ -1,4 +1,5 @@
-//! One file's part of the cache. Blocks come in by their numbers, and all of them leave with the file: nobody can ask for them any more.
+//! One file's part of the cache. Blocks come in by their numbers, and all of them leave with the file: nobody can ask
+//! for them any more.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -111,7 +111,8 @@ impl CompressionParams {
     }
 }
 
-/// Stored bytes on their way to a file, in memory that a device takes. The room behind them is kept, so that it is not cleared for each chunk.
+/// Stored bytes on their way to a file, in memory that a device takes. The room behind them is kept, so that it is not
+/// cleared for each chunk.
 pub(crate) struct Stored {
     bytes: AlignedBuffer,
     length: usize,

@@ -29,8 +29,8 @@ const COPIED: [Component; 7] = [
     Component::Rows,
 ];
 
-/// Verifies a table from elsewhere to its last row and copies it to `target`, one of the format `big` written again as BTI;
-/// none if no row of that is left. It belongs to no node yet ([`PreparedSSTable::belong_to`]).
+/// Verifies a table from elsewhere to its last row and copies it to `target`, one of the format `big` written again as
+/// BTI; none if no row of that is left. It belongs to no node yet ([`PreparedSSTable::belong_to`]).
 ///
 /// Fails if it is damaged or does not fit `table`.
 pub fn adopt_table(
@@ -47,7 +47,8 @@ pub fn adopt_table(
     }
 }
 
-/// Copies a BTI table, which the caller has verified, to `target`, with Cassandra's components only and as a table of no node.
+/// Copies a BTI table, which the caller has verified, to `target`, with Cassandra's components only and as a table of
+/// no node.
 pub fn export_table(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,

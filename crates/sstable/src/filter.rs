@@ -15,8 +15,8 @@ const BATCH: usize = 64;
 
 /// A filter under construction.
 ///
-/// The bits of a key lie anywhere in memory. Set for many keys one right after the other, the processor waits for many of
-/// them at once; set between the other work for a key, it waits for a few each time.
+/// The bits of a key lie anywhere in memory. Set for many keys one right after the other, the processor waits for many
+/// of them at once; set between the other work for a key, it waits for a few each time.
 #[derive(Debug)]
 pub(crate) struct BloomFilterBuilder {
     filter: BloomFilter,
@@ -142,8 +142,8 @@ impl BloomFilter {
         if self.words.is_empty() {
             return true;
         }
-        // All bits are looked at, without a branch for each: the processor then waits for all of them at once, and for those of the next
-        // filter beside them.
+        // All bits are looked at, without a branch for each: the processor then waits for all of them at once, and for
+        // those of the next filter beside them.
         let (increment, mut base) = hash;
         let mut all = 1;
         for _ in 0..self.hash_count {

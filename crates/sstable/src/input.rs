@@ -80,8 +80,8 @@ impl<'a> Input<'a> {
         Ok(Input { file: self.file, base, bytes: self.take(length, what)?, at: 0 })
     }
 
-    /// Takes `length` bytes, if they are few and enough others come behind them: a block that begins with them, which is
-    /// sooner copied and cut than they are by themselves.
+    /// Takes `length` bytes, if they are few and enough others come behind them: a block that begins with them, which
+    /// is sooner copied and cut than they are by themselves.
     #[inline]
     pub fn take_in_block(&mut self, length: usize) -> Option<&'a [u8; BLOCK_BYTES]> {
         let block = self.bytes.get(self.at..)?.first_chunk()?;

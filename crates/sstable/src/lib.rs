@@ -4,7 +4,6 @@
 //! implements the model's cursor trait). Blocks of data and pages of indexes pass through a bounded [`BlockCache`];
 //! nothing is memory-mapped. Every checksum is verified where its bytes are read, and damage is an error that names
 //! file, offset, expected and got.
-//!
 #![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]
 

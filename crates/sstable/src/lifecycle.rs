@@ -1,8 +1,9 @@
-//! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves behind.
+//! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves
+//! behind.
 //!
 //! See FORMAT.md for the protocol. A replacement is decided by one rename: before it nothing has happened, after it the
-//! rest is carried out, if need be at the next start. A table comes and goes by one rename as well, that of its TOC.txt; so a
-//! table whose TOC.txt has neither name is damaged, and no leftover.
+//! rest is carried out, if need be at the next start. A table comes and goes by one rename as well, that of its
+//! TOC.txt; so a table whose TOC.txt has neither name is damaged, and no leftover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -180,7 +181,8 @@ impl Found {
         found
     }
 
-    /// Of a write or a removal that was cut short: these have TOC.txt under its temporary name as long as any file has its own.
+    /// Of a write or a removal that was cut short: these have TOC.txt under its temporary name as long as any file has
+    /// its own.
     fn is_leftover(&self) -> bool {
         !self.toc && (self.temporary_toc || !self.others)
     }
@@ -190,9 +192,10 @@ impl Found {
     }
 }
 
-/// Makes the names of a directory durable, finishes replacements that were decided, then removes what unfinished writes and removals left in a directory: temporary
-/// files, and tables whose TOC.txt has its temporary name. Called before any table of the directory is opened or written: whoever
-/// finds a table under its name may drop what that covers of the log. Returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
+/// Makes the names of a directory durable, finishes replacements that were decided, then removes what unfinished writes
+/// and removals left in a directory: temporary files, and tables whose TOC.txt has its temporary name. Called before
+/// any table of the directory is opened or written: whoever finds a table under its name may drop what that covers of
+/// the log. Returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
 pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
     // The process that gave a file its name may have been killed before it synced that.
     disk.sync_dir(dir)?;
@@ -215,8 +218,8 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
     Ok(removed)
 }
 
-/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does; of the format `big`
-/// as well, which others may have put there.
+/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does; of the
+/// format `big` as well, which others may have put there.
 pub fn missing_tocs(disk: &dyn Disk, dir: &Path) -> Result<Vec<SSTableError>, SSTableError> {
     let names = file_names(disk, dir)?;
     let lost = Found::among(&names).into_iter().filter(|(_, found)| found.has_lost_toc());
@@ -233,8 +236,8 @@ fn big_without_toc(dir: &Path, names: &[String]) -> impl Iterator<Item = Descrip
     tables.into_iter().filter(|table| !names.contains(&table.file_name(Component::Toc)))
 }
 
-/// Removes tables of a directory with all their files; open readers go on reading. After a crash in the middle each is there
-/// or a leftover.
+/// Removes tables of a directory with all their files; open readers go on reading. After a crash in the middle each is
+/// there or a leftover.
 pub fn remove_tables(disk: &dyn Disk, dir: &Path, tables: &[Descriptor]) -> Result<(), SSTableError> {
     if tables.is_empty() {
         // There may be no directory either.
@@ -244,12 +247,13 @@ pub fn remove_tables(disk: &dyn Disk, dir: &Path, tables: &[Descriptor]) -> Resu
 }
 
 /// Removes all tables of a directory with everything that belongs to them, finished or not; other files and directories
-/// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every table is
-/// there or a leftover, and calling it again goes on.
+/// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every
+/// table is there or a leftover, and calling it again goes on.
 pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
     for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
         let path = dir.join(name);
-        // One that outlived the TOC.txt of its tables would bring them back. What a damaged one decided does not matter here.
+        // One that outlived the TOC.txt of its tables would bring them back. What a damaged one decided does not matter
+        // here.
         match Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default()) {
             Ok(record) => carry_out(disk, dir, &record, &path)?,
             Err(_) => disk.remove_file(&path)?,
@@ -261,8 +265,8 @@ pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError
     remove_and_sync(disk, dir, &temporary)
 }
 
-/// Removes whatever files tables have; returns their names. The one place that decides the order: a TOC.txt takes its temporary
-/// name, which makes its table a leftover; the other files go; last goes what says that it is one.
+/// Removes whatever files tables have; returns their names. The one place that decides the order: a TOC.txt takes its
+/// temporary name, which makes its table a leftover; the other files go; last goes what says that it is one.
 fn remove_files(
     disk: &dyn Disk,
     dir: &Path,

@@ -79,8 +79,8 @@ impl Drop for NewFiles {
     }
 }
 
-/// A table whose files are complete and durable under their temporary names. Dropped before [`PreparedSSTable::commit`] it
-/// removes them.
+/// A table whose files are complete and durable under their temporary names. Dropped before [`PreparedSSTable::commit`]
+/// it removes them.
 pub struct PreparedSSTable {
     files: NewFiles,
     statistics: Statistics,

@@ -1,6 +1,6 @@
-//! Checksums.db, our one component more: Cassandra's format has no checksum on its indexes, its filter and its tables of
-//! chunks and checksums. It holds the length of each component that a read needs, and a CRC-32 per page of those that have
-//! none of their own. Layout: FORMAT.md.
+//! Checksums.db, our one component more: Cassandra's format has no checksum on its indexes, its filter and its tables
+//! of chunks and checksums. It holds the length of each component that a read needs, and a CRC-32 per page of those
+//! that have none of their own. Layout: FORMAT.md.
 
 use crate::descriptor::Component;
 use crate::error::{Corruption, Decoded, SSTableError};

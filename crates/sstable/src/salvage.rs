@@ -1,8 +1,9 @@
-//! What can be saved of a damaged table: every row whose bytes are proved sound goes into a new table, the rest is listed.
+//! What can be saved of a damaged table: every row whose bytes are proved sound goes into a new table, the rest is
+//! listed.
 //!
-//! Proof is the checksum of the chunk a row lies in (where the table has checksums), that it decodes, and that it stands in
-//! order. Behind damage the walk takes up at the next block of the partition's row index, or at the next partition of the
-//! partition index. Both indexes are hints here: what they lead to must still prove itself.
+//! Proof is the checksum of the chunk a row lies in (where the table has checksums), that it decodes, and that it
+//! stands in order. Behind damage the walk takes up at the next block of the partition's row index, or at the next
+//! partition of the partition index. Both indexes are hints here: what they lead to must still prove itself.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ pub struct Salvaged {
 
 /// Writes what is sound of the table `source` into the new table `target`, which covers nothing of any commit log.
 ///
-/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table) CompressionInfo.db. Of a
-/// table of the format `big`, Index.db is the index: what is lost goes to the next partition.
+/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table)
+/// CompressionInfo.db. Of a table of the format `big`, Index.db is the index: what is lost goes to the next partition.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,

@@ -8,9 +8,9 @@ use crate::user_type::UserType;
 
 /// A CQL type as a column, a bind marker or a function argument has it. Cheap to clone.
 ///
-/// A type nested in a frozen one (a tuple counts as frozen) is always frozen itself: [`CqlType::freeze`] and the parsers
-/// keep to that, so that equal types are equal values. The element of a vector is an exception: a vector is one value
-/// whatever its element is, and Cassandra reports the element as it was declared.
+/// A type nested in a frozen one (a tuple counts as frozen) is always frozen itself: [`CqlType::freeze`] and the
+/// parsers keep to that, so that equal types are equal values. The element of a vector is an exception: a vector is one
+/// value whatever its element is, and Cassandra reports the element as it was declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
     Ascii,

@@ -108,7 +108,8 @@ impl Binary {
         Digits { digits, point }
     }
 
-    /// With value = b / s * 10^e: the digits of b / s, until what is left is within m / s, half a unit in the last place.
+    /// With value = b / s * 10^e: the digits of b / s, until what is left is within m / s, half a unit in the last
+    /// place.
     fn generate(&self, tail: i32, used_bits: i32, behind: i32) -> Digits {
         let e = self.estimate_decimal_exponent();
         let b5 = (-e).max(0);

@@ -332,8 +332,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a=>T,b=>T,...)`: written with full class names, in the order of Cassandra's hash map. What is written otherwise
-    /// is kept as it stands.
+    /// `(a=>T,b=>T,...)`: written with full class names, in the order of Cassandra's hash map. What is written
+    /// otherwise is kept as it stands.
     fn dynamic_composite(&mut self, simple: &str, depth: usize) -> Result<CqlType, MarshalError> {
         let start = self.at;
         match self.aliases(depth) {

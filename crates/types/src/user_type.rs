@@ -96,8 +96,8 @@ impl CqlType {
         shape
     }
 
-    /// Checks that the type is not too large to be stored and described: [`TYPE_DEPTH_MAX`], [`TYPE_PARTS_MAX`]. The error
-    /// names the limit.
+    /// Checks that the type is not too large to be stored and described: [`TYPE_DEPTH_MAX`], [`TYPE_PARTS_MAX`]. The
+    /// error names the limit.
     pub fn check_size(&self) -> Result<(), String> {
         let Shape { depth, parts, .. } = self.shape();
         if depth > TYPE_DEPTH_MAX {

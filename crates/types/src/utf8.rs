@@ -6,8 +6,8 @@ use crate::MarshalError;
 
 /// Checks a text value. Beyond UTF-8, encoded surrogates and the two-byte zero of Java's own encoding are accepted.
 pub fn validate(value: &[u8]) -> Result<(), MarshalError> {
-    // Most text is ASCII, which is seen several bytes at a time. The strict check is right for nearly all other; the rest is looked at byte by
-    // byte.
+    // Most text is ASCII, which is seen several bytes at a time. The strict check is right for nearly all other; the
+    // rest is looked at byte by byte.
     if value.is_ascii() || std::str::from_utf8(value).is_ok() || is_tolerated(value) {
         Ok(())
     } else {

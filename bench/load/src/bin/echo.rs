@@ -4,7 +4,8 @@
 //! `echo serve REQUEST ANSWER` prints its port and serves until its standard input ends.
 //! `echo drive PORT CONNECTIONS IN_FLIGHT REQUEST ANSWER SECONDS` prints how many requests were answered.
 //!
-//! What it costs the server is what no database on this runtime can save; the orchestrator takes it off where a bar says so.
+//! What it costs the server is what no database on this runtime can save; the orchestrator takes it off where a bar
+//! says so.
 
 use std::io;
 use std::process::ExitCode;

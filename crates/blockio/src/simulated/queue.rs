@@ -1,4 +1,5 @@
-//! Block writes under way: the device finishes them in whatever order the seed says, and a power cut finds them anywhere.
+//! Block writes under way: the device finishes them in whatever order the seed says, and a power cut finds them
+//! anywhere.
 
 use std::path::PathBuf;
 use std::time::Instant;

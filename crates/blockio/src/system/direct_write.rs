@@ -9,9 +9,9 @@ use crate::BLOCK_SIZE;
 /// How often a write is tried of which less than one block reaches the device.
 const SHORT_WRITES_MAX: u32 = 16;
 
-/// Writes all of `bytes`. `write` begins after as many of them as it is given, and returns how many it wrote. The kernel takes only
-/// whole blocks here: a write that was cut short within a block is repeated from the block's start, a few times where not even one
-/// block was written.
+/// Writes all of `bytes`. `write` begins after as many of them as it is given, and returns how many it wrote. The
+/// kernel takes only whole blocks here: a write that was cut short within a block is repeated from the block's start, a
+/// few times where not even one block was written.
 pub(super) fn write_whole_blocks(bytes: &[u8], mut write: impl FnMut(usize) -> Result<usize, Errno>) -> io::Result<()> {
     let (mut written, mut attempts) = (0, 0);
     while written < bytes.len() {

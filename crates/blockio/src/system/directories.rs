@@ -14,8 +14,8 @@ use crate::directories::{DirectoryCalls, DurableDirectories};
 /// Directories are their owner's alone: they hold what clients wrote.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// What this process has made durable on its file systems. Held while a directory is made and synced: until then no other thread
-/// may take it for durable.
+/// What this process has made durable on its file systems. Held while a directory is made and synced: until then no
+/// other thread may take it for durable.
 static DURABLE_DIRECTORIES: Mutex<DurableDirectories> = Mutex::new(DurableDirectories::new());
 
 fn durable_directories() -> MutexGuard<'static, DurableDirectories> {

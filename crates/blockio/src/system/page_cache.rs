@@ -2,13 +2,14 @@
 //!
 //! Unsafe code here is one system call that rustix does not know. What makes it sound:
 //!
-//! 1. `cachestat(2)` reads a `CacheRange` and writes a `CacheCounts`, which are the kernel's structures, of integers without padding; both
-//!    live until the call returns.
+//! 1. `cachestat(2)` reads a `CacheRange` and writes a `CacheCounts`, which are the kernel's structures, of integers
+//!    without padding; both live until the call returns.
 
 use std::fs;
 use std::os::fd::AsRawFd;
 
-/// `cachestat` has this number on all architectures that came after the common table of numbers, and on those before it too.
+/// `cachestat` has this number on all architectures that came after the common table of numbers, and on those before it
+/// too.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -27,7 +28,8 @@ struct CacheCounts {
     recently_evicted: u64,
 }
 
-/// Whether the page cache has every page of a range. False where the system does not tell (Linux before 6.5, and sandboxes).
+/// Whether the page cache has every page of a range. False where the system does not tell (Linux before 6.5, and
+/// sandboxes).
 pub(super) fn has_all(file: &fs::File, offset: u64, length: usize) -> bool {
     let (range, mut counts) = (CacheRange { offset, length: length as u64 }, CacheCounts::default());
     // SAFETY: invariant 1. There are no flags.

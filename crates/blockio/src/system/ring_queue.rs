@@ -1,8 +1,9 @@
 //! Block writes by io_uring.
 //!
 //! Invariants, on which the unsafe code rests:
-//! 1. The memory of a write that the kernel has is a [`Frame`] kept in `writes` under the number that the kernel was given; it
-//!    is taken out only when the kernel has answered that number. Nobody changes a frame's memory, and it does not move.
+//! 1. The memory of a write that the kernel has is a [`Frame`] kept in `writes` under the number that the kernel was
+//!    given; it is taken out only when the kernel has answered that number. Nobody changes a frame's memory, and it
+//!    does not move.
 //! 2. `counter` is boxed, so that it does not move with the queue; the kernel has its address while `listening`.
 //! 3. Dropping the queue waits until the kernel has answered everything; if that cannot be, the memory is leaked.
 //! 4. File descriptors given to the kernel are open as long as the queue.
@@ -113,7 +114,8 @@ impl RingQueue {
         }
     }
 
-    /// What a write's answer means. What the kernel refused or cut short is written again the plain way, which knows what to do.
+    /// What a write's answer means. What the kernel refused or cut short is written again the plain way, which knows
+    /// what to do.
     fn settle(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
         let blocks = write.frame.blocks();
         let written = match usize::try_from(answer) {
@@ -131,8 +133,8 @@ impl RingQueue {
     /// Puts an entry into the kernel's queue, making room if there is none.
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), std::io::Error> {
         loop {
-            // SAFETY: the memory and descriptors that `entry` names stay as they are until it is answered: by 1 and 4 for
-            // writes, by 2 and 4 for the counter.
+            // SAFETY: the memory and descriptors that `entry` names stay as they are until it is answered: by 1 and 4
+            // for writes, by 2 and 4 for the counter.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }

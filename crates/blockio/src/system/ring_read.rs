@@ -1,8 +1,8 @@
 //! Reads past the page cache by io_uring, one under way at a time.
 //!
 //! Invariants, on which the unsafe code rests:
-//! 1. The memory that the kernel was given is that of the buffer in `under_way`. Nobody touches it, it does not move with the buffer, and the
-//!    buffer is taken out only when the kernel has answered.
+//! 1. The memory that the kernel was given is that of the buffer in `under_way`. Nobody touches it, it does not move
+//!    with the buffer, and the buffer is taken out only when the kernel has answered.
 //! 2. Dropping waits until the kernel has answered; if that cannot be, the memory is leaked.
 //! 3. The file descriptor given to the kernel is open as long as the ring.
 

@@ -1,4 +1,5 @@
-//! A segment's bookkeeping block: who uses it now. All of it lies in one 512-byte sector and is written without reading.
+//! A segment's bookkeeping block: who uses it now. All of it lies in one 512-byte sector and is written without
+//! reading.
 
 use uuid::Uuid;
 

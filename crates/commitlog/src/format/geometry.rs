@@ -48,8 +48,8 @@ impl Geometry {
         self.segment_offset(index) + u64::from(block) * BLOCK_SIZE as u64
     }
 
-    /// The most a record may take, overhead included: half a segment, and no more than the blocks of one frame, which their headers
-    /// count in 16 bits.
+    /// The most a record may take, overhead included: half a segment, and no more than the blocks of one frame, which
+    /// their headers count in 16 bits.
     pub fn record_size_max(&self) -> u64 {
         u64::from(self.segment_size_bytes / 2).min(u64::from(u16::MAX) * BLOCK_PAYLOAD_SIZE as u64)
     }
@@ -60,8 +60,8 @@ pub fn record_start(position: u64) -> u64 {
     if position.is_multiple_of(BLOCK_SIZE as u64) { position + BLOCK_HEADER_SIZE as u64 } else { position }
 }
 
-/// Where `length` bytes of payload end that begin at `start`, stepping over blocks' headers. At a block's end the answer is
-/// that end, not the next payload.
+/// Where `length` bytes of payload end that begin at `start`, stepping over blocks' headers. At a block's end the
+/// answer is that end, not the next payload.
 pub fn advance(start: u64, length: u64) -> u64 {
     let block = BLOCK_SIZE as u64;
     let payload = BLOCK_PAYLOAD_SIZE as u64;

@@ -18,7 +18,8 @@ const SIZE: usize = 64;
 pub struct Superblock {
     /// The layout.
     pub geometry: Geometry,
-    /// Made anew with each log; it seeds the checksum of every other block, so that those of an earlier log are never taken for ours.
+    /// Made anew with each log; it seeds the checksum of every other block, so that those of an earlier log are never
+    /// taken for ours.
     pub log_id: Uuid,
     /// The node it belongs to.
     pub host_id: Uuid,

@@ -52,7 +52,8 @@ fn image(bytes: Vec<Vec<u8>>) -> SegmentImage {
 const KINDS: [BlockKind; 5] =
     [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
 
-/// Every row of the table, in every mode, at every block, beside every combination of kinds in the blocks before and behind.
+/// Every row of the table, in every mode, at every block, beside every combination of kinds in the blocks before and
+/// behind.
 #[test]
 fn the_decision_table_holds_for_every_combination_in_every_mode() {
     const WALKED: u32 = 4;

@@ -1,4 +1,5 @@
-//! A disk that keeps frames of the log under way until the test lets them go, by the number in which they came, and counts them.
+//! A disk that keeps frames of the log under way until the test lets them go, by the number in which they came, and
+//! counts them.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};

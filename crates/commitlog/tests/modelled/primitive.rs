@@ -35,7 +35,8 @@ impl<T> OnceLock<T> {
 /// Ends a queue's wait.
 #[derive(Clone, Debug)]
 pub(crate) enum QueueWaker {
-    /// It waits by parking, and for nothing else: a thread that waits for a lock is woken by `unpark` here, and knows no more of it then.
+    /// It waits by parking, and for nothing else: a thread that waits for a lock is woken by `unpark` here, and knows
+    /// no more of it then.
     Parked(loom::thread::Thread),
     Bell(std::sync::Arc<Bell>),
 }

@@ -1,4 +1,5 @@
-//! Counters whose shards are in several SSTables: of each node the one with the latest clock is left, however they are merged.
+//! Counters whose shards are in several SSTables: of each node the one with the latest clock is left, however they are
+//! merged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -46,7 +46,8 @@ pub fn merge(
     added.iter().map(|descriptor| Arc::new(open(&generator.disk, descriptor, &generator.table))).collect()
 }
 
-/// Before, between, at and after the times of deletions (1000 to 1099), their graces (0, 40, 90) and expirations (1000 to 1399).
+/// Before, between, at and after the times of deletions (1000 to 1099), their graces (0, 40, 90) and expirations (1000
+/// to 1399).
 const PURGE_TIMES: [u32; 7] = [1000, 1050, 1100, 1250, 1399, 1400, 1500];
 
 #[test]

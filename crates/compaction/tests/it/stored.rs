@@ -1,4 +1,5 @@
-//! Rows that pass a merge as they are stored: what comes of it is what comes of rows that are decoded, to the last timestamp.
+//! Rows that pass a merge as they are stored: what comes of it is what comes of rows that are decoded, to the last
+//! timestamp.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! What a table in memory may take, and who may still write to it.
 //!
-//! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied, when what it
-//! did add is part of what is used. If there is no room for that, it is looked up what it would add to what is there. So a write that
-//! is refused is never in the log, and replay is never refused. Where it is only what others have reserved that leaves no room, a
-//! write waits for them: what is refused would not fit by itself. The limit can be passed only by what loads and replays bring, by
-//! writes that race with deletions of the rows that they were to replace, and, by the length of a long clustering, by deletions within a
-//! deleted range that ends there.
+//! A write is admitted before it is logged: the most that it can add is reserved, and given back once it is applied,
+//! when what it did add is part of what is used. If there is no room for that, it is looked up what it would add to
+//! what is there. So a write that is refused is never in the log, and replay is never refused. Where it is only what
+//! others have reserved that leaves no room, a write waits for them: what is refused would not fit by itself. The limit
+//! can be passed only by what loads and replays bring, by writes that race with deletions of the rows that they were to
+//! replace, and, by the length of a long clustering, by deletions within a deleted range that ends there.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -142,7 +142,8 @@ impl MemoryLimit {
         let Ok(others) = self.reserved_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) else {
             return false;
         };
-        // What was used is looked at again: others may have been applied, and as much been reserved, since it was first.
+        // What was used is looked at again: others may have been applied, and as much been reserved, since it was
+        // first.
         let is_room = fits(others);
         if !is_room {
             self.give_back(bytes);

@@ -17,8 +17,8 @@ use crate::store::{TableStore, View};
 /// So many ranges are loaded at a time for each core: while some wait for the device, others have something to do.
 const RANGES_PER_CORE: usize = 2;
 
-/// What of a table's data is not among the sources that are loaded: where there is some, deletions in the sources are kept, however
-/// old, because they may shadow it.
+/// What of a table's data is not among the sources that are loaded: where there is some, deletions in the sources are
+/// kept, however old, because they may shadow it.
 #[derive(Clone, Copy)]
 enum Rest {
     Nothing,
@@ -26,8 +26,8 @@ enum Rest {
 }
 
 impl Engine {
-    /// Loads all that is not resident yet, which is what older generations and SSTables have; writes go on meanwhile, and where
-    /// they meet what is loaded the newer one wins. Blocks on the disk.
+    /// Loads all that is not resident yet, which is what older generations and SSTables have; writes go on meanwhile,
+    /// and where they meet what is loaded the newer one wins. Blocks on the disk.
     pub(crate) fn load_resident(&self, store: &Arc<TableStore>, resident: &Arc<Resident>) -> Result<(), EngineError> {
         // Writes into older generations end, so that their memtables hold all they ever will.
         self.groups().barrier().wait();
@@ -49,7 +49,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds what SSTables from elsewhere hold. If they cannot be read the table is read from the disk from now on, as they are.
+    /// Adds what SSTables from elsewhere hold. If they cannot be read the table is read from the disk from now on, as
+    /// they are.
     pub(crate) fn load_imported(&self, table: &Arc<Table>, resident: &Arc<Resident>, sstables: &[Arc<SSTableReader>]) {
         let loaded =
             self.load_ranges(table, resident, Rest::Resident, &|range| sstable_sources(sstables, table, range));

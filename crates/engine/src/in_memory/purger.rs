@@ -1,5 +1,5 @@
-//! The thread that gives back memory: of what expired in tables that live there, of tombstones that are past `gc_grace_seconds`, and what dropped
-//! memtables left and no other needed.
+//! The thread that gives back memory: of what expired in tables that live there, of tombstones that are past
+//! `gc_grace_seconds`, and what dropped memtables left and no other needed.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -15,8 +15,9 @@ use crate::worker::Worker;
 
 /// How often it looks what has expired.
 const TICK: Duration = Duration::from_secs(1);
-/// Memory that a memtable left goes back to the system when none needed it for so long, at most twice as long. Longer than most tables take
-/// to fill a memtable again: what is given back in between has to be touched for the first time again.
+/// Memory that a memtable left goes back to the system when none needed it for so long, at most twice as long. Longer
+/// than most tables take to fill a memtable again: what is given back in between has to be touched for the first time
+/// again.
 const SPARE_FOR: Duration = Duration::from_secs(60);
 /// It rests this many times as long as it worked.
 const REST_FACTOR: u32 = 20;
@@ -90,8 +91,8 @@ impl Purge for RowPurgeOf {
 struct RowPurgeOf(RowPurge);
 
 impl Engine {
-    /// Gives back the memory of what is not needed at `now_seconds` in tables that live in memory. The purger does it every second;
-    /// this is for whoever cannot wait.
+    /// Gives back the memory of what is not needed at `now_seconds` in tables that live in memory. The purger does it
+    /// every second; this is for whoever cannot wait.
     pub fn purge_resident(&self, now_seconds: u32) {
         for store in self.stores() {
             // Until all is loaded, older data may come that a tombstone here shadows.

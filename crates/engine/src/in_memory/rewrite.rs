@@ -1,7 +1,8 @@
 //! Flushes of small tables in memory.
 //!
-//! What is flushed of such a table may be as much as it has on the disk, all of which it makes obsolete, and would be merged with that at
-//! once: until then the disk would have it three times. So the flush merges it as it writes it, and puts the one SSTable in the place of all others.
+//! What is flushed of such a table may be as much as it has on the disk, all of which it makes obsolete, and would be
+//! merged with that at once: until then the disk would have it three times. So the flush merges it as it writes it, and
+//! puts the one SSTable in the place of all others.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -21,8 +22,8 @@ use crate::files::descriptors_of;
 use crate::store::{Generation, TableStore};
 
 impl Engine {
-    /// Flushes a generation of a small table in memory together with all its SSTables into one. False if the generation has to be flushed by
-    /// itself: also where this failed, which is told as a compaction's failure is.
+    /// Flushes a generation of a small table in memory together with all its SSTables into one. False if the generation
+    /// has to be flushed by itself: also where this failed, which is told as a compaction's failure is.
     pub(crate) fn flush_with_all(
         &self,
         store: &Arc<TableStore>,

@@ -1,8 +1,8 @@
 //! Repair: a quarantined table is opened anew, gets the records that were set aside, and is served again.
 //!
-//! The records go to memtables that nobody sees and are flushed; then the side files are removed, and the table takes its place in the
-//! schema. Where this fails or is cut short the table stays quarantined, and a further repair applies the same records again, which
-//! changes nothing.
+//! The records go to memtables that nobody sees and are flushed; then the side files are removed, and the table takes
+//! its place in the schema. Where this fails or is cut short the table stays quarantined, and a further repair applies
+//! the same records again, which changes nothing.
 
 use std::sync::Arc;
 
@@ -13,9 +13,11 @@ use crate::error::EngineError;
 use crate::store::{TableStore, lock};
 
 impl Engine {
-    /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the disk.
+    /// Takes a quarantined table back into service, and returns how many updates its side files had. Blocks on the
+    /// disk.
     ///
-    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it stays quarantined then.
+    /// Fails with the reason where its SSTables or side files cannot be read, or the updates cannot be flushed; it
+    /// stays quarantined then.
     pub fn repair_table(&self, keyspace: &str, name: &str) -> Result<u64, EngineError> {
         let _one_at_a_time = lock(self.schema_lock());
         self.check_running()?;

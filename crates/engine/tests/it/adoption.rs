@@ -1,5 +1,5 @@
-//! Power cuts at every step of an upgrade: the directory of the other node stays as it was, and ours has all of it or nothing, so
-//! that the next attempt gets through.
+//! Power cuts at every step of an upgrade: the directory of the other node stays as it was, and ours has all of it or
+//! nothing, so that the next attempt gets through.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::fixture::{create_table, insert, open_with, rows, small_options};
 
 const SOURCE: &str = "/cassandra/data";
 
-/// A stopped node's data directory, in Cassandra's layout: a table of two SSTables. Nothing else is on the disk but a node of ours,
-/// which was never started.
+/// A stopped node's data directory, in Cassandra's layout: a table of two SSTables. Nothing else is on the disk but a
+/// node of ours, which was never started.
 struct Source {
     disk: SimulatedDisk,
     /// Whether a node has the table's rows.
@@ -74,8 +74,8 @@ fn adopted(engine: &Engine) -> Option<Arc<Table>> {
     engine.schema().table("ks", "t").cloned()
 }
 
-/// Whether the power cut after `step` operations came before the end. If the node does not have the other's tables then, they are adopted
-/// again. The first operations counted are those of the node's start, if it is new.
+/// Whether the power cut after `step` operations came before the end. If the node does not have the other's tables
+/// then, they are adopted again. The first operations counted are those of the node's start, if it is new.
 fn cut(source: &Source, step: u64, is_new: bool) -> bool {
     let disk = source.disk.crash_image(step);
     let upgrade = || -> Result<(), EngineError> {

@@ -85,7 +85,8 @@ fn a_write_that_would_have_to_wait_for_room_is_not_begun() {
     assert_eq!(rows(&engine, &table).len(), count + 1);
 }
 
-/// As a connection does: none is told to the log before the last. Where its writer is awake by itself some may be done all the same.
+/// As a connection does: none is told to the log before the last. Where its writer is awake by itself some may be done
+/// all the same.
 fn begin_all(engine: &Arc<Engine>, table: &Arc<Table>, rows: Range<i32>) -> Vec<BegunWrite> {
     let _held = engine.hold_log(Waker::noop());
     rows.map(|row| begin(engine, table, row, "together").expect("there is room")).collect()

@@ -9,7 +9,8 @@ use blockio::{DirectoryEntry, DirectoryLock, Disk, DiskError, File, OpenOptions,
 /// When a test that waits in vain gives up.
 pub const GIVE_UP: Duration = Duration::from_secs(120);
 
-/// Files whose path contains the text are created when the test says so, in the order that it says, once the gate is closed.
+/// Files whose path contains the text are created when the test says so, in the order that it says, once the gate is
+/// closed.
 #[derive(Clone, Debug)]
 pub struct GatedDisk {
     inner: SimulatedDisk,

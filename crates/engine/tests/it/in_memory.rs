@@ -1,4 +1,5 @@
-//! Tables that live in memory: reads look at no file, whatever happened before; nothing is lost; what is not needed any more is given back.
+//! Tables that live in memory: reads look at no file, whatever happened before; nothing is lost; what is not needed any
+//! more is given back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -469,7 +470,8 @@ fn rows_within(engine: &Engine, table: &Arc<Table>, range: &ReadRange) -> Vec<(V
     found
 }
 
-/// A table in memory beside the same one on the disk: writes of any age, deletions of all kinds, flushes, merges and starts.
+/// A table in memory beside the same one on the disk: writes of any age, deletions of all kinds, flushes, merges and
+/// starts.
 #[test]
 fn whatever_was_written_and_flushed_all_reads_find_it_without_a_file() {
     for seed in seeds(0..4) {

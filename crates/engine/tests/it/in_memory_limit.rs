@@ -63,7 +63,8 @@ fn writes_that_grow_a_full_table_are_refused_and_others_go_through() {
     assert!(stats().used_bytes <= stats().limit_bytes);
 }
 
-/// Writes that are begun and not ended yet have what is left: another one waits for them, and is not refused as long as it fits itself.
+/// Writes that are begun and not ended yet have what is left: another one waits for them, and is not refused as long as
+/// it fits itself.
 #[test]
 fn a_write_waits_for_what_others_have_reserved_and_is_refused_for_what_is_used() {
     let disk = SimulatedDisk::new();

@@ -80,7 +80,8 @@ fn wherever_the_power_fails_a_large_batch_is_there_whole_or_not_at_all() {
     assert_eq!(seen, [true; 2], "failures before it was kept, and after");
 }
 
-/// What was refused half-way is finished by a start, but not into a table that was truncated, or dropped and made anew, since.
+/// What was refused half-way is finished by a start, but not into a table that was truncated, or dropped and made anew,
+/// since.
 #[test]
 fn a_start_does_not_bring_back_what_was_truncated_or_dropped_after_a_batch_was_refused() {
     let mut tried = 0;

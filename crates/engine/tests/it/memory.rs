@@ -39,9 +39,9 @@ fn poll(
     write.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// An early write, which the flush's barrier waits for, and a late one of the same partition, which it does not wait for and for which
-/// there is no memory. Where the late one waited with the shard in its hands, the early one would wait for it, the
-/// flush for that one, and the late one for the flush (CASSANDRA-21019).
+/// An early write, which the flush's barrier waits for, and a late one of the same partition, which it does not wait
+/// for and for which there is no memory. Where the late one waited with the shard in its hands, the early one would
+/// wait for it, the flush for that one, and the late one for the flush (CASSANDRA-21019).
 #[test]
 fn a_write_that_waits_for_memory_holds_up_no_write_that_a_flush_waits_for() {
     for memtable in ["trie", "skiplist", "serialized"] {

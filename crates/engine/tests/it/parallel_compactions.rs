@@ -227,8 +227,8 @@ fn reads_answer_what_was_written_whatever_two_compactors_purge_meanwhile() {
     assert!(merges >= 12 && cuts > 3, "{merges} {cuts}");
 }
 
-/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told of damage. Nothing is
-/// merged before its options say so.
+/// A table of five SSTables with a flipped bit in the oldest, whose name comes with it, and how often the engine told
+/// of damage. Nothing is merged before its options say so.
 fn damaged_in_one() -> (Arc<Engine>, Arc<Table>, String, Arc<AtomicUsize>) {
     let disk = SimulatedDisk::new();
     let engine = open_with(&small_options(&disk));

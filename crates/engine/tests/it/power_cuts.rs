@@ -1,5 +1,5 @@
-//! Power cuts at every step of what an operator asks for: no row is lost, and what was asked for is there whole or not at all.
-//! (Truncations and drops: `promises.rs`; random histories: `torture`.)
+//! Power cuts at every step of what an operator asks for: no row is lost, and what was asked for is there whole or not
+//! at all. (Truncations and drops: `promises.rs`; random histories: `torture`.)
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ fn prepared() -> SimulatedDisk {
     disk.crash_image(0)
 }
 
-/// Cuts the power after 0, 1, 2... operations of `act`, restarts, and has `check` look: whether it was done, the disk, the keys of
-/// the rows that are there.
+/// Cuts the power after 0, 1, 2... operations of `act`, restarts, and has `check` look: whether it was done, the disk,
+/// the keys of the rows that are there.
 fn cut_everywhere(
     act: impl Fn(&Engine, &Table) -> Result<(), EngineError>,
     check: impl Fn(bool, &SimulatedDisk, &Table, &[i32]),
@@ -86,8 +86,8 @@ fn a_flush_that_is_cut_short_loses_nothing() {
     );
 }
 
-/// A process is killed after 0, 1, 2... operations of a flush: the table's first, which makes its directory, or a later one. The next start
-/// replays what no SSTable covers, frees the log, and then the power is cut.
+/// A process is killed after 0, 1, 2... operations of a flush: the table's first, which makes its directory, or a later
+/// one. The next start replays what no SSTable covers, frees the log, and then the power is cut.
 fn kill_everywhere_in_a_flush(is_first: bool) {
     for operation in 0.. {
         let disk = SimulatedDisk::new();

@@ -98,7 +98,8 @@ fn a_batch_whose_client_hangs_up_during_a_shutdown_is_whole_after_the_restart() 
     assert_eq!(rows(&engine, &b).len(), 1);
 }
 
-/// Tries each case with 0, 1, 2... operations of the disk before the fault, until it says that the fault came after the last.
+/// Tries each case with 0, 1, 2... operations of the disk before the fault, until it says that the fault came after the
+/// last.
 fn at_every_step<C: Copy>(cases: impl Iterator<Item = C>, mut is_past: impl FnMut(u64, C) -> bool) {
     for case in cases {
         let steps = (0..).find(|skip| is_past(*skip, case));
@@ -472,8 +473,8 @@ fn a_flush_that_fails_says_so_and_the_next_one_writes_everything() {
     assert_eq!(rows(&open(&image), &t).len(), count);
 }
 
-/// A start replays into memory and is ready; flushes in the background free the log. Killed before, during or after them, the next start
-/// finds the same, and nothing of what was truncated or dropped.
+/// A start replays into memory and is ready; flushes in the background free the log. Killed before, during or after
+/// them, the next start finds the same, and nothing of what was truncated or dropped.
 #[test]
 fn what_a_start_replayed_is_kept_until_it_is_flushed_and_then_forgotten_by_the_log() {
     let disk = SimulatedDisk::new();

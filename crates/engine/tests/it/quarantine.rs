@@ -1,4 +1,5 @@
-//! Quarantine: a table that cannot be loaded, replayed or flushed is refused by name, everything else runs on, and nothing is lost.
+//! Quarantine: a table that cannot be loaded, replayed or flushed is refused by name, everything else runs on, and
+//! nothing is lost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -192,7 +193,8 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
     assert_eq!(rows(&open_with(&options), &table).len(), 3);
 }
 
-/// Writes 20 times the log's size, or `ESPALIER_STUCK_TABLE_LOGS` times, while a table whose directory cannot be made holds a record in the oldest segment.
+/// Writes 20 times the log's size, or `ESPALIER_STUCK_TABLE_LOGS` times, while a table whose directory cannot be made
+/// holds a record in the oldest segment.
 #[test]
 fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     let directory = Directory::new();

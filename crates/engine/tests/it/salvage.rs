@@ -1,4 +1,5 @@
-//! A start that salvages a log in which a change of the schema is damaged, of which a part was flushed: it starts, with what is whole.
+//! A start that salvages a log in which a change of the schema is damaged, of which a part was flushed: it starts, with
+//! what is whole.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,8 +22,8 @@ const CHANGED: [(&str, &str); 4] = [
     ("system", "table_layouts"),
 ];
 
-/// A change of the schema, of which the rows in the tables that `flushed` has a bit for were flushed, and a record of it that is damaged since:
-/// it names what `changed` does. Later records are sound.
+/// A change of the schema, of which the rows in the tables that `flushed` has a bit for were flushed, and a record of
+/// it that is damaged since: it names what `changed` does. Later records are sound.
 fn half_lost(
     disk: &SimulatedDisk,
     flushed: usize,

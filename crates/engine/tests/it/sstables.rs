@@ -68,8 +68,8 @@ fn a_point_read_finds_what_a_scan_finds_whatever_order_writes_came_in() {
     }
 }
 
-/// Bytes of Data.db that a read of one partition, or of all, looks at, and the live rows that it finds. All that ever was in
-/// memory is gone from there.
+/// Bytes of Data.db that a read of one partition, or of all, looks at, and the live rows that it finds. All that ever
+/// was in memory is gone from there.
 fn data_bytes_of(disk: &SimulatedDisk, key: Option<i32>, now_seconds: u32) -> (u64, usize) {
     let engine = Engine::open(small_options(&disk.crash_image(0))).unwrap();
     let table = engine.schema().table("ks", "t").unwrap().clone();

@@ -184,7 +184,8 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// The tables that the request names, in the order of their names. Where it names none, those that are quarantined are left out.
+/// The tables that the request names, in the order of their names. Where it names none, those that are quarantined are
+/// left out.
 fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String> {
     let schema = engine.schema();
     let quarantined = engine.quarantined_tables();

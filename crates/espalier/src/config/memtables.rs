@@ -14,8 +14,8 @@ struct Definition {
     parameters: BTreeMap<String, String>,
 }
 
-/// Reads the section. A definition that cannot be used is an error for the tables that name it; for `default`, and where definitions do
-/// not add up, it is one of the section. In Cassandra's words.
+/// Reads the section. A definition that cannot be used is an error for the tables that name it; for `default`, and
+/// where definitions do not add up, it is one of the section. In Cassandra's words.
 pub(super) fn configurations(section: &Value) -> Result<MemtableConfigurations, String> {
     let mut all = MemtableConfigurations::new();
     if let Some(unknown) = section.as_object().and_then(|map| map.keys().find(|key| *key != "configurations")) {

@@ -8,7 +8,8 @@ use crate::layout::{Header, PIECE_BRANCH};
 use crate::pieces::{RowChange, RowEdits, StoredRow, is_large};
 
 impl Applier {
-    /// Changes a header's row that is in pieces, or will be: collects the changes of its pieces, and returns its first one.
+    /// Changes a header's row that is in pieces, or will be: collects the changes of its pieces, and returns its first
+    /// one.
     pub(super) fn change_header_row(
         &mut self,
         writer: &Writer<'_>,
@@ -30,7 +31,8 @@ impl Applier {
         head
     }
 
-    /// The header's content after the update, whose static row is in pieces or will be; `edits` gets what changes of them.
+    /// The header's content after the update, whose static row is in pieces or will be; `edits` gets what changes of
+    /// them.
     pub(super) fn large_header(
         &mut self,
         writer: &Writer<'_>,

@@ -1,4 +1,5 @@
-//! What an update adds to memory: the most it can, without looking, and the most it would add to what is there, by looking.
+//! What an update adds to memory: the most it can, without looking, and the most it would add to what is there, by
+//! looking.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::{Memtable, TrieMemtable};
 const KEY_BYTES_MAX: usize = 384;
 /// ... and where it hangs on a node that is there, that may become a flat one.
 const NODE_GROWTH_BYTES_MAX: usize = 1024 - 256;
-/// What of a cell's times may come to be said apart from the row's, bytes: flags, a timestamp, an expiration with its TTL. A row that is
-/// inserted again without its other columns says it of all of them.
+/// What of a cell's times may come to be said apart from the row's, bytes: flags, a timestamp, an expiration with its
+/// TTL. A row that is inserted again without its other columns says it of all of them.
 const CELL_TIMES_BYTES: usize = 1 + 8 + 8;
 /// The same for cells that are written.
 const WRITTEN_TIMES_BYTES: usize = 24;
@@ -43,7 +44,8 @@ pub fn growth_max(update: &PartitionUpdate) -> u64 {
 
 /// The same where there is nothing yet.
 fn growth_of_new(update: &PartitionUpdate) -> u64 {
-    // Each row may add itself and its deletion, each range itself and what goes on behind it of one that it cuts; there is a header.
+    // Each row may add itself and its deletion, each range itself and what goes on behind it of one that it cuts; there
+    // is a header.
     let row_deletions = update.rows().filter(|row| !row.row.deletion().is_live()).count();
     let keys = 1 + update.row_count() + row_deletions + 2 * update.range_deletion_count();
     // If the header is new, so are all nodes below it.
@@ -78,8 +80,8 @@ fn added(bytes: usize) -> usize {
 }
 
 impl ResidentTable {
-    /// The most bytes that applying `update` would add to what is there now; 0 where it takes the place of as much, or surely frees more
-    /// than it takes. Not more than [`growth_max`].
+    /// The most bytes that applying `update` would add to what is there now; 0 where it takes the place of as much, or
+    /// surely frees more than it takes. Not more than [`growth_max`].
     pub fn growth(&self, update: &PartitionUpdate) -> u64 {
         let most = growth_max(update);
         let part = self.0.part_of(update.key().token());

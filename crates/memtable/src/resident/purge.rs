@@ -1,8 +1,8 @@
 //! Giving back the memory of what expired and of deletions that are not needed any more.
 //!
-//! A part is walked in stretches, each under its writer's lock. What a stretch changes in a partition is published at once, so that
-//! readers see it before or after; either way they see the same rows. Of a large partition, which takes several stretches, the header
-//! is looked at when all else was.
+//! A part is walked in stretches, each under its writer's lock. What a stretch changes in a partition is published at
+//! once, so that readers see it before or after; either way they see the same rows. Of a large partition, which takes
+//! several stretches, the header is looked at when all else was.
 
 use std::ops::Bound;
 
@@ -276,7 +276,8 @@ impl Looking<'_, '_> {
         }
     }
 
-    /// The header of a partition that was walked in several stretches: replaces the changes, which are published, by its own.
+    /// The header of a partition that was walked in several stretches: replaces the changes, which are published, by
+    /// its own.
     fn late_header(&mut self, changes: &mut Changes) {
         changes.edits.clear();
         let Some(content) = self.writer.get(&changes.path).filter(|_| !changes.path.is_empty()) else { return };
@@ -330,8 +331,8 @@ impl Looking<'_, '_> {
     }
 }
 
-/// Makes changes below a partition's path. False without room for the copies of the nodes above them: then nothing changes, and the
-/// next walk tries again.
+/// Makes changes below a partition's path. False without room for the copies of the nodes above them: then nothing
+/// changes, and the next walk tries again.
 fn publish(writer: &mut Writer<'_>, path: &[u8], edits: &RowEdits) -> bool {
     let edits: Vec<_> = edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
     edits.is_empty() || writer.apply(path, &edits).is_ok()

@@ -1,9 +1,9 @@
 //! Splitting a part in two, while it is written and read.
 //!
-//! From the moment that a split begins what is written goes to the part and to the half that it belongs to; a thread copies to the
-//! halves what was there before, and then puts them in the part's place. Both bring the same rows to the halves, in any
-//! order, and reconciling them does not mind. Readers go on with the part until then. Nothing is purged from it meanwhile: what
-//! shadows a row stays until the row has been copied.
+//! From the moment that a split begins what is written goes to the part and to the half that it belongs to; a thread
+//! copies to the halves what was there before, and then puts them in the part's place. Both bring the same rows to the
+//! halves, in any order, and reconciling them does not mind. Readers go on with the part until then. Nothing is purged
+//! from it meanwhile: what shadows a row stays until the row has been copied.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -72,8 +72,8 @@ impl Parts {
         if writing.halves.is_some() || (part.used_bytes() as u64) <= writing.split_bytes {
             return;
         }
-        // If it comes to nothing, or leaves nearly all in one half, it is tried again when there is twice as much: so however large a
-        // partition becomes, it is not copied again and again.
+        // If it comes to nothing, or leaves nearly all in one half, it is tried again when there is twice as much: so
+        // however large a partition becomes, it is not copied again and again.
         writing.split_bytes *= 2;
         let Some(halves) = Halves::of(part, &self.options).map(Arc::new) else { return };
         writing.halves = Some(halves.clone());

@@ -1,7 +1,7 @@
 //! What a partition is at one time, and what an update makes of it.
 //!
-//! Rows and borders of deleted ranges are persistent maps: a new version shares with the old one what did not change. Kept is what
-//! `FORMAT.md` says of every memtable, except that a row's deletion stands in the row.
+//! Rows and borders of deleted ranges are persistent maps: a new version shares with the old one what did not change.
+//! Kept is what `FORMAT.md` says of every memtable, except that a row's deletion stands in the row.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -385,8 +385,8 @@ fn clusterings_come_back_as_they_were_written_of(kind: Kind) {
     assert_eq!(found.into_iter().map(|(clustering, _)| clustering).collect::<Vec<_>>(), written);
 }
 
-/// Deletions that come while a partition is read, between two batches, hold for the rest of it: a row that they removed here is
-/// covered by a marker, so that an older version of it elsewhere stays deleted.
+/// Deletions that come while a partition is read, between two batches, hold for the rest of it: a row that they removed
+/// here is covered by a marker, so that an older version of it elsewhere stays deleted.
 #[test]
 fn a_deletion_between_two_batches_covers_the_rest_of_the_partition() {
     for_all_kinds(a_deletion_between_two_batches_covers_the_rest_of_the_partition_of);
@@ -452,7 +452,8 @@ fn a_deletion_between_two_batches_covers_the_rest_of_the_partition_of(kind: Kind
     }
 }
 
-/// Writers of one partition and of others at once, some of the same rows: nothing is lost, and what is counted is what was written.
+/// Writers of one partition and of others at once, some of the same rows: nothing is lost, and what is counted is what
+/// was written.
 #[test]
 fn writers_that_meet_lose_nothing() {
     for_all_kinds(|kind| {

@@ -188,7 +188,8 @@ impl Seen {
     }
 }
 
-/// Reads the cursor's current partition, and checks that its order and its markers are sound. `probes` in reading order.
+/// Reads the cursor's current partition, and checks that its order and its markers are sound. `probes` in reading
+/// order.
 pub fn read_partition(cursor: &mut dyn UnfilteredCursor, probes: &[Vec<u8>], reversed: bool) -> Seen {
     let table = cursor.table().clone();
     let head = cursor.partition();

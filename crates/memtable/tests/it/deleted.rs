@@ -109,7 +109,8 @@ fn delete(memtable: &TrieMemtable, table: &Arc<Table>, by_rows: bool, by_ranges:
     }
 }
 
-/// Who asks for live rows only gets the next one in one step, and nothing else, however the rows before it were deleted.
+/// Who asks for live rows only gets the next one in one step, and nothing else, however the rows before it were
+/// deleted.
 #[test]
 fn a_live_cursor_steps_over_any_number_of_deletions() {
     for layout in [Layout::Adaptive, Layout::Paper] {

@@ -1,6 +1,6 @@
-//! Random histories with readers beside the writer: every read of a partition is one of its versions, and no older than what was applied
-//! before the read began. A read of all partitions takes them in batches and may end one within a partition: what comes behind may be newer
-//! then, so that of partitions that changed meanwhile nothing is said there.
+//! Random histories with readers beside the writer: every read of a partition is one of its versions, and no older than
+//! what was applied before the read began. A read of all partitions takes them in batches and may end one within a
+//! partition: what comes behind may be newer then, so that of partitions that changed meanwhile nothing is said there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -93,7 +93,8 @@ fn a_part_that_has_no_room_is_split_and_all_rows_stay() {
     split_and_compare(late());
 }
 
-/// Writers, deletions and purges go on while parts are split; in the end everything is there that a table has which never was.
+/// Writers, deletions and purges go on while parts are split; in the end everything is there that a table has which
+/// never was.
 #[test]
 fn what_is_written_while_a_part_is_split_is_in_its_halves() {
     let table = table();
@@ -267,7 +268,8 @@ fn apply_and_compare(resident: &ResidentTable, update: &PartitionUpdate) -> bool
     growth > 0
 }
 
-/// Whole rows and rows in pieces, and those that are cut by an update: what takes the place of as much goes into a full table.
+/// Whole rows and rows in pieces, and those that are cut by an update: what takes the place of as much goes into a full
+/// table.
 #[test]
 fn writing_a_row_again_grows_nothing_however_wide_it_is() {
     for (columns, clustering) in [20, 400, 505, 520, 2_000].into_iter().flat_map(|n| [(n, false), (n, true)]) {

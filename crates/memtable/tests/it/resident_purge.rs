@@ -212,8 +212,8 @@ fn a_large_partition_gives_back_what_is_purged_and_at_last_itself() {
     assert!(resident.used_bytes() <= empty + 100, "{} bytes", resident.used_bytes() - empty);
 }
 
-/// Bytes that `count` deletions, each of a row that is there before, leave for each; ways to them included. One row in `every` is
-/// there and deleted.
+/// Bytes that `count` deletions, each of a row that is there before, leave for each; ways to them included. One row in
+/// `every` is there and deleted.
 fn tombstone_bytes(count: i32, every: i32, delete: impl Fn(i32, &Arc<Table>) -> model::PartitionUpdate) -> f64 {
     let table = table();
     let resident = ResidentTable::new(&table, 1, 0);

@@ -1,7 +1,7 @@
 //! How the writer changes a trie of the adaptive layout.
 //!
-//! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's count. All nodes and
-//! leaves it needs are allocated and written before. W1 to W7 are in `FORMAT.md`.
+//! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's count. All
+//! nodes and leaves it needs are allocated and written before. W1 to W7 are in `FORMAT.md`.
 
 use super::check::takes_a_step;
 use super::node::{
@@ -206,7 +206,8 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// What comes `from` bytes along the steps or tail of `ptr`, in a new piece (or, of a chain passed whole, what follows).
+    /// What comes `from` bytes along the steps or tail of `ptr`, in a new piece (or, of a chain passed whole, what
+    /// follows).
     fn rest_of(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         if ptr.is_leaf() {
@@ -272,8 +273,8 @@ impl Operation<'_, '_> {
         self.settle(locus.slot, locus.chain, node)
     }
 
-    /// What was at one place (`ptr`) goes on by `path`, of which the first `matched` bytes are those of `rest`: these, and then both,
-    /// or one below the content of the other.
+    /// What was at one place (`ptr`) goes on by `path`, of which the first `matched` bytes are those of `rest`: these,
+    /// and then both, or one below the content of the other.
     fn part(&mut self, ptr: Ptr, path: &[u8], matched: usize, rest: &[u8], new: New<'_>) -> Result<Ptr, TrieFull> {
         let (shared, new_path) = rest.split_at(matched);
         let Some(&old_character) = path.get(matched) else {
@@ -302,8 +303,8 @@ impl Operation<'_, '_> {
         self.chain(shared, node)
     }
 
-    /// A new inner node with `content` at the end of `path`, on `child`. If the content is in a leaf without a tail already, that is
-    /// used, or unlinked.
+    /// A new inner node with `content` at the end of `path`, on `child`. If the content is in a leaf without a tail
+    /// already, that is used, or unlinked.
     fn inner(&mut self, path: &[u8], content: &[u8], leaf: Ptr, child: Ptr) -> Result<Ptr, TrieFull> {
         if content.len() <= INNER_CONTENT_MAX {
             if !leaf.is_none() {

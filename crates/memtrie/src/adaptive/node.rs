@@ -20,8 +20,8 @@ pub(crate) const CONTENT_CHAIN: u32 = 10;
 /// Words of a prefix.
 pub(crate) const CONTENT_WORD: u32 = 0;
 pub(crate) const PREFIX_CHILD_WORD: u32 = 1;
-/// Words of a chain: the child; the length (a byte) and the steps. Of a chain with content: the child; the lengths of steps and
-/// content (a byte each), the steps and the content.
+/// Words of a chain: the child; the length (a byte) and the steps. Of a chain with content: the child; the lengths of
+/// steps and content (a byte each), the steps and the content.
 pub(crate) const CHAIN_CHILD_WORD: u32 = 0;
 pub(crate) const CHAIN_STEPS_WORD: u32 = 1;
 pub(crate) const CHAIN_STEPS_MAX: usize = 59;
@@ -39,8 +39,8 @@ pub(crate) const FLAT_CHILDREN_MIN: usize = 40;
 const PREFIX_UNITS: u32 = 2;
 const FLAT_UNITS: u32 = 128;
 
-/// Where a sparse node has what. The characters stand by place from the first wide word on, after them (in the same wide word or the
-/// next) the count of children; places beyond the count mean nothing.
+/// Where a sparse node has what. The characters stand by place from the first wide word on, after them (in the same
+/// wide word or the next) the count of children; places beyond the count mean nothing.
 pub(crate) struct Shape {
     pub kind: u32,
     pub capacity: u32,
@@ -113,8 +113,8 @@ impl Shape {
         node.node_slot(self.children + place)
     }
 
-    /// The words of characters and count: word, the bits that mean something while there are `count` children, and whether it is
-    /// wide.
+    /// The words of characters and count: word, the bits that mean something while there are `count` children, and
+    /// whether it is wide.
     #[cfg(test)]
     pub(crate) fn meaning(&self, count: u32) -> Vec<(u32, u64, bool)> {
         let of_places = |from: u32| {
@@ -139,8 +139,8 @@ impl Shape {
         self.children + place
     }
 
-    /// The place of a child. Looks at all characters whatever they are: a branch that depends on where the child is would be
-    /// guessed wrong most of the time, and what comes after it would wait for the node.
+    /// The place of a child. Looks at all characters whatever they are: a branch that depends on where the child is
+    /// would be guessed wrong most of the time, and what comes after it would wait for the node.
     #[inline]
     pub(crate) fn find(&self, memory: Memory<'_>, node: Ptr, character: u8) -> Option<u32> {
         let count = self.count(memory, node);
@@ -180,7 +180,8 @@ impl Shape {
         memory.set_word(node.node_slot(self.characters), u32::from(first.0) | u32::from(second.0) << 8 | 2 << 24);
     }
 
-    /// Adds a child to a node that has room for it and that readers may see: pointer, character, and then the store of the count.
+    /// Adds a child to a node that has room for it and that readers may see: pointer, character, and then the store of
+    /// the count.
     pub(crate) fn add(&self, memory: Memory<'_>, node: Ptr, character: u8, child: Ptr) {
         let place = self.count(memory, node);
         debug_assert!(place < self.capacity && self.find(memory, node, character).is_none());
@@ -365,9 +366,9 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
-/// The content at `key` below a node. The way of most keys of a large trie (a chain that all keys begin with, flat nodes, then a leaf or a
-/// small node of leaves) is taken in few instructions: a processor that waits for one key's memory asks for the next one's only if that is
-/// not many instructions away.
+/// The content at `key` below a node. The way of most keys of a large trie (a chain that all keys begin with, flat
+/// nodes, then a leaf or a small node of leaves) is taken in few instructions: a processor that waits for one key's
+/// memory asks for the next one's only if that is not many instructions away.
 #[inline]
 pub(crate) fn get<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
     if ptr.is_node_of(CHAIN)
@@ -419,9 +420,9 @@ fn short_chain_passed(memory: Memory<'_>, ptr: Ptr, key: &[u8]) -> Option<usize>
     (steps <= 3 && differing & ((1 << (8 * steps)) - 1) == 0).then_some(steps as usize)
 }
 
-/// One step from the smallest sparse node; none from a leaf and from no node. What a large flat node leads to is one of these and nobody
-/// can guess which: no branch asks, since what comes after it would wait for the flat node. (Where there is no node, the root's words
-/// are looked at, which are one without children.)
+/// One step from the smallest sparse node; none from a leaf and from no node. What a large flat node leads to is one of
+/// these and nobody can guess which: no branch asks, since what comes after it would wait for the flat node. (Where
+/// there is no node, the root's words are looked at, which are one without children.)
 #[inline]
 fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
     const LOWS: u32 = 0x01_0101;
@@ -461,7 +462,8 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     (ptr, consumed)
 }
 
-/// As far as `pass_top`, and to the slot in a flat node behind that, which is not looked at. Puts move no flat node and take none away.
+/// As far as `pass_top`, and to the slot in a flat node behind that, which is not looked at. Puts move no flat node and
+/// take none away.
 #[inline]
 pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
     let (mut ptr, mut consumed) = (root, 0);
@@ -579,8 +581,8 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
     }
 }
 
-/// The children of a node of the smallest size in order, if all of them are leaves. What comes first is decided without a branch: among
-/// two or three characters nobody can guess.
+/// The children of a node of the smallest size in order, if all of them are leaves. What comes first is decided without
+/// a branch: among two or three characters nobody can guess.
 #[inline]
 pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) -> Option<SmallLeaves> {
     const BEHIND: u32 = 0x100;

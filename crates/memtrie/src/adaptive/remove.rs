@@ -1,5 +1,5 @@
-//! Removal in the adaptive layout. What is left over of steps is joined, so that a trie that lost keys looks like one that
-//! never had them.
+//! Removal in the adaptive layout. What is left over of steps is joined, so that a trie that lost keys looks like one
+//! that never had them.
 
 use super::edit::Operation;
 use super::node::{
@@ -64,8 +64,8 @@ impl Operation<'_, '_> {
         Ok(())
     }
 
-    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows has
-    /// unlinked it.
+    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows
+    /// has unlinked it.
     fn replace_chains(&mut self, mut ptr: Ptr, mut key: &[u8]) {
         while !ptr.is_leaf() && ptr.node_kind() == CHAIN {
             let Some(rest) = key.strip_prefix(chain_steps(self.memory, ptr)) else { return };

@@ -117,7 +117,8 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
         if locus.consumed + locus.matched < key.len() {
             return self.attach(locus, key, leaf);
         }
-        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to give.
+        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to
+        // give.
         let fresh = locus.matched == 0 && self.store.is_copying();
         let branch = self.with_content(leaf, self.rest_of(locus), fresh)?;
         self.attach(locus, key, branch)
@@ -369,8 +370,8 @@ impl Operation<'_, '_> {
         Ok(node)
     }
 
-    /// `child` with `content` (a leaf pointer or none) on it. `fresh`: if `child` is a chain, this operation made it and
-    /// nothing reaches it yet.
+    /// `child` with `content` (a leaf pointer or none) on it. `fresh`: if `child` is a chain, this operation made it
+    /// and nothing reaches it yet.
     pub(crate) fn with_content(&mut self, content: Ptr, child: Ptr, fresh: bool) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         if content.is_none() {

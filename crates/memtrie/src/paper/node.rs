@@ -1,9 +1,11 @@
-//! Node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and what readers do with one node.
+//! Node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and what readers do with one
+//! node.
 
 use crate::node::{Place, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
 
-/// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27, the child in word 7.
+/// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27,
+/// the child in word 7.
 pub(crate) const CHAIN_LAST: u32 = 27;
 pub(crate) const CHAIN_STEPS_MAX: usize = 28;
 pub(crate) const SPLIT: u32 = 0x1C;
@@ -80,9 +82,9 @@ pub(crate) fn matching(steps: &[u8], key: &[u8]) -> usize {
     steps.iter().zip(key).take_while(|(step, byte)| step == byte).count()
 }
 
-/// The characters and the order word of a sparse node, as one value: characters in the low 48 bits, order in the high 16.
-/// The order word lists, in base 6 from the lowest digit up, the places of the children in ascending order of character;
-/// the highest digit is never 0, so the digits end where the word is used up.
+/// The characters and the order word of a sparse node, as one value: characters in the low 48 bits, order in the high
+/// 16. The order word lists, in base 6 from the lowest digit up, the places of the children in ascending order of
+/// character; the highest digit is never 0, so the digits end where the word is used up.
 /// Unused characters repeat the first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SparseWord(pub(crate) u64);
@@ -170,7 +172,8 @@ impl SparseWord {
     }
 }
 
-/// The blocks of a split: word of the child (or of the next block) for a character, in each of its three levels (2, 3, 3 bits).
+/// The blocks of a split: word of the child (or of the next block) for a character, in each of its three levels (2, 3,
+/// 3 bits).
 #[inline]
 pub(crate) fn split_slot(first: Ptr, character: u8) -> Slot {
     first.slot(SPLIT_WORDS_FROM + u32::from(character >> 6))

@@ -44,8 +44,8 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows has
-    /// unlinked it.
+    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows
+    /// has unlinked it.
     fn replace_path(&mut self, mut ptr: Ptr, mut key: &[u8]) {
         while !key.is_empty() {
             let node = if ptr.kind() == PREFIX { prefix(self.memory, ptr).child } else { ptr };
@@ -83,7 +83,8 @@ impl Operation<'_, '_> {
         Ok(())
     }
 
-    /// A chain of one step more than the chain that follows, in one new block if there is room; otherwise a step of its own.
+    /// A chain of one step more than the chain that follows, in one new block if there is room; otherwise a step of its
+    /// own.
     fn lengthened_chain(&mut self, step: u8, child: Ptr) -> Result<Ptr, TrieFull> {
         if child.is_leaf() || kind(child) != Kind::Chain || child.kind() == 0 {
             return self.chain(&[step], child);

@@ -2,9 +2,10 @@
 //!
 //! The committed space is a sequence of 4 KiB pages. Page spans come from a buddy allocator (orders 0.., aligned to
 //! their size, merged when freed); pieces of at most 32 KiB come from *runs*, aligned spans that hold objects of one
-//! size class (a piece whose size is a power of two is aligned to it) (8 classes for each doubling), larger ones have a span of their own, cut to whole pages. An empty run goes
-//! back to the pages, and free pages beyond a reserve go back to the system, the largest spans first: what was a lot of
-//! large values once does not hold memory when they became small.
+//! size class (a piece whose size is a power of two is aligned to it) (8 classes for each doubling), larger ones have a
+//! span of their own, cut to whole pages. An empty run goes back to the pages, and free pages beyond a reserve go back
+//! to the system, the largest spans first: what was a lot of large values once does not hold memory when they became
+//! small.
 
 use std::sync::Arc;
 
@@ -261,7 +262,8 @@ impl Arena {
         self.release_surplus();
     }
 
-    /// Links pages (counted as free already) into the free spans, as aligned powers of two, merging each with its free buddies.
+    /// Links pages (counted as free already) into the free spans, as aligned powers of two, merging each with its free
+    /// buddies.
     fn add_free(&mut self, mut first: u32, mut count: u32, is_released: bool) {
         while count > 0 {
             let order = first.trailing_zeros().min(31 - count.leading_zeros()).min(ORDERS as u32 - 1);
@@ -344,8 +346,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Moves to huge pages what may be on small ones, where no page is given back. As often as the arena grows: what a page that goes and comes
-    /// costs is then bounded.
+    /// Moves to huge pages what may be on small ones, where no page is given back. As often as the arena grows: what a
+    /// page that goes and comes costs is then bounded.
     fn make_huge(&mut self) {
         if !self.space.wants_huge_pages() {
             return;
@@ -385,7 +387,8 @@ impl Arena {
         (self.pages.len() - self.free_pages as usize) * PAGE_BYTES - self.used_bytes()
     }
 
-    /// True if this is in a run of which a quarter is free, and not the one that is being filled. No piece need be there.
+    /// True if this is in a run of which a quarter is free, and not the one that is being filled. No piece need be
+    /// there.
     pub(crate) fn is_sparse_at(&self, address: *const u8) -> bool {
         let page = address.addr().wrapping_sub(self.space.base().addr().get()) / PAGE_BYTES;
         if page >= self.pages.len() {
@@ -481,8 +484,8 @@ mod tests {
         }
     }
 
-    /// Memory that came in small pages, at first or after it was given back, is asked for in huge ones when the arena grows. Whether the kernel
-    /// grants that or not, nothing in it changes, and nobody asks twice.
+    /// Memory that came in small pages, at first or after it was given back, is asked for in huge ones when the arena
+    /// grows. Whether the kernel grants that or not, nothing in it changes, and nobody asks twice.
     #[test]
     fn a_growing_arena_asks_again_for_huge_pages_and_keeps_what_is_there() {
         const UNITS: u32 = PAGE_UNITS;

@@ -108,7 +108,8 @@ struct Batch {
     pieces: Vec<Ptr>,
 }
 
-/// Blocks and blobs (as pointers) that wait for readers to pass. Emptied batches are used again: no allocation in the long run.
+/// Blocks and blobs (as pointers) that wait for readers to pass. Emptied batches are used again: no allocation in the
+/// long run.
 #[derive(Default)]
 pub(crate) struct Limbo {
     waiting: VecDeque<Batch>,

@@ -80,8 +80,8 @@ impl<'a> Memory<'a> {
     #[inline]
     pub(crate) fn leaf(self, ptr: Ptr) -> Leaf<'a> {
         let start = self.blob_start(ptr);
-        // SAFETY: R3, R5: the leaf names a complete, immutable blob, which starts with its own lengths; R6 bounds the use of
-        // the slices by the pin or writer borrow of the caller.
+        // SAFETY: R3, R5: the leaf names a complete, immutable blob, which starts with its own lengths; R6 bounds the
+        // use of the slices by the pin or writer borrow of the caller.
         unsafe {
             let first = start.read();
             let (tail_bytes, header_bytes, content_bytes) = if first & 0x80 != 0 {
@@ -103,8 +103,9 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The content of a leaf whose tail is `rest`. None of what is not so, and of what is no leaf but none. No branch asks which it is: it
-    /// would be guessed wrong often, and nothing that comes after it, the next get, would begin before the leaf is here.
+    /// The content of a leaf whose tail is `rest`. None of what is not so, and of what is no leaf but none. No branch
+    /// asks which it is: it would be guessed wrong often, and nothing that comes after it, the next get, would
+    /// begin before the leaf is here.
     #[inline]
     pub(crate) fn content_of_tail(self, ptr: Ptr, rest: &[u8]) -> Option<&'a [u8]> {
         let start = select_unpredictable(ptr.is_leaf(), self.blob_start_or_any(ptr), NO_LEAF.as_ptr());
@@ -126,7 +127,8 @@ impl<'a> Memory<'a> {
         let differing = (u128::from_ne_bytes(first) ^ u128::from_ne_bytes(*rest_first))
             | (u128::from_ne_bytes(last) ^ u128::from_ne_bytes(*rest_last));
         if fits & (differing == 0) {
-            // SAFETY: R3, R5: behind the tail is the content; R6 bounds the use of the slice by the pin or writer borrow of the caller.
+            // SAFETY: R3, R5: behind the tail is the content; R6 bounds the use of the slice by the pin or writer
+            // borrow of the caller.
             Some(unsafe { std::slice::from_raw_parts(tail.add(tail_bytes), content_bytes) })
         } else {
             None
@@ -146,7 +148,8 @@ impl<'a> Memory<'a> {
     pub(crate) fn write_leaf(self, unit: u32, header: Header, tail: &[u8], content: &[u8]) {
         debug_assert_eq!(header, Header::new(tail.len(), content.len()));
         let start = self.blob_start_mut(unit);
-        // SAFETY: R1, R6, R7: the allocator handed out `Header::units` units, which these bytes fit, and nothing else refers to them.
+        // SAFETY: R1, R6, R7: the allocator handed out `Header::units` units, which these bytes fit, and nothing else
+        // refers to them.
         unsafe {
             if header.length == 1 {
                 start.write(header.bytes[0]);
@@ -160,7 +163,8 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Copies bytes. A copy of unknown length takes a call; what is mostly copied is two copies of a known one, which may overlap.
+/// Copies bytes. A copy of unknown length takes a call; what is mostly copied is two copies of a known one, which may
+/// overlap.
 ///
 /// # Safety
 /// There is room for them at `to`, apart from where they are.

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::trie::Layout;
 
-/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob. Otherwise, in the paper's layout, 27 bits of block (the first
-/// of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte unit (the first 0) and 4 bits of kind.
+/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob. Otherwise, in the paper's layout, 27 bits of block
+/// (the first of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte unit (the first 0) and 4 bits of
+/// kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ptr(u32);
 
@@ -271,8 +272,8 @@ impl<'a> Memory<'a> {
         prefetch(start.wrapping_add(32));
     }
 
-    /// As `prefetch_blob` of a leaf, and of a node of the adaptive layout its first line. No branch asks which it is: among a node's children
-    /// nobody can guess.
+    /// As `prefetch_blob` of a leaf, and of a node of the adaptive layout its first line. No branch asks which it is:
+    /// among a node's children nobody can guess.
     #[inline]
     pub(crate) fn prefetch_piece(self, ptr: Ptr) {
         let node = self.blocks.wrapping_add((ptr.0 >> 4) as usize * 16);
@@ -281,7 +282,8 @@ impl<'a> Memory<'a> {
         prefetch(start.wrapping_add(select_unpredictable(ptr.is_leaf(), 32, 0)));
     }
 
-    /// Asks for a node of the adaptive layout, its first line; of a leaf for what is near always. As in `prefetch_piece`, without a branch.
+    /// Asks for a node of the adaptive layout, its first line; of a leaf for what is near always. As in
+    /// `prefetch_piece`, without a branch.
     #[inline]
     pub(crate) fn prefetch_node(self, ptr: Ptr) {
         let unit = select_unpredictable(ptr.is_leaf(), 0, ptr.0 >> 4);
@@ -298,7 +300,8 @@ impl<'a> Memory<'a> {
     #[inline]
     pub(crate) fn write_blob(self, unit: u32, content: &[u8], length: u32) {
         debug_assert_eq!(content.len(), length as usize);
-        // SAFETY: R1, R6, R7: the allocator handed out these bytes for `4 + length` bytes and nothing else refers to them.
+        // SAFETY: R1, R6, R7: the allocator handed out these bytes for `4 + length` bytes and nothing else refers to
+        // them.
         unsafe {
             let start = self.blobs.add(unit as usize * 8);
             start.cast::<u32>().write(length);

@@ -1,6 +1,6 @@
-//! The hand-over between writer and readers under every schedule and every order of memory that the language allows (loom): the
-//! crate's own epochs over a model checker's atomics. Nodes are stood for by cells that notice an access which is not ordered
-//! with a write.
+//! The hand-over between writer and readers under every schedule and every order of memory that the language allows
+//! (loom): the crate's own epochs over a model checker's atomics. Nodes are stood for by cells that notice an access
+//! which is not ordered with a write.
 
 #![allow(dead_code, reason = "a model uses what it is about, not all that the module has")]
 

@@ -12,10 +12,12 @@ pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// From this committed size on a space asks for huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
-/// The words of the trie's root and of the one that is built, and two that are none, which together read as a node without children.
+/// The words of the trie's root and of the one that is built, and two that are none, which together read as a node
+/// without children.
 const ROOT_BYTES: usize = 16;
 
-/// What debug builds fill freed and new pieces with. As a pointer it is a leaf beyond all that is committed, as a length more than there is.
+/// What debug builds fill freed and new pieces with. As a pointer it is a leaf beyond all that is committed, as a
+/// length more than there is.
 pub(super) const POISON: u8 = 0xA5;
 
 /// A range of addresses that was mapped as one, private and anonymous (invariant R1).
@@ -57,8 +59,8 @@ impl Space {
         self.committed
     }
 
-    /// Makes at least the first `upto` bytes usable, whose contents are undefined. False if that exceeds the reservation or the system has no
-    /// memory.
+    /// Makes at least the first `upto` bytes usable, whose contents are undefined. False if that exceeds the
+    /// reservation or the system has no memory.
     pub(crate) fn commit(&mut self, upto: usize) -> bool {
         if upto > self.reserved {
             return false;
@@ -70,7 +72,8 @@ impl Space {
         upto <= self.committed || self.commit_new(upto)
     }
 
-    /// Commits spare pages as far as there are some. Never the first huge page of a space: a small one has no use for all of it.
+    /// Commits spare pages as far as there are some. Never the first huge page of a space: a small one has no use for
+    /// all of it.
     fn commit_spare(&mut self, upto: usize) {
         let Some(spare) = self.spare.clone() else { return };
         while self.committed > 0
@@ -87,8 +90,8 @@ impl Space {
         }
     }
 
-    /// What is mapped behind the committed part cannot be told, for the length of a huge page: it may be nothing, or somebody else's by now.
-    /// The space ends before it.
+    /// What is mapped behind the committed part cannot be told, for the length of a huge page: it may be nothing, or
+    /// somebody else's by now. The space ends before it.
     #[cold]
     fn end_here(&mut self) {
         let (unknown, end) = (self.committed + HUGE_PAGE_BYTES, self.end());
@@ -108,7 +111,8 @@ impl Space {
             return false;
         }
         if upto > HUGE_PAGES_FROM_BYTES {
-            // From the start, when it is the first time: that stays one area for the kernel, which may collapse its small pages.
+            // From the start, when it is the first time: that stays one area for the kernel, which may collapse its
+            // small pages.
             let advised = if self.wants_huge_pages() { self.committed } else { 0 };
             // SAFETY: as above; this advice does not change contents. It may be refused, which costs only speed.
             let _ = unsafe { madvise(self.at(advised), upto - advised, Advice::LinuxHugepage) };
@@ -118,7 +122,8 @@ impl Space {
         true
     }
 
-    /// Before it is dropped: leaves the huge pages that are in use, by their index, to others. A space that stayed small leaves nothing.
+    /// Before it is dropped: leaves the huge pages that are in use, by their index, to others. A space that stayed
+    /// small leaves nothing.
     pub(super) fn leave(&mut self, is_in_use: impl Fn(usize) -> bool) {
         let Some(spare) = self.spare.take() else { return };
         spare.uncommitted(self.committed);
@@ -143,7 +148,8 @@ impl Space {
         let (start, after) =
             unsafe { (NonNull::new_unchecked(start), NonNull::new_unchecked(start.add(HUGE_PAGE_BYTES))) };
         self.mapping = after;
-        // SAFETY: R1, R10: it is committed, nothing that refers into it outlives the trie that drops us, and it is in our mapping no more.
+        // SAFETY: R1, R10: it is committed, nothing that refers into it outlives the trie that drops us, and it is in
+        // our mapping no more.
         unsafe { HugePage::new(start) }
     }
 
@@ -152,12 +158,14 @@ impl Space {
         self.committed > HUGE_PAGES_FROM_BYTES
     }
 
-    /// Has the `index`th huge page's range, all of it in use, moved to a huge page if it is not on one. Where memory is in pieces there
-    /// often was none when it was first touched, and what was given back in parts comes again in small pages.
+    /// Has the `index`th huge page's range, all of it in use, moved to a huge page if it is not on one. Where memory is
+    /// in pieces there often was none when it was first touched, and what was given back in parts comes again in
+    /// small pages.
     pub(crate) fn collapse(&self, index: usize) {
         let offset = index * HUGE_PAGE_BYTES;
         debug_assert!(offset + HUGE_PAGE_BYTES <= self.committed);
-        // SAFETY: R1: the range is ours; contents and addresses stay as they are. A refusal (before Linux 6.1 always) costs only speed.
+        // SAFETY: R1: the range is ours; contents and addresses stay as they are. A refusal (before Linux 6.1 always)
+        // costs only speed.
         let _ = unsafe { libc::madvise(self.at(offset), HUGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
@@ -190,7 +198,8 @@ impl Space {
         unsafe { self.base.as_ptr().write_bytes(0, ROOT_BYTES) }
     }
 
-    /// In debug builds: has who still reads a free piece of so many units, or counts on what is in a new one, find nonsense (R5, R6).
+    /// In debug builds: has who still reads a free piece of so many units, or counts on what is in a new one, find
+    /// nonsense (R5, R6).
     #[inline]
     pub(super) fn poison(&self, unit: u32, units: u32) {
         if !cfg!(debug_assertions) {

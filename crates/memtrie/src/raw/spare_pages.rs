@@ -1,8 +1,9 @@
 //! Memory of tries that are gone, for those that grow.
 //!
-//! The first touch of a page costs: the kernel looks for one and clears it, and in a virtual machine whose host takes free memory back the host
-//! does so as well. A trie that is dropped therefore leaves the huge pages that it filled here, where they stay resident, and a trie that grows
-//! has them moved to where it grows. What nobody needs for a while goes back to the system.
+//! The first touch of a page costs: the kernel looks for one and clears it, and in a virtual machine whose host takes
+//! free memory back the host does so as well. A trie that is dropped therefore leaves the huge pages that it filled
+//! here, where they stay resident, and a trie that grows has them moved to where it grows. What nobody needs for a
+//! while goes back to the system.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -103,8 +104,8 @@ impl State {
     }
 }
 
-/// The memory of one aligned huge page, whether it is one to the kernel or not, readable and writable (invariant R10). Its contents are
-/// undefined. Unmapped when it is dropped.
+/// The memory of one aligned huge page, whether it is one to the kernel or not, readable and writable (invariant R10).
+/// Its contents are undefined. Unmapped when it is dropped.
 #[derive(Debug)]
 pub(super) struct HugePage(NonNull<u8>);
 
@@ -114,7 +115,8 @@ unsafe impl Send for HugePage {}
 impl HugePage {
     /// # Safety
     ///
-    /// R10: the huge page that begins there is mapped, readable and writable; from now on nobody else refers into it or unmaps it.
+    /// R10: the huge page that begins there is mapped, readable and writable; from now on nobody else refers into it or
+    /// unmaps it.
     pub unsafe fn new(start: NonNull<u8>) -> HugePage {
         debug_assert!(start.addr().get().is_multiple_of(HUGE_PAGE_BYTES));
         HugePage(start)

@@ -1,4 +1,5 @@
-//! One writer at full speed, readers and walkers beside it. Every content says which key it belongs to, so that anything
+//! One writer at full speed, readers and walkers beside it. Every content says which key it belongs to, so that
+//! anything
 //! recycled too early or half made shows.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -83,9 +83,12 @@ const ROUNDS_MAX: usize = 20;
 
 /// Sizes drift from 16 bytes to 4 KiB and back, little by little, while another thread scans all the time.
 ///
-/// A thread that is interrupted within a pin holds up what is replaced meanwhile, however much that is. The writer waits for such a pin for a limited
-/// time only (`docs/decisions/0014-memtable-memory.md`), so a look may find more than the bound, which is 1.3 times the same content loaded anew plus
-/// 4 MiB. Nothing else is an excuse: once the pins of that moment have ended, the bound holds again, with the scan still running. It holds at once, or,
+/// A thread that is interrupted within a pin holds up what is replaced meanwhile, however much that is. The writer
+/// waits for such a pin for a limited
+/// time only (`docs/decisions/0014-memtable-memory.md`), so a look may find more than the bound, which is 1.3 times
+/// the same content loaded anew plus
+/// 4 MiB. Nothing else is an excuse: once the pins of that moment have ended, the bound holds again, with the scan
+/// still running. It holds at once, or,
 /// where live contents lie between many freed ones, after writes that move them together.
 #[test]
 fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {

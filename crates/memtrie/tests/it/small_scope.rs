@@ -15,14 +15,16 @@ fn strings(alphabet: &[u8], length_max: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Contents of these lengths: small enough for every place, too long for an inner node of the adaptive layout, too long to have a tail before them.
+/// Contents of these lengths: small enough for every place, too long for an inner node of the adaptive layout, too
+/// long to have a tail before them.
 const LENGTHS: [usize; 3] = [1, 25, 2000];
 
 fn content(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// From every set of keys to every other that differs in one key: all put orders are covered by induction over the sets.
+/// From every set of keys to every other that differs in one key: all put orders are covered by induction over the
+/// sets.
 #[test]
 fn every_set_of_short_keys_takes_every_put_and_removal() {
     let keys = strings(b"ab", 2);
@@ -111,7 +113,8 @@ fn a_node_takes_every_number_of_children_up_and_down() {
     }
 }
 
-/// `inner` is the length of the content on the node; `reversed` has the children go in the reverse order of that in which they came.
+/// `inner` is the length of the content on the node; `reversed` has the children go in the reverse order of that in
+/// which they came.
 fn grow_and_shrink(path: &[u8], inner: Option<usize>, copying: bool, reversed: bool) {
     let trie = trie();
     let mut model = Model::new();

@@ -148,8 +148,8 @@ impl Default for RowBuilder {
     }
 }
 
-/// Appends the head of the blob of a row that was inserted at `timestamp` and has a cell of that age for each column of `set`, all of them simple. The
-/// slots of the columns (an i32 length and the value each) make up the rest.
+/// Appends the head of the blob of a row that was inserted at `timestamp` and has a cell of that age for each column of
+/// `set`, all of them simple. The slots of the columns (an i32 length and the value each) make up the rest.
 pub fn begin_plain_row(set: &ColumnSet, timestamp: i64, out: &mut Vec<u8>) {
     out.push(flag::TIMESTAMP | flag::LIVENESS);
     vint::write_uvint(u64::from(set.version), out);
@@ -179,7 +179,8 @@ impl RowBuilder {
         self.plain = if liveness.is_empty() { Shared::NOTHING } else { Shared::of_liveness(&liveness) };
     }
 
-    /// Says what many of the cells may share, where there is no liveness: what each cell says of its own is then the less.
+    /// Says what many of the cells may share, where there is no liveness: what each cell says of its own is then the
+    /// less.
     pub(super) fn usual(&mut self, usual: Shared) {
         self.usual = usual;
     }
@@ -203,8 +204,9 @@ impl RowBuilder {
         self.push_cell(cell);
     }
 
-    /// Adds the cells of the first columns of the set, all with the times of the row's liveness: `write` appends their slots
-    /// (an i32 length and the value each) and returns how many they are. Only where nothing but the liveness was set.
+    /// Adds the cells of the first columns of the set, all with the times of the row's liveness: `write` appends their
+    /// slots (an i32 length and the value each) and returns how many they are. Only where nothing but the liveness
+    /// was set.
     pub fn slots_of_row<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>) -> Result<usize, E> {
         debug_assert!(self.columns.is_empty() && self.runs.is_empty() && !self.liveness.is_empty(), "slots come first");
         let start = self.bytes.len();
@@ -215,7 +217,8 @@ impl RowBuilder {
         Ok(count)
     }
 
-    /// Adds the cells of a piece as they stand there, if they are all as the row says; else false, and nothing is added.
+    /// Adds the cells of a piece as they stand there, if they are all as the row says; else false, and nothing is
+    /// added.
     pub(super) fn add_plain_piece(&mut self, piece: &PlainPiece<'_>) -> bool {
         if self.plain.timestamp.is_none() {
             self.plain = piece.times;
@@ -284,8 +287,8 @@ impl RowBuilder {
         self.push_column(index, Some(deletion));
     }
 
-    /// Adds a cell to the complex column begun last, unless the column's deletion deletes it. Paths must ascend in the order
-    /// of the path's type.
+    /// Adds a cell to the complex column begun last, unless the column's deletion deletes it. Paths must ascend in the
+    /// order of the path's type.
     pub fn complex_cell(&mut self, cell: &Cell<'_>) {
         let deletion = self.columns.last().and_then(|column| column.complex);
         debug_assert!(deletion.is_some(), "complex() comes first");
@@ -408,8 +411,8 @@ impl RowBuilder {
         indexes.map(|index| vint::uvint_size(index as u64)).sum()
     }
 
-    /// Writes the runs and, if the row is dense, what is absent before (from `first_slot` on) and between them. Returns the index
-    /// behind them.
+    /// Writes the runs and, if the row is dense, what is absent before (from `first_slot` on) and between them. Returns
+    /// the index behind them.
     fn write_runs(&self, sparse: bool, first_slot: usize, out: &mut Vec<u8>) -> usize {
         let mut next_slot = first_slot;
         for run in &self.runs {
@@ -437,7 +440,8 @@ impl RowBuilder {
             .filter_map(|column| self.cells.get(column.first_cell))
     }
 
-    /// What the row says for its cells: the liveness if there is one, else what the first cell has, unless more are as usual.
+    /// What the row says for its cells: the liveness if there is one, else what the first cell has, unless more are as
+    /// usual.
     fn shared(&self) -> Shared {
         let of = |first: &CellEntry| Shared::of_first(first.timestamp, first.ttl, first.local_deletion_time);
         let first = match self.plain.timestamp {

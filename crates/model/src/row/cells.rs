@@ -282,8 +282,8 @@ impl Cells<'_, '_> {
         self
     }
 
-    /// Goes past the simple columns, telling of each where in the row its value lies, or `None` where the cell is dead at
-    /// `now_seconds`.
+    /// Goes past the simple columns, telling of each where in the row its value lies, or `None` where the cell is dead
+    /// at `now_seconds`.
     pub(super) fn pass_simple(&mut self, now_seconds: u32, mut found: impl FnMut(usize, Option<Range<usize>>)) {
         let row_is_live = self.row.cell_is_live(now_seconds);
         while self.remaining > 0 {

@@ -1,9 +1,10 @@
 //! Counter cells: a total in shards, one per node that counted.
 //!
-//! The value of a live counter cell is a context: an i16 count of header entries, the entries (i16 each), then shards in the order
-//! of their nodes: node id (16 bytes), clock (i64), count (i64). An entry names a shard by its index: `index` a local one,
-//! `index - 2^15` a global one; shards that no entry names are remote. Cassandra has written global shards alone since 2.1; the others
-//! may still be in the tables of nodes that are older. Source: Cassandra's `CounterContext`.
+//! The value of a live counter cell is a context: an i16 count of header entries, the entries (i16 each), then shards
+//! in the order of their nodes: node id (16 bytes), clock (i64), count (i64). An entry names a shard by its index:
+//! `index` a local one, `index - 2^15` a global one; shards that no entry names are remote. Cassandra has written
+//! global shards alone since 2.1; the others may still be in the tables of nodes that are older. Source: Cassandra's
+//! `CounterContext`.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

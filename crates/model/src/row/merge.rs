@@ -44,8 +44,8 @@ impl Default for RowMerger {
 }
 
 impl RowMerger {
-    /// Leaves out nothing, for a memtable: as in Cassandra a drop takes cells when they are read, flushed or compacted, and
-    /// until then a later drop of the same column with an earlier time may bring them back.
+    /// Leaves out nothing, for a memtable: as in Cassandra a drop takes cells when they are read, flushed or compacted,
+    /// and until then a later drop of the same column with an earlier time may bring them back.
     pub fn of_all_written() -> Self {
         RowMerger { builder: RowBuilder::default(), scope: Scope::Written }
     }
@@ -101,8 +101,8 @@ impl RowMerger {
         !self.builder.is_empty()
     }
 
-    /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`: columns that
-    /// `reader` does not know are left out. Appends nothing and returns false where nothing is left.
+    /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`: columns
+    /// that `reader` does not know are left out. Appends nothing and returns false where nothing is left.
     pub fn translate(&mut self, row: Row<'_>, writer: &Table, reader: &Table, out: &mut Vec<u8>) -> bool {
         let is_static = row.is_static();
         let (written, read) = (writer.columns(is_static), reader.columns(is_static));

@@ -1,7 +1,8 @@
 //! Rows in pieces: how a large row is cut into blobs that are changed one without the other, and joined again.
 //!
-//! A piece is a row blob, of the same column set as the others, that holds the cells between two places of the row. The first
-//! one also has the liveness. Where a cut goes through a complex column, every part of it says the column's deletion.
+//! A piece is a row blob, of the same column set as the others, that holds the cells between two places of the row. The
+//! first one also has the liveness. Where a cut goes through a complex column, every part of it says the column's
+//! deletion.
 
 use super::builder::Shared;
 use super::{Cell, ColumnData, Liveness, Row, RowBuilder, flag};
@@ -22,8 +23,8 @@ impl Row<'_> {
         self.bytes.first().is_some_and(|flags| flags & flag::PIECE != 0)
     }
 
-    /// Whether this piece, of simple columns alone, says nothing that a reader of other columns has to know, where `liveness` is the
-    /// row's: the row is live by that, and whatever deletes that deletes all of this.
+    /// Whether this piece, of simple columns alone, says nothing that a reader of other columns has to know, where
+    /// `liveness` is the row's: the row is live by that, and whatever deletes that deletes all of this.
     pub fn is_covered_by(&self, liveness: &Liveness) -> bool {
         !liveness.is_empty()
             && !liveness.is_expiring()
@@ -51,7 +52,8 @@ impl Row<'_> {
 pub struct PieceSize {
     /// About how long a piece is at most, bytes.
     pub bytes: usize,
-    /// So much is counted for a cell beside its path and value, at least, bytes: the more, the fewer small cells are in a piece.
+    /// So much is counted for a cell beside its path and value, at least, bytes: the more, the fewer small cells are
+    /// in a piece.
     pub cell_bytes: usize,
 }
 
@@ -71,8 +73,8 @@ const CELL_TIMES_BYTES: usize = 16;
 
 impl RowCutter {
     /// Gives `piece` the parts of `row`, each of about `size` or of a single cell, under the table's current columns:
-    /// where it begins, and the blob. The first begins where the row does, and has `None` for a place; of a row that is younger than
-    /// most of its cells it has none that would have to say so.
+    /// where it begins, and the blob. The first begins where the row does, and has `None` for a place; of a row that is
+    /// younger than most of its cells it has none that would have to say so.
     pub fn cut(
         &mut self,
         table: &Table,

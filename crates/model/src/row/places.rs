@@ -9,7 +9,8 @@ use crate::Table;
 /// from row to row.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePlaces {
-    /// Where the row's slots are what the protocol wants: the start of each, counted from `first_slot`, and of what follows the last.
+    /// Where the row's slots are what the protocol wants: the start of each, counted from `first_slot`, and of what
+    /// follows the last.
     slots: Vec<Slot>,
     first_slot: usize,
     /// Otherwise: start and length of each value.
@@ -40,8 +41,9 @@ const ABSENT: i32 = -1;
 const DEAD: i32 = -2;
 
 impl<'a> Row<'a> {
-    /// The slots of all columns, where those of simple columns are values as the native protocol has them (an i32 length and
-    /// bytes, or -1): the row is dense, of the table's current columns, and no cell has times of its own or has expired.
+    /// The slots of all columns, where those of simple columns are values as the native protocol has them (an i32
+    /// length and bytes, or -1): the row is dense, of the table's current columns, and no cell has times of its own
+    /// or has expired.
     pub fn slots(&self, table: &Table, now_seconds: u32) -> Option<&'a [u8]> {
         let header = self.header();
         let is_plain = header.flags & (flag::SPARSE | flag::CELL_META | flag::PIECE) == 0
@@ -72,8 +74,8 @@ impl ValuePlaces {
         });
     }
 
-    /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not checked
-    /// can lack.
+    /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not
+    /// checked can lack.
     fn locate_slots(&mut self, slots: &[u8], count: usize) -> Option<()> {
         let known = if self.slots.len() == count + 1 { self.agreeing(slots) } else { 0 };
         self.slots.resize(count + 1, Slot::default());
@@ -87,8 +89,8 @@ impl ValuePlaces {
         (at <= slots.len()).then_some(())
     }
 
-    /// How many of the slots are surely as long as those of the row looked up before. Rows of a table are often alike, and to ask
-    /// this does not wait for one length to find the next, nor branch for each.
+    /// How many of the slots are surely as long as those of the row looked up before. Rows of a table are often alike,
+    /// and to ask this does not wait for one length to find the next, nor branch for each.
     fn agreeing(&self, slots: &[u8]) -> usize {
         const TOGETHER: usize = 8;
         let known = &self.slots[..self.slots.len() - 1];
@@ -101,8 +103,8 @@ impl ValuePlaces {
         }
     }
 
-    /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or -1 for
-    /// none. Returns how many deleted or expired cells were among them.
+    /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or
+    /// -1 for none. Returns how many deleted or expired cells were among them.
     pub fn copy(&self, row: Row<'_>, runs: &[Range<usize>], out: &mut Vec<u8>) -> u64 {
         if self.is_dense {
             self.copy_slots(&row.as_bytes()[self.first_slot..], runs, out);

@@ -122,8 +122,9 @@ impl Decoder {
         }
     }
 
-    /// The next envelope where it lies, if all of it is there, sound, uncompressed and small enough: header and body. What
-    /// [`Decoder::next_envelope`] returns is the same then, but owns its body; or it is passed over with [`Decoder::pass`].
+    /// The next envelope where it lies, if all of it is there, sound, uncompressed and small enough: header and body.
+    /// What [`Decoder::next_envelope`] returns is the same then, but owns its body; or it is passed over with
+    /// [`Decoder::pass`].
     pub fn peek(&self) -> Option<(Header, &[u8])> {
         self.ahead().next()
     }

@@ -90,7 +90,8 @@ impl Encoder {
         });
     }
 
-    /// As [`Encoder::envelope`], for a body that is only known as it is written: appends nothing if `write_body` says false. Says so, too.
+    /// As [`Encoder::envelope`], for a body that is only known as it is written: appends nothing if `write_body` says
+    /// false. Says so, too.
     pub fn try_envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         match self.framing {
             Framing::Envelopes { compression: None } => {

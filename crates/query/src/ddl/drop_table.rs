@@ -25,8 +25,8 @@ pub(super) fn execute(drop: &DropTable, execution: &Execution<'_>) -> Result<Opt
     Ok(dropped)
 }
 
-/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted. Of two within a millisecond
-/// the second has the next one's name.
+/// With `auto_snapshot`, keeps a table's data under `snapshots/<why>-<milliseconds>-<table>` before it is deleted. Of
+/// two within a millisecond the second has the next one's name.
 pub(crate) fn snapshot(table: &Table, why: &str, execution: &Execution<'_>) -> Result<(), QueryError> {
     let processor = execution.processor;
     if !processor.options().auto_snapshot || !table.options.allow_auto_snapshot {

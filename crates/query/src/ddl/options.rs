@@ -277,8 +277,8 @@ fn take_read_repair_chances(properties: &Properties, execution: &Execution<'_>) 
     Ok(())
 }
 
-/// The `caching` of a statement: a map, or one word as in Cassandra before 2.1. A table in memory may say 'NONE', as those who had
-/// such tables first did.
+/// The `caching` of a statement: a map, or one word as in Cassandra before 2.1. A table in memory may say 'NONE', as
+/// those who had such tables first did.
 fn caching_of(
     properties: &Properties,
     compaction_before: &BTreeMap<String, String>,

@@ -75,8 +75,8 @@ fn partial(name: &str, arguments: &[&dyn Assignable], preparing: &Preparing<'_>)
         let Some(text) = arguments[0] else { return Ok(None) };
         let (begin, end) = (number(1), number(2));
         let text = utf8::to_str(text);
-        // Java counts the halves of characters beyond 16 bits. It writes "?" for one without the other, and in ascii for
-        // what is not.
+        // Java counts the halves of characters beyond 16 bits. It writes "?" for one without the other, and in ascii
+        // for what is not.
         let units: Vec<u16> = text.encode_utf16().collect();
         let length = units.len();
         let hides_inner = call.function.name == "mask_inner";

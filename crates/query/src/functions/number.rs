@@ -23,8 +23,8 @@ pub(super) const NUMERIC_TYPES: [CqlType; 9] = [
 /// The bytes of a number of [`DIGITS_MAX`] digits.
 const MAGNITUDE_BYTES_MAX: usize = DIGITS_MAX * 3_322 / 8_000 + 1;
 
-/// Refuses numbers, or what holds numbers, of more than [`DIGITS_MAX`] digits: to calculate with them, or to print them, takes
-/// time by the square of their length.
+/// Refuses numbers, or what holds numbers, of more than [`DIGITS_MAX`] digits: to calculate with them, or to print
+/// them, takes time by the square of their length.
 pub(crate) fn refuse_long(ty: &CqlType, bytes: &[u8]) -> Result<(), QueryError> {
     if bytes.len() <= MAGNITUDE_BYTES_MAX {
         return Ok(());

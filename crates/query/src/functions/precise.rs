@@ -149,8 +149,8 @@ fn log_to(value: &Decimal, digits: u32) -> Option<Decimal> {
 
 /// The logarithm of base ten; `None` where there is none.
 ///
-/// It is the quotient of two logarithms that were rounded before, as in Cassandra: of some powers of ten it is a short number (2), of
-/// others one with all its digits (3.000…).
+/// It is the quotient of two logarithms that were rounded before, as in Cassandra: of some powers of ten it is a short
+/// number (2), of others one with all its digits (3.000…).
 pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     let digits = wanted_digits(value);
     let carried = digits + 2;
@@ -160,7 +160,8 @@ pub(super) fn log10(value: &Decimal) -> Option<Decimal> {
     rounded(quotient.unscaled, i64::from(quotient.scale), digits)
 }
 
-/// `a / b` as Java's `BigDecimal` divides: at this many digits, with no more trailing zeros than the scales ask for where it is exact.
+/// `a / b` as Java's `BigDecimal` divides: at this many digits, with no more trailing zeros than the scales ask for
+/// where it is exact.
 fn quotient(a: &Decimal, b: &Decimal, digits: u32) -> Option<Decimal> {
     let preferred_scale = i64::from(a.scale) - i64::from(b.scale);
     let shift = digits + 5 + u32::try_from(b.precision()).ok()?;

@@ -145,7 +145,8 @@ async fn carry_out(
     Ok(ResponseBody::Void)
 }
 
-/// What is wrong with the first wrong partition key of these statements: Cassandra makes the keys of all before it looks at anything else.
+/// What is wrong with the first wrong partition key of these statements: Cassandra makes the keys of all before it
+/// looks at anything else.
 fn wrong_key(statements: &[(&ModificationPlan, &Execution<'_>)]) -> Option<QueryError> {
     let keys = |(statement, execution): &(&ModificationPlan, &Execution<'_>)| {
         statement.resolve(execution, |modification| modification.target.keys(execution).map(drop)).err()

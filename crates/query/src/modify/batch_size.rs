@@ -18,8 +18,8 @@ const PARTITION_DELETION_BYTES: u64 = 8;
 const RANGE_BYTES: u64 = 8 + 4;
 const RANGES_BYTES: u64 = 4;
 
-/// Refuses a batch over several partitions that is too large, and warns of one that is large. Warns of an unlogged batch
-/// over many partitions.
+/// Refuses a batch over several partitions that is too large, and warns of one that is large. Warns of an unlogged
+/// batch over many partitions.
 pub(super) fn check(kind: BatchKind, mutation: &Mutation, execution: &Execution<'_>) -> Result<(), QueryError> {
     let updates = mutation.updates();
     let partitions: BTreeSet<_> = updates.iter().map(|update| (&*update.table().keyspace, update.key())).collect();

@@ -137,8 +137,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The regular columns from the table's first on whose values are markers', in runs: how many columns in each stand in the order of
-    /// their markers, one right behind the other.
+    /// The regular columns from the table's first on whose values are markers', in runs: how many columns in each stand
+    /// in the order of their markers, one right behind the other.
     pub fn leading_runs(&self) -> Vec<usize> {
         let leading =
             self.regulars.iter().zip(0..).map_while(|(column, place)| column.marker.filter(|_| column.index == place));

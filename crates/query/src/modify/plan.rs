@@ -280,7 +280,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the first columns of the table, as far as markers give them values that are what they have to be. Returns the others.
+    /// Writes the first columns of the table, as far as markers give them values that are what they have to be. Returns
+    /// the others.
     fn write_values<'c>(&self, columns: &'c [ColumnChanges], builder: &mut RowBuilder) -> &'c [ColumnChanges] {
         let Ok(count) = builder.slots_of_row(|slots| {
             let mut written = 0;
@@ -297,8 +298,8 @@ impl Writer<'_> {
         &columns[count..]
     }
 
-    /// Writes columns whose markers stand one behind the other; of texts all at once, where they were sent as a row has them. Returns how
-    /// many.
+    /// Writes columns whose markers stand one behind the other; of texts all at once, where they were sent as a row has
+    /// them. Returns how many.
     fn write_run(&self, run: &[ColumnChanges], slots: &mut Vec<u8>) -> usize {
         let first = run.first().and_then(|column| column.marker);
         if run.len() > 1

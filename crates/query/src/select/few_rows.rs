@@ -18,7 +18,8 @@ use crate::row_target::{ROW_VALUES_MAX, RowValues};
 
 /// More rows are read with a cursor: what it costs to open one is nothing beside them.
 const ROWS_MAX: u64 = 128;
-/// Where fewer columns are wanted than there are, and there are more than so many, a cursor does not even copy the others.
+/// Where fewer columns are wanted than there are, and there are more than so many, a cursor does not even copy the
+/// others.
 const COLUMNS_PASSED_MAX: usize = 16;
 
 /// Buffers that keep their memory from statement to statement.
@@ -43,8 +44,8 @@ pub(super) fn applies(table: &Table, regulars: Option<&[usize]>) -> bool {
 }
 
 impl SelectPlan {
-    /// Appends the cells of the rows that the statement asks for, if they are few and found at once; how many rows that are. `None`, and
-    /// nothing appended, where [`SelectPlan::execute`] has to see.
+    /// Appends the cells of the rows that the statement asks for, if they are few and found at once; how many rows that
+    /// are. `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
     pub fn find_rows(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         self.few_rows.as_ref()?;
         if execution.processor.engine().is_in_memory(&self.table) || !self.is_looked_up(execution) {

@@ -82,7 +82,8 @@ impl Grouping {
         Ok(Some(Grouping { prefix, function }))
     }
 
-    /// Refuses a function by which rows that belong together may not stand together. Cassandra does so when the statement is carried out.
+    /// Refuses a function by which rows that belong together may not stand together. Cassandra does so when the
+    /// statement is carried out.
     pub fn check_function(&self) -> Result<(), QueryError> {
         self.function.as_ref().map_or(Ok(()), Selector::check_monotonic)
     }

@@ -1,7 +1,7 @@
 //! A SELECT of one row that memory has: most of all, and answered without a cursor.
 //!
-//! What is not as simple as that (a value that is null or not valid, a row that is deleted, expires or is in several places)
-//! is left to [`SelectPlan::execute`], which answers or says what is wrong.
+//! What is not as simple as that (a value that is null or not valid, a row that is deleted, expires or is in several
+//! places) is left to [`SelectPlan::execute`], which answers or says what is wrong.
 
 use std::cell::RefCell;
 
@@ -39,8 +39,8 @@ pub(super) fn applies(table: &Table) -> bool {
 }
 
 impl SelectPlan {
-    /// Appends the row's cells, if the statement asks for one row and it is found at once; how many rows that are. `None`, and
-    /// nothing appended, where [`SelectPlan::execute`] has to see.
+    /// Appends the row's cells, if the statement asks for one row and it is found at once; how many rows that are.
+    /// `None`, and nothing appended, where [`SelectPlan::execute`] has to see.
     pub fn find_row(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Option<usize> {
         let (target, plain) = (self.one_row.as_ref()?, self.plain.as_ref()?);
         // A page of one row says where the next one starts.
@@ -56,7 +56,8 @@ impl SelectPlan {
         })
     }
 
-    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a consistency that there is.
+    /// Whether nothing that the client said is against looking rows up: no trace, no page but the first, and a
+    /// consistency that there is.
     pub(super) fn is_looked_up(&self, execution: &Execution<'_>) -> bool {
         let options = execution.options;
         let (level, data_center) = (options.consistency, &execution.processor.options().node.data_center);

@@ -313,7 +313,8 @@ impl<'p> Page<'p> {
         self.end_partition(partition)
     }
 
-    /// Where no row is asked for (`k IN ()`), static columns fill a page and count against a LIMIT as a row does, but give none.
+    /// Where no row is asked for (`k IN ()`), static columns fill a page and count against a LIMIT as a row does, but
+    /// give none.
     fn count_statics_of_no_row(&mut self, partition: &PartitionKey) -> Flow {
         self.live_rows += 1;
         self.limits.remaining = self.limits.remaining.saturating_sub(1);

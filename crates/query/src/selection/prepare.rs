@@ -56,8 +56,9 @@ pub(super) fn call_of(selectable: &Selectable) -> Option<(FunctionName, Vec<&Sel
     })
 }
 
-/// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the text that is Cassandra's
-/// mistake: it answers whether one of them does not. Those it looks at here first, so that `look_up` may fail of them.
+/// Whether an expression looks at a column of which `is_wanted` is true. Of the values of a map or user type in the
+/// text that is Cassandra's mistake: it answers whether one of them does not. Those it looks at here first, so that
+/// `look_up` may fail of them.
 pub(super) fn selects(
     selectable: &Selectable,
     table: &Table,
@@ -110,7 +111,8 @@ pub(super) fn check_names(selectable: &Selectable, table: &Table, preparing: &Pr
     Ok(())
 }
 
-/// Looks up the names within maps and user types as well: Cassandra does where it prints an expression, as it does for a type hint.
+/// Looks up the names within maps and user types as well: Cassandra does where it prints an expression, as it does for
+/// a type hint.
 fn check_shown(selectable: &Selectable, table: &Table, preparing: &Preparing<'_>) -> Result<(), QueryError> {
     let part = Expression::Selectable(selectable);
     if preparing.findings().borrow().has_shown_names(part) {

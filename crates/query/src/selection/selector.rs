@@ -202,7 +202,8 @@ impl Selector {
             || self.inner().into_iter().any(Selector::has_constants)
     }
 
-    /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that are.
+    /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that
+    /// are.
     pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         let nothing = Input::Group { leaves: &[], aggregates: &[], execution };
         if let Selector::Function { .. } = self

@@ -89,8 +89,8 @@ pub(crate) fn common_type(types: impl Iterator<Item = Option<CqlType>>) -> Optio
     known.iter().all(|other| is_value_compatible(candidate, other)).then(|| candidate.clone())
 }
 
-/// How well a value of type `from` fits a receiver of type `to`. A frozen value fits what is not frozen; a value of many
-/// cells fits nothing frozen.
+/// How well a value of type `from` fits a receiver of type `to`. A frozen value fits what is not frozen; a value of
+/// many cells fits nothing frozen.
 pub(crate) fn assign_type(from: &CqlType, to: &CqlType) -> Assignment {
     if from.is_multi_cell() { assign_hinted(from, to) } else { assign_hinted(from, &to.freeze()) }
 }
@@ -136,7 +136,8 @@ pub(crate) fn is_value_compatible(ty: &CqlType, other: &CqlType) -> bool {
     }
 }
 
-/// Whether values of type `other` are valid as `ty`, and in the same order: what elements of sets and keys of maps have to be.
+/// Whether values of type `other` are valid as `ty`, and in the same order: what elements of sets and keys of maps have
+/// to be.
 fn is_order_compatible(ty: &CqlType, other: &CqlType) -> bool {
     use CqlType::*;
     match (ty, other) {

@@ -316,7 +316,8 @@ pub(super) fn list_assignment(
             }
             all_elements(elements, element, preparing)
         }
-        // As in Cassandra nothing else is tried: of several functions of a name the first that is looked at refuses the call.
+        // As in Cassandra nothing else is tried: of several functions of a name the first that is looked at refuses the
+        // call.
         other => Err(neither_list_nor_vector(other)),
     }
 }

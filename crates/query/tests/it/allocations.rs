@@ -45,7 +45,8 @@ fn a_prepared_insert_allocates_no_more_for_more_columns() {
     assert!(most <= few + 1000 / 4, "{few} for 10 columns of 30 bytes, {most} for 1000");
 }
 
-/// A write that waits for nothing allocates its update, in which the row is built where it stays. A short key needs no memory of its own.
+/// A write that waits for nothing allocates its update, in which the row is built where it stays. A short key needs no
+/// memory of its own.
 #[test]
 fn a_write_at_once_allocates_once() {
     let node = TestNode::with(&[

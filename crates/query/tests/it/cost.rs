@@ -143,8 +143,8 @@ fn relations_and_types_nest_as_deep_as_they_may() {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap();
 }
 
-/// Choosing types and functions takes at most this many steps for each byte: an operator is chosen among 87 functions for
-/// each of about twelve types that it may have to have.
+/// Choosing types and functions takes at most this many steps for each byte: an operator is chosen among 87 functions
+/// for each of about twelve types that it may have to have.
 const STEPS_PER_BYTE_MAX: u64 = 400;
 
 fn steps(node: &TestNode, text: &str) -> u64 {

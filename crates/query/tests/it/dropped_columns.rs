@@ -1,8 +1,8 @@
-//! Random histories of ADD, DROP and re-ADD, writes with timestamps, flushes, compactions and crashes, against a list of
-//! everything that was written.
+//! Random histories of ADD, DROP and re-ADD, writes with timestamps, flushes, compactions and crashes, against a list
+//! of everything that was written.
 //!
-//! As in Cassandra a drop takes the cells that are not newer than it: from what is read always, from what is stored when that
-//! is flushed or compacted. What is newer is kept, and shown when the column is added again.
+//! As in Cassandra a drop takes the cells that are not newer than it: from what is read always, from what is stored
+//! when that is flushed or compacted. What is newer is kept, and shown when the column is added again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

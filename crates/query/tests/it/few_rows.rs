@@ -126,7 +126,8 @@ fn compare(order: &str, seeds: std::ops::Range<u64>) {
         let mut random = Random(seed);
         let node = TestNode::with(&[&create]);
         let mut seen = Seen::default();
-        // What was found must have been of every form: partitions with a row index and without, of one table and of several.
+        // What was found must have been of every form: partitions with a row index and without, of one table and of
+        // several.
         for round in 0..4 {
             for key in 0..PARTITIONS {
                 let is_written = round == 0 || random.one_in(4);

@@ -1,4 +1,5 @@
-//! Compactions under way are rows of `system_views.sstable_tasks`; pending, active and finished ones are counted in `thread_pools`.
+//! Compactions under way are rows of `system_views.sstable_tasks`; pending, active and finished ones are counted in
+//! `thread_pools`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Timestamps and TTLs at their edges, for cells, rows, ranges and partitions: what was accepted reads the same from the memtable, after
-//! a flush, a merge, a crash and a replay, and out of an export, and is what a list of all writes says.
+//! Timestamps and TTLs at their edges, for cells, rows, ranges and partitions: what was accepted reads the same from
+//! the memtable, after a flush, a merge, a crash and a replay, and out of an export, and is what a list of all writes
+//! says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +19,8 @@ const TTL_MAX: i64 = 630_720_000;
 const PARTITIONS: usize = 3;
 const ROWS: usize = 4;
 
-/// What decides between two versions of a cell, in this order: time, whether it may end, whether it is deleted, when it ends, value.
+/// What decides between two versions of a cell, in this order: time, whether it may end, whether it is deleted, when it
+/// ends, value.
 type Version = (i64, bool, bool, i64, String);
 
 /// All that was written, and nothing of how a database keeps it.

@@ -28,13 +28,13 @@ pub(crate) struct FileColumns {
     pub regulars: Vec<FileColumn>,
     /// How many of the first regular columns are simple, never dropped, and the table's first in the same order.
     pub copied_regulars: usize,
-    /// Whether those are all regular columns of file and table, of the same lengths, and no counters: cells of such files may be copied from one to the
-    /// other.
+    /// Whether those are all regular columns of file and table, of the same lengths, and no counters: cells of such
+    /// files may be copied from one to the other.
     pub are_alike: bool,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
-    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
-    /// While the log is replayed a file may be opened under a schema that is older than the file.
+    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor
+    /// had. While the log is replayed a file may be opened under a schema that is older than the file.
     pub unknown: Option<String>,
 }
 

@@ -225,8 +225,9 @@ impl Decoder<'_> {
         self.check_end(body)
     }
 
-    /// Reads the body of a row into the blob `row`, if the row is as most are: inserted, alive for ever, with a cell as old as itself for each
-    /// column. False, and something in `row`, for all others: [`Decoder::row`] reads them, and says what is wrong with them.
+    /// Reads the body of a row into the blob `row`, if the row is as most are: inserted, alive for ever, with a cell as
+    /// old as itself for each column. False, and something in `row`, for all others: [`Decoder::row`] reads them,
+    /// and says what is wrong with them.
     pub fn plain_row(&self, head: &UnfilteredHead, body: &mut Input<'_>, row: &mut Vec<u8>) -> Decoded<bool> {
         if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(false);
@@ -239,8 +240,8 @@ impl Decoder<'_> {
         Ok(timestamp != i64::MIN && copied == self.columns.regulars.len() && body.is_empty())
     }
 
-    /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see [`model::StoredRow`]. What is not
-    /// as this writer would have it may not.
+    /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see
+    /// [`model::StoredRow`]. What is not as this writer would have it may not.
     pub fn stored_row(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<Option<(i64, usize)>> {
         if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(None);
@@ -263,8 +264,8 @@ impl Decoder<'_> {
         Ok((timestamp != i64::MIN && body.is_empty()).then_some((timestamp, cells)))
     }
 
-    /// Reads the cells of the first regular columns as long as they have the row's timestamp, and appends them as slots of a
-    /// row blob. Returns how many they were.
+    /// Reads the cells of the first regular columns as long as they have the row's timestamp, and appends them as slots
+    /// of a row blob. Returns how many they were.
     fn copy_cells(&self, body: &mut Input<'_>, slots: &mut Vec<u8>) -> Decoded<usize> {
         let columns = &self.columns.regulars[..self.columns.copied_regulars];
         slots.reserve(body.remaining() + size_of::<i32>() * columns.len());
@@ -453,8 +454,8 @@ pub(crate) struct Wanted<'w> {
 }
 
 impl Wanted<'_> {
-    /// Whether the rest of a row says nothing: the row is alive for ever by itself, and nothing in this file, which is the reader's
-    /// one source, deletes that.
+    /// Whether the rest of a row says nothing: the row is alive for ever by itself, and nothing in this file, which is
+    /// the reader's one source, deletes that.
     fn is_all_of(&self, liveness: &Liveness, deletion: DeletionTime) -> bool {
         let is_for_ever = !liveness.is_empty() && !liveness.is_expiring();
         is_for_ever && !self.active.max(deletion).deletes(liveness.timestamp)

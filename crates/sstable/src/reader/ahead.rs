@@ -1,7 +1,9 @@
-//! Stored bytes of a file for whoever goes through it: pieces one behind the other, the next perhaps on its way already.
+//! Stored bytes of a file for whoever goes through it: pieces one behind the other, the next perhaps on its way
+//! already.
 //!
-//! A piece is read into memory of its own, behind some room. What is left over of the one before, a row or chunk that both have a part of, is copied
-//! into that room, right before the piece: so all that is held stands together, and pieces are not moved.
+//! A piece is read into memory of its own, behind some room. What is left over of the one before, a row or chunk that
+//! both have a part of, is copied into that room, right before the piece: so all that is held stands together, and
+//! pieces are not moved.
 
 use std::mem;
 use std::ops::Range;
@@ -11,7 +13,8 @@ use blockio::{AlignedBuffer, BLOCK_SIZE, BlockRead, ReadAhead};
 use super::DataFile;
 use crate::error::{Corruption, SSTableError};
 
-/// A piece that is read when it is wanted: through the page cache all are, past it those at the beginning, or wherever it leads on from.
+/// A piece that is read when it is wanted: through the page cache all are, past it those at the beginning, or wherever
+/// it leads on from.
 const PIECE_BYTES: u64 = 256 * 1024;
 /// One that is read past the page cache once pieces follow one another.
 const PIECE_AHEAD_BYTES: u64 = 512 * 1024;
@@ -99,7 +102,8 @@ impl Ahead {
         Ok(())
     }
 
-    /// Puts a piece behind a long rest, in memory of which as much again is free: what spans many pieces is not moved for each of them.
+    /// Puts a piece behind a long rest, in memory of which as much again is free: what spans many pieces is not moved
+    /// for each of them.
     fn append(&mut self, left_over: usize, piece: &[u8]) {
         let rest = self.held.end - left_over..self.held.end;
         self.held = rest.clone();
@@ -154,7 +158,8 @@ impl Ahead {
     }
 }
 
-/// A piece of whole blocks, and room before it. `spare` is its memory if it is neither too small nor what a long row left behind.
+/// A piece of whole blocks, and room before it. `spare` is its memory if it is neither too small nor what a long row
+/// left behind.
 fn to_be_read(spare: Option<AlignedBuffer>, data: &DataFile, offset: u64, length: u64) -> BlockRead {
     let length = length.min(data.file_length().saturating_sub(offset)) as usize;
     let range = ROOM_BYTES..ROOM_BYTES + length.next_multiple_of(BLOCK_SIZE);

@@ -363,7 +363,8 @@ impl DataWindow {
         Ok(())
     }
 
-    /// Has at least `least` bytes from `position` on, which the file has, in what a sequential reader keeps; the offset there.
+    /// Has at least `least` bytes from `position` on, which the file has, in what a sequential reader keeps; the offset
+    /// there.
     fn extend(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
         match self.data.layout {
             Layout::Compressed(_) => self.extend_chunks(position, least),

@@ -17,7 +17,8 @@ use crate::data::{UnfilteredHead, Wanted};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::Block;
 
-/// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the default size.
+/// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the
+/// default size.
 pub(super) const WALK_BYTES: u64 = 16 * 1024;
 
 /// What `unfiltered` answers.

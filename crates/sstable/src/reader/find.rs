@@ -1,5 +1,5 @@
-//! Looking up rows without a cursor, where the cache has all that it takes: what find_only_row and [`super::find_rows`] have in common, and the row
-//! of a partition that has no more than one.
+//! Looking up rows without a cursor, where the cache has all that it takes: what find_only_row and [`super::find_rows`]
+//! have in common, and the row of a partition that has no more than one.
 //!
 //! Nothing here waits for the disk and nothing is told of damage: a cursor, which is opened then, does both.
 
@@ -119,7 +119,8 @@ impl<'k> Sought<'k> {
         Sought { token, key, hash: murmur3::hash128(key) }
     }
 
-    /// The tables that the partition may be in, by their outer tokens and filters: a bit for each. None if they are too many for that.
+    /// The tables that the partition may be in, by their outer tokens and filters: a bit for each. None if they are too
+    /// many for that.
     ///
     /// All filters are asked before any index is looked at, so that the processor waits for all of them at once.
     pub fn passing(&self, sstables: &[Arc<SSTableReader>]) -> Option<u64> {
@@ -150,8 +151,8 @@ impl<'k> Sought<'k> {
     }
 }
 
-/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns, and hands it to `take` if
-/// it is in one of them alone and nothing may shadow it.
+/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns, and
+/// hands it to `take` if it is in one of them alone and nothing may shadow it.
 pub fn find_only_row(
     sstables: &[Arc<SSTableReader>],
     table: &Table,

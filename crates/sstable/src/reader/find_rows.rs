@@ -1,7 +1,7 @@
 //! Rows of one partition, in either order, without a cursor: see [`super::find`].
 //!
-//! What is in several tables or comes with deletions is left to a cursor, but for deleted ranges without rows, which are passed over; so is
-//! what the cache lacks.
+//! What is in several tables or comes with deletions is left to a cursor, but for deleted ranges without rows, which
+//! are passed over; so is what the cache lacks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::index_file::CachedPages;
 use crate::partition_index::Place;
 use crate::row_index::{Block, BlockCursor, IndexedPartition, encode_position};
 
-/// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before all that starts with it, 1 after.
+/// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before all that starts with
+/// it, 1 after.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge<'e> {
     /// The serialized prefix.
@@ -45,8 +46,9 @@ pub struct PartitionSlice<'s> {
     pub borders_max: u64,
 }
 
-/// Looks up rows in SSTables of a table without static columns, and hands one after the other to `take` until that says false. True if that was all of them,
-/// or as many as were taken. Otherwise a cursor says: those that were handed over are not to be used.
+/// Looks up rows in SSTables of a table without static columns, and hands one after the other to `take` until that says
+/// false. True if that was all of them, or as many as were taken. Otherwise a cursor says: those that were handed over
+/// are not to be used.
 pub fn find_rows(
     sstables: &[Arc<SSTableReader>],
     table: &Table,
@@ -248,7 +250,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Goes to the last place that earlier reads noted before `edge` in the block where the search begins, or else to the start of that block.
+    /// Goes to the last place that earlier reads noted before `edge` in the block where the search begins, or else to
+    /// the start of that block.
     fn go_near(&mut self, from: &Entered<'_>, edge: Edge<'_>) -> Result<u64, NotCached> {
         self.open = from.open;
         if from.blocks.is_none() {

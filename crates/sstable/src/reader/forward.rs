@@ -159,8 +159,8 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// What [`UnfilteredCursor::pass_to`] does. Bodies are not decoded; behind the first blocks the row index leads on. The end of
-    /// a slice is not passed: its border comes next.
+    /// What [`UnfilteredCursor::pass_to`] does. Bodies are not decoded; behind the first blocks the row index leads on.
+    /// The end of a slice is not passed: its border comes next.
     pub(super) fn try_pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         if self.reversed {
             return self.pass_down_to(prefix, weight);

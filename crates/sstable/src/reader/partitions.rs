@@ -160,7 +160,8 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Enters the next partition in file order, if it lies before the end bound; the one at `position` if that is the first.
+    /// Enters the next partition in file order, if it lies before the end bound; the one at `position` if that is the
+    /// first.
     fn enter_next(&mut self, position: u64) -> Result<bool, SSTableError> {
         let position = if self.partition.is_some() { self.partition_end()? } else { position };
         if position >= self.reader.files().data.length {
@@ -186,8 +187,8 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// Reads key and deletion of the partition at a data position, behind the current one if there is one, and makes it the current one; where
-    /// it goes on. Its key takes the place of the one before: it is not moved.
+    /// Reads key and deletion of the partition at a data position, behind the current one if there is one, and makes it
+    /// the current one; where it goes on. Its key takes the place of the one before: it is not moved.
     fn read_next(&mut self, position: u64) -> Result<u64, SSTableError> {
         if self.partition.is_none() {
             let (key, deletion, rows_start) = self.read_key(position, None)?;
@@ -214,8 +215,8 @@ impl SSTableCursor {
         Ok(rows_start)
     }
 
-    /// Reads key and deletion of the partition at a data position, and where that goes on. `expected` is taken for the key if it is that
-    /// one.
+    /// Reads key and deletion of the partition at a data position, and where that goes on. `expected` is taken for the
+    /// key if it is that one.
     fn read_key(
         &mut self,
         position: u64,

@@ -1,5 +1,5 @@
-//! Slices of rows in reversed order: the last unfiltered of a slice is found in its block, and the ones before it by the
-//! size that each keeps of the one before.
+//! Slices of rows in reversed order: the last unfiltered of a slice is found in its block, and the ones before it by
+//! the size that each keeps of the one before.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -93,8 +93,9 @@ impl SSTableCursor {
         Ok(head)
     }
 
-    /// What [`model::UnfilteredCursor::pass_to`] does in a reversed read: goes down to the last unfiltered that does not lie behind
-    /// a position. Bodies are not decoded; behind the first blocks the row index leads on. The start of a slice is not passed.
+    /// What [`model::UnfilteredCursor::pass_to`] does in a reversed read: goes down to the last unfiltered that does
+    /// not lie behind a position. Bodies are not decoded; behind the first blocks the row index leads on. The start
+    /// of a slice is not passed.
     pub(super) fn pass_down_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         let Some(index) = self.slice.checked_sub(1).filter(|_| self.slice_begun) else { return Ok(None) };
         let start = self.slices.as_slice()[index].start.clone();
@@ -126,7 +127,8 @@ impl SSTableCursor {
         Ok(Some(self.open))
     }
 
-    /// Goes to the last unfiltered up to a position by the row index, if that leads further down than a walk from `limit`.
+    /// Goes to the last unfiltered up to a position by the row index, if that leads further down than a walk from
+    /// `limit`.
     fn seek_down(&mut self, target: &UpTo<'_>, limit: u64) -> Result<bool, SSTableError> {
         let Some(blocks) = self.blocks_below(target)? else { return Ok(false) };
         let start = self.partition.as_ref().map_or(0, |partition| partition.start);
@@ -137,7 +139,8 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// The block of the current partition that a position falls into; none without a row index, or before the first block.
+    /// The block of the current partition that a position falls into; none without a row index, or before the first
+    /// block.
     fn blocks_below(&self, target: &UpTo<'_>) -> Result<Option<(FileBlocks, Block)>, SSTableError> {
         let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
             return Ok(None);
@@ -192,8 +195,8 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a data position and up to a
-    /// position of the clustering order.
+    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a data position and up
+    /// to a position of the clustering order.
     fn find_last(
         &mut self,
         start: u64,

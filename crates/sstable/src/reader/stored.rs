@@ -17,8 +17,9 @@ pub(super) struct Stored {
 }
 
 impl SSTableCursor {
-    /// Makes the next unfiltered the current one, in one look, if it is a row that may be passed on as it is stored and the window has all of
-    /// it. Anything else, damage too, is left to whoever looks closer; the end of the partition is noted.
+    /// Makes the next unfiltered the current one, in one look, if it is a row that may be passed on as it is stored and
+    /// the window has all of it. Anything else, damage too, is left to whoever looks closer; the end of the
+    /// partition is noted.
     pub(super) fn leave_stored(&mut self) -> bool {
         if self.peeked.is_some() || self.at_end {
             return false;

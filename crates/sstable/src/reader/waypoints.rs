@@ -1,8 +1,9 @@
 //! Where in a block of the row index a read may begin: places that earlier reads came by.
 //!
-//! A block holds some hundred rows, and nothing in the file tells where in it a row lies: a read walks from its start. What it
-//! passes it notes, about once per kibibyte, and keeps the notes in the cache of blocks beside the data, so that the next read of the
-//! block walks a kibibyte at most. They take some percent of the data, and go as all that is in the cache goes.
+//! A block holds some hundred rows, and nothing in the file tells where in it a row lies: a read walks from its start.
+//! What it passes it notes, about once per kibibyte, and keeps the notes in the cache of blocks beside the data, so
+//! that the next read of the block walks a kibibyte at most. They take some percent of the data, and go as all that is
+//! in the cache goes.
 
 use model::{ClusteringComparator, DeletionTime};
 
@@ -86,7 +87,8 @@ impl Trail {
         self.last = last.map_or(block, |last| u64::from_be_bytes(*last));
     }
 
-    /// The last waypoint that lies before a position in clustering order: its data position and the deletion in force there.
+    /// The last waypoint that lies before a position in clustering order: its data position and the deletion in force
+    /// there.
     pub fn nearest(&self, comparator: &ClusteringComparator, prefix: &[u8], weight: i8) -> Option<(u64, DeletionTime)> {
         let (_, waypoints) = self.known.as_ref()?.split_first_chunk::<8>()?;
         let before = |waypoint: &Waypoint<'_>| {

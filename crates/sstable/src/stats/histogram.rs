@@ -29,7 +29,8 @@ impl EstimatedHistogram {
         EstimatedHistogram { counts: vec![0; offsets.len() + 1], offsets }
     }
 
-    /// Counts one value. `near` is where the one before it was counted, zero at first: values that follow one another are often alike.
+    /// Counts one value. `near` is where the one before it was counted, zero at first: values that follow one another
+    /// are often alike.
     pub fn add(&mut self, value: i64, near: &mut usize) {
         let is_above = |bucket: usize| self.offsets.get(bucket).is_some_and(|end| *end < value);
         if is_above(*near) || *near > 0 && !is_above(*near - 1) {

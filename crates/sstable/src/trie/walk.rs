@@ -52,8 +52,8 @@ impl<P: Pages + ?Sized> Pages for Arc<P> {
     }
 }
 
-/// Goes down from the node at `root`, whose page is at hand, as far as there are children for the bytes of `key`; hands the last node's payload
-/// to `found` if it is an entry without children.
+/// Goes down from the node at `root`, whose page is at hand, as far as there are children for the bytes of `key`; hands
+/// the last node's payload to `found` if it is an entry without children.
 pub(crate) fn follow<P: Pages, T>(
     pages: &P,
     (root, root_page): (u64, &[u8]),
@@ -79,8 +79,8 @@ pub(crate) fn follow<P: Pages, T>(
     found(node.position, node.payload_bits, node.payload(held.as_deref().unwrap_or(root_page))).map(Some)
 }
 
-/// Looks at all that a descent from the node at `position` may look at in its page, so that the processor waits for it once: children lie right
-/// before their parents, and the nearer the fewer there are.
+/// Looks at all that a descent from the node at `position` may look at in its page, so that the processor waits for it
+/// once: children lie right before their parents, and the nearer the fewer there are.
 #[inline]
 fn bring_near(page: &[u8], position: u64) {
     let start = (position % PAGE_SIZE as u64) as usize;
@@ -282,7 +282,8 @@ impl<P: Pages> EntryCursor<P> {
         Ok(false)
     }
 
-    /// Stands on the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before it.
+    /// Stands on the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before
+    /// it.
     pub fn seek_floor(&mut self, key: &[u8]) -> Result<bool, P::Error> {
         self.reset()?;
         for byte in key {

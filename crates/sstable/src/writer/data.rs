@@ -176,7 +176,8 @@ impl Chunks {
         Ok(())
     }
 
-    /// Writes the end of the file, less than a block: through the page cache. A whole block would have to be cut again, for which the kernel reads it.
+    /// Writes the end of the file, less than a block: through the page cache. A whole block would have to be cut again,
+    /// for which the kernel reads it.
     fn write_rest(&mut self, bytes: &[u8]) -> Result<(), SSTableError> {
         if !bytes.is_empty() {
             self.file.write_at(bytes, self.stored_position)?;
@@ -233,8 +234,8 @@ fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTa
 /// The checksum of the whole file.
 struct Digest {
     hasher: crc32fast::Hasher,
-    /// What each bit of a checksum becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of both parts is that of
-    /// the first, so moved, and that of the second together.
+    /// What each bit of a checksum becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of
+    /// both parts is that of the first, so moved, and that of the second together.
     moved: [u32; 32],
 }
 

@@ -2,8 +2,8 @@
 
 use blockio::BLOCK_SIZE;
 
-/// Data that was not written yet. Encoders append it to a vector, whose memory starts anywhere, and a device takes memory that starts at a block: a
-/// few bytes before the data are left unused.
+/// Data that was not written yet. Encoders append it to a vector, whose memory starts anywhere, and a device takes
+/// memory that starts at a block: a few bytes before the data are left unused.
 pub(super) struct Pending {
     bytes: Vec<u8>,
     unused: usize,
@@ -14,7 +14,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// No data yet. Up to `room` bytes start at a block; where more come at a time, they are moved and may start anywhere.
+    /// No data yet. Up to `room` bytes start at a block; where more come at a time, they are moved and may start
+    /// anywhere.
     pub fn with_room(room: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK_SIZE);
         let unused = bytes.as_ptr().align_offset(BLOCK_SIZE).min(BLOCK_SIZE);

@@ -1,4 +1,5 @@
-//! Tables of the format `big` are verified and salvaged, and written again as BTI they have the rows that Cassandra wrote.
+//! Tables of the format `big` are verified and salvaged, and written again as BTI they have the rows that Cassandra
+//! wrote.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -111,8 +111,8 @@ impl Large {
         Large { table, key, disk, descriptor }
     }
 
-    /// The first rows within bounds, at most `limit`, and the bytes of Data.db that were read for them by a reader that had
-    /// read nothing before.
+    /// The first rows within bounds, at most `limit`, and the bytes of Data.db that were read for them by a reader that
+    /// had read nothing before.
     fn read(&self, start: ClusteringBound, end: ClusteringBound, reversed: bool, limit: usize) -> (Vec<i64>, u64) {
         let reader =
             SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(1 << 20)).unwrap();

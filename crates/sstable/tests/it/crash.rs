@@ -66,8 +66,8 @@ fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
     tables
 }
 
-/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards; also where `act` ends there, and the
-/// power is cut while the next start goes on from what is not durable.
+/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards; also where `act` ends
+/// there, and the power is cut while the next start goes on from what is not durable.
 fn cut_everywhere(
     tables: &[u32],
     act: impl Fn(&Arc<dyn Disk>, &Fixture) -> Result<(), SSTableError>,

@@ -177,7 +177,8 @@ fn all_rows(mut cursor: SSTableCursor) -> Outcome {
     (rows, failure)
 }
 
-/// What a merge and a scan read of a table, the same reader and one that was opened before the table was changed by `change`.
+/// What a merge and a scan read of a table, the same reader and one that was opened before the table was changed by
+/// `change`.
 fn merged_and_scanned(
     disk: &Arc<dyn Disk>,
     dir: &Path,

@@ -1,5 +1,5 @@
-//! Small tables, exhaustively: every flipped bit, every cut, every missing component of ours is an error or harmless; of Cassandra's,
-//! whose indexes have no checksums, every flipped bit is, where extended verification is asked first.
+//! Small tables, exhaustively: every flipped bit, every cut, every missing component of ours is an error or harmless;
+//! of Cassandra's, whose indexes have no checksums, every flipped bit is, where extended verification is asked first.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Rows that are looked up without a cursor are those that a cursor has, in files that Cassandra wrote, and in some of ours with what those lack.
+//! Rows that are looked up without a cursor are those that a cursor has, in files that Cassandra wrote, and in some of
+//! ours with what those lack.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +28,8 @@ const SLICES: usize = 25;
 /// A clustering and a row.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// The rows that a cursor has up to the first that comes with a deletion, whether there is one, and how many borders of deleted ranges.
+/// The rows that a cursor has up to the first that comes with a deletion, whether there is one, and how many borders of
+/// deleted ranges.
 fn read(sstable: &SSTableReader, range: &ReadRange) -> (Vec<Found>, bool, usize) {
     let (mut rows, mut is_deleted, mut markers) = (Vec::new(), false, 0);
     let mut cursor = sstable.cursor(range).unwrap();
@@ -165,7 +167,8 @@ fn what_the_cache_lacks_is_left_to_a_cursor() {
     assert!(find(), "a cursor read it");
 }
 
-/// Writes partitions of rows with deleted ranges among them, some of which span blocks of the index and of the data, and some of which rows lie in.
+/// Writes partitions of rows with deleted ranges among them, some of which span blocks of the index and of the data,
+/// and some of which rows lie in.
 struct Ranges<'r> {
     table: Arc<Table>,
     random: &'r mut Random,

@@ -1,4 +1,5 @@
-//! A table whose Data.db is longer than 4 GiB: positions, offsets and sizes beyond 2^31 and 2^32 are written and found again.
+//! A table whose Data.db is longer than 4 GiB: positions, offsets and sizes beyond 2^31 and 2^32 are written and found
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -37,7 +37,8 @@ fn deletion(random: &mut Random) -> DeletionTime {
     DeletionTime::new(1 + random.below(9) as i64, 1000)
 }
 
-/// A row of all columns or of some, of one time or of several, that lives by itself, or for a time, or by its cells only.
+/// A row of all columns or of some, of one time or of several, that lives by itself, or for a time, or by its cells
+/// only.
 fn row(random: &mut Random, table: &Table) -> Vec<u8> {
     let mut row = RowBuilder::default();
     row.start(table.regulars(), false);

@@ -80,7 +80,8 @@ pub enum Separator {
     Json,
 }
 
-/// Milliseconds since 1970 as text, in UTC: `1970-01-01T00:00:00.000Z`. Years are those of an era, so that 2 BC prints as 0002.
+/// Milliseconds since 1970 as text, in UTC: `1970-01-01T00:00:00.000Z`. Years are those of an era, so that 2 BC prints
+/// as 0002.
 pub fn format_timestamp(millis: i64, separator: Separator) -> String {
     let Day { year, month, day } = Day::from_epoch_days(millis.div_euclid(MILLIS_PER_DAY));
     let of_day = millis.rem_euclid(MILLIS_PER_DAY);

@@ -1,5 +1,5 @@
-//! What a start makes of a damaged log: it names it, or nothing is lost but what no later frame vouches for; and one that salvages loses no
-//! more than what the damage hit.
+//! What a start makes of a damaged log: it names it, or nothing is lost but what no later frame vouches for; and one
+//! that salvages loses no more than what the damage hit.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::fixture::{columns, stored_columns};
 const LOG: &str = "/node/commitlog/commitlog.log";
 
 impl Node {
-    /// The device is to write something wrong into the log, or to the wrong place, and to say nothing. Answers how many frames that may
-    /// cost: the one that goes astray, and one that it lands on.
+    /// The device is to write something wrong into the log, or to the wrong place, and to say nothing. Answers how many
+    /// frames that may cost: the one that goes astray, and one that it lands on.
     pub fn inject_silent_fault(&mut self) -> usize {
         let (fault, lost) = if self.choices.one_in(2) { (Fault::FlipBit, 1) } else { (Fault::Misdirect, 2) };
         let skip = self.choices.below(30);

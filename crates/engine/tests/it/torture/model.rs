@@ -108,8 +108,8 @@ impl Model {
         state_of(self.events.iter().filter(|event| event.certainty != Certainty::Refused))
     }
 
-    /// Whether that is what was found, but for the last change that the log holds: it may be lost, from any of its tables. What a truncation or
-    /// a drop has deleted already does not come back with that.
+    /// Whether that is what was found, but for the last change that the log holds: it may be lost, from any of its
+    /// tables. What a truncation or a drop has deleted already does not come back with that.
     pub fn check_but_for_the_last(&self, found: &State) -> Result<(), String> {
         let is_logged = |event: &Event| !matches!(event.change, Change::Import(..));
         let Some(last) = self.events.iter().rposition(is_logged) else { return Ok(()) };
@@ -162,7 +162,8 @@ impl Model {
         lost
     }
 
-    /// Finds which of the uncertain events make up what was found after a crash, and takes it for the truth from now on.
+    /// Finds which of the uncertain events make up what was found after a crash, and takes it for the truth from now
+    /// on.
     pub fn settle(&mut self, found: &State, after_crash: bool) -> Result<(), String> {
         let index_of = |certainty| {
             let events = self.events.iter().enumerate();

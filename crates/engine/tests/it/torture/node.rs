@@ -61,7 +61,8 @@ pub struct Node {
     pub refusal: Option<String>,
 }
 
-/// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a history.
+/// A disk with an engine's system tables and an empty keyspace on it; made once, since that takes longer than a
+/// history.
 pub fn prepared_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let clock = Arc::new(AtomicI64::new(1_000_000));

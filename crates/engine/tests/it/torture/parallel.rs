@@ -1,9 +1,10 @@
-//! Writers, an operator and power cuts at the same time: which interleaving a seed gets is up to the machine, and what must hold
-//! afterwards holds for all of them.
+//! Writers, an operator and power cuts at the same time: which interleaving a seed gets is up to the machine, and what
+//! must hold afterwards holds for all of them.
 //!
-//! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or in neither.
-//! `t` is truncated now and then, `d` is dropped and created again, under the same id or another, `idle` gains and loses a column, and some
-//! writers hang up. The log is so short that it is often full, also when a start finds it.
+//! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or
+//! in neither. `t` is truncated now and then, `d` is dropped and created again, under the same id or another, `idle`
+//! gains and loses a column, and some writers hang up. The log is so short that it is often full, also when a start
+//! finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -196,8 +197,8 @@ fn write(engine: &Engine, history: &History, writer: i32, first: i32, mut choice
     }
 }
 
-/// Writes, or hangs up: after the first poll, or when a flush has failed, as a client does after its timeout. Without flushes there may
-/// never be room in the log, and a write waits for it.
+/// Writes, or hangs up: after the first poll, or when a flush has failed, as a client does after its timeout. Without
+/// flushes there may never be room in the log, and a write waits for it.
 fn send(engine: &Engine, mutation: &Mutation, hang_up: bool) -> Option<Result<(), EngineError>> {
     let mut write = pin!(engine.write(mutation));
     block_on(poll_fn(|context| match write.as_mut().poll(context) {

@@ -1,11 +1,12 @@
 //! Tables that live in memory (`MemoryOnlyStrategy`).
 //!
-//! Such a table is all that another one is: its writes are logged and go to a memtable, which is flushed to SSTables. Beside that
-//! all its data is resident: every write goes there as well, before it is answered, and reads look nowhere else. Nothing of what
-//! keeps the promise after a crash knows about that; see `docs/decisions/0018-in-memory-tables.md`.
+//! Such a table is all that another one is: its writes are logged and go to a memtable, which is flushed to SSTables.
+//! Beside that all its data is resident: every write goes there as well, before it is answered, and reads look nowhere
+//! else. Nothing of what keeps the promise after a crash knows about that; see
+//! `docs/decisions/0018-in-memory-tables.md`.
 //!
-//! A generation knows the resident data that its writes go to. Resident data is *complete* once it holds everything that the
-//! view has; until then, and if it ever misses a write, reads go the way of other tables.
+//! A generation knows the resident data that its writes go to. Resident data is *complete* once it holds everything
+//! that the view has; until then, and if it ever misses a write, reads go the way of other tables.
 
 mod limit;
 mod load;
@@ -53,15 +54,17 @@ impl Resident {
         let _ = self.state.compare_exchange(LOADING, COMPLETE, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Applies an update that is in a memtable, or in an SSTable. If there is no room for it, the data is not complete any more.
+    /// Applies an update that is in a memtable, or in an SSTable. If there is no room for it, the data is not complete
+    /// any more.
     pub fn apply(&self, update: &PartitionUpdate) {
         if !self.is_failed() && self.data.apply(update).is_err() {
             self.set_failed();
         }
     }
 
-    /// Whether there are so many bytes of changes that they are flushed, so that the disk never holds much more than the data. A table that
-    /// a memtable holds several times over is written to the disk no more often than any other, and its SSTables need no merges for it.
+    /// Whether there are so many bytes of changes that they are flushed, so that the disk never holds much more than
+    /// the data. A table that a memtable holds several times over is written to the disk no more often than any
+    /// other, and its SSTables need no merges for it.
     pub fn are_many(&self, changed_bytes: u64, least_bytes: u64) -> bool {
         changed_bytes >= compaction::flush_bytes(self.data.used_bytes(), least_bytes) && !self.is_failed()
     }
@@ -93,7 +96,8 @@ pub struct InMemoryStats {
     pub committed_bytes: u64,
     /// Writes that were refused because there was no room, since the start.
     pub refused_writes: u64,
-    /// How often it came to 80 % of what it may take, and to 95 %, since the start; counted again once it was well below.
+    /// How often it came to 80 % of what it may take, and to 95 %, since the start; counted again once it was well
+    /// below.
     pub warnings: [u64; 2],
     /// Which of these percentages it is at; 0 if below.
     pub warned_percent: u64,
@@ -138,8 +142,8 @@ impl Engine {
         memory_only(table).map(|_| Resident::new(table, self.options().memtable_shards, expected_bytes))
     }
 
-    /// Brings what is resident in line with the tables' options: loads the data of those that live in memory from now on, and lets
-    /// that of others go. Blocks on the disk.
+    /// Brings what is resident in line with the tables' options: loads the data of those that live in memory from now
+    /// on, and lets that of others go. Blocks on the disk.
     ///
     /// A table that cannot be loaded is read from the disk, and tried again at the next change of the schema.
     pub(crate) fn settle_in_memory(&self) {

@@ -145,7 +145,8 @@ impl Function {
         format!("{} : ({}) -> {}", self.qualified_name(), arguments.join(", "), self.returns)
     }
 
-    /// `system."_multiply" : (int, int(constant)) -> int`, of a function some of whose arguments are known before any row is read.
+    /// `system."_multiply" : (int, int(constant)) -> int`, of a function some of whose arguments are known before any
+    /// row is read.
     pub fn signature_applied_to(&self, is_constant: &[bool]) -> String {
         let name = Identifier::quoted(&self.name);
         let arguments = self.arguments.iter().zip(is_constant);
@@ -184,8 +185,8 @@ impl Function {
         }
     }
 
-    /// Calls a scalar function. A result larger than any value that can be stored is refused: a call of calls could double it
-    /// at every level.
+    /// Calls a scalar function. A result larger than any value that can be stored is refused: a call of calls could
+    /// double it at every level.
     pub fn call(&self, execution: &Execution<'_>, arguments: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, QueryError> {
         let Body::Scalar(body) = &self.body else {
             return Err(QueryError::server("an aggregate function called as a scalar one"));

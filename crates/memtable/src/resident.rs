@@ -1,7 +1,7 @@
 //! All data of a table that lives in memory.
 //!
-//! The tokens are divided among parts, each a trie with one writer at a time. A part that has grown is split in two where its
-//! data's tokens have their middle, by a thread beside its writers and readers.
+//! The tokens are divided among parts, each a trie with one writer at a time. A part that has grown is split in two
+//! where its data's tokens have their middle, by a thread beside its writers and readers.
 
 mod cursor;
 mod growth;
@@ -59,8 +59,8 @@ struct Parts {
 }
 
 impl ResidentTable {
-    /// Without data, with room for what there will be at first, bytes, in at least so many parts: nothing is split before there is
-    /// more. Memory is taken as data comes.
+    /// Without data, with room for what there will be at first, bytes, in at least so many parts: nothing is split
+    /// before there is more. Memory is taken as data comes.
     pub fn new(table: &Arc<Table>, parts: usize, expected_bytes: u64) -> ResidentTable {
         let options = PartOptions::default();
         // Tokens are spread evenly, but for large partitions.
@@ -135,8 +135,8 @@ impl ResidentTable {
         self.0.list.load().iter().for_each(|part| part.memtable.table_altered(table));
     }
 
-    /// Gives back the memory of what is not needed any more at `now_seconds`, where something may have become so since the last
-    /// time. Writers wait for short stretches. Parts that are being split have their turn when they are.
+    /// Gives back the memory of what is not needed any more at `now_seconds`, where something may have become so since
+    /// the last time. Writers wait for short stretches. Parts that are being split have their turn when they are.
     pub fn purge(&self, now_seconds: u32, purge: &mut dyn Purge) {
         self.0.list.load().iter().for_each(|part| {
             part.purge(now_seconds, purge, |growth_bytes| {
@@ -145,8 +145,8 @@ impl ResidentTable {
         });
     }
 
-    /// Bytes that data and structure take, as the sum of all changes; costs one load. What a part is copied to while it is split
-    /// comes to it when the part has gone.
+    /// Bytes that data and structure take, as the sum of all changes; costs one load. What a part is copied to while it
+    /// is split comes to it when the part has gone.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed).max(0) as u64
     }

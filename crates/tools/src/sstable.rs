@@ -1,6 +1,6 @@
-//! `espalier sstable dump|verify|metadata|salvage|export`: SSTables of a running or a stopped node, ours or Cassandra's, of the
-//! format `big` as well (but for `export`). What a file's own header tells serves as the schema. Nothing is locked; only
-//! `salvage` and `export` write, into a directory of their own.
+//! `espalier sstable dump|verify|metadata|salvage|export`: SSTables of a running or a stopped node, ours or
+//! Cassandra's, of the format `big` as well (but for `export`). What a file's own header tells serves as the schema.
+//! Nothing is locked; only `salvage` and `export` write, into a directory of their own.
 
 mod metadata;
 
@@ -132,7 +132,8 @@ pub fn dump(
     Ok(dump_json(&reader, options, &mut |text| out.write_all(text.as_bytes()))?)
 }
 
-/// Verifies SSTables, `extended` with every row and index entry; prints a line for each and answers whether all are sound.
+/// Verifies SSTables, `extended` with every row and index entry; prints a line for each and answers whether all are
+/// sound.
 pub fn verify(
     disk: &dyn Disk,
     descriptors: &[Descriptor],
@@ -207,7 +208,8 @@ pub fn salvage(
     Ok(all_saved)
 }
 
-/// Verifies SSTables to the last row and copies them into `target` with Cassandra's components only, under the same ids.
+/// Verifies SSTables to the last row and copies them into `target` with Cassandra's components only, under the same
+/// ids.
 pub fn export(
     disk: &Arc<dyn Disk>,
     descriptors: &[Descriptor],

@@ -1,7 +1,8 @@
 //! The memtable over skip lists: partitions by key, each one an immutable version that is replaced as a whole.
 //!
-//! What Cassandra's `SkipListMemtable` and `ShardedSkipListMemtable` are, and the baseline of *Trie Memtables in Cassandra*. Writers of
-//! different partitions do not meet; those of one partition take turns at it. Readers take a version and need no lock.
+//! What Cassandra's `SkipListMemtable` and `ShardedSkipListMemtable` are, and the baseline of *Trie Memtables in
+//! Cassandra*. Writers of different partitions do not meet; those of one partition take turns at it. Readers take a
+//! version and need no lock.
 
 mod cursor;
 mod partition;
@@ -58,8 +59,8 @@ impl SkipListMemtable {
         SkipListMemtable::sharded(table, 1, false)
     }
 
-    /// An empty memtable of `shard_count` lists (at least one), each of an equal part of the tokens; with `serialize_writes` one
-    /// thread at a time writes to a list.
+    /// An empty memtable of `shard_count` lists (at least one), each of an equal part of the tokens; with
+    /// `serialize_writes` one thread at a time writes to a list.
     pub fn sharded(table: &Arc<Table>, shard_count: usize, serialize_writes: bool) -> SkipListMemtable {
         let cores = || std::thread::available_parallelism().map_or(2, |cores| cores.get());
         let writer_count = if serialize_writes { 1 } else { 2 * cores() };

@@ -1,8 +1,10 @@
-//! Quarantine: a table that cannot be loaded, replayed or flushed is taken out of service by name, and everything else runs on.
+//! Quarantine: a table that cannot be loaded, replayed or flushed is taken out of service by name, and everything else
+//! runs on.
 //!
-//! A quarantined table answers every read and write with the reason. Its log records move to side files (`side_file.rs`), so that they
-//! neither are lost nor keep segments of the log from being used again; until then the log keeps them. A start that finds side files
-//! quarantines their table, because without those records its rows would be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
+//! A quarantined table answers every read and write with the reason. Its log records move to side files
+//! (`side_file.rs`), so that they neither are lost nor keep segments of the log from being used again; until then the
+//! log keeps them. A start that finds side files quarantines their table, because without those records its rows would
+//! be wrong. Repair (`repair.rs`) and DROP TABLE end a quarantine.
 
 mod repair;
 mod side_file;
@@ -64,8 +66,8 @@ impl Engine {
         all
     }
 
-    /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where it keeps a log that is short of
-    /// segments. Returns the error that the flush ends with.
+    /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where it keeps a log that
+    /// is short of segments. Returns the error that the flush ends with.
     pub(crate) fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
         let id = store.table.load().id;
         let pins_the_log = || self.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
@@ -74,8 +76,8 @@ impl Engine {
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
     }
 
-    /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is, where those cannot be
-    /// written. Tables of the system cannot be quarantined: nothing works without them.
+    /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
+    /// where those cannot be written. Tables of the system cannot be quarantined: nothing works without them.
     pub(crate) fn quarantine(&self, store: &Arc<TableStore>, reason: &EngineError) -> Result<(), EngineError> {
         let table = store.table.load_full();
         if is_system_keyspace(&table.keyspace) {
@@ -139,8 +141,8 @@ impl Engine {
         file.finish().map(|_| ())
     }
 
-    /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover them, to side files.
-    /// `replay` is a second reading of the same log.
+    /// After a replay: moves the log's records of quarantined tables, as far as SSTables and truncations do not cover
+    /// them, to side files. `replay` is a second reading of the same log.
     pub(crate) fn set_replayed_aside(&self, replay: Replay, covered: &Covered) -> Result<(), EngineError> {
         let stores = self.stores();
         let quarantined = stores.iter().filter_map(|store| {
@@ -190,8 +192,8 @@ impl Engine {
         store.is_some_and(|store| self.quarantine_in_group(store, reason))
     }
 
-    /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait for a barrier. What
-    /// it or others still apply to the memtables goes with them.
+    /// As [`quarantine`](Self::quarantine) during a replay, for a caller that is in a write group and so cannot wait
+    /// for a barrier. What it or others still apply to the memtables goes with them.
     fn quarantine_in_group(&self, store: &Arc<TableStore>, reason: &EngineError) -> bool {
         let may_be = self.is_replaying() && !is_system_keyspace(&store.table.load().keyspace);
         if may_be {
@@ -208,7 +210,8 @@ impl Engine {
     }
 }
 
-/// Whether a failed flush says something of this table alone: its data or options cannot be stored, or what it has stored is damaged.
+/// Whether a failed flush says something of this table alone: its data or options cannot be stored, or what it has
+/// stored is damaged.
 fn is_of_one_table(error: &EngineError) -> bool {
     match error {
         EngineError::SSTable(error) => !matches!(&**error, SSTableError::Disk(_)),

@@ -1,8 +1,8 @@
 //! INSERT, UPDATE, DELETE, BATCH and TRUNCATE.
 //!
-//! A statement is prepared into a [`plan::Modification`]: terms for the key, and per column what is done to it. Carrying
-//! it out gives the terms bytes and writes row blobs straight from them; all partitions of a statement, and of a batch,
-//! go to the engine as one mutation.
+//! A statement is prepared into a [`plan::Modification`]: terms for the key, and per column what is done to it.
+//! Carrying it out gives the terms bytes and writes row blobs straight from them; all partitions of a statement, and of
+//! a batch, go to the engine as one mutation.
 
 mod attributes;
 mod batch;

@@ -56,8 +56,8 @@ impl IndexOut {
     }
 }
 
-/// The partition being written, or the one written last. One after the other is described in the same place: where it is moved, the processor waits
-/// until the rows before it are written to memory.
+/// The partition being written, or the one written last. One after the other is described in the same place: where it
+/// is moved, the processor waits until the rows before it are written to memory.
 struct CurrentPartition {
     is_open: bool,
     key: PartitionKey,
@@ -295,7 +295,8 @@ impl SSTableWriter {
         let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
-        // The row index cannot say that a deletion with a negative timestamp is open: the block lasts until it is closed.
+        // The row index cannot say that a deletion with a negative timestamp is open: the block lasts until it is
+        // closed.
         if let Some(block) = partition.block
             && end - block.offset >= self.options.column_index_size_bytes
             && partition.open.has_whole_form()

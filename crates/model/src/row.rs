@@ -1,4 +1,4 @@
-#![doc = include_str!("FORMAT.md")]
+#![doc = include_str!("row/FORMAT.md")]
 
 mod builder;
 mod cells;
@@ -245,8 +245,8 @@ impl<'a> Row<'a> {
         Cells::new(*self, table, Scope::Shown)
     }
 
-    /// What is to be kept of the row: like [`Row::columns`], and of dropped columns the cells that are newer than the drop.
-    /// Merges, flushes and compactions go by it.
+    /// What is to be kept of the row: like [`Row::columns`], and of dropped columns the cells that are newer than the
+    /// drop. Merges, flushes and compactions go by it.
     pub fn kept_columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
         Cells::new(*self, table, Scope::Kept)
     }
@@ -256,16 +256,16 @@ impl<'a> Row<'a> {
         Cells::new(*self, table, Scope::Written)
     }
 
-    /// The times of all cells of simple columns, if they share them; `None` where some have times of their own, or there
-    /// is nothing that has times.
+    /// The times of all cells of simple columns, if they share them; `None` where some have times of their own, or
+    /// there is nothing that has times.
     pub fn shared_times(&self) -> Option<Liveness> {
         let Header { flags, timestamp, ttl, expiration, .. } = self.header();
         let shares = flags & (flag::TIMESTAMP | flag::CELL_META) == flag::TIMESTAMP;
         shares.then_some(Liveness { timestamp, ttl, expiration })
     }
 
-    /// The times of the row and of all its cells, if all of it was written at one time, nothing of it is deleted, and the table never
-    /// had a complex column.
+    /// The times of the row and of all its cells, if all of it was written at one time, nothing of it is deleted, and
+    /// the table never had a complex column.
     pub fn only_times(&self, table: &Table) -> Option<Liveness> {
         self.header().only_times(table)
     }
@@ -280,8 +280,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether nothing of `older`, written to the same place, is left beside this row: it has a value for each column that the table
-    /// has or had, all of them simple and later than anything in `older`. False says nothing.
+    /// Whether nothing of `older`, written to the same place, is left beside this row: it has a value for each column
+    /// that the table has or had, all of them simple and later than anything in `older`. False says nothing.
     pub fn replaces(&self, older: &Row<'_>, table: &Table) -> bool {
         const UNLIKE: u8 = flag::EXPIRING | flag::SPARSE | flag::STATIC;
         let (header, columns) = (self.header(), table.column_sets(false));
@@ -299,8 +299,8 @@ impl<'a> Row<'a> {
         values.all(|value| value.is_some())
     }
 
-    /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that the
-    /// table has now, all of them simple, with no cell that has times of its own.
+    /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that
+    /// the table has now, all of them simple, with no cell that has times of its own.
     pub fn plain(&self, table: &Table) -> Option<PlainRow<'a>> {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
@@ -317,8 +317,8 @@ impl<'a> Row<'a> {
         Some(PlainRow { timestamp: header.timestamp, values: PlainValues { reader, remaining: set.columns.len() } })
     }
 
-    /// What [`RowBuilder`] takes of a piece without looking at each cell: one whose cells, all of simple columns as the table has them now,
-    /// lie side by side and have the same times.
+    /// What [`RowBuilder`] takes of a piece without looking at each cell: one whose cells, all of simple columns as the
+    /// table has them now, lie side by side and have the same times.
     fn plain_piece(&self, table: &Table) -> Option<PlainPiece<'a>> {
         const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::SPARSE;
         let header = self.header();
@@ -334,8 +334,8 @@ impl<'a> Row<'a> {
         is_simple.then_some(PlainPiece { times: Shared::of_row(*self), first, count, slots: reader.bytes })
     }
 
-    /// Whether the row is alive by itself whatever time it is, and so are all its cells: nothing in it is deleted or expires. False
-    /// says nothing.
+    /// Whether the row is alive by itself whatever time it is, and so are all its cells: nothing in it is deleted or
+    /// expires. False says nothing.
     pub fn is_permanent(&self, table: &Table) -> bool {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;

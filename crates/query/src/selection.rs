@@ -48,7 +48,8 @@ pub(crate) struct AggregateCall {
 }
 
 impl Selection {
-    /// Prepares what follows SELECT. Columns in `also`, which ORDER BY needs, are selected behind the others and not returned.
+    /// Prepares what follows SELECT. Columns in `also`, which ORDER BY needs, are selected behind the others and not
+    /// returned.
     pub fn prepare(
         clause: &SelectClause,
         table: &Arc<Table>,
@@ -139,7 +140,8 @@ impl Selection {
         &self.used
     }
 
-    /// Computes what is known before any row is read, as Cassandra does: where that fails the SELECT fails, rows or not.
+    /// Computes what is known before any row is read, as Cassandra does: where that fails the SELECT fails, rows or
+    /// not.
     pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
         if !self.has_constants {
             return Ok(());

@@ -428,8 +428,8 @@ impl SSTableReader {
         self.cursor_with(&ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
     }
 
-    /// As [`scan`](Self::scan), for a merge: what the kernel's page cache lacks of the data is read past it, ahead of the cursor, where the system
-    /// allows.
+    /// As [`scan`](Self::scan), for a merge: what the kernel's page cache lacks of the data is read past it, ahead of
+    /// the cursor, where the system allows.
     pub fn scan_for_merge(&self, disk: &dyn Disk) -> Result<SSTableCursor, SSTableError> {
         let mut cursor = self.scan()?;
         if self.files.data.file_length() >= READ_DIRECTLY_BYTES {
