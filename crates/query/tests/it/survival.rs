@@ -242,7 +242,11 @@ fn tables_of_all_types_and_their_rows_survive_a_flush_a_compaction_and_restarts(
 /// As Cassandra 5.0.8 answers: a field that is missing is null, and null comes before every value.
 #[test]
 fn values_of_a_type_that_grew_are_told_apart() {
-    for options in ["comment = 'trie'", "memtable = 'skiplist'", "compaction = {'class': 'MemoryOnlyStrategy'}"] {
+    for options in [
+        "comment = 'trie'",
+        "memtable = 'skiplist'",
+        "compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 8}",
+    ] {
         let disk = SimulatedDisk::new();
         let mut node = node_on(&disk);
         node.create_keyspace();
