@@ -142,8 +142,8 @@ const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 /// The memory of memtables that holds one shard's first pages.
 const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
-/// How far apart the entries of a row index may be.
-const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 30;
+/// How far apart the entries of a row index may be; with 0 every row has one.
+const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
 
 /// The smallest segment that a mutation of some use fits into, and the largest a position can count.
 const SEGMENT_SIZES_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
@@ -380,7 +380,7 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "16KiB",
         note: "granularity of row indexes in SSTables",
         apply: |config, value| {
-            let size = size_in(value, COLUMN_INDEX_SIZES_BYTES, "from 1KiB to 1GiB")?;
+            let size = size_in(value, COLUMN_INDEX_SIZES_BYTES, "up to 1GiB")?;
             config.column_index_size_bytes = u32::try_from(size).map_err(|error| error.to_string())?;
             Ok(())
         },
