@@ -21,6 +21,16 @@ impl Engine {
         })
     }
 
+    /// Flushes the memtables that were retired before, and nothing that was written since. Blocks on the disk.
+    pub(crate) fn flush_frozen(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
+        let _one_at_a_time = lock(&store.flushing);
+        if !store.is_served() {
+            return Ok(false);
+        }
+        let active = store.view().active.clone();
+        self.flush_before(store, &active)
+    }
+
     /// As [`flush_store`](Self::flush_store), and the table stays as it is where this fails.
     pub(crate) fn try_flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
         let _one_at_a_time = lock(&store.flushing);

@@ -162,8 +162,10 @@ impl Engine {
                 store.set_resident(Some(resident.clone()));
                 self.retire_active(store);
                 self.load_or_give_up(store, &resident);
-                // What was retired, be it empty, is nobody else's to flush.
-                self.request_flush(store);
+                // Only what was retired, even if it is empty: what is written from now on stays in memory.
+                if self.flush_frozen(store).is_err() {
+                    self.request_flush(store);
+                }
             }
             (Some(_), None) => {
                 store.set_resident(None);

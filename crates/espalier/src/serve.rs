@@ -41,7 +41,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
         tracing::info!("{option} is accepted and has no effect: {reason}");
     }
     if let Some(limit) = blockio::raise_descriptor_limit() {
-        tracing::info!("at most {limit} files and connections may be open");
+        tracing::debug!("at most {limit} files and connections may be open");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
