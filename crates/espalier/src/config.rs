@@ -319,7 +319,7 @@ mod tests {
             "truncate_request_timeout: 0ms",
             "commitlog_sync_period: 0ms",
             "memtable_offheap_space: 0MiB",
-            "column_index_size: 0KiB",
+            "column_index_size: 2GiB",
         ] {
             let (name, _) = refused.split_once(':').unwrap();
             let error = load(refused).unwrap_err();
