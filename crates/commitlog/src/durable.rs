@@ -52,7 +52,7 @@ impl Durable {
         Durable::new(shared, LogWait { awaits: Awaits::AllUpTo(position), ..LogWait::new(position) })
     }
 
-    /// Wakes who polls it, whatever [`HeldWakeUps`](crate::HeldWakeUps) say.
+    /// Wakes who polls it, whatever [`LogHold`](crate::LogHold) say.
     pub(crate) fn registered(shared: Arc<Shared>, position: u64) -> Durable {
         Durable::new(shared, LogWait { registers: true, ..LogWait::new(position) })
     }

@@ -43,7 +43,7 @@ fn with_held<R>(act: impl FnOnce(&mut Option<Held>) -> R) -> R {
 /// that itself.
 #[derive(Debug)]
 #[must_use = "wake-ups are held back while it lives"]
-pub struct HeldWakeUps {
+pub struct LogHold {
     shared: Arc<Shared>,
     on_this_thread: PhantomData<*const ()>,
 }
@@ -52,12 +52,12 @@ pub struct HeldWakeUps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Awaited(u64);
 
-impl HeldWakeUps {
-    pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> HeldWakeUps {
+impl LogHold {
+    pub(crate) fn new(shared: &Arc<Shared>, waker: &Waker) -> LogHold {
         release_held_wake_ups();
         let held = Held { shared: Arc::clone(shared), reach: 0, from: 0, waker: waker.clone(), awaited: 0 };
         HELD.with(|now| now.replace(Some(held)));
-        HeldWakeUps { shared: Arc::clone(shared), on_this_thread: PhantomData }
+        LogHold { shared: Arc::clone(shared), on_this_thread: PhantomData }
     }
 
     /// What of the log was waited for by what was polled since the last call, with the waker that this was made with.
@@ -78,14 +78,14 @@ impl HeldWakeUps {
     }
 }
 
-impl Drop for HeldWakeUps {
+impl Drop for LogHold {
     fn drop(&mut self) {
         release_held_wake_ups();
         HELD.with(|now| now.replace(None));
     }
 }
 
-/// Tells the log's writer of the appends that [`HeldWakeUps`] of this thread have held back so far: for whoever is
+/// Tells the log's writer of the appends that [`LogHold`] of this thread have held back so far: for whoever is
 /// about to wait, or to do something that takes long.
 pub fn release_held_wake_ups() {
     if let Some((shared, reach)) = take_held() {
@@ -101,7 +101,7 @@ fn take_held() -> Option<(Arc<Shared>, u64)> {
     })
 }
 
-/// For a thread that would now sleep until what it has appended is on the device: writes what [`HeldWakeUps`] of this
+/// For a thread that would now sleep until what it has appended is on the device: writes what [`LogHold`] of this
 /// thread have held back, where nothing is under way beside it, or else tells the log's writer. Answers whether it
 /// wrote: those who waited were told.
 pub fn write_held() -> bool {

@@ -56,7 +56,7 @@ pub use format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, BookkeepingEntry, EntryFault, Geometry,
     RecordFault, SegmentState, Superblock, SuperblockFault,
 };
-pub use hold::{Awaited, HeldWakeUps, release_held_wake_ups, write_held};
+pub use hold::{Awaited, LogHold, release_held_wake_ups, write_held};
 pub use inspect::{Inspected, LogInspector, Walked};
 pub use log::{Appended, CommitLog};
 pub use metrics::{LogMetrics, WaitCount};

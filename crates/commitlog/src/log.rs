@@ -17,7 +17,7 @@ use crate::segments::Segments;
 use crate::shared::Shared;
 use crate::writer;
 use crate::{
-    Durable, HeldWakeUps, LogError, LogMetrics, LogOptions, LogPosition, LogWait, PositionInterval, Pressure, Replay,
+    Durable, LogError, LogHold, LogMetrics, LogOptions, LogPosition, LogWait, PositionInterval, Pressure, Replay,
     RoomChange, SyncMode, WaitCount, hold, last_mark, recovery,
 };
 
@@ -213,8 +213,8 @@ impl CommitLog {
 
     /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with
     /// `waker`.
-    pub fn hold_wake_ups(&self, waker: &Waker) -> HeldWakeUps {
-        HeldWakeUps::new(&self.shared, waker)
+    pub fn hold_wake_ups(&self, waker: &Waker) -> LogHold {
+        LogHold::new(&self.shared, waker)
     }
 
     /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.

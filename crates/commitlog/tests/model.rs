@@ -289,7 +289,7 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
         let appender = {
             let (shared, tail) = (std::sync::Arc::clone(&shared), Arc::clone(&tail));
             thread::spawn(move || {
-                let held = hold::HeldWakeUps::new(&shared, Waker::noop());
+                let held = hold::LogHold::new(&shared, Waker::noop());
                 for end in 1..=2 {
                     tail.store(end, Ordering::Release);
                     assert!(hold::holds_back(&shared, end - 1, end));

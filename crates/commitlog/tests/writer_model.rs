@@ -305,7 +305,7 @@ impl primitive::BlockQueue for ModelQueue {
 
 /// Appends a record, and waits until it is on the device; `holds`: as a thread does that would write it itself.
 fn write(shared: &Arc<Shared>, holds: bool) {
-    let held = holds.then(|| hold::HeldWakeUps::new(shared, Waker::noop()));
+    let held = holds.then(|| hold::LogHold::new(shared, Waker::noop()));
     let place = |tail: u64| if tail.is_multiple_of(BLOCK) { tail + 40..tail + 140 } else { tail..tail + 100 };
     let range = shared.tail.reserve(place).unwrap().range();
     if hold::holds_back(shared, range.start, range.end) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use blockio::OverlayDisk;
-use commitlog::{BlockWrites, CommitLog, HeldWakeUps, LogError, LogMetrics, QueueMeans, Replay, ReplayReport};
+use commitlog::{BlockWrites, CommitLog, LogError, LogHold, LogMetrics, QueueMeans, Replay, ReplayReport};
 use memtable::{AddressSpace, SkipListMemtable, SparePages};
 use model::{Keyspace, Mutation, PartitionUpdate, Schema, Table, TableId};
 use sstable::SSTableReader;
@@ -451,7 +451,7 @@ impl Engine {
     /// Writes that this thread begins while what is returned lives go to the log together. Other writes do not wait for
     /// them, nor do they for any that begins later. Those that are polled with `waker` say there what they wait
     /// for.
-    pub fn hold_log(&self, waker: &Waker) -> HeldWakeUps {
+    pub fn hold_log(&self, waker: &Waker) -> LogHold {
         self.log.hold_wake_ups(waker)
     }
 

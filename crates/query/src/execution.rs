@@ -1,6 +1,8 @@
 //! What carrying out a statement needs at hand.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use model::Schema;
 
@@ -26,6 +28,13 @@ pub(crate) struct Execution<'a> {
     pub now_seconds: u32,
     /// The clock at the start, microseconds since the epoch.
     pub now_micros: i64,
+    /// Whether it may wait for a device on its thread; see [`engine::Turn`].
+    #[expect(dead_code, reason = "reads will take it as an argument")]
+    pub may_block: bool,
+    /// When its client is answered that it took too long; `None` where somebody else looks at the clock.
+    pub deadline: Option<Instant>,
+    /// Set once nobody waits for the answer any more; `None` where that cannot happen meanwhile.
+    pub cancelled: Option<&'a AtomicBool>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -53,8 +62,23 @@ impl<'a> Execution<'a> {
             keyspace,
             now_seconds,
             now_micros,
+            may_block: true,
+            deadline: None,
+            cancelled: None,
             warnings,
         }
+    }
+
+    /// Whether nobody waits for the answer any more: a long read ends then.
+    #[expect(dead_code, reason = "scans will look at it")]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
+
+    /// Whether the time that the request has is over.
+    #[expect(dead_code, reason = "scans will look at it")]
+    pub fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Tells the client something that is not an error.

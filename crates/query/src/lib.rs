@@ -34,7 +34,7 @@ mod trace;
 pub use begun::{Begun, BegunModification};
 pub use client::ClientState;
 pub use describe::snapshot_schema;
-pub use engine::{Awaited, Durable, HeldWakeUps, to_wait, without_waiting};
+pub use engine::{Awaited, Durable, LogHold, to_wait, without_waiting};
 pub use error::{Cause, QueryError};
 pub use guardrail::{Flags, Guardrail, Guardrails};
 pub use options::{QueryOptions, Values};

@@ -3,7 +3,7 @@
 
 use crate::handler::QueryHandler;
 use crate::in_flight::InFlight;
-use query::{Awaited, BegunModification, Durable, HeldWakeUps};
+use query::{Awaited, BegunModification, Durable, LogHold};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -60,7 +60,7 @@ impl<H: QueryHandler> Awaiting<H> {
     }
 
     /// The next whose record is settled, to be polled again. With `None` the first of the others will wake `cx`.
-    pub(crate) fn next_settled(&mut self, bunch: &HeldWakeUps, cx: &mut Context<'_>) -> Option<InFlight<H>> {
+    pub(crate) fn next_settled(&mut self, bunch: &LogHold, cx: &mut Context<'_>) -> Option<InFlight<H>> {
         let awaited = self.queue.front()?.awaited;
         if !bunch.is_settled(awaited) {
             let watch = match &mut self.watch {
@@ -80,7 +80,7 @@ impl<H: QueryHandler> Awaiting<H> {
 
     /// Has memtables bring near what the first that are settled will look at: one after the other each would wait for
     /// memory by itself. Answers how many those are.
-    fn look_up_settled(&self, bunch: &HeldWakeUps) -> usize {
+    fn look_up_settled(&self, bunch: &LogHold) -> usize {
         let first = self.queue.iter().take(LOOKED_UP_MAX);
         let count = first.clone().take_while(|entry| bunch.is_settled(entry.awaited)).count();
         if count >= LOOKED_UP_MIN {

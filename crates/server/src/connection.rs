@@ -26,7 +26,7 @@ use protocol::{
     Body, Compression, DecodeError, Decoder, Encoder, Envelope, ErrorKind, ErrorResponse, Event, EventType, Opcode,
     ProtocolError, Request, ResponseHead, Version, flags,
 };
-use query::{HeldWakeUps, ResponseBody};
+use query::{LogHold, ResponseBody};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -194,7 +194,7 @@ impl<H: QueryHandler> Connection<H> {
         self.under_way() >= options.requests_in_flight_max || self.running_bytes >= options.request_bytes_in_flight_max
     }
 
-    fn collect_settled(&mut self, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) -> bool {
+    fn collect_settled(&mut self, bunch: Option<&LogHold>, cx: &mut Context<'_>) -> bool {
         let Some(bunch) = bunch.filter(|_| !self.awaiting.is_empty()) else { return false };
         let mut progress = false;
         while self.encoder.pending_bytes() < OUTPUT_WAITING_BYTES_MAX {
@@ -238,7 +238,7 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// One request: answered here and now if it can be.
-    fn accept(&mut self, envelope: Envelope, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+    fn accept(&mut self, envelope: Envelope, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
         self.shared.metrics.requests.add(1);
         let (stream, opcode) = (envelope.header.stream, envelope.header.opcode);
         if self.agreement.is_none() {
@@ -265,7 +265,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    fn begin(&mut self, envelope: Envelope, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+    fn begin(&mut self, envelope: Envelope, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
         let stream = envelope.header.stream;
         if self.overloaded() {
             self.shared.metrics.requests_discarded.add(1);
@@ -292,7 +292,7 @@ impl<H: QueryHandler> Connection<H> {
 
     /// Begins the next request if it is for a statement that the client has used before: where it lies in the buffer.
     /// False, without any effect, for all others.
-    fn begin_known(&mut self, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) -> bool {
+    fn begin_known(&mut self, bunch: Option<&LogHold>, cx: &mut Context<'_>) -> bool {
         if self.agreement.is_none() || self.overloaded() {
             return false;
         }
@@ -322,7 +322,7 @@ impl<H: QueryHandler> Connection<H> {
         }
     }
 
-    fn go_on_with(&mut self, started: Started<H>, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+    fn go_on_with(&mut self, started: Started<H>, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
         match started {
             Started::Sent => {}
             Started::Answered(reply) => self.answer(reply),
@@ -334,13 +334,13 @@ impl<H: QueryHandler> Connection<H> {
     }
 
     /// Polls work, and puts it where it is polled again.
-    fn carry_on(&mut self, mut work: InFlight<H>, bunch: Option<&HeldWakeUps>, cx: &mut Context<'_>) {
+    fn carry_on(&mut self, mut work: InFlight<H>, bunch: Option<&LogHold>, cx: &mut Context<'_>) {
         match work.poll_work(cx) {
             Poll::Ready(finished) => {
                 self.running_bytes -= work.size_bytes;
                 self.answer_finished(finished);
             }
-            Poll::Pending => match bunch.and_then(HeldWakeUps::take_awaited) {
+            Poll::Pending => match bunch.and_then(LogHold::take_awaited) {
                 Some(awaited) => self.awaiting.push(awaited, work),
                 None => self.running.push(work),
             },

@@ -1,6 +1,6 @@
 //! What a connection needs of the query layer.
 
-use query::{Begun, ClientState, ColumnSpec, HeldWakeUps, QueryError, QueryOptions, Response, ResultColumns, Value};
+use query::{Begun, ClientState, ColumnSpec, LogHold, QueryError, QueryOptions, Response, ResultColumns, Value};
 use std::future::Future;
 use std::sync::Arc;
 use std::task::Waker;
@@ -21,7 +21,7 @@ pub trait QueryHandler: Send + Sync + 'static {
 
     /// What is begun while this lives is begun together: writes go to the log when this is dropped. What is polled with
     /// `waker` says there which place in the log it waits for. Held for a moment, by one thread.
-    fn bunch(&self, _waker: &Waker) -> Option<HeldWakeUps> {
+    fn bunch(&self, _waker: &Waker) -> Option<LogHold> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! The query layer behind the seam.
 
 use crate::handler::{BatchEntry, BatchKind, BatchStatement, QueryHandler, StatementInfo};
-use query::{Begun, ClientState, HeldWakeUps, Prepared, Processor, QueryError, QueryOptions, Response};
+use query::{Begun, ClientState, LogHold, Prepared, Processor, QueryError, QueryOptions, Response};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -12,7 +12,7 @@ impl QueryHandler for Processor {
         Processor::prepare(self, text, keyspace)
     }
 
-    fn bunch(&self, waker: &Waker) -> Option<HeldWakeUps> {
+    fn bunch(&self, waker: &Waker) -> Option<LogHold> {
         Some(self.engine().hold_log(waker))
     }
 

@@ -1,0 +1,26 @@
+//! What a call may do beside its own work: an argument, not a state of the thread.
+
+use commitlog::LogHold;
+
+/// What the caller of a read or a write permits.
+///
+/// A thread that serves many connections passes one that does not block; a thread of the blocking pool, a tool or a
+/// test passes [`Turn::BLOCKING`].
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'t> {
+    /// Whether the call may wait on its thread: for a device, for memory, for room in the log, for a lock that is held
+    /// that long. Where it may not, a read that would have to wait fails with
+    /// [`WouldWait`](blockio::DiskErrorKind::WouldWait) and has no effect, and a write answers that it is pending.
+    pub may_block: bool,
+    /// The batch of wake-ups that appends of this call join, if the caller holds one: the log's writer is woken once
+    /// for all of them, when the caller releases the batch. A call that may block is given none, since it could wait
+    /// for an append whose wake-up is still held back.
+    pub log_hold: Option<&'t LogHold>,
+}
+
+impl Turn<'static> {
+    /// The call may wait on its thread.
+    pub const BLOCKING: Turn<'static> = Turn { may_block: true, log_hold: None };
+    /// The call may not wait, and its appends wake the log's writer at once.
+    pub const NON_BLOCKING: Turn<'static> = Turn { may_block: false, log_hold: None };
+}
