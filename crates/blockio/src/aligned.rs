@@ -1,4 +1,4 @@
-//! Memory the device can read and write directly: alignment is a type, not a comment.
+//! Memory that the device can read and write directly. The type guarantees the alignment.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -10,13 +10,13 @@ use rustix::mm::{Advice, madvise};
 /// The unit of block writes, in bytes: every address, offset and length of direct I/O is a multiple of it.
 pub const BLOCK_SIZE: usize = 4096;
 
-/// Buffers of this length are given huge pages where the kernel has some: filling them misses fewer translations, and
-/// the kernel looks up fewer pages for each write.
+/// Buffers of at least this length ask for huge pages: filling them causes fewer address translations, and the kernel
+/// looks up fewer pages for each write.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Owned memory that starts at a multiple of [`BLOCK_SIZE`] and is one long or a multiple. Zeroed at first; pages that
-/// nobody touches cost nothing.
+/// Owned memory that starts at a multiple of [`BLOCK_SIZE`] and has a multiple of that length. It is zero at first;
+/// untouched pages cost nothing.
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     length: usize,
@@ -36,8 +36,8 @@ impl AlignedBuffer {
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         if length >= LARGE {
-            // A kernel that has none says so; ordinary pages do.
-            // SAFETY: advice on our own memory, which does not change what is in it.
+            // A kernel without huge pages returns an error, and ordinary pages serve. SAFETY: advice on memory that we
+            // own, which does not change its contents.
             let _ = unsafe { madvise(start.as_ptr().cast(), length / HUGE_PAGE * HUGE_PAGE, Advice::LinuxHugepage) };
         }
         AlignedBuffer { start, length }
@@ -48,10 +48,9 @@ impl AlignedBuffer {
         Layout::from_size_align(length, alignment).expect("a length that fits the address space")
     }
 
-    /// Whole blocks of it: both ends of the range, in bytes, are multiples of [`BLOCK_SIZE`].
+    /// A range of whole blocks: both ends, in bytes, are multiples of [`BLOCK_SIZE`].
     ///
-    /// # Panics
-    /// If they are not, or lie outside: a mistake of the caller's.
+    /// # Panics If they are not, or lie outside of the buffer.
     pub fn blocks(&self, range: Range<usize>) -> AlignedSlice<'_> {
         AlignedSlice::new(&self[range]).expect("a range of whole blocks")
     }

@@ -1,28 +1,28 @@
-//! Work that is to give way to other work, and work that others wait for.
+//! Scheduling of threads: background work that yields to other work, and threads that others wait for.
 //!
 //! Unsafe code here is one system call that rustix does not know. What makes it sound:
 //!
 //! 1. `sched_setattr(2)` only reads `size` bytes behind the pointer, and `SchedAttr` is that structure in its first
 //!    version, of 48 bytes, without padding; it lives until the call returns.
 
-/// What a thread in the background adds to its niceness: beside a thread that wants the processor it gets a tenth.
+/// What a background thread adds to its niceness: beside a thread that wants the processor it gets a tenth of it.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// The slice of processor time that such a thread asks for, the longest that Linux grants. Since 6.12 whoever wakes up
-/// and asks for a shorter one takes the processor at once. With equal slices it may have to wait for the clock's next
-/// tick, up to 4 ms, however nice the other is: the running thread's slice is protected.
+/// The slice of processor time that a background thread requests, the longest that Linux grants. Since 6.12 a thread
+/// that wakes up and has a shorter slice preempts it at once. With equal slices the waking thread may have to wait for
+/// the next timer tick, up to 4 ms, whatever the niceness, because the running thread's slice is protected.
 #[cfg(target_os = "linux")]
 const SLICE_NANOS: u64 = 100_000_000;
 
-/// The slice of a thread that is to have a processor when it wakes up: shorter than what a thread has that asked for
-/// nothing, and long enough for dozens of requests.
+/// The slice of a thread that should get a processor as soon as it wakes up: shorter than the default slice, and long
+/// enough for dozens of requests.
 #[cfg(target_os = "linux")]
 const PROMPT_SLICE_NANOS: u64 = 500_000;
 
-/// From now on the calling thread, when it wakes up, need not wait for the slice of another that did not ask for as
-/// short ones: for threads that do a little for whoever waits, and sleep again. It gets no more of a processor by that.
-/// Without effect where the system knows no slices of threads' own (Linux before 6.12).
+/// Requests short time slices for the calling thread, so that on wake-up it preempts threads with longer slices. This
+/// is for threads that do little work for waiting threads and sleep again. It does not increase their share of the
+/// processor. It has no effect where the system has no slices for single threads (Linux before 6.12).
 pub fn start_promptly() {
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(0) {
@@ -30,10 +30,10 @@ pub fn start_promptly() {
     }
 }
 
-/// From now on the calling thread gives way to all threads of ordinary priority that want a processor: for long work
-/// that nobody waits for. There is no way back. Without effect where the system has no priorities for single threads.
+/// Lowers the priority of the calling thread below all threads of ordinary priority, for long work that no thread waits
+/// for. It cannot be undone. It has no effect where the system has no priorities for single threads.
 pub fn give_way() {
-    // For Linux every thread is a process here. One that may not lower itself goes on as it is.
+    // Linux treats every thread as a process here. A thread that may not lower its priority continues with the old one.
     #[cfg(target_os = "linux")]
     if let Ok(nice) = rustix::process::nice(NICENESS) {
         let _ = ask_for_slices(nice, SLICE_NANOS);
@@ -55,7 +55,7 @@ struct SchedAttr {
     period_nanos: u64,
 }
 
-/// Kernels that have no slices of threads' own take the call for one that changes nothing.
+/// Kernels without slices for single threads treat the call as one that changes nothing.
 #[cfg(target_os = "linux")]
 fn ask_for_slices(nice: i32, runtime_nanos: u64) -> std::io::Result<()> {
     let attributes = SchedAttr {
@@ -102,7 +102,7 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// It may be forbidden or unknown here. What must not be is a structure that the kernel cannot make sense of.
+    /// The call may be forbidden or unknown here, but the kernel must never reject the structure itself.
     fn assert_has_meaning(error: &std::io::Error) {
         let meaningless = [libc::EINVAL, libc::E2BIG, libc::EFAULT, libc::ESRCH];
         assert!(!error.raw_os_error().is_some_and(|code| meaningless.contains(&code)), "{error}");

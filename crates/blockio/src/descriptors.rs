@@ -1,9 +1,9 @@
-//! How many files and connections the process may have open.
+//! The limit on the files and connections that the process may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the process's limit of descriptors as far as it may without privileges, and answers what it is now; `None` is
-/// no limit.
+/// Raises the process's limit of descriptors as far as possible without privileges. Returns the limit; `None` is no
+/// limit.
 pub fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

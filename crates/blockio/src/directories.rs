@@ -1,24 +1,24 @@
-//! Which directories are known to stay after a power cut, and how others become so.
+//! Which directories are known to survive a power cut, and how to make others durable.
 //!
-//! That a directory is there says nothing about the device: the process that made it may have been killed before it
-//! synced the parent. So a process trusts only directories whose parents it has synced itself, after it saw or made
-//! them.
+//! That a directory exists does not mean that it is durable: the process that made it may have been killed before it
+//! synced the parent. A process therefore only trusts directories whose parents it has synced itself, after it saw or
+//! made them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::DiskError;
 
-/// What it takes to make directories.
+/// The operations for making directories.
 pub(crate) trait DirectoryCalls {
     /// Whether the path is a directory now.
     fn is_directory(&mut self, path: &Path) -> bool;
 
-    /// Makes one directory, whose parent is there. No error if another thread was faster.
+    /// Makes one directory, whose parent exists. It is no error if another thread was faster.
     fn make(&mut self, path: &Path) -> Result<(), DiskError>;
 
-    /// Makes the name of a directory durable. `was_found`: it may belong to somebody else, with a parent that this
-    /// process cannot open.
+    /// Makes the name of a directory durable. If `was_found`, it may belong to another user, and its parent may not be
+    /// open to this process.
     fn sync_name(&mut self, path: &Path, was_found: bool) -> Result<(), DiskError>;
 }
 
@@ -33,7 +33,7 @@ impl DurableDirectories {
         DurableDirectories { known: BTreeSet::new() }
     }
 
-    /// Makes `path` a directory, with all that lead to it. All of them are durable when it returns.
+    /// Makes `path` a directory, with all its parents. All of them are durable when this returns.
     pub fn make_all(&mut self, path: &Path, calls: &mut dyn DirectoryCalls) -> Result<(), DiskError> {
         let is_there = calls.is_directory(path);
         if is_there && self.known.contains(path) {
@@ -51,13 +51,13 @@ impl DurableDirectories {
         Ok(())
     }
 
-    /// The directory was moved or removed, and all below it.
+    /// Forgets a directory that was moved or removed, and everything below it.
     pub fn forget(&mut self, path: &Path) {
         self.known.retain(|known| !known.starts_with(path));
     }
 }
 
-/// The directory that holds `path`; none for the root, nor for the current directory.
+/// The directory that contains `path`; `None` for the root and for the current directory.
 pub(crate) fn parent_of(path: &Path) -> Option<&Path> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
@@ -66,7 +66,7 @@ pub(crate) fn parent_of(path: &Path) -> Option<&Path> {
 mod tests {
     use super::*;
 
-    /// Notes what is asked of it.
+    /// Records the calls made.
     #[derive(Default)]
     struct Calls {
         there: BTreeSet<PathBuf>,

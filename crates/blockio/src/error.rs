@@ -1,4 +1,4 @@
-//! One error for all of the disk: what was tried, where, and what the kernel said.
+//! The error type of all disk operations: what was tried, where, and what the kernel returned.
 
 use rustix::io::Errno;
 use std::fmt;
@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A failed operation on a disk. Cheap to clone, so that a sticky failure can be handed to every later caller.
+/// A failed operation on a disk. It is cheap to clone, so that a permanent failure can be returned to every later
+/// caller.
 #[derive(Clone, Debug)]
 pub struct DiskError {
     operation: &'static str,
@@ -19,25 +20,24 @@ pub struct DiskError {
 /// What the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
-    /// The file or directory is not there.
+    /// The file or directory does not exist.
     NotFound,
-    /// It is there and must not be.
+    /// It exists and must not.
     AlreadyExists,
-    /// No space left: stop writing, go on reading.
+    /// No space is left: stop writing; reads may continue.
     Full,
-    /// Another process holds the directory.
+    /// Another process has locked the directory.
     Locked,
-    /// The file ends before the bytes that were asked for.
+    /// The file ends before the requested bytes.
     UnexpectedEnd,
-    /// The back end or file system cannot do this (no hard links, no O_DIRECT).
+    /// The back end or file system does not support this (no hard links, no O_DIRECT).
     Unsupported,
-    /// It would have to wait for the device, on a thread that may not: try again where that is allowed. See
+    /// The operation would have to wait for the device, on a thread that may not: retry where waiting is allowed. See
     /// [`without_waiting`](crate::without_waiting).
     WouldWait,
-    /// The process or the system has no descriptor left: nothing is wrong with the file; try again when others were
-    /// closed.
+    /// The process or the system has no descriptor left. The file is fine: retry when others were closed.
     OutOfDescriptors,
-    /// Anything else the kernel reports; the medium is not to be trusted with this file any more.
+    /// Any other error from the kernel; the file can no longer be trusted.
     Io,
 }
 
@@ -45,7 +45,7 @@ impl DiskError {
     /// An error of `operation` on `path`; the kind follows from `source`.
     pub fn new(operation: &'static str, path: &Path, offset: Option<u64>, source: io::Error) -> DiskError {
         let is_out = [Errno::MFILE, Errno::NFILE].iter().any(|code| source.raw_os_error() == Some(code.raw_os_error()));
-        // The code is lost where errors are wrapped on their way up; their kind is not.
+        // Wrapping the error on its way up loses its code, but not its kind.
         let source = if is_out { io::Error::new(io::ErrorKind::ResourceBusy, source) } else { source };
         let kind = match source.kind() {
             _ if is_out => DiskErrorKind::OutOfDescriptors,
@@ -60,7 +60,7 @@ impl DiskError {
         DiskError { operation, path: path.to_path_buf(), offset, source: Arc::new(source), kind }
     }
 
-    /// An error of `operation` on `path` of a kind the kernel has no code for.
+    /// An error of `operation` on `path`, of a kind that has no error code.
     pub fn of_kind(
         kind: DiskErrorKind,
         operation: &'static str,
@@ -72,7 +72,7 @@ impl DiskError {
         DiskError { operation, path: path.to_path_buf(), offset, source, kind }
     }
 
-    /// That a read of the file would have to wait.
+    /// The error of a read that would have to wait.
     pub fn would_wait(path: &Path, offset: Option<u64>) -> DiskError {
         DiskError::new("read", path, offset, io::ErrorKind::WouldBlock.into())
     }

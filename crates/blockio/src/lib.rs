@@ -1,11 +1,11 @@
-//! The only door to the disk.
+//! The only access to the disk.
 //!
-//! Everything that reads or writes files takes a [`Disk`]; nothing else in the house calls the kernel for data. That
-//! makes every crash test a seed: [`SystemDisk`] is the real thing, [`SimulatedDisk`] keeps what was not synced apart
-//! and can be asked what a machine would find after losing power.
+//! All code that reads or writes files takes a [`Disk`]; nothing else in the code base calls the kernel for data. Every
+//! crash test is therefore reproducible from a seed: [`SystemDisk`] is the real disk, and [`SimulatedDisk`] tracks what
+//! was not synced and can show what a machine would find after losing power.
 //!
 //! What is assumed of the medium: a 512-byte sector is written whole or not at all; a larger write may be torn at any
-//! sector; nothing is kept before a sync returns; a failed sync may have lost what it was to write, for good.
+//! sector; nothing is durable before a sync returns; a failed sync may have lost the data it was to write, for good.
 
 mod aligned;
 mod background;

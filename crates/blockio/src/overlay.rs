@@ -1,7 +1,7 @@
-//! A disk that shows another one and never changes it: what is written stays in memory, and is gone with this.
+//! A disk that shows another disk and never changes it: changes stay in memory and disappear with the overlay.
 //!
-//! For looking at a node's files, for evidence or rescue, with code that writes as it goes. Only blocks that were
-//! written take memory. Names that the disk below has linked to one file are apart here once one of them is changed.
+//! It is for examining a node's files, for evidence or rescue, with code that normally writes. Only blocks that were
+//! written take memory. Several names of one file on the disk below become separate files once one of them is changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -15,19 +15,19 @@ use crate::{
     Durability, File, OpenMode, OpenOptions, Space,
 };
 
-/// Another disk as it is, under changes that only memory has.
+/// Another disk, with changes that exist in memory only.
 #[derive(Clone)]
 pub struct OverlayDisk {
     base: Arc<dyn Disk>,
     names: Arc<Mutex<Names>>,
 }
 
-/// What differs from the disk below. A name is in one of these at most.
+/// The differences from the disk below. A name is in one of these at most.
 #[derive(Default)]
 struct Names {
     files: BTreeMap<PathBuf, Arc<Contents>>,
     directories: BTreeSet<PathBuf>,
-    /// Files and directories of the disk below that are not shown, with all below them.
+    /// Files and directories of the disk below that are hidden, with everything below them.
     removed: HashSet<PathBuf>,
 }
 
@@ -40,9 +40,9 @@ struct Contents {
 #[derive(Default)]
 struct Written {
     length: u64,
-    /// So much of the file below still counts, bytes.
+    /// How many bytes of the file below are still valid.
     base_length: u64,
-    /// By number.
+    /// Changed blocks by number.
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
 }
 
@@ -70,7 +70,7 @@ impl Contents {
         Ok(Arc::new(Contents { base, state: RwLock::new(written) }))
     }
 
-    /// Bytes of the file below, with zeros behind its end.
+    /// Reads bytes of the file below, and zeros behind its end.
     fn read_base(&self, state: &Written, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         buffer.fill(0);
         let there = state.base_length.saturating_sub(offset).min(buffer.len() as u64) as usize;
@@ -128,7 +128,7 @@ impl Contents {
 }
 
 impl OverlayDisk {
-    /// Shows what `base` has.
+    /// An overlay that shows `base`.
     pub fn new(base: Arc<dyn Disk>) -> OverlayDisk {
         OverlayDisk { base, names: Arc::default() }
     }
@@ -153,7 +153,7 @@ impl OverlayDisk {
         }
     }
 
-    /// The file, of which a change may be made.
+    /// The contents of a file, prepared for a change.
     fn to_change(&self, names: &mut Names, path: &Path) -> Result<Arc<Contents>, DiskError> {
         if let Some(file) = names.files.get(path) {
             return Ok(file.clone());
@@ -183,7 +183,7 @@ impl Disk for OverlayDisk {
         }
         let contents = match (options.mode, is_there) {
             (OpenMode::CreateNew, true) => return Err(fail(DiskErrorKind::AlreadyExists, "create", path)),
-            // Other names of the file see it too.
+            // Other names of the file see the change too.
             (OpenMode::CreateOrTruncate, true) => {
                 let contents = self.to_change(&mut names, path)?;
                 contents.set_len(0);
@@ -296,7 +296,7 @@ impl Disk for OverlayDisk {
         self.is_there(&self.names(), path)
     }
 
-    /// Keeps out whoever would change the directory; one that nobody ever locked is not.
+    /// Locks the directory below, if it was ever locked; otherwise there is nothing to lock.
     fn lock_dir(&self, dir: &Path) -> Result<DirectoryLock, DiskError> {
         match self.base.lock_file(&dir.join(LOCK_FILE)) {
             Err(error) if error.kind() == DiskErrorKind::NotFound => Ok(DirectoryLock::new(())),
@@ -317,7 +317,7 @@ impl Disk for OverlayDisk {
     }
 }
 
-/// A file whose changes memory has.
+/// A file with changes in memory.
 struct OverlayFile {
     path: PathBuf,
     contents: Arc<Contents>,
@@ -409,7 +409,7 @@ mod tests {
         found
     }
 
-    /// One change; the answer's kind.
+    /// Makes one random change, and returns the error kind if it fails.
     fn change(disk: &dyn Disk, random: &mut Random) -> Result<(), DiskErrorKind> {
         let path = |random: &mut Random| {
             let (directory, name) = (["a", "b", "new"][random.below(3)], ["x", "y", "z"][random.below(3)]);

@@ -1,4 +1,4 @@
-//! Block writes under way: many handed to the device, done in any order.
+//! Asynchronous block writes: many in flight, which complete in any order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,51 +11,51 @@ use crate::{DiskError, Durability, File, Frame};
 
 /// Writes of one file's blocks, several at a time. It belongs to the thread that made it.
 ///
-/// Frames that are under way are kept until the device is done with them, even when the queue is dropped.
+/// Frames in flight are kept until the device is done with them, even when the queue is dropped.
 pub trait BlockQueue: fmt::Debug {
-    /// Hands a frame to the device, for a place that is a multiple of [`BLOCK_SIZE`](crate::BLOCK_SIZE). With
-    /// [`Durability::Durable`] it is on the device when it is told as written.
+    /// Submits a frame to the device, at an offset that is a multiple of [`BLOCK_SIZE`](crate::BLOCK_SIZE). With
+    /// [`Durability::Durable`] it is on the device when it is returned as written.
     fn submit(&mut self, frame: Frame, offset: u64, durability: Durability);
 
-    /// As [`submit`](Self::submit), for a caller who has nothing to do until it is written: it may be when this
-    /// returns.
+    /// Like [`submit`](Self::submit), for a caller that has nothing to do until the write is complete: it may be
+    /// complete when this returns.
     fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
         self.submit(frame, offset, durability);
     }
 
-    /// Writes that were submitted and not told yet.
+    /// The number of writes that were submitted and not returned yet.
     fn in_flight(&self) -> usize;
 
-    /// The next write that is done.
+    /// The next completed write.
     fn next_written(&mut self) -> Option<Written>;
 
-    /// Waits for a write to be done, a wake-up or the time, whichever is first; wake-ups since the last wait count. May
-    /// return early. An error is final: nothing will ever be told of the writes that are under way, and the queue is of
-    /// no more use.
+    /// Waits for a write to complete, a wake-up or the time, whichever comes first; wake-ups since the last wait count.
+    /// It may return early. An error is final: the outcome of the writes in flight will never be known, and the queue
+    /// is unusable.
     fn wait(&mut self, until: Option<Instant>) -> Result<(), DiskError>;
 
-    /// What ends a wait of this queue from another thread.
+    /// A handle that ends a wait of this queue from another thread.
     fn waker(&self) -> QueueWaker;
 
-    /// How many writes it keeps under way, and by what means: for one line in a log.
+    /// How many writes it keeps in flight, and how: for one line in a log.
     fn means(&self) -> QueueMeans;
 }
 
-/// A write that is done.
+/// A completed write.
 #[derive(Debug)]
 pub struct Written {
-    /// What was written.
+    /// The frame that was written.
     pub frame: Frame,
-    /// Where.
+    /// The offset in the file.
     pub offset: u64,
-    /// Whether it was.
+    /// Whether the write succeeded.
     pub result: Result<(), DiskError>,
 }
 
 /// How a queue reaches the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueMeans {
-    /// By a ring of the kernel's (io_uring): any number of writes at a time.
+    /// Through an io_uring: any number of writes at a time.
     Ring,
     /// One write at a time, by plain system calls; `reason` says why.
     Plain {
@@ -82,12 +82,12 @@ impl QueueWaker {
         QueueWaker(Wake::Unpark(thread::current()))
     }
 
-    /// Wakes whoever sleeps there.
+    /// Wakes the thread that sleeps there.
     pub(crate) fn sleeper(sleeper: Arc<Sleeper>) -> QueueWaker {
         QueueWaker(Wake::Sleeper(sleeper))
     }
 
-    /// Ends the wait that is under way, or else the next one.
+    /// Ends the current wait, or the next one if there is none.
     pub fn wake(&self) {
         match &self.0 {
             Wake::Unpark(thread) => thread.unpark(),
@@ -104,7 +104,7 @@ pub(crate) fn park(until: Option<Instant>) {
     }
 }
 
-/// The queue of depth one: each write is done when `submit` returns.
+/// A queue of depth one: each write is complete when `submit` returns.
 #[derive(Debug)]
 pub(crate) struct PlainQueue {
     file: Box<dyn File>,

@@ -1,41 +1,41 @@
-//! Pieces of a file on their way into memory, while whoever wants them is busy with the ones before.
+//! Prefetching pieces of a file while the caller processes earlier ones.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::{AlignedBuffer, DiskError, File};
 
-/// A piece of a file, and where in memory it goes.
+/// A piece of a file to read, and the memory that receives it.
 #[derive(Debug)]
 pub struct BlockRead {
     /// The memory.
     pub buffer: AlignedBuffer,
-    /// What of it is filled. Past the page cache go whole blocks: both ends are multiples of
+    /// The part of the memory to fill. Reads that bypass the page cache are of whole blocks: both ends are multiples of
     /// [`BLOCK_SIZE`](crate::BLOCK_SIZE).
     pub range: Range<usize>,
-    /// Where it lies in the file: at a block's start.
+    /// Its offset in the file, which is a block's start.
     pub offset: u64,
 }
 
 impl BlockRead {
-    /// The memory that is filled.
+    /// The part of the memory to fill.
     pub(crate) fn piece(&mut self) -> &mut [u8] {
         &mut self.buffer[self.range.clone()]
     }
 }
 
-/// A read that goes on by itself, one at a time.
+/// An asynchronous read, one at a time.
 pub trait ReadUnderWay: fmt::Debug + Send {
-    /// Begins a read. The one before is finished.
+    /// Begins a read. The previous one must be finished.
     fn begin(&mut self, read: BlockRead);
 
-    /// The read that was begun, once it is done, with the number of bytes that it got: fewer than asked only at the end
-    /// of the file. None if none was begun.
+    /// Waits for the read that was begun, and returns it with the number of bytes read: fewer than requested only at
+    /// the end of the file. `None` if none was begun.
     fn finish(&mut self) -> Result<Option<(BlockRead, usize)>, DiskError>;
 }
 
-/// Reads a file piece by piece, each begun before it is wanted. What is not in the page cache does not come into it by
-/// that: it goes past it if the file was opened with [`OpenOptions::blocks`](crate::OpenOptions::blocks).
+/// Reads a file piece by piece, each begun before it is needed. This does not bring pages into the page cache: reads
+/// bypass it if the file was opened with [`OpenOptions::blocks`](crate::OpenOptions::blocks).
 #[derive(Debug)]
 pub struct ReadAhead(Box<dyn ReadUnderWay>);
 
@@ -45,19 +45,19 @@ impl ReadAhead {
         ReadAhead(file.read_under_way().unwrap_or_else(|| Box::new(ReadWhenWanted { file, begun: None })))
     }
 
-    /// Begins a read; one that was begun before must be finished.
+    /// Begins a read. The previous one must be finished.
     pub fn begin(&mut self, read: BlockRead) {
         self.0.begin(read);
     }
 
-    /// Waits for the read that was begun; how many bytes it got: fewer than asked only at the end of the file. None if
-    /// none was begun.
+    /// Waits for the read that was begun, and returns the number of bytes read: fewer than requested only at the end of
+    /// the file. `None` if none was begun.
     pub fn finish(&mut self) -> Result<Option<(BlockRead, usize)>, DiskError> {
         self.0.finish()
     }
 }
 
-/// Without any means to read meanwhile: the read is done by whoever wants to see it done.
+/// The fallback without asynchronous reads: the read is done when its result is requested.
 #[derive(Debug)]
 struct ReadWhenWanted {
     file: Box<dyn File>,

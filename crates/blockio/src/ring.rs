@@ -1,24 +1,24 @@
 //! A ring of blocks that many threads fill in parallel and one side writes out.
 //!
-//! A *position* counts bytes since the ring was made and never goes back; its place in memory is its remainder by the
-//! capacity. Below `released` memory may be filled again; from there to the tail it is in use:
+//! A *position* counts bytes since the ring was made and never decreases; its place in memory is the position modulo
+//! the capacity. Memory below `released` may be filled again; from there to the tail it is in use:
 //!
 //! ```text
 //!   released           sealed              tail            released + capacity
 //!      │ batch 7, filled │ batch 8, being filled │   free          │
 //! ```
 //!
-//! A writer reserves a range by one compare-and-swap on the tail, copies into it with no lock held, and marks it done
+//! A writer reserves a range with one compare-and-swap on the tail, copies into it without a lock, and marks it done
 //! when the reservation drops. The tail word also carries the number of the open *batch*; each batch counts the bytes
-//! done in it. [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch.
-//! [`take_sealed`](BlockRing::take_sealed) hands sealed batches out in order; once the count reaches what was reserved
-//! the batch is its taker's alone: to finish, to share as [frames](Frame) that are written out, and to release by
-//! dropping the last of them.
+//! that are done in it. [`seal`](BlockRing::seal) moves the tail to a block's start and opens the next batch.
+//! [`take_sealed`](BlockRing::take_sealed) returns sealed batches in order. Once the count reaches what was reserved,
+//! the batch belongs to its taker alone, which finishes it, shares it as [frames](Frame) that are written out, and
+//! releases it by dropping the last of them.
 //!
-//! Invariants, on which the unsafe code rests:
+//! Invariants on which the unsafe code rests:
 //! - reserved ranges are disjoint: each begins at or behind the tail and moves the tail to its end;
 //! - batches are disjoint whole blocks: a seal leaves the tail at a block's start;
-//! - nobody holds memory below `released`, and nothing is reserved beyond `released + capacity`;
+//! - no one holds memory below `released`, and nothing is reserved beyond `released + capacity`;
 //! - a batch's counter is used for another batch only after its release;
 //! - a batch is finished (`&mut`) before it is shared as frames, and only read from then on; the ring lives as long as
 //!   any frame.
@@ -31,14 +31,14 @@ use std::sync::Arc;
 use crate::primitive::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::{AlignedBuffer, AlignedSlice, BLOCK_SIZE};
 
-/// Batches that may be sealed and not yet released.
+/// The most batches that are sealed and not yet released.
 const BATCHES_MAX: usize = 64;
-/// Bits of the tail word that number the batch, more than `BATCHES_MAX` needs; the rest is the position: 2^56 bytes are
-/// 20 years of 100 MB/s.
+/// The bits of the tail word that number the batch, more than `BATCHES_MAX` needs. The rest is the position: 2^56 bytes
+/// are 20 years at 100 MB/s.
 const BATCH_BITS: u32 = 8;
 const BATCH_MASK: u64 = (1 << BATCH_BITS) - 1;
 
-/// See the module's text.
+/// The ring that the module's text describes.
 pub struct BlockRing {
     memory: AlignedBuffer,
     tail: AtomicU64,
@@ -47,7 +47,7 @@ pub struct BlockRing {
     sealed: Mutex<Sealed>,
 }
 
-/// What only sealing and releasing touch.
+/// State that only sealing and releasing use.
 struct Sealed {
     /// Where the open batch begins.
     open_start: u64,
@@ -66,10 +66,10 @@ struct Outstanding {
     released: bool,
 }
 
-/// What a seal found.
+/// The result of a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// A batch to be taken.
+    /// There is a batch to take.
     Sealed,
     /// Nothing was reserved since the last seal; the tail moved all the same.
     Empty,
@@ -87,7 +87,7 @@ pub enum ReserveError {
 }
 
 impl BlockRing {
-    /// A ring of `capacity` bytes, rounded up to whole blocks. Its memory is touched as it is used.
+    /// A ring of `capacity` bytes, rounded up to whole blocks. Its memory is only touched when it is used.
     pub fn new(capacity: usize) -> BlockRing {
         BlockRing {
             memory: AlignedBuffer::new(capacity),
@@ -103,17 +103,17 @@ impl BlockRing {
         self.memory.len() as u64
     }
 
-    /// Where the next reservation begins to look.
+    /// The position at which the next reservation looks for room.
     pub fn tail(&self) -> u64 {
         self.tail.load(Ordering::Acquire) >> BATCH_BITS
     }
 
-    /// Everything below has been released.
+    /// The position below which everything has been released.
     pub fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Reserves the range that `place` chooses for the position it is given: it begins there or later and is not empty.
+    /// Reserves the range that `place` chooses for a given position: a non-empty range that begins there or later.
     /// `place` may be called several times.
     pub fn reserve(&self, place: impl Fn(u64) -> Option<Range<u64>>) -> Result<Reservation<'_>, ReserveError> {
         let mut tail = self.tail.load(Ordering::Acquire);
@@ -137,8 +137,8 @@ impl BlockRing {
         }
     }
 
-    /// Ends the open batch and moves the tail to `next` of where it stands: a block's start at or behind it. `next` may
-    /// be called several times; the last call counts.
+    /// Ends the open batch and moves the tail to the result of `next` for the current tail: a block's start at or
+    /// behind it. `next` may be called several times; the last call counts.
     pub fn seal(&self, mut next: impl FnMut(u64) -> u64) -> Seal {
         let mut sealed = self.lock();
         if sealed.outstanding.len() >= BATCHES_MAX - 1 {
@@ -170,7 +170,7 @@ impl BlockRing {
         }
     }
 
-    /// The oldest sealed batch that nobody took.
+    /// The oldest sealed batch that was not taken.
     pub fn take_sealed(self: &Arc<Self>) -> Option<SealedBatch> {
         let mut sealed = self.lock();
         let batch = sealed.outstanding.iter_mut().find(|batch| !batch.taken)?;
@@ -222,12 +222,12 @@ impl fmt::Debug for BlockRing {
     }
 }
 
-/// A range of the ring that its holder fills. Dropping it says that it is filled.
+/// A range of the ring that its holder fills. Dropping it marks it as filled.
 #[derive(Debug)]
 pub struct Reservation<'a> {
     ring: &'a BlockRing,
     number: u64,
-    /// The tail before; what lies between it and the range counts as ours.
+    /// The tail before; the gap between it and the range counts as part of this reservation.
     from: u64,
     range: Range<u64>,
 }
@@ -248,8 +248,8 @@ impl Reservation<'_> {
             "inside the reservation"
         );
         let (start, length) = self.ring.memory_of(&part);
-        // SAFETY: inside the ring's memory; nobody else reserved these positions, sealers wait for our drop, and
-        // `&mut self` keeps a second slice out. The memory was initialised when allocated.
+        // SAFETY: inside the ring's memory; no one else reserved these positions, sealers wait for our drop, and `&mut
+        // self` keeps a second slice out. The memory was initialised when allocated.
         unsafe { std::slice::from_raw_parts_mut(start, length) }
     }
 }
@@ -260,7 +260,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// A batch that takes no more reservations; some may still be being filled. Dropped in this state it keeps its memory.
+/// A batch that accepts no more reservations; some may not be filled yet. If it is dropped in this state, its memory is
+/// never reused.
 #[derive(Debug)]
 pub struct SealedBatch {
     ring: Arc<BlockRing>,
@@ -270,7 +271,7 @@ pub struct SealedBatch {
 }
 
 impl SealedBatch {
-    /// The batch itself, once all that was reserved in it is filled.
+    /// The batch itself, once everything reserved in it is filled.
     pub fn filled(self) -> Result<FilledBatch, SealedBatch> {
         let done = self.ring.done_of(self.number).load(Ordering::Acquire);
         if done == self.filled - self.start { Ok(FilledBatch { batch: self }) } else { Err(self) }
@@ -287,8 +288,8 @@ impl SealedBatch {
     }
 }
 
-/// A filled batch: whole blocks that belong to the holder. Dropping it gives the memory back, once all batches before
-/// it are dropped too.
+/// A filled batch: whole blocks that belong to the holder. Dropping it releases the memory, once all earlier batches
+/// are dropped too.
 #[derive(Debug)]
 pub struct FilledBatch {
     batch: SealedBatch,
@@ -310,17 +311,16 @@ impl FilledBatch {
         self.batch.filled.next_multiple_of(BLOCK_SIZE as u64)
     }
 
-    /// The longest run of at most `length_max` bytes from `start` on that lies in one piece of memory.
+    /// The longest run of at most `length_max` bytes from `start` on that is contiguous in memory.
     pub fn run(&self, start: u64, length_max: u64) -> Range<u64> {
         let capacity = self.batch.ring.capacity();
         let wrap = start - start % capacity + capacity;
         start..self.end().min(wrap).min(start.saturating_add(length_max))
     }
 
-    /// The memory of a part of the batch, to finish it.
+    /// The memory of a part of the batch, for finishing it.
     ///
-    /// # Panics
-    /// If `part` is not inside the batch, or crosses the end of the ring.
+    /// # Panics If `part` is not inside the batch, or crosses the end of the ring.
     pub fn bytes_mut(&mut self, part: Range<u64>) -> &mut [u8] {
         let (start, length) = self.part(&part);
         // SAFETY: as in `blocks`; `&mut self` keeps other slices out.
@@ -339,10 +339,9 @@ impl FilledBatch {
         AlignedSlice::new(bytes).expect("whole blocks")
     }
 
-    /// A part of the batch to be written out by itself; the batch's memory is kept while it lives.
+    /// A part of the batch to be written by itself. The batch's memory is kept while the frame lives.
     ///
-    /// # Panics
-    /// As [`blocks`](Self::blocks).
+    /// # Panics As [`blocks`](Self::blocks).
     pub fn frame(self: &Arc<Self>, part: Range<u64>) -> Frame {
         let _whole_blocks = self.blocks(part.clone());
         Frame { batch: Arc::clone(self), range: part }
@@ -360,7 +359,7 @@ impl Drop for FilledBatch {
     }
 }
 
-/// Whole blocks of a filled batch, which neither move nor change while it lives.
+/// Whole blocks of a filled batch, which neither move nor change while the frame lives.
 #[derive(Debug)]
 pub struct Frame {
     batch: Arc<FilledBatch>,

@@ -1,16 +1,15 @@
 //! A disk in memory that knows what would survive a power cut, and fails on request.
 //!
-//! What was written and not synced is kept apart, by sector of 512 bytes; names that were made, moved or removed and
-//! not synced likewise. [`crash_image`](SimulatedDisk::crash_image) answers the disk a machine would find after losing
-//! power now: everything synced, and of the rest whatever the seed says: each write kept, dropped or torn between
-//! sectors, each change of a name kept or dropped. One seed, one image; one sequence of calls, one
-//! [`trace`](SimulatedDisk::trace).
+//! Writes that were not synced are tracked by sector of 512 bytes, and so are names that were made, moved or removed
+//! and not synced. [`crash_image`](SimulatedDisk::crash_image) returns the disk that a machine would find after losing
+//! power now: everything synced, and whatever part of the rest the seed selects. Each write is kept, dropped or torn
+//! between sectors; each change of a name is kept or dropped. One seed gives one image, and one sequence of calls gives
+//! one [`trace`](SimulatedDisk::trace).
 //!
-//! [`after_process_death`](SimulatedDisk::after_process_death) answers the disk that the next process finds after a
-//! kill: what was not synced is there, and is lost by a power cut as before.
+//! [`after_process_death`](SimulatedDisk::after_process_death) returns the disk that the next process finds after a
+//! kill: everything not synced is there, and can still be lost by a power cut.
 //!
-//! It is harsher than file systems are: nothing is ordered but by syncs, and syncing a file says nothing about its
-//! name.
+//! It is stricter than real file systems: only syncs order anything, and syncing a file does not make its name durable.
 
 mod directories;
 mod faults;
@@ -50,9 +49,9 @@ struct State {
     refuses_direct: bool,
     direct_bytes: u64,
     faults: Faults,
-    /// What the process that uses it now has made durable.
+    /// What the current process has made durable.
     directories: DurableDirectories,
-    /// Reads wait of files whose path contains this.
+    /// Reads of files whose path contains this block.
     stalled_reads: Option<String>,
 }
 
@@ -62,8 +61,8 @@ impl SimulatedDisk {
         SimulatedDisk::default()
     }
 
-    /// The disk after a power cut now: all that was synced, and what the seed keeps of the rest. It has no faults to
-    /// come, and no locks.
+    /// The disk after a power cut now: everything synced, and the part of the rest that the seed keeps. It has no
+    /// pending faults and no locks.
     pub fn crash_image(&self, seed: u64) -> SimulatedDisk {
         let state = self.lock();
         let mut choices = Choices(seed);
@@ -73,9 +72,9 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(image)), reads_go_on: Arc::default() }
     }
 
-    /// The disk as the next process finds it when the one that uses it is killed now: the page cache outlives it, so
-    /// that all names and bytes are there, and none of them is more durable than before. It has no faults to come,
-    /// and no locks; what the killed process still does is not seen.
+    /// The disk as the next process finds it when the current one is killed now. The page cache survives, so all names
+    /// and bytes are there, and none of them is more durable than before. It has no pending faults and no locks; what
+    /// the killed process still does has no effect on it.
     pub fn after_process_death(&self) -> SimulatedDisk {
         let state = self.lock();
         let left = State {
@@ -87,33 +86,33 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(left)), reads_go_on: Arc::default() }
     }
 
-    /// Has an operation fail: the one that comes after `skip` others of the kind that the fault applies to.
+    /// Makes an operation fail: the one after `skip` others of the kind that the fault applies to.
     pub fn inject(&self, fault: Fault, skip: u64) {
         self.inject_into("", fault, skip);
     }
 
-    /// As [`inject`](Self::inject), of files alone whose path contains `part`: other operations do not count.
+    /// Like [`inject`](Self::inject), only for files whose path contains `part`; other operations do not count.
     pub fn inject_into(&self, part: &str, fault: Fault, skip: u64) {
         self.lock().faults.inject(fault, skip, part);
     }
 
-    /// Limits the bytes that all files hold together.
+    /// Limits the total size of all files, in bytes.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.lock().capacity_bytes = Some(capacity_bytes);
     }
 
-    /// Has files that are opened from now on be written through a page cache, as on a file system without O_DIRECT.
+    /// Makes files that are opened from now on use a page cache, as on a file system without O_DIRECT.
     pub fn refuse_direct(&self) {
         self.lock().refuses_direct = true;
     }
 
-    /// How many bytes were written past the page cache so far, to files opened with [`OpenOptions::blocks`], and queues
-    /// not counted.
+    /// How many bytes bypassed the page cache so far, in files opened with [`OpenOptions::blocks`], not counting
+    /// queues.
     pub fn direct_bytes(&self) -> u64 {
         self.lock().direct_bytes
     }
 
-    /// Flips a bit of a file where it lies, synced or not. `bit` counts from the byte's least significant one.
+    /// Flips a bit of a file in place, synced or not. `bit` counts from the byte's least significant one.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> Result<(), DiskError> {
         let mut state = self.lock();
         let inode = state.file(path, "flip a bit of")?;
@@ -121,23 +120,23 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// The device stands still while what is returned lives: whoever asks anything of it waits.
+    /// Stalls the device while the result lives: every operation on it blocks.
     pub fn stall(&self) -> Stall<'_> {
         Stall { _state: self.lock() }
     }
 
-    /// Reads of files whose path contains `part` have to wait while what is returned lives.
+    /// Blocks reads of files whose path contains `part` while the result lives.
     pub fn stall_reads(&self, part: &str) -> StalledReads {
         self.lock().stalled_reads = Some(part.to_owned());
         StalledReads(self.clone())
     }
 
-    /// What was done to the disk so far.
+    /// The operations so far.
     pub fn trace(&self) -> Vec<Operation> {
         self.lock().faults.trace().to_vec()
     }
 
-    /// How many operations that is.
+    /// The number of operations so far.
     pub fn operations(&self) -> u64 {
         self.lock().faults.trace().len() as u64
     }
@@ -163,13 +162,13 @@ impl State {
         }
     }
 
-    /// Whether files may grow by that much.
+    /// Whether files may grow by that many bytes.
     fn room_for(&self, growth: u64) -> bool {
         let used: u64 = self.names.files().map(|inode| self.inodes[inode].len()).sum();
         self.capacity_bytes.is_none_or(|capacity| used + growth <= capacity)
     }
 
-    /// Writes, as far as the faults and the room allow.
+    /// Writes, as far as the faults and the space allow.
     fn write(
         &mut self,
         inode: usize,
@@ -196,7 +195,7 @@ impl State {
                 return Ok(());
             }
             Some(Fault::PowerCut) => {
-                // It was on its way: the image may hold any part of it.
+                // The write was in flight: the image may contain any part of it.
                 self.inodes[inode].write(data, offset, Durability::AtNextSync);
                 return error(std::io::ErrorKind::Other);
             }
@@ -216,7 +215,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes an operation on names, which a fault may forbid.
+    /// Records an operation on names, which a fault may prevent.
     fn on_names(&mut self, verb: Verb, operation: &'static str, path: &Path) -> Result<(), DiskError> {
         match self.faults.next(verb, path, 0, &[]) {
             None => Ok(()),
@@ -367,12 +366,12 @@ impl Disk for SimulatedDisk {
     }
 }
 
-/// A disk that stands still.
+/// A stalled disk.
 pub struct Stall<'a> {
     _state: MutexGuard<'a, State>,
 }
 
-/// Reads that wait.
+/// Blocked reads.
 pub struct StalledReads(SimulatedDisk);
 
 impl Drop for StalledReads {
@@ -399,7 +398,7 @@ struct SimulatedFile {
     inode: usize,
     path: PathBuf,
     mode: OpenMode,
-    /// Why it is not written past the page cache, if so.
+    /// Why writes do not bypass the page cache, if they do not.
     not_direct: Option<&'static str>,
 }
 
@@ -460,7 +459,7 @@ impl File for SimulatedFile {
                 Ok(())
             }
             Some(fault) => {
-                // As Linux does: the pages count as clean from now on, and are not on the device.
+                // As on Linux, the pages are clean from now on, and not on the device.
                 if fault == Fault::FailSync {
                     state.inodes[self.inode].forget_unsynced();
                 }

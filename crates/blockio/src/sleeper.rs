@@ -1,21 +1,21 @@
-//! A thread that sleeps either by parking or in a ring, and is woken by whichever it does. Parking is cheaper on both
-//! sides, but only the ring tells of writes that are done.
+//! A thread that sleeps either by parking or in a ring, and is woken in the same way. Parking is cheaper for both
+//! threads, but only the ring reports completed writes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-/// Nobody sleeps, and nobody was woken since.
+/// The thread is awake, and there was no wake-up since.
 const AWAKE: u8 = 0;
-/// Woken, or not to fall asleep.
+/// The thread was woken, or must not fall asleep.
 const WOKEN: u8 = 1;
 /// It parks.
 const PARKED: u8 = 2;
 /// It waits for the event counter.
 const IN_RING: u8 = 3;
 
-/// The state of one thread's sleep. A wake-up is one exchange, and a system call only where the thread does sleep.
+/// The state of one thread's sleep. A wake-up is one atomic exchange, and a system call only if the thread is asleep.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     state: AtomicU8,
@@ -24,17 +24,17 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Of this thread, with the event counter that its ring reads.
+    /// A sleeper for this thread, with the event counter that its ring reads.
     pub fn new(event: OwnedFd) -> Sleeper {
         Sleeper { state: AtomicU8::new(AWAKE), thread: thread::current(), event }
     }
 
-    /// The counter to read in the ring.
+    /// The counter that the ring reads.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Ends the sleep that is under way, or else the next one.
+    /// Ends the current sleep, or the next one if there is none.
     pub fn wake(&self) {
         match self.state.swap(WOKEN, Ordering::AcqRel) {
             PARKED => self.thread.unpark(),
@@ -43,13 +43,13 @@ impl Sleeper {
         }
     }
 
-    /// Counts the event, whether anybody sleeps or not.
+    /// Increments the event counter, whether the thread sleeps or not.
     pub fn wake_ring(&self) {
-        // It can only fail when the counter is about to overflow, and then the reader is awake.
+        // This only fails when the counter is about to overflow, and then the reader is awake.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    /// Parks until woken or the time; may return early.
+    /// Parks until woken or until the time; may return early.
     pub fn park(&self, until: Option<Instant>) {
         if self.falls_asleep(PARKED) {
             crate::queue::park(until);
@@ -57,7 +57,7 @@ impl Sleeper {
         self.awake();
     }
 
-    /// Sleeps in the ring by `enter`, unless woken since the last sleep, and answers what that did.
+    /// Sleeps in the ring by calling `enter`, unless it was woken since the last sleep. Returns the result of `enter`.
     pub fn in_ring<T>(&self, enter: impl FnOnce() -> T) -> Option<T> {
         let entered = self.falls_asleep(IN_RING).then(enter);
         self.awake();
@@ -68,7 +68,7 @@ impl Sleeper {
         self.state.compare_exchange(AWAKE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whoever woke us wrote something before: it is seen from here on.
+    /// Makes everything visible that the waking thread wrote before.
     fn awake(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
@@ -82,7 +82,7 @@ mod tests {
 
     use rustix::event::{EventfdFlags, eventfd};
 
-    /// However it sleeps, and whenever it is woken: no wake-up is lost, or this does not end.
+    /// However the thread sleeps and whenever it is woken, a lost wake-up would make this test hang.
     #[test]
     fn every_wake_up_ends_a_sleep() {
         const ROUNDS: u64 = 2000;

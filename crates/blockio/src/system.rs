@@ -1,4 +1,4 @@
-//! The real disk: plain system calls, and a ring for block writes under way.
+//! The real disk: plain system calls, and an io_uring for block writes in flight.
 
 mod direct_write;
 mod directories;
@@ -27,19 +27,19 @@ use crate::{
     DiskErrorKind, Durability, File, OpenMode, OpenOptions, ReadUnderWay, Space, may_wait,
 };
 
-/// The name of the lock file in a held directory. It stays behind; what counts is the kernel's lock on it.
+/// The name of the lock file in a locked directory. The file stays behind; only the kernel's lock on it counts.
 pub(crate) const LOCK_FILE: &str = "espalier.lock";
 
-/// Bytes read past the page cache at a time: what readers ahead ask for, wherever that begins.
+/// How many bytes one read that bypasses the page cache reads: what prefetching readers request, at any alignment.
 const DIRECT_READ_BYTES: usize = 256 * 1024 + BLOCK_SIZE;
-/// The same where they land in the caller's own memory.
+/// The same limit for reads into the caller's own memory.
 const BLOCKS_READ_BYTES: usize = 4 << 20;
 
-/// `RWF_DONTCACHE` of Linux 6.14: a page that such a read brought into the cache leaves it again.
+/// `RWF_DONTCACHE` of Linux 6.14: pages that such a read brings into the cache are removed again.
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 thread_local! {
-    /// Where direct reads land: the device wants aligned memory, callers want their own.
+    /// The target of direct reads: the device needs aligned memory, and callers pass their own.
     static DIRECT_READ: RefCell<AlignedBuffer> = RefCell::new(AlignedBuffer::new(DIRECT_READ_BYTES));
 }
 
@@ -55,7 +55,7 @@ impl SystemDisk {
         SystemDisk::default()
     }
 
-    /// The same by plain system calls only, as where io_uring is forbidden.
+    /// The same with plain system calls only, as where io_uring is forbidden.
     pub fn without_ring() -> SystemDisk {
         SystemDisk { without_ring: true }
     }
@@ -142,7 +142,7 @@ impl Disk for SystemDisk {
             }
             Err(e) => return Err(error(e.into())),
         }
-        // Who holds it is for people to read; the lock does not depend on it.
+        // The holder's id is for people to read; the lock does not depend on it.
         let _ = file.set_len(0);
         let _ = file.rewind();
         let _ = writeln!(file, "pid {}", std::process::id());
@@ -168,10 +168,10 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Files are their owner's alone: they hold what clients wrote.
+/// Files are readable by their owner only, because they hold what clients wrote.
 const FILE_MODE: u32 = 0o600;
 
-/// To open a pipe waits for whoever opens its other end.
+/// Refuses a pipe: opening one blocks until its other end is opened.
 fn refuse_pipe(path: &Path) -> Result<(), DiskError> {
     match fs::metadata(path) {
         Ok(found) if found.file_type().is_fifo() => {
@@ -195,7 +195,8 @@ fn std_options(mode: OpenMode) -> fs::OpenOptions {
     options
 }
 
-/// A file, and how to write blocks to it. Plain writes go through the page cache, and reads where it is not only read.
+/// A file, and how to write blocks to it. Plain writes go through the page cache, and so do reads unless the file is
+/// only read.
 #[derive(Debug)]
 struct SystemFile {
     path: PathBuf,
@@ -205,7 +206,7 @@ struct SystemFile {
     without_ring: bool,
 }
 
-/// The way past the page cache, and why it is not taken (which may turn out at the first write only).
+/// The handle that bypasses the page cache, and why it is not used (which may only turn out at the first write).
 #[derive(Debug)]
 struct Blocks {
     direct: Option<fs::File>,
@@ -228,7 +229,7 @@ fn open_direct(path: &Path, is_read_only: bool) -> Result<Blocks, DiskError> {
     }
 }
 
-/// Whether the kernel says "not this way" rather than "the device failed".
+/// Whether the error means that this way of access is not supported, rather than that the device failed.
 fn is_refusal(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS))
@@ -239,7 +240,7 @@ impl SystemFile {
         DiskError::new(operation, &self.path, offset, error)
     }
 
-    /// Where direct writes go, or reads of a file that is only read; unless they are refused.
+    /// The handle for direct writes, or for direct reads of a file that is only read, unless they were refused.
     fn direct(&self) -> Option<&fs::File> {
         self.blocks.direct.as_ref().filter(|_| self.is_direct())
     }
@@ -248,7 +249,7 @@ impl SystemFile {
         self.blocks.refused.get().is_none()
     }
 
-    /// From now on `what` goes through the page cache.
+    /// Sends `what` through the page cache from now on.
     fn refuse_direct(&self, what: &str, error: &io::Error) {
         let _ = self.blocks.refused.set(format!("direct {what} are refused here: {error}"));
     }
@@ -289,7 +290,7 @@ impl SystemFile {
         })
     }
 
-    /// The same; what was not there before does not stay, where the system can do so.
+    /// The same; where the system can, pages that were not in the page cache before do not stay there.
     fn read_once_buffered(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         let mut got = 0;
         while got < buffer.len() {
@@ -298,7 +299,7 @@ impl SystemFile {
                 Ok(0) => return Ok(got),
                 Ok(n) => got += n,
                 Err(Errno::INTR) => {}
-                // The system or the file system does not know of it.
+                // The system or the file system does not support it.
                 Err(e) if is_refusal(&e.into()) => break,
                 Err(e) => return Err(self.error("read", Some(at), e.into())),
             }
@@ -306,7 +307,7 @@ impl SystemFile {
         Ok(got + self.read_buffered(&mut buffer[got..], offset + got as u64)?)
     }
 
-    /// Reads the blocks around what is wanted and copies it out.
+    /// Reads the blocks around the requested bytes and copies these out.
     fn read_direct(&self, direct: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         DIRECT_READ.with_borrow_mut(|blocks| {
             let mut got = 0;
@@ -330,8 +331,8 @@ impl SystemFile {
         })
     }
 
-    /// Reads what the page cache has. Past it everything has to wait, and so may anything where the file system does
-    /// not tell.
+    /// Reads only what is in the page cache. A direct read always has to wait, and so may any read where the file
+    /// system does not tell.
     fn read_at_hand(&self, buffer: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if self.is_read_only && self.direct().is_some() {
             return Err(DiskError::would_wait(&self.path, Some(offset)));
@@ -365,7 +366,7 @@ impl File for SystemFile {
         if let Some(direct) = self.direct().filter(|_| self.is_read_only) {
             match self.read_direct(direct, buffer, offset) {
                 Ok(got) => return Ok(got),
-                // Read again below, through the page cache.
+                // The read is repeated below, through the page cache.
                 Err(e) if is_refusal(&e) => self.refuse_direct("reads", &e),
                 Err(e) => return Err(self.error("read", Some(offset), e)),
             }
@@ -386,7 +387,7 @@ impl File for SystemFile {
         let mut got = 0;
         if let Some(direct) = self.direct().filter(|_| is_whole) {
             while got < length {
-                // A file may end within a block; what is read then is its end.
+                // A file may end within a block; then its end was read.
                 if !got.is_multiple_of(BLOCK_SIZE) {
                     return Ok(got);
                 }
@@ -395,7 +396,7 @@ impl File for SystemFile {
                     Ok(0) => return Ok(got),
                     Ok(read) => got += read,
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    // The rest below, through the page cache; blocks are written as before.
+                    // The rest is read below, through the page cache; blocks are written as before.
                     Err(e) if is_refusal(&e) => break,
                     Err(e) => return Err(self.error("read", Some(offset + got as u64), e)),
                 }
@@ -448,7 +449,7 @@ impl File for SystemFile {
             };
             match self.write_direct(direct, &blocks, offset, flags) {
                 Ok(()) => return Ok(()),
-                // Written again below, through the page cache.
+                // The write is repeated below, through the page cache.
                 Err(e) if is_refusal(&e) => self.refuse_direct("writes", &e),
                 Err(e) => return Err(self.error("write blocks", Some(offset), e)),
             }

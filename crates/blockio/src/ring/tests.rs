@@ -93,7 +93,7 @@ fn an_empty_batch_only_moves_the_tail() {
     assert!(matches!(ring.reserve(|_| None), Err(ReserveError::Refused)));
 }
 
-/// Several threads fill records of one byte value each; the sealing side checks that what it is handed is whole.
+/// Several threads fill records of one byte value each; the sealing side checks that the batches it takes are complete.
 #[test]
 fn many_threads_fill_and_nothing_is_torn() {
     const RECORDS: u64 = 20_000;

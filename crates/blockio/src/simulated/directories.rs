@@ -1,4 +1,4 @@
-//! Directories are made one by one, and durable with a sync of their parent, as on the real disk.
+//! Directories are made one by one, and become durable with a sync of their parent, as on the real disk.
 
 use std::path::Path;
 

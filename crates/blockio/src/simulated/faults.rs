@@ -1,4 +1,4 @@
-//! Faults to come, and the trace of what was done.
+//! Injected faults, and the trace of operations.
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +11,25 @@ pub enum Fault {
     Full,
     /// Opening a file finds no descriptor left.
     OutOfDescriptors,
-    /// A sync of a file fails, and what it was to write is forgotten: reads still see it, the device never gets it.
+    /// A sync of a file fails and forgets its data: reads still see the data, but the device never gets it.
     FailSync,
-    /// A write fails half-way: what it wrote until then is there, no more durable than before a sync.
+    /// A write fails half-way: what it wrote until then is there, as durable as before a sync.
     ShortWrite,
-    /// A read answers half of what there is.
+    /// A read returns half of the data.
     ShortRead,
-    /// A read or write has one bit wrong and says nothing.
+    /// A read or write has one wrong bit and reports success.
     FlipBit,
-    /// A write goes one block further than it should and says nothing.
+    /// A write goes to the next block and reports success.
     Misdirect,
-    /// The operation and all after it fail; a write was on its way.
+    /// The operation and all later ones fail; a write was in flight.
     PowerCut,
-    /// As `PowerCut`, at a sync of a directory: names were changed, and none of the changes is durable.
+    /// Like `PowerCut`, at a sync of a directory: names were changed, and none of the changes is durable.
     PowerCutBeforeNames,
-    /// A queue does not know any more what becomes of its writes that are under way. Counted by waits for such.
+    /// A queue loses track of its writes in flight. Counted by the waits for such writes.
     LoseQueue,
 }
 
-/// What kind of operation it was.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Open,
@@ -52,7 +52,7 @@ pub struct Operation {
     verb: Verb,
     path: PathBuf,
     offset: u64,
-    /// Length and hash of what was written.
+    /// The length and hash of the written data.
     data: (usize, u64),
     fault: Option<Fault>,
 }
@@ -64,13 +64,13 @@ pub(super) struct Faults {
     dead: bool,
 }
 
-/// A fault to come.
+/// A pending fault.
 #[derive(Debug)]
 struct Pending {
     fault: Fault,
-    /// How many operations of its kind are to pass.
+    /// How many operations of its kind pass before it.
     skip: u64,
-    /// Only files whose path contains this.
+    /// It applies only to files whose path contains this.
     part: String,
 }
 
@@ -104,7 +104,7 @@ impl Faults {
         true
     }
 
-    /// Notes an operation and answers the fault that hits it.
+    /// Records an operation and returns the fault that hits it.
     pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
         let mut fault = self.dead.then_some(Fault::Fail);
         self.pending.retain_mut(|pending| {
@@ -140,7 +140,7 @@ impl Fault {
     }
 }
 
-/// FNV-1a: tells traces apart, nothing more.
+/// FNV-1a, used only to distinguish traces.
 fn hash(data: &[u8]) -> u64 {
     data.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! Names: as they are now, as they would be after a crash, and the changes between.
+//! Names: the current ones, those that a crash would leave, and the changes between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use super::Choices;
 use crate::DirectoryEntry;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Directory,
-    /// By index.
+    /// A file, by index.
     File(usize),
 }
 
-/// What a name stands for from now on.
+/// A name, and what it refers to from now on.
 type Change = (PathBuf, Option<Node>);
 type Map = BTreeMap<PathBuf, Node>;
 
@@ -22,7 +22,7 @@ type Map = BTreeMap<PathBuf, Node>;
 pub(super) struct Names {
     now: Map,
     durable: Map,
-    /// Changes since, oldest first; those of one operation happen together.
+    /// The changes since, oldest first; those of one operation are atomic.
     pending: Vec<Vec<Change>>,
 }
 
@@ -35,7 +35,7 @@ impl Names {
         path.parent().is_some_and(|parent| self.get(parent) == Some(Node::Directory))
     }
 
-    /// The files, each name once.
+    /// The files, each once.
     pub fn files(&self) -> impl Iterator<Item = usize> {
         let inodes: BTreeSet<usize> = self
             .now
@@ -60,7 +60,7 @@ impl Names {
         Some(entries.collect())
     }
 
-    /// Makes changes that happen together; not durable yet.
+    /// Makes changes atomically; they are not durable yet.
     pub fn change(&mut self, changes: Vec<Change>) {
         apply(&mut self.now, &changes);
         self.pending.push(changes);
@@ -82,7 +82,7 @@ impl Names {
         self.change(changes);
     }
 
-    /// Makes the names in a directory durable: every change to one of them, and what those changes build on.
+    /// Makes the names in a directory durable: every change to one of them, and the changes that those depend on.
     pub fn sync(&mut self, dir: &Path) {
         let mut needed: BTreeSet<PathBuf> = BTreeSet::new();
         let mut flush = vec![false; self.pending.len()];
@@ -103,7 +103,7 @@ impl Names {
         self.pending = kept;
     }
 
-    /// The names after a power cut: what is durable, and any of the other changes, in their order.
+    /// The names after a power cut: the durable ones, and any of the other changes, in order.
     pub fn after_crash(&self, choices: &mut Choices) -> Names {
         let mut names = self.durable.clone();
         for changes in &self.pending {
@@ -121,7 +121,7 @@ impl Names {
     }
 }
 
-/// A name and those below it: paths are in order of their parts, so that these are together.
+/// A name and those below it, which are adjacent because paths are ordered by their parts.
 fn below<'a>(map: &'a Map, path: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a Node)> {
     map.range(path.to_path_buf()..).take_while(move |(name, _)| name.starts_with(path))
 }

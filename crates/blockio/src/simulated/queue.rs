@@ -1,5 +1,5 @@
-//! Block writes under way: the device finishes them in whatever order the seed says, and a power cut finds them
-//! anywhere.
+//! Block writes in flight: the device completes them in an order that the seed selects, and a power cut finds each in
+//! any state.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -51,7 +51,7 @@ impl SimulatedQueue {
 
 impl BlockQueue for SimulatedQueue {
     fn submit(&mut self, frame: Frame, offset: u64, durability: Durability) {
-        // Until it is done it may be there, or not, or in part.
+        // Until it is complete it may be there, or not, or in part.
         let result = if offset.is_multiple_of(BLOCK_SIZE as u64) {
             self.disk.lock().write(self.inode, &self.path, &frame.blocks(), offset, Durability::AtNextSync)
         } else {

@@ -1,27 +1,27 @@
-//! A file's bytes: as read now, and as they would be after a crash.
+//! A file's bytes: as reads see them now, and as a crash would leave them.
 
 use super::Choices;
 use crate::Durability;
 
-/// What the device writes whole or not at all.
+/// The unit that the device writes whole or not at all.
 const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     now: Vec<u8>,
     durable: Vec<u8>,
-    /// What `durable` lacks, oldest first.
+    /// The changes that `durable` lacks, oldest first.
     pending: Vec<Pending>,
 }
 
-/// One call's effect.
+/// The effect of one call.
 #[derive(Clone, Debug)]
 enum Pending {
     Write(Vec<Sector>),
     SetLength(usize),
 }
 
-/// A sector as a write left it; the file's last one may be short.
+/// The contents of a sector after a write; the file's last one may be short.
 #[derive(Clone, Debug)]
 struct Sector {
     index: usize,
@@ -54,7 +54,7 @@ impl Inode {
                 for pending in &mut self.pending {
                     match pending {
                         Pending::Write(older) => older.retain(|sector| !written(sector.index)),
-                        // The file's length goes to the device with any durable write.
+                        // Any durable write also makes the file's length durable.
                         Pending::SetLength(length) => self.durable.resize(*length, 0),
                     }
                 }
@@ -66,7 +66,7 @@ impl Inode {
         }
     }
 
-    /// What was written to the range so far is on the device.
+    /// Makes what was written to the range so far durable.
     pub fn settle(&mut self, offset: u64, length: usize) {
         let start = offset as usize;
         let range = start / SECTOR..(start + length).div_ceil(SECTOR);
@@ -99,7 +99,7 @@ impl Inode {
         self.now.resize(length, 0);
         for pending in &mut self.pending {
             if let Pending::Write(sectors) = pending {
-                // What was cut off does not come back.
+                // Truncated data does not come back.
                 sectors.retain(|sector| sector.index * SECTOR < length);
                 sectors.iter_mut().for_each(|sector| sector.bytes.truncate(length - sector.index * SECTOR));
             }

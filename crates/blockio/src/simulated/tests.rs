@@ -16,7 +16,7 @@ fn contents(disk: &SimulatedDisk, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a file may hold after a crash, over many seeds.
+/// The possible contents of a file after a crash, over many seeds.
 fn outcomes(disk: &SimulatedDisk, path: &str) -> BTreeSet<Option<Vec<u8>>> {
     (0..200).map(|seed| contents(&disk.crash_image(seed), path)).collect()
 }
@@ -162,7 +162,7 @@ fn a_killed_process_leaves_everything_and_a_power_cut_takes_what_was_not_synced(
     next.lock_dir(Path::new("/d")).unwrap();
     assert_eq!(contents(&next, "/d/f").unwrap(), b"bytes");
     assert!(outcomes(&next, "/d/f").is_superset(&BTreeSet::from([None, Some(vec![])])), "nothing of it was synced");
-    // The killed process is not heard of any more.
+    // What the killed process still does has no effect.
     file.write_at(b"later", 0).unwrap();
     disk.sync_dir(Path::new("/d")).unwrap();
     assert_eq!(contents(&next, "/d/f").unwrap(), b"bytes");
@@ -173,7 +173,7 @@ fn a_killed_process_leaves_everything_and_a_power_cut_takes_what_was_not_synced(
 #[test]
 fn a_directory_that_a_killed_process_made_is_durable_once_the_next_has_made_it() {
     let disk = disk_with("/d");
-    // The directory is made, and the power is still on when its parent is to be synced.
+    // The directory is made, and the sync of its parent fails.
     disk.inject(Fault::Fail, 1);
     disk.create_dir_all(Path::new("/d/e")).unwrap_err();
     let next = disk.after_process_death();

@@ -1,4 +1,4 @@
-//! Writing whole blocks past the page cache, whatever part of them the kernel takes at a time.
+//! Writing whole blocks that bypass the page cache, however much the kernel accepts at a time.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use rustix::io::Errno;
 
 use crate::BLOCK_SIZE;
 
-/// How often a write is tried of which less than one block reaches the device.
+/// How often a write is retried when less than one block reaches the device.
 const SHORT_WRITES_MAX: u32 = 16;
 
-/// Writes all of `bytes`. `write` begins after as many of them as it is given, and returns how many it wrote. The
-/// kernel takes only whole blocks here: a write that was cut short within a block is repeated from the block's start, a
-/// few times where not even one block was written.
+/// Writes all of `bytes`. `write` begins at the given offset in them, and returns how many it wrote. The kernel accepts
+/// only whole blocks here: a write that was cut short within a block is repeated from the block's start, a limited
+/// number of times if not even one block was written.
 pub(super) fn write_whole_blocks(bytes: &[u8], mut write: impl FnMut(usize) -> Result<usize, Errno>) -> io::Result<()> {
     let (mut written, mut attempts) = (0, 0);
     while written < bytes.len() {

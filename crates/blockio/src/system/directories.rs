@@ -1,4 +1,4 @@
-//! Directories of this machine: made for their owner alone, and durable before anything relies on them.
+//! Directories of this machine: readable by their owner only, and made durable before anything relies on them.
 
 use std::fs;
 use std::io;
@@ -11,23 +11,23 @@ use rustix::io::Errno;
 use crate::DiskError;
 use crate::directories::{DirectoryCalls, DurableDirectories};
 
-/// Directories are their owner's alone: they hold what clients wrote.
+/// Directories are open to their owner only, because they hold what clients wrote.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// What this process has made durable on its file systems. Held while a directory is made and synced: until then no
-/// other thread may take it for durable.
+/// What this process has made durable on its file systems. The lock is held while a directory is made and synced, so
+/// that no other thread takes it for durable too early.
 static DURABLE_DIRECTORIES: Mutex<DurableDirectories> = Mutex::new(DurableDirectories::new());
 
 fn durable_directories() -> MutexGuard<'static, DurableDirectories> {
     DURABLE_DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a directory and those that lead to it, durably.
+/// Makes a directory and its parents, durably.
 pub(super) fn make_durably(path: &Path) -> Result<(), DiskError> {
     durable_directories().make_all(path, &mut SystemCalls)
 }
 
-/// What is found under this name is not known any more.
+/// Forgets what is known about this name.
 pub(super) fn forget(path: &Path) {
     durable_directories().forget(path);
 }
@@ -61,17 +61,17 @@ impl DirectoryCalls for SystemCalls {
     }
 }
 
-/// Whether a directory may not be opened, or is of a file system that has nothing to sync.
+/// Whether the directory may not be opened, or its file system has nothing to sync.
 fn is_not_ours_to_sync(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::ACCESS | Errno::PERM | Errno::INVAL | Errno::ROFS))
 }
 
-/// Syncs all of the file system that holds a directory: the way to a name in a directory that may not be opened.
+/// Syncs the whole file system of a directory, which makes a name durable in a directory that may not be opened.
 fn sync_file_system(directory: &Path) -> Result<(), DiskError> {
     let synced = fs::File::open(directory).and_then(|handle| Ok(rustix::fs::syncfs(handle)?));
     match synced {
-        // There is nothing that this process could have written.
+        // This process cannot have written anything there.
         Err(e) if is_not_ours_to_sync(&e) => Ok(()),
         synced => synced.map_err(|e| DiskError::new("sync the file system of", directory, None, e)),
     }

@@ -1,4 +1,4 @@
-//! What the page cache has of a file.
+//! Querying what the page cache has of a file.
 //!
 //! Unsafe code here is one system call that rustix does not know. What makes it sound:
 //!
@@ -8,8 +8,7 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 
-/// `cachestat` has this number on all architectures that came after the common table of numbers, and on those before it
-/// too.
+/// The number of `cachestat`, which is the same on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -28,7 +27,7 @@ struct CacheCounts {
     recently_evicted: u64,
 }
 
-/// Whether the page cache has every page of a range. False where the system does not tell (Linux before 6.5, and
+/// Whether the page cache has every page of a range. False where the system cannot tell (Linux before 6.5, and
 /// sandboxes).
 pub(super) fn has_all(file: &fs::File, offset: u64, length: usize) -> bool {
     let (range, mut counts) = (CacheRange { offset, length: length as u64 }, CacheCounts::default());

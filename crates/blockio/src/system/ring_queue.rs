@@ -1,11 +1,11 @@
 //! Block writes by io_uring.
 //!
-//! Invariants, on which the unsafe code rests:
-//! 1. The memory of a write that the kernel has is a [`Frame`] kept in `writes` under the number that the kernel was
-//!    given; it is taken out only when the kernel has answered that number. Nobody changes a frame's memory, and it
-//!    does not move.
+//! Invariants on which the unsafe code rests:
+//! 1. The memory of a write in the kernel is a [`Frame`] kept in `writes` under the number that the kernel was given;
+//!    it is taken out only when the kernel has answered that number. No one changes a frame's memory, and it does not
+//!    move.
 //! 2. `counter` is boxed, so that it does not move with the queue; the kernel has its address while `listening`.
-//! 3. Dropping the queue waits until the kernel has answered everything; if that cannot be, the memory is leaked.
+//! 3. Dropping the queue waits until the kernel has answered everything; if that is impossible, the memory is leaked.
 //! 4. File descriptors given to the kernel are open as long as the queue.
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,14 +23,14 @@ use crate::queue::{BlockQueue, QueueMeans, QueueWaker, Written};
 use crate::sleeper::Sleeper;
 use crate::{AlignedSlice, BLOCK_SIZE, DiskError, Durability, File, Frame};
 
-/// Writes that the kernel is given at a time, at most; further ones wait their turn in `submit`.
+/// The most writes in the kernel at a time; further ones wait in `submit`.
 const DEPTH: u32 = 64;
 /// The number under which the wake-up counter is read.
 const WAKE_UP: u64 = u64::MAX;
-/// A kernel that is short of memory for so long, with no answer meanwhile, is not waited for any longer.
+/// How long to wait for a kernel that is short of memory and returns no answer meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// See the module's text.
+/// The queue that the module's text describes.
 pub(super) struct RingQueue {
     ring: IoUring,
     file: SystemFile,
@@ -44,20 +44,20 @@ pub(super) struct RingQueue {
     patience: Patience,
 }
 
-/// With a kernel that has no room for what it is asked: it may have some soon.
+/// Patience with a kernel that has no room for a request: it may have some soon.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// When it was refused first, with no answer since.
+    /// When it was first refused, with no answer since.
     refused_since: Option<Instant>,
 }
 
 impl Patience {
-    /// The kernel refused it at `now`; true if that has gone on for too long.
+    /// Records a refusal at `now`. Returns true if refusals have gone on for too long.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         now.saturating_duration_since(*self.refused_since.get_or_insert(now)) > PATIENCE
     }
 
-    /// The kernel answered something.
+    /// Records that the kernel answered something.
     fn answered(&mut self) {
         self.refused_since = None;
     }
@@ -114,8 +114,8 @@ impl RingQueue {
         }
     }
 
-    /// What a write's answer means. What the kernel refused or cut short is written again the plain way, which knows
-    /// what to do.
+    /// Interprets a write's answer. A write that the kernel refused or cut short is repeated by plain system calls,
+    /// which handle these cases.
     fn settle(&self, write: &Write, answer: i32) -> Result<(), DiskError> {
         let blocks = write.frame.blocks();
         let written = match usize::try_from(answer) {
@@ -150,7 +150,7 @@ impl RingQueue {
         self.listening = self.push(&read.build().user_data(WAKE_UP)).is_ok();
     }
 
-    /// Waits for one answer at least.
+    /// Waits for at least one answer.
     fn enter(&mut self, until: Option<Instant>) -> Result<(), std::io::Error> {
         let submitter = self.ring.submitter();
         let entered = match until {
@@ -174,7 +174,7 @@ impl RingQueue {
         }
     }
 
-    /// The kernel has no room for what it was asked: it may have some soon.
+    /// Handles a kernel that has no room for a request: it may have some soon.
     fn refused(&mut self, error: std::io::Error) -> Result<(), std::io::Error> {
         if self.patience.is_over(Instant::now()) {
             return Err(error);
@@ -190,7 +190,7 @@ impl RingQueue {
     }
 }
 
-/// A ring for this thread alone; older kernels have only the ordinary kind.
+/// A ring for this thread alone; older kernels only have the ordinary kind.
 fn ring() -> std::io::Result<IoUring> {
     let own = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(DEPTH + 1);
     own.or_else(|_| IoUring::new(DEPTH + 1))
@@ -225,7 +225,7 @@ impl BlockQueue for RingQueue {
         }
     }
 
-    /// By a plain system call: one sleep in the place of several, and none of the kernel's threads in between.
+    /// Writes by a plain system call: one sleep instead of several, and no kernel thread in between.
     fn submit_alone(&mut self, frame: Frame, offset: u64, durability: Durability) {
         if self.in_flight > 0 || !self.file.is_direct() {
             return self.submit(frame, offset, durability);
@@ -259,11 +259,11 @@ impl BlockQueue for RingQueue {
             });
             self.reap();
             if let (Some(Err(error)), true) = (entered, self.done.is_empty()) {
-                // The ring itself does not work: what became of the writes it has is not to be learnt any more.
+                // The ring itself does not work: the outcome of its writes cannot be learnt.
                 return Err(self.file.error("wait for writes of", None, error));
             }
         }
-        // What was submitted must not wait for the next round, whose error is told.
+        // Submitted writes must not wait for the next call, whose error is reported.
         if !self.ring.submission().is_empty() {
             let _ = self.ring.submit();
         }
@@ -329,7 +329,7 @@ mod tests {
         let file = SystemDisk::new().open_file(&path, OpenOptions::write().blocks()).unwrap();
         let mut queue = match RingQueue::new(file) {
             Ok(queue) => queue,
-            // Nothing to lose here.
+            // The ring could not be made, so there is nothing to lose.
             Err(_) => return fs::remove_file(path).unwrap(),
         };
         let memory = Arc::new(BlockRing::new(BLOCK_SIZE));
@@ -345,7 +345,7 @@ mod tests {
         assert!(error.to_string().starts_with(&format!("wait for writes of {}: ", path.display())), "{error}");
         assert!(queue.next_written().is_none());
         drop(queue);
-        // The kernel may have the frame still, for all that is known.
+        // As far as is known, the kernel may still have the frame.
         assert_eq!(Arc::strong_count(&batch), 2);
         fs::remove_file(path).unwrap();
     }

@@ -1,9 +1,9 @@
-//! Reads past the page cache by io_uring, one under way at a time.
+//! Reads by io_uring that bypass the page cache, one in flight at a time.
 //!
-//! Invariants, on which the unsafe code rests:
-//! 1. The memory that the kernel was given is that of the buffer in `under_way`. Nobody touches it, it does not move
-//!    with the buffer, and the buffer is taken out only when the kernel has answered.
-//! 2. Dropping waits until the kernel has answered; if that cannot be, the memory is leaked.
+//! Invariants on which the unsafe code rests:
+//! 1. The memory given to the kernel is that of the buffer in `under_way`. No one touches it, it does not move with the
+//!    buffer, and the buffer is taken out only when the kernel has answered.
+//! 2. Dropping waits until the kernel has answered; if that is impossible, the memory is leaked.
 //! 3. The file descriptor given to the kernel is open as long as the ring.
 
 use std::io;
@@ -21,27 +21,27 @@ use super::{SystemFile, is_refusal, page_cache};
 use crate::read_ahead::{BlockRead, ReadUnderWay};
 use crate::{BLOCK_SIZE, DiskError};
 
-/// See the module's text.
+/// The reader that the module's text describes.
 pub(super) struct RingRead {
     ring: IoUring,
     file: SystemFile,
     direct: OwnedFd,
-    /// What the kernel reads into.
+    /// The buffer that the kernel reads into.
     under_way: Option<BlockRead>,
-    /// What is read through the page cache, when it is wanted.
+    /// A read through the page cache, done when its result is requested.
     put_off: Option<BlockRead>,
 }
 
 impl RingRead {
-    /// None if the file is not read past the page cache, or there are no rings.
+    /// `None` if the file's reads do not bypass the page cache, or there are no rings.
     pub fn new(file: &SystemFile) -> Option<RingRead> {
         let direct = OwnedFd::from(file.direct()?.try_clone().ok()?);
-        // The kernel need not interrupt us to tell: we come and wait. Older ones do not know of that.
+        // The kernel need not interrupt this thread, which comes and waits. Older kernels do not know the flag.
         let ring = IoUring::builder().setup_coop_taskrun().build(1).or_else(|_| IoUring::new(1)).ok()?;
         Some(RingRead { ring, file: file.try_clone().ok()?, direct, under_way: None, put_off: None })
     }
 
-    /// Hands a read to the kernel; gives it back if the kernel cannot have it.
+    /// Submits a read to the kernel; returns it if the kernel cannot take it.
     fn submit(&mut self, mut read: BlockRead) -> Option<BlockRead> {
         let whole = |number: usize| number.is_multiple_of(BLOCK_SIZE);
         if !whole(read.range.start) || !whole(read.range.end) || !read.offset.is_multiple_of(BLOCK_SIZE as u64) {
@@ -61,7 +61,7 @@ impl RingRead {
         None
     }
 
-    /// The kernel's answer to the read under way.
+    /// The kernel's answer to the read in flight.
     fn answer(&mut self) -> io::Result<i32> {
         let mut patience = Patience::default();
         loop {
@@ -71,7 +71,7 @@ impl RingRead {
             let Err(error) = self.ring.submit_and_wait(1) else { continue };
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => {}
-                // It has no room for what it was asked: it may have some soon.
+                // The kernel has no room for the request: it may have some soon.
                 Some(Errno::BUSY | Errno::AGAIN) if !patience.is_over(Instant::now()) => {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -80,7 +80,7 @@ impl RingRead {
         }
     }
 
-    /// What an answer means. What the kernel refused or cut short is read through the page cache.
+    /// Interprets an answer. A read that the kernel refused or cut short is repeated through the page cache.
     fn settle(&self, read: &mut BlockRead, answer: i32) -> Result<usize, DiskError> {
         let got = match usize::try_from(answer) {
             Ok(got) => got,
@@ -115,7 +115,7 @@ impl ReadUnderWay for RingRead {
         }
         let Some(offset) = self.under_way.as_ref().map(|read| read.offset) else { return Ok(None) };
         let answer = self.answer().map_err(|error| {
-            // The kernel may still write there.
+            // The kernel may still write to this memory.
             mem::forget(self.under_way.take());
             self.file.error("read", Some(offset), error)
         })?;

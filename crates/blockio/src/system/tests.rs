@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{AlignedBuffer, BlockRead, BlockRing, Frame, QueueMeans, ReadAhead, Written, without_waiting};
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -143,7 +143,7 @@ fn queued_writes_are_all_done_with_and_without_a_ring() {
                 assert!(matches!(queue.means(), QueueMeans::Plain { .. }));
             }
             let mut written = Vec::new();
-            // More than the kernel takes at once.
+            // More than the kernel accepts at once.
             for (number, frame) in frames(200).into_iter().enumerate() {
                 let durability = if number % 2 == 0 { Durability::Durable } else { Durability::AtNextSync };
                 queue.submit(frame, number as u64 * block, durability);
@@ -244,7 +244,7 @@ fn a_read_that_may_not_wait_has_what_is_in_memory_or_says_that_it_would() {
         let is_direct = options.blocks && file.block_writes() == BlockWrites::Direct;
         match read {
             Ok(length) => assert!(!is_direct && buffer[..length] == bytes[100..]),
-            // Not every file system tells.
+            // Not every file system can tell.
             Err(error) => assert_eq!(error.kind(), DiskErrorKind::WouldWait),
         }
         let length = file.read_at(&mut buffer, 100).unwrap();
@@ -269,7 +269,7 @@ fn what_is_read_once_is_what_is_read() {
     }
 }
 
-/// A file of so many bytes, written past the page cache but for its end.
+/// A file of this many bytes, whose writes bypassed the page cache except for its end.
 fn file_of(path: &Path, length: usize) -> Vec<u8> {
     let bytes: Vec<u8> = (0..length).map(|at| (at / 7 + at / 4096) as u8).collect();
     let whole = length / BLOCK_SIZE * BLOCK_SIZE;
@@ -311,7 +311,7 @@ fn what_is_read_ahead_is_the_file_wherever_that_lies() {
                 }
             }
             assert!(found == bytes, "{length} bytes, {options:?}");
-            // All of it is in the page cache now, for the next one.
+            // This brings all of it into the page cache for the next check.
             SystemDisk::new().open(&path, OpenOptions::read()).unwrap().read_at(&mut vec![0; length], 0).unwrap();
         }
     }
