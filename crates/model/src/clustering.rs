@@ -34,14 +34,15 @@ impl<'a> Iterator for Clusterings<'a> {
             self.0 = rest;
             return Some(None);
         }
-        // A clustering is made by us or checked where it enters; a short one ends here rather than panicking.
+        // A clustering was built here or checked on entry; one that is cut short ends the iteration rather than
+        // panicking.
         let (value, rest) = rest.split_at_checked(length as usize)?;
         self.0 = rest;
         Some(Some(value))
     }
 }
 
-/// On which side of everything that starts with a prefix a bound lies.
+/// The side, of everything that starts with a prefix, on which a bound lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// Before everything with the prefix: `>= x` starts and `< x` ends here.
@@ -51,7 +52,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Where the bound lies beside the rows that begin with its prefix: -1 before them, 1 after them.
+    /// The bound's position relative to the rows that begin with its prefix: -1 before them, 1 after them.
     pub fn weight(self) -> i8 {
         match self {
             Side::Before => -1,
@@ -70,7 +71,7 @@ pub struct ClusteringBound {
 }
 
 impl ClusteringBound {
-    /// A bound beside `prefix`.
+    /// A bound on one side of `prefix`.
     pub fn new(prefix: Vec<u8>, side: Side) -> Self {
         ClusteringBound { prefix, side }
     }
@@ -179,7 +180,7 @@ pub struct ClusteringComparator {
 }
 
 impl ClusteringComparator {
-    /// The types of the clustering columns, each with whether its order is descending.
+    /// Makes a comparator from the types of the clustering columns, each with whether its order is descending.
     pub fn new(columns: Vec<(CqlType, bool)>) -> Self {
         ClusteringComparator { columns }
     }
@@ -199,7 +200,7 @@ impl ClusteringComparator {
         self.compare_positions(&left.prefix, left.side.weight(), &right.prefix, right.side.weight())
     }
 
-    /// Where a row lies beside a bound; never `Equal` for a whole clustering.
+    /// The position of a row relative to a bound; never `Equal` for a complete clustering.
     pub fn compare_row_to_bound(&self, row: &[u8], bound: &ClusteringBound) -> Ordering {
         self.compare_positions(row, 0, &bound.prefix, bound.side.weight())
     }
@@ -222,7 +223,7 @@ impl ClusteringComparator {
     }
 }
 
-/// Null sorts first always; an empty value sorts first, in a descending column last.
+/// Null always sorts first. An empty value sorts first, and in a descending column last.
 fn compare_component(ty: &CqlType, reversed: bool, left: Option<&[u8]>, right: Option<&[u8]>) -> Ordering {
     match (left, right) {
         (None, None) => Ordering::Equal,

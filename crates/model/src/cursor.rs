@@ -1,4 +1,4 @@
-//! The one cursor over partitions and rows.
+//! The cursor interface over partitions and rows.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct PartitionHead<'a> {
     pub key: &'a PartitionKey,
     /// The deletion of the whole partition, `LIVE` if none.
     pub deletion: DeletionTime,
-    /// The static row, if it holds anything.
+    /// The static row, if it has any content.
     pub static_row: Option<Row<'a>>,
 }
 
@@ -38,81 +38,81 @@ pub enum Unfiltered<'a> {
     Marker(Marker<'a>),
 }
 
-/// A row as an SSTable holds it: alive for ever, not deleted, and with a cell for each regular column that the table
-/// has now, each of them simple and no counter, alive for ever and as old as the row.
+/// A row in the form in which an SSTable stores it. It never expires and is not deleted. It has a cell for each regular
+/// column that the table has now, all of them simple and no counters, which never expire and are as old as the row.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredRow<'a> {
     /// The serialized clustering.
     pub clustering: &'a [u8],
-    /// Of the row and of all its cells, microseconds.
+    /// The timestamp of the row and of all its cells, microseconds.
     pub timestamp: i64,
-    /// The cells as Data.db has them, column by column: flags, a length where the type has none, the value.
+    /// The cells as Data.db has them, column by column: flags, a length if the type has no fixed one, the value.
     pub cells: &'a [u8],
 }
 
 /// A position in a sequence of partitions, and of rows and range tombstone markers in each.
 ///
-/// Partitions come in (token, key) order; within one, unfiltereds come in clustering order, or reversed where the
-/// cursor was opened so. Nothing is deduplicated against deletions of the same source except as that source promises;
-/// markers are well nested: a range that opens closes within the same partition and slice. What is borrowed stays
-/// valid until the next call that advances.
+/// Partitions come in (token, key) order. Within one, unfiltereds come in clustering order, or in reverse if the cursor
+/// was opened so. A source removes what its own deletions delete only as far as it promises to. Markers are well
+/// nested: a range that opens closes within the same partition and slice. Borrowed data stays valid until the next call
+/// that advances.
 pub trait UnfilteredCursor {
-    /// The schema that rows are read under.
+    /// The schema under which rows are read.
     fn table(&self) -> &Arc<Table>;
 
-    /// Says, before the first partition, how many rows will be asked for in all, as far as that is known: whoever reads
-    /// ahead need not go further. More may be asked for all the same.
+    /// A hint before the first partition: how many rows will be asked for in all, as far as that is known. A source
+    /// need not prefetch more. The caller may still ask for more.
     fn expect_rows(&mut self, _rows: usize) {}
 
-    /// Says, before the first partition, that of the regular columns only these will be looked at (ascending indexes in
-    /// the table's current set), and of the others only whether they make a row live: whoever reads rows or puts
-    /// them together may leave out what says nothing of that. Not for sources that are merged with others.
+    /// A hint before the first partition: the caller uses only these regular columns (ascending indexes in the table's
+    /// current set). Of the others it only needs whether they make a row live, so a source may leave out everything
+    /// else. Not for sources that are merged with others.
     fn expect_columns(&mut self, _regulars: &Arc<[usize]>) {}
 
-    /// Says, before the first partition, that the caller takes rows as they are stored: whoever reads them may leave
-    /// them so, and then `unfiltered` tells no more of such a row than its clustering, until `decode`.
+    /// A hint before the first partition: the caller accepts rows in stored form. A source may then leave them in that
+    /// form; `unfiltered` gives only the clustering of such a row, until `decode`.
     fn expect_stored(&mut self) {}
 
-    /// Goes to the next partition, past whatever is left of the current one. False at the end.
+    /// Moves to the next partition, skipping what is left of the current one. Returns false at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
 
     /// The current partition. Only after `advance_partition` returned true.
     fn partition(&self) -> PartitionHead<'_>;
 
-    /// Goes to the next row or marker of the current partition. False at its end.
+    /// Moves to the next row or marker of the current partition. Returns false at its end.
     fn advance(&mut self) -> Result<bool, ReadError>;
 
     /// The current row or marker. Only after `advance` returned true.
     fn unfiltered(&self) -> Unfiltered<'_>;
 
-    /// The current row, where it was left as it is stored. Only after `advance` returned true.
+    /// The current row, if it is in stored form. Only after `advance` returned true.
     fn stored(&self) -> Option<StoredRow<'_>> {
         None
     }
 
-    /// Makes `unfiltered` tell all of the current row, which was left as it is stored perhaps.
+    /// Decodes the current row if it is in stored form, so that `unfiltered` gives all of it.
     fn decode(&mut self) -> Result<(), ReadError> {
         Ok(())
     }
 
-    /// Nothing that this source holds was written or deleted later (microseconds).
+    /// An upper bound of the timestamps of everything in this source, microseconds.
     fn max_timestamp(&self) -> i64 {
         i64::MAX
     }
 
-    /// Passes over what the current partition holds before a position, the current row or marker included, for a caller
-    /// to whom none of it matters: by an index where that leads further. A position is a clustering prefix with a
-    /// weight: -1 before all that starts with it, 0 the row, 1 after all. A reversed cursor passes over what lies
-    /// behind the position. Only after `advance` returned true and where the current row or marker is passed over;
-    /// `advance` goes on behind what was.
+    /// Skips everything in the current partition before a position, including the current row or marker, for a caller
+    /// that does not need any of it. It uses an index where that helps. A position is a clustering prefix with a
+    /// weight: -1 is before everything that starts with the prefix, 0 is the row itself, 1 is after everything. A
+    /// reversed cursor skips what lies behind the position. Call it only after `advance` returned true and if the
+    /// current row or marker is to be skipped; `advance` continues behind the skipped part.
     ///
-    /// The range deletion in force there; none if nothing was passed over.
+    /// Returns the range deletion in force there, or `None` if nothing was skipped.
     fn pass_to(&mut self, _prefix: &[u8], _weight: i8) -> Result<Option<DeletionTime>, ReadError> {
         Ok(None)
     }
 }
 
-/// A cursor of any kind.
+/// A boxed cursor of any kind.
 pub type BoxCursor<'a> = Box<dyn UnfilteredCursor + Send + 'a>;
 
 impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {

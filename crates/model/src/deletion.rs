@@ -1,6 +1,6 @@
-//! When something was deleted.
+//! Deletion times.
 
-/// The local deletion time of what is not deleted and does not expire.
+/// The local deletion time of data that is neither deleted nor expiring.
 pub const NO_DELETION_TIME: u32 = u32::MAX;
 
 /// The time of a partition, row, range or complex deletion.
@@ -28,18 +28,18 @@ impl DeletionTime {
         self.marked_for_delete_at == i64::MIN
     }
 
-    /// Whether an SSTable can hold this as the deletion of a partition, or as the range deletion that is open where a
-    /// block of its row index begins. The format keeps the sign bit of the timestamp for "no deletion".
+    /// Whether an SSTable can store this as the deletion of a partition, or as the range deletion that is open where a
+    /// block of its row index begins. The format uses the sign bit of the timestamp for "no deletion".
     pub fn has_whole_form(&self) -> bool {
         self.is_live() || self.marked_for_delete_at >= 0
     }
 
-    /// Whether a write at `timestamp` (microseconds) is deleted by this.
+    /// Whether this deletes a write at `timestamp` (microseconds).
     pub fn deletes(&self, timestamp: i64) -> bool {
         !self.is_live() && timestamp <= self.marked_for_delete_at
     }
 
-    /// Whether this deletion takes the place of `other` where both apply.
+    /// Whether this deletion wins over `other` where both apply.
     pub fn supersedes(&self, other: &DeletionTime) -> bool {
         self.marked_for_delete_at > other.marked_for_delete_at
             || (self.marked_for_delete_at == other.marked_for_delete_at
@@ -47,7 +47,7 @@ impl DeletionTime {
                 && self.local_deletion_time > other.local_deletion_time)
     }
 
-    /// The one of the two that holds where both apply.
+    /// The one of the two that wins where both apply.
     pub fn max(self, other: DeletionTime) -> DeletionTime {
         if other.supersedes(&self) { other } else { self }
     }

@@ -1,18 +1,18 @@
-//! What can go wrong while rows are read.
+//! Errors of reading rows.
 
 use std::fmt;
 
-/// A read that could not be carried out. The caller refuses the request that asked; other data stays readable.
+/// A read that failed. The caller refuses the request; other data stays readable.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Stored bytes are not what was written: the file has to be repaired or replaced.
+    /// Stored bytes are not what was written: the file must be repaired or replaced.
     Corruption {
-        /// Keyspace and name of the table that it belongs to, where that is known.
+        /// The keyspace and name of the table, if known.
         table: Option<String>,
         /// The damaged file.
         file: String,
-        /// Where in the file, bytes.
+        /// The byte offset in the file.
         offset: u64,
         /// What should be there.
         expected: String,
@@ -23,15 +23,15 @@ pub enum ReadError {
     Io {
         /// The file being read.
         file: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The source was closed (table dropped, engine stopped) while the read went on.
+    /// The source was closed (table dropped, engine stopped) during the read.
     Closed,
 }
 
 impl ReadError {
-    /// Whether it only says that the read would have to wait for a device, on a thread that may not.
+    /// Whether the only fault is that the read would have to wait for a device, on a thread that may not.
     pub fn would_wait(&self) -> bool {
         matches!(self, ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::WouldBlock)
     }
@@ -61,7 +61,7 @@ impl std::error::Error for ReadError {
     }
 }
 
-/// Serialized mutation bytes that do not parse.
+/// Serialized mutation bytes that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorruptMutation {
     /// Offset in the mutation's bytes.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use types::{Token, murmur3};
 
-/// Keys of up to so many bytes stand in [`PartitionKey`] itself: UUIDs, numbers, most names.
+/// Keys of up to this many bytes are stored inside [`PartitionKey`]: UUIDs, numbers, most names.
 const INLINE_MAX: usize = 30;
 
-/// A serialized partition key with its token: Cassandra's decorated key. Cheap to make and to clone: a short one owns
-/// no memory, a long one shares it.
+/// A serialized partition key with its token: Cassandra's decorated key. It is cheap to make and to clone, because a
+/// short key needs no allocation and a long one is shared.
 pub struct PartitionKey {
     token: Token,
     bytes: KeyBytes,
@@ -38,20 +38,20 @@ impl KeyBytes {
 }
 
 impl PartitionKey {
-    /// Decorates serialized key bytes: one column's value, or for several per column `u16 length, value, 0x00`.
+    /// Computes the token of serialized key bytes: the value of a single column, or for each of several columns `u16
+    /// length, value, 0x00`.
     #[inline]
     pub fn new(bytes: &[u8]) -> Self {
         PartitionKey::with_token(murmur3::token(bytes), bytes)
     }
 
-    /// A key whose token is known already (read from an index that stores it).
+    /// A key whose token is already known, because an index stores it.
     #[inline]
     pub fn with_token(token: Token, bytes: &[u8]) -> Self {
         PartitionKey { token, bytes: KeyBytes::new(bytes) }
     }
 
-    /// Makes it the key of these bytes, in the place that it has; in memory that it has beside that if nobody shares it
-    /// and they are as many.
+    /// Replaces the key in place. Reuses its allocation if that has the right length and is not shared.
     #[inline]
     pub fn replace(&mut self, token: Token, bytes: &[u8]) {
         self.token = token;
@@ -84,7 +84,8 @@ impl PartitionKey {
         }
     }
 
-    /// The values of `columns` columns: the key itself, or the parts of a composite one; of damaged bytes fewer.
+    /// The values of `columns` columns: the key itself, or the parts of a composite one. Damaged bytes yield fewer
+    /// parts.
     pub fn parts(&self, columns: usize) -> Vec<&[u8]> {
         if columns == 1 {
             return vec![self.bytes()];
@@ -106,8 +107,8 @@ impl Clone for PartitionKey {
         PartitionKey { token: self.token, bytes: self.bytes.clone() }
     }
 
-    /// Where many keys pass through one place, this one does not wait for the processor to have the key before it in
-    /// that place: a short one is not moved as a whole.
+    /// Copies only the bytes in use of a short key. Where many keys are copied into the same place, this avoids waiting
+    /// for the previous copy.
     #[inline]
     fn clone_from(&mut self, other: &Self) {
         match &other.bytes {
@@ -169,7 +170,7 @@ mod tests {
                 assert_eq!((&cloned, cloned.bytes(), cloned.token()), (second, second.bytes(), second.token()));
                 assert_eq!((&replaced, replaced.bytes(), replaced.token()), (second, second.bytes(), second.token()));
                 assert_eq!(first.token(), murmur3::token(first.bytes()));
-                // Memory of its own.
+                // This key has its own allocation.
                 let mut alone = PartitionKey::new(first.bytes());
                 alone.replace(second.token(), second.bytes());
                 assert_eq!((&alone, alone.bytes()), (second, second.bytes()));

@@ -1,9 +1,9 @@
-//! Schema, rows, tombstones and mutations, and how versions of them are reconciled.
+//! Schema, rows, tombstones and mutations, and the reconciliation of their versions.
 //!
-//! Everything that has an order or a form shared by memtable, log, table and query lives here: the schema
+//! Everything with an order or a form that memtable, log, SSTable and query share is defined here: the schema
 //! ([`Table`], [`ColumnSet`]), the one row codec ([`Row`], [`RowBuilder`]; see `row/FORMAT.md`), the serialized
 //! mutation ([`PartitionUpdate`]), the cursor that every source of rows implements ([`UnfilteredCursor`]) and the merge
-//! of several such cursors ([`MergeCursor`]). It does no I/O and has no clock: callers pass *now*.
+//! of several such cursors ([`MergeCursor`]). The crate does no I/O and has no clock: callers pass *now*.
 #![forbid(unsafe_code)]
 
 mod clustering;

@@ -1,9 +1,9 @@
 //! Merging cursors over the same partitions.
 //!
-//! The merge yields each partition once, with the newest partition deletion; each row once, reconciled and without what
-//! the partition's deletion or a range deletion in force around it deletes; and markers only where the deletion in
-//! force changes. A row that only one source has and nothing may shadow is passed on as it is, without copying. What a
-//! deletion shadows of a source that is older as a whole is passed over, not walked.
+//! The merge yields each partition once, with the newest partition deletion. It yields each row once, reconciled and
+//! without what the partition's deletion or a surrounding range deletion deletes; and it yields markers only where the
+//! deletion in force changes. A row that only one source has and nothing can shadow is passed on without copying. If a
+//! source as a whole is older than a deletion, the merge skips what the deletion shadows there instead of walking it.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::{
     UnfilteredCursor,
 };
 
-/// A union of cursors that were opened for the same range in the same direction: of one kind, or boxed ones of any.
+/// A union of cursors that were opened for the same range in the same direction, all of one type or boxed.
 pub struct MergeCursor<C> {
-    /// Kept where no source has it.
+    /// Set only if there are no sources.
     table: Option<Arc<Table>>,
     reversed: bool,
     sources: Vec<Source<C>>,
-    /// A source that has the current partition.
+    /// One of the sources that have the current partition.
     first: Option<usize>,
-    /// Whether no other one has it.
+    /// Whether it is the only one.
     is_alone: bool,
     deletion: DeletionTime,
     static_row: StaticRow,
@@ -31,31 +31,31 @@ pub struct MergeCursor<C> {
     /// The range deletion in force at the current position, where newer than the partition's.
     open: DeletionTime,
     current: Current,
-    /// Sources that stand on the current position.
+    /// The sources that stand on the current position.
     meeting: Vec<usize>,
     merger: RowMerger,
     row_bytes: Vec<u8>,
-    /// The prefix of the position that shadowed sources pass to.
+    /// The prefix of the position to which shadowed sources skip.
     target: Vec<u8>,
 }
 
 struct Source<C> {
     cursor: C,
     partition: Stand,
-    /// Of the partition that it waits with.
+    /// The token of the source's next partition.
     token: Token,
     item: Stand,
     open: DeletionTime,
-    /// Nothing in it is newer.
+    /// An upper bound of the source's timestamps.
     max_timestamp: i64,
 }
 
-/// Where a source stands in a sequence.
+/// The state of a source within a sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stand {
-    /// On something that was used, or before the first.
+    /// On an item that was consumed, or before the first.
     Used,
-    /// On something yet to be used.
+    /// On an item to be consumed.
     Waiting,
     /// Past the end.
     End,
@@ -69,9 +69,9 @@ enum StaticRow {
 
 enum Current {
     None,
-    /// What the source stands on.
+    /// The item that the source stands on.
     OfSource(usize),
-    /// `row_bytes`, with the clustering of the source.
+    /// The row in `row_bytes`, with the clustering of the source.
     Merged(usize),
     /// A marker at the source's position.
     Marker {
@@ -82,9 +82,10 @@ enum Current {
 }
 
 impl<C: UnfilteredCursor> MergeCursor<C> {
-    /// Merges `sources`; all were opened with the same `reversed` and yield rows under `table`.
+    /// Merges `sources`, which were all opened with the same `reversed` and yield rows under `table`.
     pub fn new(table: &Arc<Table>, reversed: bool, sources: Vec<C>) -> Self {
-        // Many readers at once: each count of the table's owners is a write to a line that all of them share.
+        // With many concurrent readers, each change of the table's reference count is a write to a cache line that all
+        // of them share.
         let table = sources.is_empty().then(|| table.clone());
         let sources = sources
             .into_iter()
@@ -115,7 +116,8 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         }
     }
 
-    /// Takes the sources to their next partitions, and of those the first: one that stands there now. None at the end.
+    /// Moves the sources to their next partitions. Returns one source that has the first of these, or `None` at the
+    /// end.
     fn meet_partition(&mut self) -> Result<Option<usize>, ReadError> {
         (self.first, self.is_alone) = (None, true);
         let mut least = Token::MINIMUM;
@@ -135,7 +137,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             self.sources[first].meet_partition();
             return Ok(self.first);
         }
-        // Most tokens differ: few keys are looked at.
+        // Most tokens differ, so few keys are compared.
         let has_least = |source: &Source<C>| source.partition == Stand::Waiting && source.token == least;
         let keys = self.sources.iter().filter(|source| has_least(source)).map(|source| source.cursor.partition().key);
         let Some(key) = keys.min().cloned() else { return Ok(None) };
@@ -174,14 +176,14 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         };
     }
 
-    /// Has sources that are older than the deletion in force pass over all that lies before the next position of the
-    /// others, where that deletion can end at the earliest.
+    /// Makes the sources that are older than the deletion in force skip everything before the next position of the
+    /// other sources, which is the earliest place where that deletion can end.
     fn pass_over_shadowed(&mut self) -> Result<(), ReadError> {
         let active = self.deletion.max(self.open);
         if active.is_live() {
             return Ok(());
         }
-        // A source that holds the deletion in force is not older than it.
+        // A source that contains the deletion in force is not older than it.
         let is_shadowed =
             |source: &Source<C>| source.item == Stand::Waiting && source.max_timestamp < active.marked_for_delete_at;
         if !self.sources.iter().any(is_shadowed) {
@@ -208,7 +210,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Fills `meeting` with the sources that stand on the least position; false if none has anything left.
+    /// Fills `meeting` with the sources that stand on the least position. Returns false if no source has anything left.
     fn meet(&mut self) -> bool {
         self.meeting.clear();
         for (index, source) in self.sources.iter().enumerate().filter(|(_, source)| source.item == Stand::Waiting) {
@@ -235,8 +237,8 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         !self.meeting.is_empty()
     }
 
-    /// The source whose row is later than all others at the current position, where all are as they are stored: nothing
-    /// is left of those beside it.
+    /// The source whose row is newer than all others at the current position, if all of them are in stored form: then
+    /// nothing of the others remains.
     fn latest_stored(&self) -> Option<usize> {
         let mut latest: Option<(i64, usize)> = None;
         let mut is_alone = true;
@@ -251,7 +253,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         latest.filter(|_| is_alone).map(|(_, index)| index)
     }
 
-    /// Makes the rows at the current position one; false if nothing of them is left.
+    /// Merges the rows at the current position. Returns false if nothing remains.
     fn merge_rows(&mut self) -> Result<bool, ReadError> {
         let first = self.meeting[0];
         let active = self.deletion.max(self.open);
@@ -285,7 +287,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
         Ok(self.merger.merge(table_of(sources, &self.table), &rows, active, &mut self.row_bytes))
     }
 
-    /// Takes over the markers at the current position; false if they do not change the deletion in force.
+    /// Applies the markers at the current position. Returns false if they do not change the deletion in force.
     fn merge_markers(&mut self) -> bool {
         for &index in &self.meeting {
             let source = &mut self.sources[index];
@@ -305,7 +307,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
     }
 }
 
-/// The table that all sources read; the one kept if there is none.
+/// The table that all sources read; `kept` if there is no source.
 fn table_of<'s, C: UnfilteredCursor>(sources: &'s [Source<C>], kept: &'s Option<Arc<Table>>) -> &'s Arc<Table> {
     match (sources.first(), kept) {
         (Some(source), _) => source.cursor.table(),
@@ -322,7 +324,7 @@ impl<C: UnfilteredCursor> Source<C> {
         Ok(())
     }
 
-    /// Its partition is the current one.
+    /// Marks the source's partition as the current one.
     fn meet_partition(&mut self) {
         (self.partition, self.item) = (Stand::Used, Stand::Used);
     }
@@ -332,8 +334,8 @@ impl<C: UnfilteredCursor> Source<C> {
         Ok(())
     }
 
-    /// Goes to the first item that does not lie before a position (behind it, if the cursor is a reversed one), as far
-    /// as the cursor knows a short way.
+    /// Moves to the first item at or after a position (at or before it, if the cursor is reversed), as far as the
+    /// cursor can skip.
     fn pass_to(&mut self, table: &Table, reversed: bool, target: &[u8], target_weight: i8) -> Result<(), ReadError> {
         let item = self.cursor.unfiltered();
         let order = table.comparator().compare_positions(prefix(&item), weight(&item), target, target_weight);
@@ -351,7 +353,7 @@ fn compare_items(table: &Table, left: &Unfiltered<'_>, right: &Unfiltered<'_>) -
     table.comparator().compare_positions(prefix(left), weight(left), prefix(right), weight(right))
 }
 
-/// Where an item lies beside its prefix.
+/// An item's position relative to its prefix.
 fn weight(item: &Unfiltered<'_>) -> i8 {
     match item {
         Unfiltered::Row(_) => 0,
@@ -359,7 +361,7 @@ fn weight(item: &Unfiltered<'_>) -> i8 {
     }
 }
 
-/// A source may hold a row together with what the row's own deletion deletes.
+/// A source may have a row together with data that the row's own deletion deletes.
 fn is_row_without_deletion(item: &Unfiltered<'_>) -> bool {
     matches!(item, Unfiltered::Row(row) if !row.row.has_deletion())
 }
@@ -381,7 +383,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     }
 
     fn expect_columns(&mut self, regulars: &Arc<[usize]>) {
-        // What one source may leave out can be what keeps a row alive that another one deletes or lets expire.
+        // What one source leaves out can be what keeps a row alive that another source deletes or lets expire.
         if let [only] = self.sources.as_mut_slice() {
             only.cursor.expect_columns(regulars);
         }
@@ -428,7 +430,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
     }
 
     fn advance(&mut self) -> Result<bool, ReadError> {
-        // A static row that is borrowed from a source does not outlive the source's first step.
+        // A static row borrowed from a source is invalid after the source's first step.
         if let StaticRow::OfSource(index) = self.static_row {
             self.static_bytes.clear();
             if let Some(row) = self.sources[index].cursor.partition().static_row {
@@ -443,7 +445,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
                 && self.deletion.is_live()
                 && self.open.is_live()
             {
-                // Most rows: nothing beside them, nothing that deletes them.
+                // Most rows are like this: no other version, and nothing that deletes them.
                 let source = &mut self.sources[first];
                 if source.item == Stand::Used {
                     source.advance()?;

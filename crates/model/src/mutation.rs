@@ -1,4 +1,4 @@
-//! Changes to partitions in their one serialized form: what the log records and the memtable applies.
+//! Changes to partitions in their serialized form, which the log records and the memtable applies.
 //!
 //! ```text
 //! update := 16 bytes table id, u16 key length, key
@@ -11,7 +11,7 @@
 //! record := updates, one after the other
 //! ```
 //!
-//! Integers are big-endian. Blobs are as `row/FORMAT.md` says.
+//! Integers are big-endian. `row/FORMAT.md` describes the blobs.
 
 use std::cmp::Ordering;
 use std::slice;
@@ -40,7 +40,7 @@ pub struct RangeDeletion {
     pub deletion: DeletionTime,
 }
 
-/// The changes of one write to one partition. Applied to the memtable as one.
+/// The changes of one write to one partition, which the memtable applies atomically.
 #[derive(Clone, Debug)]
 pub struct PartitionUpdate {
     table: Arc<Table>,
@@ -49,7 +49,7 @@ pub struct PartitionUpdate {
     parts: Parts,
 }
 
-/// Where the parts of an update lie in its bytes.
+/// The offsets of an update's parts in its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     deletion: Option<DeletionTime>,
@@ -84,7 +84,7 @@ impl PartitionUpdate {
         self.parts.static_row.map(|(start, end)| Row::new(&self.bytes[start..end]))
     }
 
-    /// How many rows are written.
+    /// The number of rows that are written.
     pub fn row_count(&self) -> usize {
         self.parts.rows.1
     }
@@ -94,7 +94,7 @@ impl PartitionUpdate {
         read_rows(&self.bytes[self.parts.rows.0..], self.parts.rows.1)
     }
 
-    /// How many ranges are deleted.
+    /// The number of deleted ranges.
     pub fn range_deletion_count(&self) -> usize {
         self.parts.ranges.1
     }
@@ -122,18 +122,18 @@ pub struct PartitionUpdateBuilder {
     key: PartitionKey,
     deletion: DeletionTime,
     static_row: Vec<u8>,
-    /// What precedes rows where there is nothing else, and then clusterings and blobs as the update has them, in the
-    /// order they came in: few rows alone, as most updates are, stay where they are. Empty before the first row.
+    /// If there are only rows: the head of the update, and then clusterings and blobs in serialized form, in order of
+    /// arrival. Few rows alone, as in most updates, then stay where they are. Empty before the first row.
     bytes: Vec<u8>,
     row_count: usize,
     ranges: Vec<RangeDeletion>,
 }
 
-/// An update of up to so many rows has their count in one byte.
+/// An update of at most this many rows has their count in one byte.
 const SHORT_COUNT_MAX: usize = 127;
 
 impl PartitionUpdateBuilder {
-    /// No changes yet.
+    /// A builder without changes.
     pub fn new(table: Arc<Table>, key: PartitionKey) -> Self {
         PartitionUpdateBuilder {
             table,
@@ -156,8 +156,8 @@ impl PartitionUpdateBuilder {
         &self.key
     }
 
-    /// Deletes the whole partition. A deletion with a negative timestamp is left out, because no SSTable can hold it:
-    /// whoever takes one from a user refuses it.
+    /// Deletes the whole partition. A deletion with a negative timestamp is ignored, because no SSTable can store it; a
+    /// caller that takes one from a user must refuse it.
     pub fn delete_partition(&mut self, deletion: DeletionTime) {
         if deletion.has_whole_form() {
             self.deletion = self.deletion.max(deletion);
@@ -186,13 +186,13 @@ impl PartitionUpdateBuilder {
         self.row_with(clustering, blob.len(), |out| out.extend_from_slice(blob));
     }
 
-    /// As [`row`](Self::row), of a blob that `write` appends; of about `size_bytes`.
+    /// Like [`row`](Self::row), for a blob of about `size_bytes` that `write` appends.
     pub fn row_with(&mut self, clustering: &[u8], size_bytes: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let head = if self.bytes.is_empty() { self.rows_start() } else { 0 };
         self.bytes.reserve(head + clustering.len() + size_bytes + 8);
         if head > 0 {
             write_head(&self.table, &self.key, ROWS, &mut self.bytes);
-            // Their count, once it is known.
+            // The count of rows, filled in when it is known.
             self.bytes.push(0);
         }
         write_sized(clustering, &mut self.bytes);
@@ -222,7 +222,7 @@ impl PartitionUpdateBuilder {
         PartitionUpdate { table: self.table, key: self.key, bytes: self.bytes, parts }
     }
 
-    /// The finished update, of whatever parts.
+    /// The finished update, with any combination of parts.
     fn build_parts(self) -> PartitionUpdate {
         let rows = self.bytes.get(self.rows_start()..).unwrap_or_default();
         let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + self.static_row.len() + rows.len());
@@ -260,12 +260,12 @@ impl PartitionUpdateBuilder {
         PartitionUpdate { table: self.table, key: self.key, bytes, parts }
     }
 
-    /// Where rows begin in `bytes`: behind the table's id, the key with its length, the flags and a short count.
+    /// Where rows begin in `bytes`: behind the table's id, the key with its length, the flags and a one-byte count.
     fn rows_start(&self) -> usize {
         16 + 2 + self.key.bytes().len() + 1 + 1
     }
 
-    /// Brings rows into clustering order and merges versions of the same row.
+    /// Sorts rows into clustering order and merges versions of the same row.
     fn sort_rows(&mut self) {
         if self.row_count < 2 {
             return;
@@ -278,7 +278,8 @@ impl PartitionUpdateBuilder {
             return;
         }
         rows.sort_by(compare);
-        // What a drop of its column takes goes when it is read: a row of nothing could not be read from the log again.
+        // What a column's drop removes is removed when the row is read: an empty row could not be read back from the
+        // log.
         let mut merger = crate::RowMerger::of_all_written();
         let (mut sorted, mut merged, mut count) = (Vec::with_capacity(self.bytes.len()), Vec::new(), 0);
         sorted.extend_from_slice(head);
@@ -310,7 +311,7 @@ fn read_rows(bytes: &[u8], count: usize) -> impl Iterator<Item = RowRef<'_>> {
     })
 }
 
-/// What every update begins with.
+/// Writes the head of every update.
 fn write_head(table: &Table, key: &PartitionKey, flags: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(table.id.0.as_bytes());
     out.extend_from_slice(&(key.bytes().len() as u16).to_be_bytes());
@@ -333,12 +334,12 @@ fn write_bound(bound: &ClusteringBound, out: &mut Vec<u8>) {
     write_sized(&bound.prefix, out);
 }
 
-/// Updates that are logged as one record: all of them are there after a crash, or none.
+/// Updates that are logged as one record: after a crash either all of them exist or none.
 #[derive(Clone, Debug)]
 pub struct Mutation(Updates);
 
-/// The one that most mutations have needs no memory of its own.
-// Where it is boxed the memory would be the update's.
+/// A single update, which most mutations have, needs no allocation.
+// Boxing the single update would cost the allocation that this avoids.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 enum Updates {
@@ -366,7 +367,7 @@ impl Mutation {
         }
     }
 
-    /// The updates, for whoever goes on with them.
+    /// The updates, by value.
     pub fn into_updates(self) -> Vec<PartitionUpdate> {
         match self.0 {
             Updates::One(update) => vec![update],
@@ -374,7 +375,7 @@ impl Mutation {
         }
     }
 
-    /// The length of the log record, bytes.
+    /// The length of the log record, in bytes.
     pub fn record_size(&self) -> usize {
         self.updates().iter().map(|update| update.bytes.len()).sum()
     }
@@ -384,15 +385,15 @@ impl Mutation {
         self.updates().iter().for_each(|update| out.extend_from_slice(&update.bytes));
     }
 
-    /// Reads a log record under `schema`. Updates of tables that are not there any more are left out and counted.
+    /// Reads a log record under `schema`. Updates of tables that no longer exist are left out and counted.
     pub fn read_record(record: &[u8], schema: &Schema) -> Result<(Mutation, usize), CorruptMutation> {
         let mut read = ReadUpdates::default();
         let unknown = read.read_record(record, |id| schema.table_by_id(id))?;
         Ok((Mutation::new(read.updates), unknown))
     }
 
-    /// The updates of a log record as they are serialized, each with its table's id. Nothing is assumed of what columns
-    /// the tables have.
+    /// The updates of a log record in serialized form, each with its table's id. This does not need to know the tables'
+    /// columns.
     pub fn split_record(record: &[u8]) -> impl Iterator<Item = Result<(TableId, &[u8]), CorruptMutation>> {
         let mut rest = record;
         std::iter::from_fn(move || {
@@ -413,8 +414,8 @@ impl Mutation {
         })
     }
 
-    /// The table and the token of the first update of a log record, for whoever divides records among threads; nothing
-    /// is checked, and of damaged bytes it may be `None`.
+    /// The table and the token of the first update of a log record, for dividing records among threads. Nothing is
+    /// checked; damaged bytes may give `None`.
     pub fn first_partition(record: &[u8]) -> Option<(TableId, Token)> {
         let (table, rest) = record.split_first_chunk::<16>()?;
         let (key_length, rest) = rest.split_first_chunk::<2>()?;
@@ -423,27 +424,27 @@ impl Mutation {
     }
 }
 
-/// Updates read from log records, in memory that is used again: a replay reads millions.
+/// Updates read from log records into reused memory: a replay reads millions.
 #[derive(Debug, Default)]
 pub struct ReadUpdates {
     updates: Vec<PartitionUpdate>,
-    /// So many of them are read; the others are memory.
+    /// How many of the updates are valid; the others are memory for reuse.
     count: usize,
 }
 
 impl ReadUpdates {
-    /// Those that were read since it was cleared.
+    /// The updates that were read since the last `clear`.
     pub fn updates(&self) -> &[PartitionUpdate] {
         self.updates.get(..self.count).unwrap_or_default()
     }
 
-    /// Forgets them.
+    /// Removes all updates and keeps their memory.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Reads a log record behind those that were read. Updates of tables for which `table` answers `None` are left out
-    /// and counted, and nothing is assumed of what columns they are of.
+    /// Reads a log record and appends its updates. Updates of tables for which `table` returns `None` are left out and
+    /// counted; their columns need not be known.
     pub fn read_record<'t>(
         &mut self,
         record: &[u8],
@@ -468,7 +469,7 @@ impl ReadUpdates {
     fn push(&mut self, &(table, key, parts): &ParsedUpdate<'_, '_>, bytes: &[u8]) {
         match self.updates.get_mut(self.count) {
             Some(update) => {
-                // Other threads count themselves among the table's owners.
+                // Avoids changing the table's reference count, which other threads change too.
                 if !Arc::ptr_eq(&update.table, table) {
                     update.table = table.clone();
                 }
@@ -486,7 +487,7 @@ impl ReadUpdates {
     }
 }
 
-/// An update's table, key and parts.
+/// The table, key and parts of an update.
 type ParsedUpdate<'t, 'b> = (&'t Arc<Table>, &'b [u8], Parts);
 
 struct Parser<'a> {
@@ -530,7 +531,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Parses and checks one update; `None` for one of an unknown table. Also returns its length.
+/// Parses and checks one update; `None` for an unknown table. Also returns its length.
 fn parse_update<'t, 'b>(
     bytes: &'b [u8],
     table: &impl Fn(TableId) -> Option<&'t Arc<Table>>,
@@ -546,7 +547,7 @@ fn parse_update<'t, 'b>(
     }
     let mut parts = Parts::default();
     if flags & PARTITION_DELETION != 0 {
-        // Older builds logged deletions that no SSTable can hold: they are left out, as the builder leaves them out.
+        // Older builds logged deletions that no SSTable can store. They are ignored here as in the builder.
         parts.deletion = Some(at.deletion()?).filter(DeletionTime::has_whole_form);
     }
     if flags & STATIC_ROW != 0 {

@@ -1,10 +1,11 @@
-//! Watching rows change.
+//! Observing changes of rows.
 
 use crate::{PartitionKey, Row, Table};
 
-/// Is told of every row that applying a mutation changes: what secondary indexes and Cassandra's plugin interface need.
+/// Observes every row that applying a mutation changes, for secondary indexes and Cassandra's plugin interface.
 ///
-/// Called on the writing thread, inside the write of the partition: it must be quick and must not read the same table.
+/// It is called on the writing thread, during the write of the partition: it must be quick and must not read the same
+/// table.
 pub trait RowObserver {
     /// The row at `clustering` (serialized; empty for the static row and in tables without clustering) was `before`
     /// in the memtable and is `after` now. `None` stands for no row.

@@ -1,4 +1,4 @@
-//! Which partitions and rows a read covers.
+//! The partitions and rows that a read covers.
 
 use types::Token;
 
@@ -9,7 +9,7 @@ use crate::{PartitionKey, Slices};
 pub enum KeyBound {
     /// No limit.
     Unbounded,
-    /// A token; all keys of that token are within if inclusive.
+    /// A token. If inclusive, all keys of that token are within the range.
     Token {
         /// The token.
         token: Token,
@@ -70,12 +70,12 @@ impl KeyRange {
     }
 }
 
-/// What a read asks of every source: partitions, and within each the same slices of rows.
+/// What a read requests of every source: partitions, and the same slices of rows within each.
 #[derive(Clone, Debug)]
 pub struct ReadRange {
     /// The partitions.
     pub keys: KeyRange,
-    /// The rows of each partition. The static row and the partition's deletion always come along.
+    /// The rows of each partition. The static row and the partition's deletion are always included.
     pub slices: Slices,
     /// Whether rows come in reversed clustering order (partitions always come in token order).
     pub reversed: bool,

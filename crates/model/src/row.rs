@@ -19,7 +19,7 @@ use types::vint;
 
 use crate::{CorruptMutation, DeletionTime, NO_DELETION_TIME, Table};
 
-/// The TTL of what does not expire.
+/// The TTL of data that does not expire.
 pub const TTL_NONE: i32 = 0;
 
 pub(crate) mod flag {
@@ -40,19 +40,19 @@ pub(crate) mod cell_flag {
     pub const NOT_EXPIRING: u8 = 0x08;
 }
 
-/// Primary-key liveness of a row: that it was INSERTed, and until when that holds.
+/// Primary-key liveness of a row: whether it was INSERTed, and until when that holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Liveness {
-    /// Microseconds; `i64::MIN` where the row has no liveness.
+    /// Microseconds; `i64::MIN` if the row has no liveness.
     pub timestamp: i64,
-    /// Seconds; [`TTL_NONE`] where it does not expire.
+    /// Seconds; [`TTL_NONE`] if it does not expire.
     pub ttl: i32,
-    /// Seconds since the epoch; [`NO_DELETION_TIME`] where it does not expire.
+    /// Seconds since the epoch; [`NO_DELETION_TIME`] if it does not expire.
     pub expiration: u32,
 }
 
 impl Liveness {
-    /// No liveness: the row exists by its cells only.
+    /// No liveness: only its cells make the row exist.
     pub const EMPTY: Liveness = Liveness { timestamp: i64::MIN, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
 
     /// Liveness that does not expire.
@@ -70,12 +70,13 @@ impl Liveness {
         self.ttl != TTL_NONE
     }
 
-    /// Whether it holds at `now_seconds`.
+    /// Whether the row is live by it at `now_seconds`.
     pub fn is_live(&self, now_seconds: u32) -> bool {
         !self.is_empty() && (!self.is_expiring() || now_seconds < self.expiration)
     }
 
-    /// Whether this takes the place of `other`: the newer does; of equals the one that expires, then the later one.
+    /// Whether this wins over `other`: the newer wins; at equal timestamps the one that expires, then the one that
+    /// expires later.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;
@@ -102,16 +103,16 @@ pub struct RowRef<'a> {
     pub row: Row<'a>,
 }
 
-/// What [`Row::plain`] found.
+/// The result of [`Row::plain`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlainRow<'a> {
-    /// Of the row and all its cells, microseconds.
+    /// The timestamp of the row and all its cells, microseconds.
     pub timestamp: i64,
-    /// One for each column of the table.
+    /// One value for each column of the table.
     pub values: PlainValues<'a>,
 }
 
-/// What [`Row::written`] found.
+/// The result of [`Row::written`].
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     /// See [`Row::is_static`].
@@ -154,7 +155,7 @@ pub(crate) struct Header {
     pub ttl: i32,
     pub expiration: u32,
     pub deletion: DeletionTime,
-    /// Offset of the columns.
+    /// The offset of the columns.
     pub columns: usize,
 }
 
@@ -173,7 +174,7 @@ impl Header {
 }
 
 impl<'a> Row<'a> {
-    /// A row of bytes that this module wrote: built here, or checked by [`Row::check`] where they came from outside.
+    /// A row from bytes that this module wrote: built here, or checked by [`Row::check`] if they came from outside.
     pub fn new(bytes: &'a [u8]) -> Self {
         Row { bytes }
     }
@@ -224,7 +225,7 @@ impl<'a> Row<'a> {
         self.header().deletion
     }
 
-    /// Whether the whole row is deleted at some time; cells may have been written later.
+    /// Whether the whole row was deleted at some time; cells may have been written later.
     pub fn has_deletion(&self) -> bool {
         self.bytes.first().is_some_and(|flags| flags & flag::DELETION != 0)
     }
@@ -234,19 +235,19 @@ impl<'a> Row<'a> {
         self.bytes.first().is_some_and(|flags| flags & flag::STATIC != 0)
     }
 
-    /// The version of the column set the row was written under.
+    /// The version of the column set under which the row was written.
     pub fn column_set_version(&self) -> u32 {
         self.header().version
     }
 
-    /// The data of the columns that the table has now, by index in `table.columns(self.is_static())`, ascending.
-    /// Nothing of dropped columns appears, nor what is not newer than the drop of a column that was added again.
+    /// The data of the columns that the table has now, ascending by index in `table.columns(self.is_static())`. Data of
+    /// dropped columns is left out, and for a column that was added again, data that is not newer than the drop.
     pub fn columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
         Cells::new(*self, table, Scope::Shown)
     }
 
-    /// What is to be kept of the row: like [`Row::columns`], and of dropped columns the cells that are newer than the
-    /// drop. Merges, flushes and compactions go by it.
+    /// The data to be kept: like [`Row::columns`], and also those cells of dropped columns that are newer than the
+    /// drop. Merges, flushes and compactions use this.
     pub fn kept_columns<'t>(&self, table: &'t Table) -> Cells<'a, 't> {
         Cells::new(*self, table, Scope::Kept)
     }
@@ -256,21 +257,21 @@ impl<'a> Row<'a> {
         Cells::new(*self, table, Scope::Written)
     }
 
-    /// The times of all cells of simple columns, if they share them; `None` where some have times of their own, or
-    /// there is nothing that has times.
+    /// The times of all cells of simple columns, if they share them; `None` if some have times of their own, or nothing
+    /// has times.
     pub fn shared_times(&self) -> Option<Liveness> {
         let Header { flags, timestamp, ttl, expiration, .. } = self.header();
         let shares = flags & (flag::TIMESTAMP | flag::CELL_META) == flag::TIMESTAMP;
         shares.then_some(Liveness { timestamp, ttl, expiration })
     }
 
-    /// The times of the row and of all its cells, if all of it was written at one time, nothing of it is deleted, and
-    /// the table never had a complex column.
+    /// The times of the row and of all its cells, if all were written at the same time, nothing is deleted, and the
+    /// table never had a complex column.
     pub fn only_times(&self, table: &Table) -> Option<Liveness> {
         self.header().only_times(table)
     }
 
-    /// What says how and when the row was written, read in one go.
+    /// How and when the row was written, read in one pass.
     pub fn written(&self, table: &Table) -> Written {
         let header = self.header();
         Written {
@@ -280,8 +281,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether nothing of `older`, written to the same place, is left beside this row: it has a value for each column
-    /// that the table has or had, all of them simple and later than anything in `older`. False says nothing.
+    /// Whether nothing of `older`, a version of the same row, remains beside this row: it has a value for each column
+    /// that the table has or had, all of them simple and newer than anything in `older`. If false, this is not known.
     pub fn replaces(&self, older: &Row<'_>, table: &Table) -> bool {
         const UNLIKE: u8 = flag::EXPIRING | flag::SPARSE | flag::STATIC;
         let (header, columns) = (self.header(), table.column_sets(false));
@@ -292,15 +293,15 @@ impl<'a> Row<'a> {
             && self.has_all_values(header.columns, columns.current().columns.len())
     }
 
-    /// Whether so many slots of simple columns, which begin there, have a value each.
+    /// Whether the `count` slots of simple columns that begin at `start` all have values.
     fn has_all_values(&self, start: usize, count: usize) -> bool {
         let mut values =
             PlainValues { reader: Reader { bytes: self.bytes.get(start..).unwrap_or_default() }, remaining: count };
         values.all(|value| value.is_some())
     }
 
-    /// The row's timestamp and values, if it is as plain as most: alive for ever, not deleted, under the columns that
-    /// the table has now, all of them simple, with no cell that has times of its own.
+    /// The row's timestamp and values, if it is as simple as most rows: it never expires, is not deleted, was written
+    /// under the table's current columns, all of them simple, and no cell has times of its own.
     pub fn plain(&self, table: &Table) -> Option<PlainRow<'a>> {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
@@ -317,8 +318,8 @@ impl<'a> Row<'a> {
         Some(PlainRow { timestamp: header.timestamp, values: PlainValues { reader, remaining: set.columns.len() } })
     }
 
-    /// What [`RowBuilder`] takes of a piece without looking at each cell: one whose cells, all of simple columns as the
-    /// table has them now, lie side by side and have the same times.
+    /// The slots of a piece that [`RowBuilder`] can copy without decoding each cell: all cells are of simple columns as
+    /// the table has them now, are adjacent and have the same times.
     fn plain_piece(&self, table: &Table) -> Option<PlainPiece<'a>> {
         const UNLIKE: u8 = flag::DELETION | flag::CELL_META | flag::SPARSE;
         let header = self.header();
@@ -334,8 +335,8 @@ impl<'a> Row<'a> {
         is_simple.then_some(PlainPiece { times: Shared::of_row(*self), first, count, slots: reader.bytes })
     }
 
-    /// Whether the row is alive by itself whatever time it is, and so are all its cells: nothing in it is deleted or
-    /// expires. False says nothing.
+    /// Whether the row and all its cells are live at any time: nothing is deleted and nothing expires. If false, this
+    /// is not known.
     pub fn is_permanent(&self, table: &Table) -> bool {
         const UNLIKE: u8 =
             flag::EXPIRING | flag::DELETION | flag::CELL_META | flag::SPARSE | flag::STATIC | flag::PIECE;
@@ -344,7 +345,7 @@ impl<'a> Row<'a> {
             && table.column_sets(false).is_current(header.version)
     }
 
-    /// Whether a client would see the row at `now_seconds`: it is live by itself or by one of its cells.
+    /// Whether a client would see the row at `now_seconds`: by its own liveness or by one of its cells.
     pub fn is_live(&self, table: &Table, now_seconds: u32) -> bool {
         self.liveness().is_live(now_seconds)
             || self.columns(table).any(|(_, data)| match data {
@@ -353,19 +354,19 @@ impl<'a> Row<'a> {
             })
     }
 
-    /// Whether the row has nothing that is to be kept: no liveness, no deletion, no cell, no complex deletion.
+    /// Whether the row has nothing to be kept: no liveness, no deletion, no cell, no complex deletion.
     pub fn is_empty(&self, table: &Table) -> bool {
         let header = self.header();
         header.flags & (flag::LIVENESS | flag::DELETION) == 0 && self.kept_columns(table).next().is_none()
     }
 
-    /// Whether bytes from a log are a well-formed row of `table`, so that they may be read as one.
+    /// Checks that bytes from a log are a well-formed row of `table`, so that they can be read as one.
     pub fn check(bytes: &[u8], table: &Table) -> Result<(), CorruptMutation> {
         check::row(bytes, table)
     }
 }
 
-/// Reads what this module wrote. Past the end it yields zeros, so that bytes that were not checked cannot panic.
+/// Reads what this module wrote. Past the end it yields zeros, so that unchecked bytes cannot cause a panic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub bytes: &'a [u8],

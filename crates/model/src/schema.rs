@@ -1,10 +1,10 @@
 //! Keyspaces, tables and columns.
 //!
-//! Columns have ids that a table never uses twice. A row blob names the *column set* it was written under by version;
-//! sets are never forgotten while their table lives, so a blob of any age can be read under the newest schema.
+//! A table never uses a column id twice. A row blob names the *column set* under which it was written by version. Sets
+//! are kept as long as their table exists, so a blob of any age can be read under the newest schema.
 //!
-//! A column that is dropped stays in the sets, hidden: its cells that are newer than the drop are kept, as Cassandra
-//! keeps them, and shown again if the column is added again. What a table *has* leaves hidden columns out.
+//! A dropped column stays in the sets, hidden. Its cells that are newer than the drop are kept, as Cassandra keeps
+//! them, and become visible if the column is added again. The columns that a table *has* do not include hidden ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::ClusteringComparator;
 
-/// Identifies a table for ever, also after another one took its name.
+/// Identifies a table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct TableId(pub Uuid);
 
@@ -24,11 +24,11 @@ impl std::fmt::Display for TableId {
     }
 }
 
-/// Identifies a column of one table for ever, also after another one took its name.
+/// Identifies a column of one table permanently, even after another one took its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ColumnId(pub u32);
 
-/// What a column is to its table.
+/// The role of a column in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ColumnKind {
     /// Part of the partition key.
@@ -44,30 +44,30 @@ pub enum ColumnKind {
 /// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Never reused in the table.
+    /// Its id, which the table never reuses.
     pub id: ColumnId,
     /// The name, without quotes, case kept.
     pub name: Arc<str>,
     /// The type.
     pub ty: CqlType,
-    /// What it is to the table.
+    /// Its role in the table.
     pub kind: ColumnKind,
-    /// Place in the partition key or clustering, -1 for other columns.
+    /// Its index in the partition key or clustering; -1 for other columns.
     pub position: i32,
     /// Whether a clustering column sorts descending.
     pub reversed: bool,
-    /// Whether the column was dropped: it holds a place in the column set, and is never shown.
+    /// Whether the column was dropped: it keeps its place in the column set and is hidden.
     pub is_dropped: bool,
 }
 
 impl Column {
-    /// Whether the column's cells have paths: non-frozen collections and user types.
+    /// Whether the column's cells have paths: true for non-frozen collections and user types.
     pub fn is_complex(&self) -> bool {
         self.ty.is_multi_cell()
     }
 }
 
-/// A column that was dropped: its cells up to `dropped_time` are not to be seen again.
+/// A dropped column: its cells with timestamps up to the drop are hidden for ever.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DroppedColumn {
     /// The name.
@@ -76,11 +76,11 @@ pub struct DroppedColumn {
     pub ty: CqlType,
     /// Static or regular.
     pub kind: ColumnKind,
-    /// Cells with timestamps up to this one (microseconds) are gone.
+    /// Cells with timestamps up to this one (microseconds) are dropped.
     pub dropped_time_micros: i64,
 }
 
-/// The static or the regular columns of a table at one time, dropped ones among them, in the order of Cassandra's
+/// The static or the regular columns of a table at one time, including dropped ones, in the order of Cassandra's
 /// serialization header: simple columns by name, then complex ones by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSet {
@@ -110,18 +110,18 @@ impl ColumnSet {
     }
 }
 
-/// Where a column of an older set is found now.
+/// The place of a column of an older set in the current set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ColumnPlace {
-    /// Index in the current set; `None` where that has no such column.
+    /// The index in the current set; `None` if that has no such column.
     pub index: Option<u32>,
     /// Whether the column is dropped now.
     pub is_dropped: bool,
-    /// Cells with timestamps up to this are gone (microseconds); `i64::MIN` where nothing was dropped.
+    /// Cells with timestamps up to this (microseconds) are dropped; `i64::MIN` if nothing was.
     pub dropped_time_micros: i64,
 }
 
-/// All sets of static or of regular columns a table ever had, the last one current.
+/// All sets of static or of regular columns that a table ever had. The last one is current.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSets {
     sets: Vec<ColumnSet>,
@@ -151,7 +151,7 @@ impl ColumnSets {
         &self.sets
     }
 
-    /// Where the columns of set `version` are now; `None` says that nothing has changed since.
+    /// The current places of the columns of set `version`; `None` means that nothing has changed since.
     pub(crate) fn places(&self, version: u32) -> Option<&[ColumnPlace]> {
         if self.is_current(version) {
             return None;
@@ -159,7 +159,7 @@ impl ColumnSets {
         self.places.get(version as usize).map(Vec::as_slice)
     }
 
-    /// Whether rows of set `version` are of the current columns, and hold nothing that was dropped.
+    /// Whether rows of set `version` have the current columns, and nothing that was dropped.
     pub(crate) fn is_current(&self, version: u32) -> bool {
         self.unchanged && version as usize + 1 == self.sets.len()
     }
@@ -209,7 +209,7 @@ pub struct TableOptions {
 }
 
 impl Default for TableOptions {
-    /// What a table gets that sets nothing, under the reference configuration (`conf/espalier.yaml`).
+    /// The options of a table that sets none, under the reference configuration (`conf/espalier.yaml`).
     fn default() -> Self {
         let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         TableOptions {
@@ -246,8 +246,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Tells a table from those that had its id before and were dropped. Not a part of what defines a table: those that
-/// differ in nothing else are equal.
+/// Distinguishes a table from dropped ones that had its id before. It is not part of a table's definition: tables that
+/// only differ in it are equal.
 #[derive(Clone, Copy, Debug, Default)]
 struct Incarnation(u64);
 
@@ -264,7 +264,7 @@ pub struct Table {
     pub keyspace: Arc<str>,
     /// The table's name.
     pub name: Arc<str>,
-    /// Never reused.
+    /// Its id, which is never reused.
     pub id: TableId,
     /// The options.
     pub options: TableOptions,
@@ -281,19 +281,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// Differs from that of every other table that this process knew under the same id and that was dropped; tables
-    /// compare equal whatever it is, and altered ones keep it. Nothing stores it.
+    /// Differs from that of every dropped table that this process knew under the same id. Equality ignores it, altered
+    /// tables keep it, and nothing stores it.
     pub fn incarnation(&self) -> u64 {
         self.incarnation.0
     }
 
-    /// Sets that: for whoever keeps the data of tables, before anyone else sees this one.
+    /// Sets the incarnation. The owner of the tables' data does this before anything else sees the table.
     pub fn set_incarnation(&mut self, incarnation: u64) {
         self.incarnation = Incarnation(incarnation);
     }
 
-    /// How many types those of the columns consist of. Of two tables with the same columns the one with more is newer:
-    /// a user type may get more fields, and never loses one.
+    /// The total number of types in the columns. Of two tables with the same columns the one with more is newer,
+    /// because a user type may get more fields and never loses one.
     pub fn type_parts(&self) -> u32 {
         self.type_parts
     }
@@ -395,7 +395,7 @@ pub struct TableBuilder {
     regulars: Vec<ColumnSet>,
     dropped: Vec<DroppedColumn>,
     next_column_id: u32,
-    /// How many static and regular sets rows may have been written under already.
+    /// How many static and regular sets rows may already have been written under.
     used_sets: [usize; 2],
     incarnation: Incarnation,
 }
@@ -464,7 +464,7 @@ impl TableBuilder {
         self
     }
 
-    /// Adds many columns at once: the time is linear in their number.
+    /// Adds many columns at once, in time linear in their number.
     pub fn add_all<'c>(mut self, columns: impl IntoIterator<Item = (&'c str, CqlType, ColumnKind)>) -> Self {
         let (mut statics, mut regulars) = (Vec::new(), Vec::new());
         for (name, ty, kind) in columns {
@@ -500,8 +500,8 @@ impl TableBuilder {
         self.drop_all(&[(name, recorded_type)], dropped_time_micros)
     }
 
-    /// Drops static or regular columns, each given once, with their types as in [`Self::drop_column`]: the time is
-    /// linear in the number of columns.
+    /// Drops static or regular columns, each given once, with their types as in [`Self::drop_column`], in time linear
+    /// in the number of columns.
     pub fn drop_all(mut self, columns: &[(&str, CqlType)], dropped_time_micros: i64) -> Self {
         let is_live = |column: &&Arc<Column>| !column.is_dropped;
         let statics: HashSet<Arc<str>> =
@@ -532,7 +532,7 @@ impl TableBuilder {
         self
     }
 
-    /// Notes a column dropped in the past, in place of an older note of the same name.
+    /// Records a column dropped in the past, replacing an older record of the same name.
     pub fn record_dropped(mut self, dropped: DroppedColumn) -> Self {
         self.dropped.retain(|other| other.name != dropped.name);
         self.dropped.push(dropped);
@@ -550,7 +550,7 @@ impl TableBuilder {
         self
     }
 
-    /// Replaces the type of every column by what `replace` makes of it (a user type that gained or renamed a field).
+    /// Replaces the type of every column with the result of `replace` (for a user type that gained or renamed a field).
     pub fn map_types(mut self, replace: impl Fn(&CqlType) -> CqlType) -> Self {
         let map =
             |column: &mut Arc<Column>| *column = Arc::new(Column { ty: replace(&column.ty), ..(**column).clone() });
@@ -572,8 +572,8 @@ impl TableBuilder {
         sets.push(ColumnSet { version: sets.len() as u32, columns });
     }
 
-    /// Gives dropped columns that the newest sets do not hold their places. Those are of a table stored before sets
-    /// kept them, or of one whose drops are noted only.
+    /// Adds dropped columns to the newest sets if they are missing there: those of a table stored before sets kept
+    /// them, or of one whose drops were only recorded.
     fn place_dropped(&mut self) {
         let is_placed = |sets: &[ColumnSet], name: &str| latest(sets).iter().any(|column| &*column.name == name);
         for dropped in self.dropped.clone() {
@@ -632,8 +632,8 @@ fn latest(sets: &[ColumnSet]) -> &[Arc<Column>] {
     sets.last().map(|set| set.columns.as_slice()).unwrap_or_default()
 }
 
-/// Cassandra's order of column names: it compares the first six bytes with the top bit of the first one flipped, so
-/// names that start with a non-ASCII byte come first; all others are in plain byte order.
+/// Cassandra's order of column names. It compares the first six bytes with the top bit of the first one flipped, so
+/// that names starting with a non-ASCII byte come first; all others are in plain byte order.
 pub(crate) fn compare_names(left: &str, right: &str) -> std::cmp::Ordering {
     let key = |name: &str| {
         let mut first = [0u8; 6];
@@ -667,7 +667,7 @@ impl Keyspace {
     }
 }
 
-/// Everything that is defined at one time. Immutable.
+/// All keyspaces at one time. Immutable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schema {
     /// Changes with every change of the schema.

@@ -7,9 +7,9 @@ use types::vint;
 use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
 
-/// Collects what a row holds, column by column in set order, and writes it as a blob.
+/// Collects the parts of a row, column by column in set order, and writes it as a blob.
 ///
-/// Keeps its buffers from row to row: `start`, then the parts, then `finish`.
+/// It reuses its buffers for all rows: `start`, then the parts, then `finish`.
 #[derive(Debug)]
 pub struct RowBuilder {
     is_static: bool,
@@ -17,17 +17,18 @@ pub struct RowBuilder {
     slots: usize,
     liveness: Liveness,
     deletion: DeletionTime,
-    /// Simple columns whose cells are all as `plain` says; once one is not, they are in `columns`.
+    /// Simple columns, while all their cells have the row's times; from the first exception on, all columns are in
+    /// `columns`.
     runs: Vec<Run>,
     plain: Shared,
-    /// What many of the cells may share.
+    /// The times that many of the cells may share.
     usual: Shared,
     columns: Vec<ColumnEntry>,
     cells: Vec<CellEntry>,
     bytes: Vec<u8>,
 }
 
-/// Columns side by side whose slots stand in `bytes` as the blob has them.
+/// Adjacent columns whose slots are in `bytes` as the blob has them.
 #[derive(Debug)]
 struct Run {
     index: usize,
@@ -52,25 +53,25 @@ struct CellEntry {
     value: Range<usize>,
 }
 
-/// What a blob is of.
+/// The form of a blob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Row,
     Piece,
 }
 
-/// The slots of a dense piece of simple columns, all of whose cells have the same times.
+/// The slots of a dense piece of simple columns, whose cells all have the same times.
 pub(super) struct PlainPiece<'a> {
     pub times: Shared,
-    /// Index of the first of them.
+    /// The index of the first column.
     pub first: usize,
-    /// How many there are, absent ones among them.
+    /// The number of columns, including absent ones.
     pub count: usize,
     pub slots: &'a [u8],
 }
 
 impl<'a> PlainPiece<'a> {
-    /// Those side by side that have values: the index of the first, how many they are, and their slots.
+    /// Runs of adjacent columns with values: the index of the first, their number, and their slots.
     fn runs(&self) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
         let (mut at, mut index, end, slots) = (0, self.first, self.first + self.count, self.slots);
         std::iter::from_fn(move || {
@@ -88,7 +89,7 @@ impl<'a> PlainPiece<'a> {
     }
 }
 
-/// What cells share unless they say otherwise.
+/// The times that cells share unless they state their own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Shared {
     timestamp: Option<i64>,
@@ -99,20 +100,20 @@ pub(super) struct Shared {
 impl Shared {
     const NOTHING: Shared = Shared { timestamp: None, ttl: TTL_NONE, expiration: NO_DELETION_TIME };
 
-    /// What a row without liveness says for its cells, by the first of them.
+    /// The shared times of a row without liveness, taken from its first cell.
     fn of_first(timestamp: i64, ttl: i32, local_deletion_time: u32) -> Shared {
         let expiration = if ttl == TTL_NONE { NO_DELETION_TIME } else { local_deletion_time };
         Shared { timestamp: Some(timestamp), ttl, expiration }
     }
 
-    /// What a row says for its cells.
+    /// The times that a row states for its cells.
     pub fn of_row(row: Row<'_>) -> Shared {
         let header = row.header();
         let timestamp = (header.flags & flag::TIMESTAMP != 0).then_some(header.timestamp);
         Shared { timestamp, ttl: header.ttl, expiration: header.expiration }
     }
 
-    /// What a cell has.
+    /// The times of a cell.
     pub fn of_cell(cell: &Cell<'_>) -> Shared {
         Shared::of_first(cell.timestamp, cell.ttl, cell.local_deletion_time)
     }
@@ -149,7 +150,7 @@ impl Default for RowBuilder {
 }
 
 /// Appends the head of the blob of a row that was inserted at `timestamp` and has a cell of that age for each column of
-/// `set`, all of them simple. The slots of the columns (an i32 length and the value each) make up the rest.
+/// `set`, all of them simple. The caller appends the columns' slots (an i32 length and the value each).
 pub fn begin_plain_row(set: &ColumnSet, timestamp: i64, out: &mut Vec<u8>) {
     out.push(flag::TIMESTAMP | flag::LIVENESS);
     vint::write_uvint(u64::from(set.version), out);
@@ -179,8 +180,8 @@ impl RowBuilder {
         self.plain = if liveness.is_empty() { Shared::NOTHING } else { Shared::of_liveness(&liveness) };
     }
 
-    /// Says what many of the cells may share, where there is no liveness: what each cell says of its own is then the
-    /// less.
+    /// Sets the times that many of the cells may share, for a row without liveness; cells with these times then need
+    /// none of their own.
     pub(super) fn usual(&mut self, usual: Shared) {
         self.usual = usual;
     }
@@ -204,9 +205,8 @@ impl RowBuilder {
         self.push_cell(cell);
     }
 
-    /// Adds the cells of the first columns of the set, all with the times of the row's liveness: `write` appends their
-    /// slots (an i32 length and the value each) and returns how many they are. Only where nothing but the liveness
-    /// was set.
+    /// Adds the cells of the first columns of the set, all with the times of the row's liveness. `write` appends their
+    /// slots (an i32 length and the value each) and returns their number. Only if nothing but the liveness was set.
     pub fn slots_of_row<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>) -> Result<usize, E> {
         debug_assert!(self.columns.is_empty() && self.runs.is_empty() && !self.liveness.is_empty(), "slots come first");
         let start = self.bytes.len();
@@ -217,8 +217,8 @@ impl RowBuilder {
         Ok(count)
     }
 
-    /// Adds the cells of a piece as they stand there, if they are all as the row says; else false, and nothing is
-    /// added.
+    /// Adds the cells of a piece by copying their slots, if all have the row's times; otherwise adds nothing and
+    /// returns false.
     pub(super) fn add_plain_piece(&mut self, piece: &PlainPiece<'_>) -> bool {
         if self.plain.timestamp.is_none() {
             self.plain = piece.times;
@@ -230,7 +230,7 @@ impl RowBuilder {
         is_plain
     }
 
-    /// Adds a cell that is as the row says.
+    /// Adds a cell with the row's times.
     fn push_slot(&mut self, index: usize, value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&(value.len() as i32).to_be_bytes());
@@ -238,14 +238,14 @@ impl RowBuilder {
         self.lengthen_runs(index, 1, start);
     }
 
-    /// Adds so many of them, side by side.
+    /// Adds `count` such cells of adjacent columns.
     fn push_slots(&mut self, index: usize, count: usize, slots: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(slots);
         self.lengthen_runs(index, count, start);
     }
 
-    /// Their slots are what the buffer has from `start` on.
+    /// Extends the runs by columns whose slots begin at `start` in the buffer.
     fn lengthen_runs(&mut self, index: usize, count: usize, start: usize) {
         debug_assert!(index + count <= self.slots, "column {index} of {}", self.slots);
         let end = self.bytes.len();
@@ -261,7 +261,7 @@ impl RowBuilder {
         }
     }
 
-    /// Makes of the runs a cell each: not all cells are as the row says.
+    /// Converts the runs to single cells, because not all cells have the row's times.
     fn itemize(&mut self) {
         let Shared { timestamp, ttl, expiration } = self.plain;
         for run in &self.runs {
@@ -287,7 +287,7 @@ impl RowBuilder {
         self.push_column(index, Some(deletion));
     }
 
-    /// Adds a cell to the complex column begun last, unless the column's deletion deletes it. Paths must ascend in the
+    /// Adds a cell to the current complex column, unless the column's deletion deletes it. Paths must ascend in the
     /// order of the path's type.
     pub fn complex_cell(&mut self, cell: &Cell<'_>) {
         let deletion = self.columns.last().and_then(|column| column.complex);
@@ -317,7 +317,7 @@ impl RowBuilder {
         start..self.bytes.len()
     }
 
-    /// A complex column without deletion and cells says nothing and is not written.
+    /// Removes a complex column without deletion and cells, which is not written.
     fn drop_empty_complex(&mut self) {
         if let Some(last) = self.columns.last()
             && last.complex.is_some_and(|deletion| deletion.is_live())
@@ -327,25 +327,25 @@ impl RowBuilder {
         }
     }
 
-    /// Whether nothing was added: such a row is not to be written.
+    /// Whether nothing was added. Such a row must not be written.
     pub fn is_empty(&mut self) -> bool {
         self.drop_empty_complex();
         self.liveness.is_empty() && self.deletion.is_live() && self.columns.is_empty() && self.runs.is_empty()
     }
 
-    /// About how long the blob will be, bytes; it is seldom longer.
+    /// The approximate length of the blob in bytes; it is seldom longer.
     pub fn size_bytes(&self) -> usize {
         const HEADER_BYTES_MAX: usize = 34;
         const CELL_BYTES_MAX: usize = 24;
         HEADER_BYTES_MAX + self.bytes.len() + CELL_BYTES_MAX * self.cells.len()
     }
 
-    /// What its buffer for values keeps from row to row, bytes.
+    /// The bytes that its buffer for values keeps for the next row.
     pub fn kept_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// How many cells there are.
+    /// The number of cells.
     pub(super) fn cell_count(&self) -> usize {
         self.cells.len() + self.runs.iter().map(|run| run.count).sum::<usize>()
     }
@@ -362,7 +362,7 @@ impl RowBuilder {
         self.write(Form::Piece, self.span(), out);
     }
 
-    /// From the first to the last column that there is something of.
+    /// The columns from the first to the last that has any data.
     fn span(&self) -> Range<usize> {
         let (runs, columns) = (&self.runs, &self.columns);
         let start = runs.first().map(|run| run.index).or(columns.first().map(|column| column.index));
@@ -370,7 +370,7 @@ impl RowBuilder {
         start.unwrap_or(0)..end.unwrap_or(0)
     }
 
-    /// A dense blob has the slots of `span`.
+    /// Writes the blob. A dense one has the slots of `span`.
     fn write(&self, form: Form, span: Range<usize>, out: &mut Vec<u8>) {
         let shared = self.shared();
         let has_cell_meta = self.simple_cells().any(|cell| !shared.covers_entry(cell));
@@ -404,15 +404,15 @@ impl RowBuilder {
         }
     }
 
-    /// What the indexes of a sparse row take, bytes.
+    /// The bytes of the indexes of a sparse row.
     fn index_size(&self) -> usize {
         let of_runs = self.runs.iter().flat_map(|run| run.index..run.index + run.count);
         let indexes = of_runs.chain(self.columns.iter().map(|column| column.index));
         indexes.map(|index| vint::uvint_size(index as u64)).sum()
     }
 
-    /// Writes the runs and, if the row is dense, what is absent before (from `first_slot` on) and between them. Returns
-    /// the index behind them.
+    /// Writes the runs and, if the row is dense, the absent columns before them (from `first_slot` on) and between
+    /// them. Returns the index behind them.
     fn write_runs(&self, sparse: bool, first_slot: usize, out: &mut Vec<u8>) -> usize {
         let mut next_slot = first_slot;
         for run in &self.runs {
@@ -440,15 +440,15 @@ impl RowBuilder {
             .filter_map(|column| self.cells.get(column.first_cell))
     }
 
-    /// What the row says for its cells: the liveness if there is one, else what the first cell has, unless more are as
-    /// usual.
+    /// The times that the row states for its cells: the liveness if there is one; otherwise those of the first cell,
+    /// unless more cells have the usual ones.
     fn shared(&self) -> Shared {
         let of = |first: &CellEntry| Shared::of_first(first.timestamp, first.ttl, first.local_deletion_time);
         let first = match self.plain.timestamp {
             Some(_) => self.plain,
             None => self.cells.first().map_or(Shared::NOTHING, of),
         };
-        // Cells in runs are all as the first.
+        // All cells in runs have the same times as the first.
         let is_said = !self.liveness.is_empty() || !self.runs.is_empty() || self.usual == first;
         let count = |shared: Shared| self.cells.iter().filter(|cell| shared.covers_entry(cell)).count();
         if is_said || self.usual.timestamp.is_none() || count(self.usual) < count(first) { first } else { self.usual }
@@ -526,7 +526,7 @@ impl RowBuilder {
     }
 }
 
-/// Where the value of the slot at `at` lies; slots of runs have values.
+/// The range of the value of the slot at `at`; slots of runs always have values.
 fn slot_value(bytes: &[u8], at: usize) -> Range<usize> {
     at + 4..at + 4 + slot_length(bytes, at) as usize
 }
@@ -546,7 +546,7 @@ fn write_absent(slots: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an i32 length and what `write` appends.
+/// Writes an i32 length, and the bytes that `write` appends.
 fn write_sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);

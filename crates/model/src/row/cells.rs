@@ -11,11 +11,12 @@ use crate::{DeletionTime, NO_DELETION_TIME, Table};
 pub struct Cell<'a> {
     /// Microseconds.
     pub timestamp: i64,
-    /// Seconds, [`TTL_NONE`] where the cell does not expire.
+    /// Seconds; [`TTL_NONE`] if the cell does not expire.
     pub ttl: i32,
-    /// Seconds since the epoch: expiration of an expiring cell, deletion of a tombstone, else [`NO_DELETION_TIME`].
+    /// Seconds since the epoch: the expiration of an expiring cell, the deletion time of a tombstone, otherwise
+    /// [`NO_DELETION_TIME`].
     pub local_deletion_time: u32,
-    /// Which element of a complex column; empty in simple ones.
+    /// The element of a complex column; empty in simple columns.
     pub path: &'a [u8],
     /// The serialized value; empty in a tombstone.
     pub value: &'a [u8],
@@ -58,7 +59,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// What a row holds of one column.
+/// A row's data of one column.
 #[derive(Clone, Copy, Debug)]
 pub enum ColumnData<'a> {
     /// A simple column's cell.
@@ -86,7 +87,7 @@ struct RowDefaults {
 }
 
 impl RowDefaults {
-    /// Whether a cell that says nothing else is live.
+    /// Whether a cell without times of its own is live.
     fn cell_is_live(&self, now_seconds: u32) -> bool {
         self.ttl == TTL_NONE || now_seconds < self.expiration
     }
@@ -148,27 +149,27 @@ impl<'a> Iterator for ComplexCells<'a> {
 /// Which of a row's columns and cells are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
-    /// What the table has.
+    /// The columns that the table has now.
     Shown,
-    /// What is to be kept: of dropped columns too, the cells that are newer than the drop.
+    /// The data to be kept, which includes the cells of dropped columns that are newer than the drop.
     Kept,
-    /// All that was written.
+    /// Everything that was written.
     Written,
 }
 
 /// Iterates over the columns a row has data for, as (index in the table's current set, data).
 #[derive(Clone, Debug)]
 pub struct Cells<'a, 't> {
-    /// Of the whole row, bytes.
+    /// The length of the whole row in bytes.
     length: usize,
     reader: Reader<'a>,
     row: RowDefaults,
     has_cell_meta: bool,
-    /// Slots left to read; in a sparse row or piece each is preceded by its index.
+    /// The number of slots left to read; in a sparse row or piece each is preceded by its index.
     remaining: usize,
     sparse: bool,
     next_index: usize,
-    /// The first complex column of the set the row was written under.
+    /// The first complex column of the set under which the row was written.
     first_complex: usize,
     has_complex: bool,
     places: Option<&'t [ColumnPlace]>,
@@ -182,7 +183,8 @@ impl<'a, 't> Cells<'a, 't> {
         let mut reader = Reader { bytes: row.as_bytes().get(header.columns..).unwrap_or_default() };
         let sparse = header.flags & flag::SPARSE != 0;
         let is_span = header.flags & (flag::SPARSE | flag::PIECE) == flag::PIECE;
-        // A version the table does not know cannot pass `Row::check`; such a row reads as one without columns.
+        // A row with a version that the table does not know cannot pass `Row::check`; here it reads as a row without
+        // columns.
         let (slots, first_complex) =
             sets.get(header.version).map_or((0, 0), |set| (set.columns.len(), set.first_complex()));
         let next_index = if is_span { (reader.uvint() as usize).min(slots) } else { 0 };
@@ -207,7 +209,8 @@ impl<'a, 't> Cells<'a, 't> {
         RowDefaults { timestamp: header.timestamp, ttl: header.ttl, expiration: header.expiration }
     }
 
-    /// The index in the current set of the column at `index` of the row's set, and until when its cells were dropped.
+    /// The index in the current set of the column at `index` of the row's set, and the timestamp up to which its cells
+    /// were dropped.
     fn place(&self, index: usize) -> (Option<usize>, i64) {
         match self.places {
             None => (Some(index), i64::MIN),
@@ -241,7 +244,7 @@ impl<'a, 't> Cells<'a, 't> {
 
 #[cfg(test)]
 thread_local! {
-    /// Slots that were read.
+    /// The number of slots that were read.
     pub(super) static SLOTS_READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -272,7 +275,7 @@ impl<'a> Iterator for Cells<'a, '_> {
 }
 
 impl Cells<'_, '_> {
-    /// Those of complex columns only.
+    /// Restricts the iteration to complex columns.
     pub fn complex(mut self) -> Self {
         if self.has_complex {
             self.pass_simple(0, |_, _| {});
@@ -282,7 +285,7 @@ impl Cells<'_, '_> {
         self
     }
 
-    /// Goes past the simple columns, telling of each where in the row its value lies, or `None` where the cell is dead
+    /// Skips the simple columns, and reports for each the range of its value in the row, or `None` if the cell is dead
     /// at `now_seconds`.
     pub(super) fn pass_simple(&mut self, now_seconds: u32, mut found: impl FnMut(usize, Option<Range<usize>>)) {
         let row_is_live = self.row.cell_is_live(now_seconds);

@@ -1,9 +1,9 @@
-//! Counter cells: a total in shards, one per node that counted.
+//! Counter cells: a total kept in shards, one for each node that counted.
 //!
 //! The value of a live counter cell is a context: an i16 count of header entries, the entries (i16 each), then shards
-//! in the order of their nodes: node id (16 bytes), clock (i64), count (i64). An entry names a shard by its index:
-//! `index` a local one, `index - 2^15` a global one; shards that no entry names are remote. Cassandra has written
-//! global shards alone since 2.1; the others may still be in the tables of nodes that are older. Source: Cassandra's
+//! in the order of their nodes: node id (16 bytes), clock (i64), count (i64). An entry refers to a shard by its index:
+//! `index` for a local one, `index - 2^15` for a global one; shards without an entry are remote. Cassandra has only
+//! written global shards since 2.1; the other kinds may remain in the tables of older nodes. Source: Cassandra's
 //! `CounterContext`.
 
 use std::borrow::Cow;
@@ -12,17 +12,17 @@ use std::cmp::Ordering;
 use super::{Cell, TTL_NONE};
 use crate::NO_DELETION_TIME;
 
-/// Bytes of a shard.
+/// The size of a shard in bytes.
 const SHARD_LENGTH: usize = 32;
 
-/// How much a shard knows, least first: of one node's shards the one that knows most counts.
+/// How much a shard knows, least first. Of two shards of one node the one that knows more wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// What another node counted, as last heard of.
+    /// Another node's count, as last received.
     Remote,
-    /// A part of what the node itself counted: two of them are added up.
+    /// A part of the node's own count: two of them are added.
     Local,
-    /// All that the node has counted up to a clock.
+    /// The node's complete count up to a clock.
     Global,
 }
 
@@ -35,7 +35,7 @@ struct Shard {
 }
 
 impl Shard {
-    /// What two shards of one node make together.
+    /// Merges two shards of one node.
     fn merge(self, other: Shard) -> Shard {
         let order = match (self.kind, other.kind) {
             (Kind::Local, Kind::Local) => {
@@ -52,7 +52,8 @@ impl Shard {
     }
 }
 
-/// Clocks of remote shards below 0 are of Cassandra's oldest nodes, which restarted a counter by a new, lower one.
+/// Compares two remote shards. Clocks below 0 come from Cassandra's oldest nodes, which restarted a counter with a new,
+/// lower one.
 fn compare_remote(left: &Shard, right: &Shard) -> Ordering {
     let (left, right) = (left.clock, right.clock);
     let is_later = (left < 0 && left < right) || (right > 0 && left >= right);
@@ -63,7 +64,7 @@ fn compare_remote(left: &Shard, right: &Shard) -> Ordering {
     }
 }
 
-/// The shards of a context. Bytes that are no whole shard say nothing, nor do entries for shards that are not there.
+/// The shards of a context. Incomplete shards are ignored, and so are entries for shards that do not exist.
 fn shards(context: &[u8]) -> Vec<Shard> {
     let Some((count, rest)) = context.split_first_chunk::<2>() else { return Vec::new() };
     let entries = 2 * usize::from(i16::from_be_bytes(*count).max(0).unsigned_abs());
@@ -108,7 +109,7 @@ fn write_context(shards: &[Shard]) -> Vec<u8> {
     context
 }
 
-/// What two contexts make together: each node's shard, the one that knows more where both have one.
+/// Merges two contexts: for each node, the shard that knows more.
 fn merge_contexts(left: &[u8], right: &[u8]) -> Vec<u8> {
     let (left, right) = (shards(left), shards(right));
     let mut merged = Vec::with_capacity(left.len().max(right.len()));
@@ -129,7 +130,7 @@ fn merge_contexts(left: &[u8], right: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A counter's cell under reconciliation.
+/// A counter's cell during reconciliation.
 #[derive(Clone, Debug)]
 pub(super) struct CounterCell<'a> {
     timestamp: i64,
@@ -147,8 +148,8 @@ impl<'a> CounterCell<'a> {
         self.local_deletion_time != NO_DELETION_TIME
     }
 
-    /// What two cells of one counter make together: a deleted counter is deleted, whatever the timestamps say; of two
-    /// deletions the later.
+    /// Merges two cells of one counter: a deleted counter stays deleted, whatever the timestamps; of two deletions the
+    /// later wins.
     pub fn merge(self, cell: Cell<'a>) -> Self {
         let other = CounterCell::new(cell);
         match (self.is_tombstone(), other.is_tombstone()) {
@@ -190,7 +191,7 @@ mod tests {
         shards(&merge_contexts(&write_context(left), &write_context(right)))
     }
 
-    /// Contexts of up to three nodes with small clocks, every combination.
+    /// Every combination of contexts of up to three nodes with small clocks.
     fn contexts(kinds: &[Kind]) -> Vec<Vec<Shard>> {
         let mut one: Vec<Option<(i64, i64, Kind)>> = vec![None];
         for clock in 1..3 {

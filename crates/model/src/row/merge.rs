@@ -10,8 +10,9 @@ use super::counter::CounterCell;
 use super::{Cell, Cells, ColumnData, ComplexCells, Row, RowBuilder};
 use crate::{DeletionTime, Liveness, NO_DELETION_TIME, Table};
 
-/// The cell that holds, of two of the same column and path, as Cassandra decides it: the newer; at equal timestamps
-/// deleted or expiring before live, deleted before expiring, the later deletion or expiration, the greater value.
+/// The winner of two cells of the same column and path, by Cassandra's rules: the newer one; at equal timestamps a
+/// deleted or expiring cell before a live one, a deleted one before an expiring one, then the later deletion or
+/// expiration, then the greater value.
 pub fn reconcile_cells<'a>(left: Cell<'a>, right: Cell<'a>) -> Cell<'a> {
     if cell_order(&left, &right) == Ordering::Less { right } else { left }
 }
@@ -24,12 +25,12 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| left.is_tombstone().cmp(&right.is_tombstone()))
         .then_with(|| left.local_deletion_time.cmp(&right.local_deletion_time))
         .then_with(|| left.value.cmp(right.value))
-        // Cassandra leaves this tie to the order of arrival; ours has none.
+        // Cassandra decides this tie by the order of arrival, which this merge does not know.
         .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
-/// Merges versions of one row into a blob under the table's current columns, dropped ones among them. Keeps its buffers
-/// from row to row.
+/// Merges versions of one row into a blob under the table's current columns, including dropped ones. It reuses its
+/// buffers for all rows.
 #[derive(Debug)]
 pub struct RowMerger {
     builder: RowBuilder,
@@ -37,22 +38,21 @@ pub struct RowMerger {
 }
 
 impl Default for RowMerger {
-    /// Leaves out the cells that their column's drop took.
+    /// A merger that removes the cells which a column's drop removed.
     fn default() -> Self {
         RowMerger { builder: RowBuilder::default(), scope: Scope::Kept }
     }
 }
 
 impl RowMerger {
-    /// Leaves out nothing, for a memtable: as in Cassandra a drop takes cells when they are read, flushed or compacted,
-    /// and until then a later drop of the same column with an earlier time may bring them back.
+    /// A merger that removes nothing, for a memtable. As in Cassandra, a drop removes cells when they are read, flushed
+    /// or compacted; until then a later drop of the same column with an earlier time may bring them back.
     pub fn of_all_written() -> Self {
         RowMerger { builder: RowBuilder::default(), scope: Scope::Written }
     }
 
-    /// Appends to `out` the row that `versions` (all static or all regular) make together, less what `active`, a
-    /// deletion of the partition or of a range around the row, deletes. Appends nothing and returns false where
-    /// nothing is left.
+    /// Appends to `out` the merge of `versions` (all static or all regular) without what `active`, a deletion of the
+    /// partition or of a range around the row, deletes. Appends nothing and returns false if nothing is left.
     pub fn merge(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime, out: &mut Vec<u8>) -> bool {
         let is_something = self.collect(table, versions, active);
         if is_something {
@@ -61,7 +61,7 @@ impl RowMerger {
         is_something
     }
 
-    /// As `merge`, of a piece of a row and what comes to it: appends a piece. How many cells it has.
+    /// Like `merge`, for a piece of a row and a change to it: appends a piece. Returns its number of cells.
     pub fn merge_piece(&mut self, table: &Table, versions: &[Row<'_>], out: &mut Vec<u8>) -> usize {
         if self.collect(table, versions, DeletionTime::LIVE) {
             self.builder.finish_piece(out);
@@ -69,7 +69,7 @@ impl RowMerger {
         self.builder.cell_count()
     }
 
-    /// Puts what `versions` make together into the builder; false if that is nothing.
+    /// Merges `versions` into the builder. Returns false if nothing is left.
     fn collect(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime) -> bool {
         let is_static = versions.first().is_some_and(Row::is_static);
         self.builder.start(table.columns(is_static), is_static);
@@ -91,7 +91,7 @@ impl RowMerger {
         if !liveness.is_empty() && !active.deletes(liveness.timestamp) {
             self.builder.liveness(liveness);
         } else if let Some(oldest) = versions.iter().map(|row| Shared::of_row(*row)).min() {
-            // What comes later to a row is mostly little.
+            // Later additions to a row are usually small, so most cells have the oldest version's times.
             self.builder.usual(oldest);
         }
         match versions {
@@ -101,8 +101,8 @@ impl RowMerger {
         !self.builder.is_empty()
     }
 
-    /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`: columns
-    /// that `reader` does not know are left out. Appends nothing and returns false where nothing is left.
+    /// Appends to `out` the row as it reads under `reader`, an older schema of the same table than `writer`, without
+    /// columns that `reader` does not know. Appends nothing and returns false if nothing is left.
     pub fn translate(&mut self, row: Row<'_>, writer: &Table, reader: &Table, out: &mut Vec<u8>) -> bool {
         let is_static = row.is_static();
         let (written, read) = (writer.columns(is_static), reader.columns(is_static));
@@ -144,7 +144,7 @@ impl RowMerger {
         }
     }
 
-    /// Begins a complex column; returns the deletion that holds for its cells.
+    /// Begins a complex column. Returns the deletion that applies to its cells.
     fn begin_complex(&mut self, index: usize, deletion: DeletionTime, active: DeletionTime) -> DeletionTime {
         let own = if deletion.supersedes(&active) { deletion } else { DeletionTime::LIVE };
         self.builder.complex(index, own);
@@ -181,7 +181,7 @@ impl RowMerger {
         }
     }
 
-    /// Deletions come before reconciliation: what a deletion deleted must not count.
+    /// Merges a counter. Deletions are applied before reconciliation, so that deleted shards do not count.
     fn merge_counter(&mut self, index: usize, sources: &mut [Source<'_, '_>], active: DeletionTime) {
         let mut merged: Option<CounterCell<'_>> = None;
         for source in sources {
@@ -228,12 +228,12 @@ pub fn compare_paths(ty: &CqlType, left: &[u8], right: &[u8]) -> Ordering {
         CqlType::List { .. } => CqlType::Timeuuid.compare(left, right),
         CqlType::Set { element, .. } => element.compare(left, right),
         CqlType::Map { key, .. } => key.compare(left, right),
-        // Fields of a user type are told apart by a big-endian u16.
+        // Fields of a user type are identified by a big-endian u16.
         _ => left.cmp(right),
     }
 }
 
-/// One version's columns with the next one looked up.
+/// One version's columns, with the next one already decoded.
 struct Source<'a, 't> {
     head: Option<(usize, ColumnData<'a>)>,
     rest: Cells<'a, 't>,
@@ -264,7 +264,7 @@ mod tests {
 
     const COLUMNS: usize = 1_000;
 
-    /// A row of the columns that are a multiple of `step`.
+    /// A row of the columns whose index is a multiple of `step`.
     fn row(table: &Table, step: usize, timestamp: i64) -> Vec<u8> {
         let mut builder = RowBuilder::default();
         builder.start(table.regulars(), false);
@@ -281,7 +281,7 @@ mod tests {
         let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::nil())).partition_key("p", CqlType::Int);
         let builder = (0..COLUMNS).fold(builder, |builder, index| builder.regular(&format!("v{index}"), CqlType::Blob));
         let table = builder.build();
-        // Dense and sparse ones; the slots of a dense row are all columns, those of a sparse one what is set.
+        // Dense and sparse rows: a dense row has a slot for every column, a sparse one for the columns that are set.
         for (older, newer, slots) in [(1, 1, 2_000), (1, 2, 1_500), (1, 250, 1_004), (400, 250, 7)] {
             let (older, newer) = (row(&table, older, 1), row(&table, newer, 2));
             let mut merged = Vec::new();

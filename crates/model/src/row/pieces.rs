@@ -1,19 +1,19 @@
-//! Rows in pieces: how a large row is cut into blobs that are changed one without the other, and joined again.
+//! Rows in pieces: cutting a large row into blobs that can be changed independently, and joining them again.
 //!
-//! A piece is a row blob, of the same column set as the others, that holds the cells between two places of the row. The
-//! first one also has the liveness. Where a cut goes through a complex column, every part of it says the column's
+//! A piece is a row blob of the same column set as the others. It holds the cells between two places of the row. The
+//! first piece also has the liveness. Where a cut goes through a complex column, every part of it repeats the column's
 //! deletion.
 
 use super::builder::Shared;
 use super::{Cell, ColumnData, Liveness, Row, RowBuilder, flag};
 use crate::Table;
 
-/// Where in a row a piece begins: before all of a column, or at one of a complex column's cells.
+/// Where a piece begins in a row: before a whole column, or at one of a complex column's cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CellPlace<'a> {
     /// Index of the column in the table's current set.
     pub index: usize,
-    /// The path of the cell; `None` stands before the column's deletion and all its cells.
+    /// The path of the cell; `None` is the place before the column's deletion and all its cells.
     pub path: Option<&'a [u8]>,
 }
 
@@ -23,8 +23,8 @@ impl Row<'_> {
         self.bytes.first().is_some_and(|flags| flags & flag::PIECE != 0)
     }
 
-    /// Whether this piece, of simple columns alone, says nothing that a reader of other columns has to know, where
-    /// `liveness` is the row's: the row is live by that, and whatever deletes that deletes all of this.
+    /// Whether this piece, of simple columns only, has nothing that a reader of other columns needs, given the row's
+    /// `liveness`: the row is live by its liveness, and whatever deletes that also deletes everything here.
     pub fn is_covered_by(&self, liveness: &Liveness) -> bool {
         !liveness.is_empty()
             && !liveness.is_expiring()
@@ -47,34 +47,34 @@ impl Row<'_> {
     }
 }
 
-/// How large pieces are cut.
+/// The size of pieces after a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceSize {
-    /// About how long a piece is at most, bytes.
+    /// The approximate maximum length of a piece, in bytes.
     pub bytes: usize,
-    /// So much is counted for a cell beside its path and value, at least, bytes: the more, the fewer small cells are
-    /// in a piece.
+    /// The least bytes counted for a cell in addition to its path and value. A larger number puts fewer small cells in
+    /// a piece.
     pub cell_bytes: usize,
 }
 
-/// Cuts rows. Keeps its buffers from row to row.
+/// Cuts rows. It reuses its buffers for all rows.
 #[derive(Debug, Default)]
 pub struct RowCutter {
     builder: RowBuilder,
     blob: Vec<u8>,
-    /// What is in the builder, about, in bytes.
+    /// The approximate size of the builder's contents in bytes.
     size: usize,
 }
 
-/// What a cell takes in a blob beside its path and value: its length and flags, bytes ...
+/// The bytes of a cell in a blob in addition to its path and value: its length and flags.
 const CELL_BYTES: usize = 5;
-/// ... and times of its own, at most.
+/// The most bytes of a cell's own times.
 const CELL_TIMES_BYTES: usize = 16;
 
 impl RowCutter {
-    /// Gives `piece` the parts of `row`, each of about `size` or of a single cell, under the table's current columns:
-    /// where it begins, and the blob. The first begins where the row does, and has `None` for a place; of a row that is
-    /// younger than most of its cells it has none that would have to say so.
+    /// Passes the parts of `row` to `piece`, each of about `size` or of a single cell, under the table's current
+    /// columns: where it begins, and the blob. The first part begins where the row does, and has `None` for a place. If
+    /// the row is newer than most of its cells, the first part has no cells, which would each need times of their own.
     pub fn cut(
         &mut self,
         table: &Table,
@@ -112,7 +112,7 @@ impl RowCutter {
     }
 }
 
-/// Whether less than half of a row's cells have these times.
+/// Whether fewer than half of a row's cells have these times.
 fn is_unlike_most_cells(row: Row<'_>, table: &Table, times: Shared) -> bool {
     if row.shared_times().is_some() {
         return false;
@@ -133,18 +133,18 @@ struct Cut<'c, 'a> {
     table: &'c Table,
     is_static: bool,
     size: PieceSize,
-    /// What the row says for its cells.
+    /// The times that the row states for its cells.
     usual: Shared,
-    /// Whether it is younger than most of them.
+    /// Whether the row is newer than most of its cells.
     is_young: bool,
-    /// What the first cell of the piece in the builder has.
+    /// The times of the first cell of the piece in the builder.
     first: Shared,
     /// Where the piece in the builder begins.
     place: Option<CellPlace<'a>>,
 }
 
 impl<'a> Cut<'_, 'a> {
-    /// Before a cell is added: begins a new piece, and says so, if it would make this one too large.
+    /// Called before a cell is added: begins a new piece, and returns true, if the cell would make this one too large.
     fn make_room(
         &mut self,
         cell: &Cell<'a>,
@@ -173,7 +173,7 @@ impl<'a> Cut<'_, 'a> {
         is_full || is_too_old
     }
 
-    /// What a cell takes in the piece in the builder beside its path and value, about.
+    /// The approximate bytes of a cell in the builder's piece in addition to its path and value.
     fn beside(&self, times: Shared) -> usize {
         let has_own_times = times != self.usual && times != self.first;
         let bytes = CELL_BYTES + if has_own_times { CELL_TIMES_BYTES } else { 0 };
@@ -194,11 +194,11 @@ impl<'a> Cut<'_, 'a> {
     }
 }
 
-/// Joins the pieces of a row. Keeps its buffers from row to row.
+/// Joins the pieces of a row. It reuses its buffers for all rows.
 #[derive(Debug, Default)]
 pub struct RowJoiner {
     builder: RowBuilder,
-    /// The complex column that the last piece ended in.
+    /// The complex column in which the last piece ended.
     last_complex: Option<usize>,
 }
 

@@ -1,19 +1,19 @@
-//! Where the values of a row's simple columns lie, so that they are copied without being decoded.
+//! Locating the values of a row's simple columns, so that they can be copied without decoding.
 
 use std::ops::Range;
 
 use super::{Row, flag};
 use crate::Table;
 
-/// Where the values of one row's simple columns lie in its bytes, by index in the table's current set. Keeps its memory
-/// from row to row.
+/// The places of the values of one row's simple columns in its bytes, by index in the table's current set. It reuses
+/// its memory for all rows.
 #[derive(Clone, Debug, Default)]
 pub struct ValuePlaces {
-    /// Where the row's slots are what the protocol wants: the start of each, counted from `first_slot`, and of what
+    /// If the row's slots have the protocol's form: the start of each, counted from `first_slot`, and the start of what
     /// follows the last.
     slots: Vec<Slot>,
     first_slot: usize,
-    /// Otherwise: start and length of each value.
+    /// Otherwise, the start and length of each value.
     places: Vec<(u32, i32)>,
     is_dense: bool,
 }
@@ -21,12 +21,12 @@ pub struct ValuePlaces {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     start: u32,
-    /// The length, as it stands there; none behind the last slot.
+    /// The length as it is stored; none behind the last slot.
     length: [u8; 4],
 }
 
 impl Slot {
-    /// Zero if the slot that starts at the same place in `slots` is as long.
+    /// Returns zero if the slot that starts at the same place in `slots` has the same length.
     #[inline]
     fn differs(&self, slots: &[u8]) -> u32 {
         let start = self.start as usize;
@@ -37,13 +37,13 @@ impl Slot {
 
 /// No data for this column.
 const ABSENT: i32 = -1;
-/// A cell that is deleted or has expired.
+/// The cell is deleted or has expired.
 const DEAD: i32 = -2;
 
 impl<'a> Row<'a> {
-    /// The slots of all columns, where those of simple columns are values as the native protocol has them (an i32
-    /// length and bytes, or -1): the row is dense, of the table's current columns, and no cell has times of its own
-    /// or has expired.
+    /// The slots of all columns, if those of simple columns are values in the native protocol's form (an i32 length and
+    /// bytes, or -1): the row is dense, of the table's current columns, and no cell has times of its own or has
+    /// expired.
     pub fn slots(&self, table: &Table, now_seconds: u32) -> Option<&'a [u8]> {
         let header = self.header();
         let is_plain = header.flags & (flag::SPARSE | flag::CELL_META | flag::PIECE) == 0
@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
 }
 
 impl ValuePlaces {
-    /// Looks up the columns below `count`, all simple, as a client sees them at `now_seconds`.
+    /// Locates the columns below `count`, all simple, as a client sees them at `now_seconds`.
     pub fn locate(&mut self, row: Row<'_>, table: &Table, now_seconds: u32, count: usize) {
         self.is_dense = row.slots(table, now_seconds).is_some_and(|slots| {
             self.first_slot = row.as_bytes().len() - slots.len();
@@ -74,8 +74,8 @@ impl ValuePlaces {
         });
     }
 
-    /// Takes up the starts of the first `count` slots. `None` where bytes are missing, which only bytes that were not
-    /// checked can lack.
+    /// Locates the first `count` slots. Returns `None` if bytes are missing, which can only happen with unchecked
+    /// bytes.
     fn locate_slots(&mut self, slots: &[u8], count: usize) -> Option<()> {
         let known = if self.slots.len() == count + 1 { self.agreeing(slots) } else { 0 };
         self.slots.resize(count + 1, Slot::default());
@@ -89,8 +89,8 @@ impl ValuePlaces {
         (at <= slots.len()).then_some(())
     }
 
-    /// How many of the slots are surely as long as those of the row looked up before. Rows of a table are often alike,
-    /// and to ask this does not wait for one length to find the next, nor branch for each.
+    /// How many leading slots surely have the same lengths as those of the previous row. Rows of a table are often
+    /// alike, and this check neither waits for one length to find the next slot nor branches for each.
     fn agreeing(&self, slots: &[u8]) -> usize {
         const TOGETHER: usize = 8;
         let known = &self.slots[..self.slots.len() - 1];
@@ -103,7 +103,7 @@ impl ValuePlaces {
         }
     }
 
-    /// Appends the values of the columns in `runs` of the row that was looked up last, each as i32 length and bytes, or
+    /// Appends the values of the columns in `runs` of the row that was located last, each as i32 length and bytes, or
     /// -1 for none. Returns how many deleted or expired cells were among them.
     pub fn copy(&self, row: Row<'_>, runs: &[Range<usize>], out: &mut Vec<u8>) -> u64 {
         if self.is_dense {
@@ -119,7 +119,8 @@ impl ValuePlaces {
         dead
     }
 
-    /// Room for all is made at once: the runs of a wide row are many, and short.
+    /// Copies the runs of a row of slots. The space for all of them is reserved at once, because the runs of a wide row
+    /// are many and short.
     fn copy_slots(&self, slots: &[u8], runs: &[Range<usize>], out: &mut Vec<u8>) {
         let end = self.slots.last().map_or(0, |last| last.start as usize);
         out.reserve(end + BLOCK_BYTES);
@@ -130,7 +131,7 @@ impl ValuePlaces {
     }
 }
 
-/// A few bytes are sooner copied as a block of fixed size, and cut, than by a call.
+/// A few bytes are copied faster as a block of fixed size, which is then truncated, than by a call.
 const BLOCK_BYTES: usize = 64;
 
 /// Appends the first `length` bytes.

@@ -1,4 +1,4 @@
-//! Rows against a map of cells: whatever is written is read, and merging is reconciling cell by cell.
+//! Rows against a map of cells: everything written is read back, and merging is reconciling cell by cell.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,7 +64,7 @@ fn random_row(random: &mut Random) -> ModelRow {
     };
     let mut row =
         ModelRow { liveness, deletion: random_deletion(random), cells: BTreeMap::new(), complex: BTreeMap::new() };
-    // Often all cells share the row's timestamp: that is the layout without cell flags.
+    // Often all cells share the row's timestamp, which gives the layout without cell flags.
     let shares = random.chance(2) && !liveness.is_empty();
     for column in 0..SIMPLE {
         if random.chance(2) {
@@ -158,7 +158,7 @@ fn reconcile(left: &ModelCell, right: &ModelCell) -> ModelCell {
     (best.timestamp, best.ttl, best.local_deletion_time, best.value.to_vec())
 }
 
-/// Merging, said the long way.
+/// Merging, in its simplest form.
 fn merge(rows: &[ModelRow], active: DeletionTime) -> ModelRow {
     let deletion = rows.iter().fold(DeletionTime::LIVE, |newest, row| newest.max(row.deletion));
     let all = deletion.max(active);
@@ -221,14 +221,14 @@ fn what_is_written_is_read_and_versions_merge_cell_by_cell() {
             Row::check(&merged, &table).unwrap();
             assert_eq!(read(&merged, &table), expected, "seed {seed}");
         }
-        // The order in which versions come makes no difference.
+        // The order of the versions makes no difference.
         let mut reversed = Vec::new();
         merger.merge(&table, &versions.into_iter().rev().collect::<Vec<_>>(), active, &mut reversed);
         assert_eq!(merged, reversed, "seed {seed}");
     }
 }
 
-/// What a client gets of columns of a row: lengths and values, -1 for none; and how many cells were dead.
+/// What a client receives of columns of a row: lengths and values, -1 for none; and how many cells were dead.
 fn sent(row: &ModelRow, columns: Range<usize>, now_seconds: u32) -> (Vec<u8>, u64) {
     let (mut bytes, mut dead) = (Vec::new(), 0);
     for column in columns {

@@ -1,4 +1,4 @@
-//! Rows written under older column sets, read under newer ones.
+//! Rows written under older column sets and read under newer ones.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn read(blob: &[u8], table: &Table) -> Vec<(String, String)> {
     read
 }
 
-/// As `read`, but copied without decoding.
+/// Like `read`, but copied without decoding.
 fn copied(row: Row<'_>, table: &Table) -> Vec<(String, String)> {
     let columns = &table.regulars().columns;
     let mut places = ValuePlaces::default();
@@ -76,7 +76,7 @@ fn columns_added_dropped_and_added_again_read_right_under_every_schema() {
     assert_eq!(names(&read(&old, &third)), ["d"]);
     assert_eq!(names(&read(&newer, &third)), ["a", "c", "d"]);
 
-    // Added again: what is newer than the drop is seen, what is older is not.
+    // After the column was added again, newer data than the drop is visible and older data is not.
     let fourth = third.to_builder().regular("b", CqlType::Text).build();
     assert_eq!(names(&read(&old, &fourth)), ["d"]);
     assert_eq!(names(&read(&newer, &fourth)), ["a", "b", "c", "d"]);
@@ -89,7 +89,7 @@ fn columns_added_dropped_and_added_again_read_right_under_every_schema() {
     assert_eq!(Row::new(&merged).column_set_version(), fourth.regulars().version);
     assert_eq!(names(&read(&merged, &fourth)), ["a", "b", "c", "d"]);
 
-    // A reader that still holds an older schema.
+    // A reader with an older schema.
     let mut translated = Vec::new();
     assert!(RowMerger::default().translate(Row::new(&newer), &second, &first, &mut translated));
     assert_eq!(names(&read(&translated, &first)), ["b", "d"]);
@@ -156,7 +156,8 @@ fn a_row_of_nothing_but_a_dropped_column_is_not_live_and_not_empty() {
     assert!(!Row::new(&older).is_live(&again, 0) && Row::new(&older).is_empty(&dropped));
 }
 
-/// A memtable merges so: in Cassandra too a drop takes nothing from a memtable, and an earlier one may come after it.
+/// A memtable merges in this way: in Cassandra too a drop removes nothing from a memtable, and a drop with an earlier
+/// time may follow.
 #[test]
 fn a_merge_of_all_that_was_written_leaves_the_drop_to_the_reader() {
     let (first, dropped, again) = with_and_without_c();
@@ -196,7 +197,7 @@ fn a_set_keeps_the_elements_and_the_deletion_that_are_newer_than_its_drop() {
     assert_eq!(set.count(), 1);
 }
 
-/// Tables stored before sets kept dropped columns, and tables that are told of drops only, get places for them.
+/// Tables stored before sets kept dropped columns, and tables with only recorded drops, get places for them.
 #[test]
 fn a_column_that_is_only_noted_as_dropped_gets_a_place_in_a_new_set() {
     let builder = TableBuilder::new("ks", "t", TableId(Uuid::nil())).partition_key("k", CqlType::Int);

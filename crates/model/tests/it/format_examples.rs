@@ -12,7 +12,7 @@ fn table() -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-/// The hex of each `row` block, comments and blanks left out.
+/// The hex of each `row` block, without comments and blanks.
 fn examples() -> Vec<Vec<u8>> {
     let text = include_str!("../../src/row/FORMAT.md");
     let blocks = text.split("```row\n").skip(1).map(|rest| rest.split("```").next().unwrap());

@@ -48,7 +48,7 @@ struct Listed<'p> {
     item: usize,
     max_timestamp: i64,
     reversed: bool,
-    /// Of all sources: items that were passed over, forward and reversed.
+    /// The number of skipped items of all sources, forward and reversed.
     passed: &'p [AtomicUsize; 2],
 }
 
@@ -109,13 +109,14 @@ impl UnfilteredCursor for Listed<'_> {
 /// Row deletion (0: none), liveness, cell (timestamp and value).
 type RowContent = (i64, Option<i64>, Option<(i64, u8)>);
 
-/// Per partition: deletion, static cell, per row (row deletion, range deletion, liveness, cell); the last by position.
+/// For each partition: its deletion, its static cell, and for each row (row deletion, range deletion, liveness, cell);
+/// the last by position.
 #[derive(Clone, Default)]
 struct Content {
     deletion: i64,
     static_cell: Option<(i64, u8)>,
     rows: BTreeMap<i32, RowContent>,
-    /// The deletion that covers row `i`, 0 if none.
+    /// The deletion that covers row `i`; 0 if none.
     ranges: [i64; ROWS as usize],
 }
 
@@ -123,7 +124,7 @@ fn deletion(timestamp: i64) -> DeletionTime {
     if timestamp == 0 { DeletionTime::LIVE } else { DeletionTime::new(timestamp, 1) }
 }
 
-/// Everything `age` later.
+/// The same content, with all times `age` later.
 fn aged(mut content: Content, age: i64) -> Content {
     let later = |timestamp: &mut i64| *timestamp += if *timestamp == 0 { 0 } else { age };
     later(&mut content.deletion);
@@ -198,7 +199,7 @@ fn partition(table: &Table, key: &PartitionKey, content: &Content, reversed: boo
     Partition { key: key.clone(), deletion: deletion(content.deletion), static_row, items }
 }
 
-/// What merged rows come to: (key, row or -1 for static, liveness, cell).
+/// The live result of merged rows: (key, row or -1 for static, liveness, cell).
 type Live = Vec<(PartitionKey, i32, Option<i64>, Option<(i64, u8)>)>;
 
 fn expected(keys: &[PartitionKey], sources: &[BTreeMap<usize, Content>]) -> Live {
@@ -281,7 +282,7 @@ fn a_merge_is_what_a_map_of_cells_says() {
     for seed in 0..3000 {
         let mut random = Random::new(seed);
         let reversed = random.chance(2);
-        // Some histories have sources that are older than others as a whole, and say so.
+        // Some histories have sources that are older than others as a whole, and report it.
         let ages: Vec<i64> = (0..1 + random.below(4)).map(|_| 5 * random.below(4) as i64).collect();
         let sources: Vec<BTreeMap<usize, Content>> = ages
             .iter()

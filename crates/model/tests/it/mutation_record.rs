@@ -77,7 +77,7 @@ fn a_record_reads_back_as_what_was_written() {
     }
 }
 
-/// A drop takes cells when they are read: nothing else may be left of a row, but a row of nothing is no row.
+/// A drop removes cells when they are read: this may leave nothing of a row, but an empty row cannot be written.
 #[test]
 fn versions_of_a_row_that_a_drop_takes_read_back() {
     let first = table("a", 1);
@@ -107,7 +107,7 @@ fn versions_of_a_row_that_a_drop_takes_read_back() {
     assert!(read.static_row().is_some());
 }
 
-/// However many rows there are, in whatever order they came, beside whatever else.
+/// Any number of rows, in any order of arrival, together with any other parts.
 #[test]
 fn any_number_of_rows_reads_back() {
     let table = table("a", 1);
@@ -123,7 +123,7 @@ fn any_number_of_rows_reads_back() {
                     let blob = row(&table, false, &format!("row {c}"));
                     match place % 2 {
                         0 => update.row(&clustering(c), &blob),
-                        // The size is a guess.
+                        // The size is only a hint.
                         _ => update.row_with(&clustering(c), 0, |out| out.extend_from_slice(&blob)),
                     }
                 }
@@ -158,7 +158,7 @@ fn updates_of_dropped_tables_are_left_out_and_counted() {
     assert_eq!(read.updates()[0].table().name, kept.name);
 }
 
-/// Whatever was read into the memory before, of other tables, shorter or longer.
+/// Records are read correctly into memory that held updates of other tables, shorter or longer.
 #[test]
 fn records_read_into_used_memory_are_as_if_it_were_new() {
     let tables = [table("a", 1), table("b", 2)];
@@ -224,7 +224,7 @@ fn damaged_records_are_refused_without_panic() {
     }
 }
 
-/// Older builds accepted and logged it, and no SSTable can hold it.
+/// Older builds accepted and logged such a deletion, which no SSTable can store.
 #[test]
 fn a_partition_deletion_with_a_negative_timestamp_is_left_out_of_an_old_record() {
     let table = table("a", 1);

@@ -1,4 +1,4 @@
-//! What is said of a row as a whole, against what is said cell by cell.
+//! Statements about a row as a whole, checked against its cells.
 
 use std::sync::Arc;
 
