@@ -1,6 +1,6 @@
-//! Put, get and scan of random keys, beside `BTreeMap` (the naive row). Answers are checked.
+//! Put, get and scan of random keys, compared with `BTreeMap` as the baseline. The answers are checked.
 //!
-//! `cargo bench -p memtrie -- 10000000`; without a number a run that is too small to mean anything.
+//! `cargo bench -p memtrie -- 10000000`. Without a number the run is too small to mean anything.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

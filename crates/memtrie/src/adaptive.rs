@@ -1,4 +1,4 @@
-//! The adaptive layout: nodes of growing sizes up to a flat one, and the tail of a key in its leaf.
+//! The adaptive layout: nodes that grow up to a flat one, and leaves that contain the tail of their key.
 
 pub(crate) mod check;
 pub(crate) mod edit;

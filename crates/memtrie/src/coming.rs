@@ -1,13 +1,13 @@
-//! What comes next on a walk, taken some entries ahead.
+//! The next items of a walk, taken some entries ahead so that their memory can be prefetched.
 
 use crate::node::Place;
 use crate::raw::memory::{Memory, Ptr};
 use crate::trie::Direction;
 use crate::walk::{Item, Walk};
 
-/// So many entries at once are taken from the walk, when at most so many items are left: what is asked for is then here
-/// when it is looked at, and memory always has something to bring. Few are taken of a walk that has given few, since
-/// most who look for something want few.
+/// How many entries are taken from the walk at once, when at most `ITEMS_LEFT` items remain. What was prefetched has
+/// then arrived when it is read, and memory always has requests in flight. Fewer are taken at the start of a walk,
+/// since most look-ups need few.
 const ENTRIES_AT_ONCE: usize = 24;
 const ITEMS_LEFT: usize = 12;
 
@@ -17,9 +17,9 @@ pub(crate) struct Coming {
     items: Vec<Item>,
     /// The next item.
     next: usize,
-    /// When it is that one's turn, more are taken.
+    /// The item at which more are taken.
     more_at: usize,
-    /// About so many entries were taken since the start or the last skip.
+    /// The approximate number of entries taken since the start or the last skip.
     given: usize,
 }
 
@@ -35,7 +35,7 @@ impl Coming {
         self.walk.is_reverse()
     }
 
-    /// Nothing comes any more.
+    /// Ends the walk.
     pub(crate) fn end(&mut self) {
         self.walk.clear();
         self.items.clear();
@@ -53,7 +53,7 @@ impl Coming {
         item
     }
 
-    /// The next item, if it was taken already and is an entry of the most frequent kind.
+    /// The next item, if it was already taken and is an entry of the most frequent kind.
     #[inline]
     pub(crate) fn next_near_leaf(&mut self) -> Option<(Ptr, [u8; 2], u8)> {
         if self.next >= self.more_at {
@@ -64,7 +64,7 @@ impl Coming {
         Some((ptr, characters, count))
     }
 
-    /// The next item if it was taken already.
+    /// The next item, if it was already taken.
     pub(crate) fn next_taken(&mut self) -> Option<Item> {
         let item = self.items.get(self.next).copied();
         self.next += 1;
@@ -96,14 +96,14 @@ impl Coming {
         self.more_at = self.items.len();
     }
 
-    /// Starts with the first entry at or after `target`, or after it, below `place`.
+    /// Starts with the first entry at or after `target` (or strictly after it), below `place`.
     pub(crate) fn seek(&mut self, memory: Memory<'_>, place: Place, target: &[u8], inclusive: bool) {
         self.walk.seek(memory, place, target, inclusive, &mut self.items);
         self.more_at = self.items.len();
     }
 
-    /// Goes on with the first entry at or after `target`, when all that was taken was looked at and came before that.
-    /// The path shares `common` bytes with the target.
+    /// Continues with the first entry at or after `target`, when all taken items were consumed and lie before it. The
+    /// path and the target share `common` bytes.
     pub(crate) fn skip_to(&mut self, memory: Memory<'_>, target: &[u8], common: usize) {
         self.drop_passed();
         self.walk.skip_to(memory, target, common, &mut self.items);

@@ -1,4 +1,4 @@
-//! Contents in the order of their keys, without the keys.
+//! Contents in order of their keys, without building the keys.
 
 use crate::coming::Coming;
 use crate::node::{self, Place, View, view};
@@ -6,16 +6,16 @@ use crate::raw::memory::Memory;
 use crate::trie::Direction;
 use crate::walk::Item;
 
-/// The contents of a trie or a branch, in the order of their keys; see [`crate::Tail::contents`].
+/// The contents of a trie or a branch in order of their keys; see [`crate::Tail::contents`].
 pub struct Contents<'a> {
     memory: Option<Memory<'a>>,
-    /// Where it will start.
+    /// Where it starts.
     root: Option<Place>,
     coming: Coming,
 }
 
 impl<'a> Contents<'a> {
-    /// Of what is below `root`.
+    /// The contents below `root`.
     pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, direction: Direction) -> Contents<'a> {
         Contents { memory, root: Some(root), coming: Coming::new(direction, root.ptr.is_none()) }
     }
@@ -45,7 +45,7 @@ impl std::iter::FusedIterator for Contents<'_> {}
 fn content_of(memory: Memory<'_>, place: Place) -> &[u8] {
     match view(memory, place) {
         View::Leaf { content, .. } | View::Prefix { content, .. } => content,
-        // The walk gives no place without content.
+        // The walk only yields places with content.
         View::None | View::Chain { .. } | View::Few | View::Many => &[],
     }
 }

@@ -1,7 +1,7 @@
 //! The cursor over keys and contents, in either direction, within bounds.
 //!
-//! It follows a walk that is some entries ahead, and puts the key together from its items. Moving allocates nothing
-//! once the buffers have their sizes.
+//! It consumes a walk that is some entries ahead, and builds each key from the walk's items. It allocates nothing once
+//! its buffers are large enough.
 
 use std::ops::Bound;
 
@@ -12,19 +12,19 @@ use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
 use crate::walk::Item;
 
-/// Yields keys and contents in order. Starts before the first; [`Cursor::advance`] goes to it.
+/// Yields keys and contents in order. It starts before the first entry; [`Cursor::advance`] moves to it.
 pub struct Cursor<'a> {
     memory: Option<Memory<'a>>,
     /// The bound in the direction of movement.
     end: Bound<&'a [u8]>,
-    /// Starts with the current key. What is behind means nothing.
+    /// Begins with the current key. The bytes behind that are meaningless.
     key: Vec<u8>,
     key_bytes: usize,
-    /// The path, with which the next key begins if the walk's next item does not say otherwise.
+    /// The length of the path, with which the next key begins unless the walk's next item changes it.
     path_bytes: usize,
     /// Content of the current entry, empty before the first and after the last.
     content: &'a [u8],
-    /// The place that has it.
+    /// The place that has the content.
     at: Place,
     coming: Coming,
     state: State<'a>,
@@ -32,17 +32,17 @@ pub struct Cursor<'a> {
 
 #[derive(Clone, Copy)]
 enum State<'a> {
-    /// Before the first entry: below which node, and where to start.
+    /// Before the first entry: the node to search below, and the bound to start at.
     New(Place, Bound<&'a [u8]>),
     On,
     Done,
 }
 
-/// There is always so much room behind the path: for what most leaves add to it.
+/// The buffer always has at least this much room behind the path, enough for what most leaves add.
 const ROOM_BYTES: usize = 48;
 
 impl<'a> Cursor<'a> {
-    /// Over what is below `root`; keys are relative to it.
+    /// A cursor over what is below `root`; keys are relative to it.
     pub(crate) fn new(memory: Option<Memory<'a>>, root: Place, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         let (start, end) =
             if direction == Direction::Reverse { (bounds.end, bounds.start) } else { (bounds.start, bounds.end) };
@@ -76,16 +76,16 @@ impl<'a> Cursor<'a> {
         self.content
     }
 
-    /// What is at and below the current key, as it was when the cursor came here.
+    /// What is at and below the current key, as it was when the cursor moved there.
     pub fn tail(&self) -> Tail<'a> {
         Tail::new(self.memory, self.at)
     }
 
-    /// Goes to the next entry. False if there is none.
+    /// Moves to the next entry. Returns false if there is none.
     #[inline]
     pub fn advance(&mut self) -> bool {
         let Some(memory) = self.memory else { return false };
-        // The most frequent step.
+        // This is the most frequent step.
         if let Some((leaf, characters, count)) = self.coming.next_near_leaf() {
             self.give_leaf(memory, leaf, characters, count);
             return matches!(self.end, Bound::Unbounded) || self.finish(true);
@@ -102,8 +102,8 @@ impl<'a> Cursor<'a> {
         self.finish(found)
     }
 
-    /// Goes forward (in the cursor's direction) to the first entry at `target` or after it; stays where it is if it is
-    /// there already. False if there is none.
+    /// Moves forward (in the cursor's direction) to the first entry at `target` or after it, or stays if it is there
+    /// already. Returns false if there is none.
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         let Some(memory) = self.memory else { return false };
         let found = match self.state {
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         self.finish(found)
     }
 
-    /// Before the first entry of what is asked for. False if there is nothing any more.
+    /// Starts before the first requested entry. Returns false if nothing is left.
     #[cold]
     fn start(&mut self, memory: Memory<'a>) -> bool {
         let State::New(root, start) = self.state else { return false };
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
         true
     }
 
-    /// Goes to the next entry, wherever that is.
+    /// Moves to the next entry, of any kind.
     fn go_on(&mut self, memory: Memory<'a>) -> bool {
         loop {
             match self.coming.next(memory) {
@@ -163,15 +163,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Of the items that were taken from the walk already, passes those before `target`. True if it is at an entry at
-    /// `target` or after it then.
+    /// Passes those items before `target` that were already taken from the walk. Returns true if it is then at an entry
+    /// at `target` or after it.
     fn pass_taken(&mut self, memory: Memory<'a>, target: &[u8]) -> bool {
         while let Some(item) = self.coming.next_taken() {
             if let Item::Leaf { characters, count, .. } = item {
                 self.make_room();
                 let known = self.path_bytes + usize::from(count);
                 self.key[self.path_bytes..known].copy_from_slice(&characters[..usize::from(count)]);
-                // Of most leaves no more need be looked at.
+                // For most leaves no more has to be compared.
                 let known = &self.key[..known];
                 if !target.starts_with(known) && self.is_before(known, target) {
                     continue;
@@ -184,7 +184,7 @@ impl<'a> Cursor<'a> {
         false
     }
 
-    /// Takes an item. True if it is an entry.
+    /// Applies an item. Returns true if it is an entry.
     #[inline(never)]
     fn take(&mut self, memory: Memory<'a>, item: Item) -> bool {
         match item {
@@ -224,7 +224,7 @@ impl<'a> Cursor<'a> {
         self.make_room();
     }
 
-    /// Has room behind the path.
+    /// Makes room behind the path.
     #[inline]
     fn make_room(&mut self) {
         if self.key.len() < self.path_bytes + ROOM_BYTES {
@@ -232,7 +232,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the leaf that is some characters below the path.
+    /// Moves to the leaf that is some characters below the path.
     #[inline]
     fn give_leaf(&mut self, memory: Memory<'a>, leaf: Ptr, characters: [u8; 2], count: u8) {
         let (tail, content) = node::leaf(memory, leaf);
@@ -245,7 +245,7 @@ impl<'a> Cursor<'a> {
         (self.content, self.at) = (content, Place::of(leaf).further(tail.len()));
     }
 
-    /// Writes the key's end behind the path, whatever it is.
+    /// Writes the key's end behind the path, whatever its length.
     #[inline(never)]
     fn give_long_end(&mut self, characters: &[u8], tail: &[u8]) {
         self.key.truncate(self.path_bytes);
@@ -254,12 +254,12 @@ impl<'a> Cursor<'a> {
         self.make_room();
     }
 
-    /// Goes to the content at a place at the end of the path.
+    /// Moves to the content at a place at the end of the path.
     fn give_entry(&mut self, memory: Memory<'a>, place: Place) {
         let (tail, content) = match view(memory, place) {
             View::Leaf { tail, content } => (tail, content),
             View::Prefix { content, .. } => (&[][..], content),
-            // The walk gives no place without content.
+            // The walk only yields places with content.
             View::None | View::Chain { .. } | View::Few | View::Many => (&[][..], &[][..]),
         };
         self.give_long_end(&[], tail);
@@ -267,7 +267,7 @@ impl<'a> Cursor<'a> {
         (self.content, self.at) = (content, if place.ptr.is_leaf() { place.further(tail.len()) } else { place });
     }
 
-    /// True if `a` comes before `b` in the cursor's direction.
+    /// Whether `a` comes before `b` in the cursor's direction.
     #[inline]
     fn is_before(&self, a: &[u8], b: &[u8]) -> bool {
         if self.coming.is_reverse() { a > b } else { a < b }
@@ -296,8 +296,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Writes characters and tail where the key ends, if that has room. A copy of unknown length takes a call, two of known
-/// lengths that may overlap do not.
+/// Writes characters and tail behind the path, if they fit. A copy of unknown length would be a call; two overlapping
+/// copies of known lengths are not.
 #[inline]
 fn write_end(room: &mut [u8; ROOM_BYTES], characters: [u8; 2], at: usize, tail: &[u8]) -> bool {
     room[..2].copy_from_slice(&characters);

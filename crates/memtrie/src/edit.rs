@@ -1,32 +1,31 @@
-//! Changes of a trie of either layout: what there is to a put, a removal and a set of edits besides the nodes.
+//! Changes of a trie of either layout: puts, removals and sets of edits, apart from the nodes.
 //!
-//! A layout's writer finds where a key leaves the trie, on the way noting where a branch that only leads to the key
-//! would be cut off. The rest follows from that.
+//! A layout's writer finds where a key leaves the trie. On the way it records where a branch that only leads to the key
+//! could be cut off. The rest follows from that.
 
 use crate::TrieFull;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 use crate::trie::Edit;
 
-/// The deepest place on a key's way whose node has something besides the branch to the key: there the branch is cut
+/// The deepest place on a key's path whose node has something besides the branch to the key. There the branch is cut
 /// off.
 #[derive(Clone, Copy)]
 pub(crate) struct Joint {
     pub slot: Slot,
-    /// Bytes of the key used up on the way to `slot`.
+    /// The number of the key's bytes consumed on the way to `slot`.
     pub consumed: usize,
-    /// There is no such place: `slot` is the root, and nothing will be left.
+    /// There is no such place: `slot` is the root, and nothing will remain.
     pub is_root: bool,
-    /// Where the pointer to the chain is whose child `slot` has, if a layout makes one piece of a chain and what
-    /// follows.
+    /// The slot of the pointer to the chain above `slot`, if the layout can join a chain with what follows.
     pub chain: Option<Slot>,
 }
 
-/// A place on a key's way from which it is followed.
+/// A place on a key's path from which to follow the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Start {
     pub slot: Slot,
-    /// Bytes of the key used up on the way to `slot`.
+    /// The number of the key's bytes consumed on the way to `slot`.
     pub consumed: usize,
 }
 
@@ -37,65 +36,66 @@ impl Start {
 /// Where a key leaves the trie, or ends in it.
 pub(crate) struct Locus<'a> {
     pub slot: Slot,
-    /// What `slot` holds.
+    /// The pointer in `slot`.
     pub ptr: Ptr,
-    /// Bytes of the key used up on the way to `slot`.
+    /// The number of the key's bytes consumed on the way to `slot`.
     pub consumed: usize,
-    /// Bytes of the steps or of the tail at `ptr` that the key follows beyond `consumed`.
+    /// The number of bytes of the steps or the tail at `ptr` that the key follows beyond `consumed`.
     pub matched: usize,
     /// The content at the key.
     pub content: Option<&'a [u8]>,
-    /// As in [`Joint`], of `slot`.
+    /// As in [`Joint`], for `slot`.
     pub chain: Option<Slot>,
     pub joint: Joint,
 }
 
 impl Joint {
-    /// Before any step from `root`.
+    /// A joint before any step from `root`.
     pub(crate) fn root(root: Slot) -> Joint {
         Joint { slot: root, consumed: 0, is_root: true, chain: None }
     }
 }
 
 impl Locus<'_> {
-    /// True if the key ends here, in the trie.
+    /// Whether the key ends here, in the trie.
     fn is_end_of(&self, key: &[u8]) -> bool {
         self.consumed + self.matched == key.len() && !self.ptr.is_none()
     }
 }
 
-/// A layout's writer.
+/// The operations of a layout's writer.
 pub(crate) trait Structure<'o> {
     fn memory(&self) -> Memory<'o>;
 
     fn store(&mut self) -> &mut Store;
 
-    /// Follows `key` down from `root` as far as it goes. A copying operation makes every node on the way its own.
+    /// Follows `key` down from `root` as far as possible. A copying operation copies every node on the way that is not
+    /// its own.
     fn locate(&mut self, root: Slot, key: &[u8]) -> Result<Locus<'o>, TrieFull> {
         self.locate_from(Start { slot: root, consumed: 0 }, key)
     }
 
-    /// As `locate`, from somewhere on the way. The locus has no joint above that.
+    /// Like `locate`, from a place on the path. The locus has no joint above that place.
     fn locate_from(&mut self, start: Start, key: &[u8]) -> Result<Locus<'o>, TrieFull>;
 
-    /// Puts `content` at `key`, whose locus this is.
+    /// Puts `content` at `key`, whose locus is given.
     fn put(&mut self, locus: &Locus<'o>, key: &[u8], content: &[u8]) -> Result<(), TrieFull>;
 
-    /// What is at and below the key that ends at this locus; unlinks what it takes apart for that.
+    /// What is at and below the key that ends at this locus. Unlinks the nodes that it has to take apart.
     fn below(&mut self, locus: &Locus<'o>) -> Result<Ptr, TrieFull>;
 
-    /// Puts a branch at `key`, whose locus this is, instead of what `below` gave.
+    /// Attaches a branch at `key`, whose locus is given, in place of the result of `below`.
     fn attach(&mut self, locus: &Locus<'o>, key: &[u8], branch: Ptr) -> Result<(), TrieFull>;
 
-    /// Takes the content off the inner node at this locus.
+    /// Removes the content of the inner node at this locus.
     fn take_content(&mut self, locus: &Locus<'o>) -> Result<(), TrieFull>;
 
-    /// Cuts off the branch that leads from the joint along `rest`. What is at its end was unlinked.
+    /// Cuts off the branch from the joint along `rest`. What is at its end was already unlinked.
     fn cut(&mut self, joint: &Joint, rest: &[u8]) -> Result<(), TrieFull>;
 }
 
-/// Changes the content of one key, which leads through `start`, in place. `decide` gets what is there and answers:
-/// `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
+/// Changes the content of one key, which leads through `start`, in place. `decide` receives the current content. Its
+/// result `None` keeps it, `Some(None)` removes it, `Some(Some(content))` replaces it.
 #[inline]
 pub(crate) fn upsert<'o, 'c>(
     structure: &mut impl Structure<'o>,
@@ -108,7 +108,7 @@ pub(crate) fn upsert<'o, 'c>(
         None => Ok(()),
         Some(Some(content)) => structure.put(&locus, key, content),
         Some(None) if locus.content.is_none() => Ok(()),
-        // The joint may be above the start.
+        // The joint may be above the start, so the key is located again from the root.
         Some(None) => {
             let locus = structure.locate(Slot::ROOT, key)?;
             remove(structure, &locus, key)
@@ -128,7 +128,7 @@ pub(crate) fn put_from<'o>(
     structure.put(&locus, key, content)
 }
 
-/// Makes all edits below `prefix` visible by one store: they are made to copies, below a root that no reader sees.
+/// Publishes all edits below `prefix` by one store: they are made to copies, below a root that no reader sees.
 pub(crate) fn apply<'o>(structure: &mut impl Structure<'o>, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
     let memory = structure.memory();
     let locus = structure.locate(Slot::ROOT, prefix)?;
@@ -146,7 +146,7 @@ pub(crate) fn apply<'o>(structure: &mut impl Structure<'o>, prefix: &[u8], edits
                 let locus = structure.locate(Slot::PENDING, edit.suffix)?;
                 structure.put(&locus, edit.suffix, content)?;
             }
-            // The way to a key that is not there is not copied.
+            // The path to a key that does not exist is not copied.
             None if crate::node::has(memory, Slot::PENDING, edit.suffix) => {
                 let locus = structure.locate(Slot::PENDING, edit.suffix)?;
                 remove(structure, &locus, edit.suffix)?;
@@ -165,7 +165,7 @@ pub(crate) fn apply<'o>(structure: &mut impl Structure<'o>, prefix: &[u8], edits
     structure.attach(&locus, prefix, after)
 }
 
-/// Removes the content at `key`, whose locus this is, if there is one, and every ancestor that is left with nothing.
+/// Removes the content at `key`, whose locus is given, if there is one, and every ancestor that would be left empty.
 fn remove<'o>(structure: &mut impl Structure<'o>, locus: &Locus<'o>, key: &[u8]) -> Result<(), TrieFull> {
     if locus.content.is_none() {
         return Ok(());

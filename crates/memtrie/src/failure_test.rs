@@ -1,4 +1,4 @@
-//! Every allocation of every change fails in turn: the change is refused, and the trie is as it was.
+//! Every allocation of every change fails in turn: the change is refused, and the trie stays as it was.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ fn entries(writer: &Writer<'_>) -> Model {
     entries
 }
 
-/// Runs a change with no allocation granted, with one, with two, until it succeeds; how often it was refused.
+/// Runs a change with no successful allocation, with one, with two, until it succeeds. Returns how often it was
+/// refused.
 fn refuse_first(trie: &Trie, model: &Model, change: impl Fn(&mut Writer<'_>) -> Result<(), TrieFull>) -> u32 {
     let used = trie.memory().used;
     for granted in 0.. {

@@ -1,5 +1,5 @@
-//! The examples of `FORMAT.md`, run. Each is a script (`puts` and `removes` have a key for each character); below a
-//! command stand the stores to words that a reader could reach before it, and all blocks of the trie after it.
+//! Runs the examples of `FORMAT.md`. Each is a script (`puts` and `removes` have a key for each character). Below a
+//! command are the stores to words that a reader could reach before it, and all blocks of the trie after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use crate::paper::node::{
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::trie::{Edit, Layout, Trie, TrieOptions};
 
-/// What readers may look at: by node and word, the bits that mean something to them, and whether it is a wide word.
+/// What readers may read: by node and word, the bits that are meaningful to them, and whether it is a wide word.
 type Words = BTreeMap<(u32, u32), (u64, u64, bool)>;
 
-/// A trie as readers see it: its words, and it all written down.
+/// A trie as readers see it: its words, and a dump of all of it.
 struct Seen {
     words: Words,
     text: String,
@@ -44,7 +44,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Leaves that follow each other and have the same in them are one line.
+/// Adjacent leaves with the same contents share a line.
 fn write_lines(lines: &BTreeMap<(bool, u32), String>, text: &mut String) {
     let lines: Vec<_> = lines.iter().collect();
     let same = |a: &Line<'_>, b: &Line<'_>| a.0.0 && b.0.0 && a.0.1 + 1 == b.0.1 && a.1 == b.1;
@@ -58,10 +58,10 @@ fn write_lines(lines: &BTreeMap<(bool, u32), String>, text: &mut String) {
     }
 }
 
-/// A leaf or not, its unit, and what is written of it.
+/// Whether it is a leaf, its unit, and its line in the dump.
 type Line<'a> = (&'a (bool, u32), &'a String);
 
-/// Writes down a node of the adaptive layout and all below it; bytes that mean nothing as dots.
+/// Dumps a node of the adaptive layout and everything below it; meaningless bytes are shown as dots.
 fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap<(bool, u32), String>) {
     if ptr.is_none() {
         return;
@@ -130,7 +130,7 @@ fn look_at(memory: Memory<'_>, ptr: Ptr, words: &mut Words, lines: &mut BTreeMap
 struct Reachable<'a> {
     memory: Memory<'a>,
     words: Words,
-    /// Block: kind, and which bytes are used.
+    /// For each block its kind, and its bytes in use.
     blocks: BTreeMap<u32, (&'static str, [Option<u8>; 32])>,
 }
 
@@ -236,7 +236,7 @@ fn run(script: &str, layout: Layout) -> String {
     let mut out = String::new();
     for line in script.lines().filter(|line| !line.starts_with(' ')) {
         let _ = writeln!(out, "{line}");
-        // What was reachable is not recycled while somebody may look at it.
+        // The pin prevents reachable pieces from being recycled.
         let _pin = trie.pin();
         let before = trie.raw_memory().map(|memory| look(memory).words).unwrap_or_default();
         let mut words = line.split_whitespace().map(|word| word.trim_matches('"'));
@@ -280,7 +280,7 @@ fn run(script: &str, layout: Layout) -> String {
             out.push_str(&look(memory).text);
             continue;
         }
-        // W1: whatever a change does, a reader can come to it through one store only.
+        // W1: readers can reach the result of any change through one store only.
         assert!(changed.len() == 1 || before.is_empty(), "{line}: {changed:?}");
         for (block, word, old, new, is_wide) in changed {
             let _ = match is_wide {
@@ -311,7 +311,7 @@ fn the_examples_of_the_format_are_true() {
     assert!(examples >= 32, "{examples}");
 }
 
-/// Every change of every small trie is one store to what readers could reach (W1).
+/// Every change of every small trie is one store to words that readers could reach (W1).
 #[test]
 fn every_change_is_published_by_one_store() {
     let mut seed = 9_u64;

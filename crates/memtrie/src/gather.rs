@@ -1,9 +1,9 @@
-//! Gathering: contents move out of runs of which little is left, so that these become pages for pieces of any size
-//! again.
+//! Compaction of contents: they move out of runs that are mostly empty, so that these become free pages for pieces of
+//! any size.
 //!
-//! A content that is never replaced holds its run, and where sizes drift every size leaves such runs behind. The writer
-//! goes through the trie a little with each batch of what it replaced, and puts what it finds there anew, as it is.
-//! Readers see no difference.
+//! A content that is never replaced keeps its run allocated, and where sizes drift every size class leaves such runs
+//! behind. With each batch of pieces that it replaced, the writer walks a little further through the trie and rewrites
+//! the contents that it finds in such runs. Readers see no difference.
 
 use std::ops::{Bound, Range};
 
@@ -14,26 +14,26 @@ use crate::store::Store;
 use crate::tail::Tail;
 use crate::trie::{Bounds, Direction};
 
-/// A step looks at so many entries, and moves so many bytes.
+/// The most entries that a step examines.
 const STEP_ENTRIES: usize = 256;
 const STEP_BYTES: usize = 64 << 10;
-/// Between passes one byte for so many in the trie is replaced.
+/// Between two passes, one byte in this many of the trie's must be replaced.
 const REST_SHARE: usize = 4;
 
-/// Where it is.
+/// The progress of the passes.
 #[derive(Default)]
 pub(crate) struct Gathering {
-    /// The next step starts here.
+    /// The key at which the next step starts.
     next: Vec<u8>,
-    /// All was looked at; the next pass starts when so many bytes were replaced, so that what passes cost stays in
-    /// proportion to the writes.
+    /// A pass is complete. The next one starts when this many bytes were replaced, so that the cost of passes stays
+    /// proportional to the writes.
     rest_bytes: usize,
-    /// Keys and contents that move.
+    /// The keys and contents to move.
     bytes: Vec<u8>,
     entries: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// A step, if there is need; after a batch of `replaced_bytes` was closed.
+/// Does a step if there is need, after a batch of `replaced_bytes` was closed.
 pub(crate) fn gather(
     gathering: &mut Gathering,
     memory: Memory<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn gather(
 }
 
 impl Gathering {
-    /// Copies what will move.
+    /// Copies the contents that have to move.
     fn find(&mut self, memory: Memory<'_>, store: &Store) {
         self.bytes.clear();
         self.entries.clear();

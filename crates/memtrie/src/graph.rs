@@ -61,7 +61,7 @@ fn number(memory: Memory<'_>, ptr: Ptr) -> u32 {
     }
 }
 
-/// Bytes as text where they are that, else as hex; shortened.
+/// Shows bytes as text if they are printable, otherwise as hex; shortened.
 fn shown(bytes: &[u8]) -> String {
     let is_text = bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b" .,-_".contains(byte));
     let short = &bytes[..bytes.len().min(32)];

@@ -1,10 +1,10 @@
-//! What a trie says that it holds, beside what the system says.
+//! Compares the memory that a trie reports with what the system reports.
 
 use crate::{Layout, Trie, TrieOptions};
 
 const KEYS: u32 = 3000;
 
-/// Bytes of memory that the system has given to the mappings that begin at these addresses, or near before them.
+/// The resident bytes of the mappings that begin at these addresses, or just before them.
 fn resident_bytes(starts: [usize; 2]) -> usize {
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
     let (mut is_ours, mut kilobytes) = (false, 0);
@@ -20,7 +20,7 @@ fn resident_bytes(starts: [usize; 2]) -> usize {
     kilobytes << 10
 }
 
-/// So few that no huge page is in it, of which all would be resident at once.
+/// Uses so little that there is no huge page, all of which would be resident at once.
 #[test]
 fn what_is_held_is_what_the_system_gave() {
     for layout in [Layout::Adaptive, Layout::Paper] {
@@ -32,7 +32,7 @@ fn what_is_held_is_what_the_system_gave() {
             let resident = resident_bytes([blocks, blobs].map(|base| base.addr().get()));
             let held = trie.memory().reserved;
             println!("{layout:?}, {when}: {resident} resident, {held} held");
-            // What a span has room for and nothing was put on yet.
+            // The difference is free room in spans.
             assert!(resident <= held && held <= resident + (128 << 10), "{layout:?}, {when}: {resident}, {held} held");
         };
         let put = |number: u32, length: usize| {

@@ -1,12 +1,13 @@
 //! The in-memory byte trie of *Trie Memtables in Cassandra* (Lambov, PVLDB 15(12), 2022): an ordered map from byte
-//! strings to byte strings, with one writer and any number of readers that take no lock.
+//! strings to byte strings, with one writer and any number of lock-free readers.
 //!
-//! Many keys at once wait for memory together: [`Pin::get_many`] for what is looked at next (`IN`, batches, the replay
-//! of a log), [`Writer::put_many`] for puts, [`Writer::prefetch`] before some 32 changes of other kinds. Whoever goes
-//! through keys in order takes a [`Cursor`], which asks for what is ahead itself: a flush does, and looks nothing up.
+//! Look-ups of many keys wait for memory together: [`Pin::get_many`] for keys that are read next (`IN`, batches, the
+//! replay of a log), [`Writer::put_many`] for puts, [`Writer::prefetch`] before about 32 changes of other kinds. A
+//! reader that visits keys in order uses a [`Cursor`], which prefetches what is ahead. A flush does this, and looks
+//! nothing up.
 //!
-//! Start with [`Trie`]. What readers see of a node is in `node.rs`; the two layouts, and how each is changed, are in
-//! `edit.rs`, `adaptive` and `paper`; memory is in `raw`.
+//! Start with [`Trie`]. `node.rs` has the readers' view of a node; `edit.rs`, `adaptive` and `paper` have the two
+//! layouts and how each is changed; `raw` has the memory.
 #![doc = include_str!("../FORMAT.md")]
 #![deny(missing_docs, unsafe_code)]
 
@@ -49,7 +50,7 @@ pub use tail::Tail;
 pub use trie::{Bounds, Direction, Edit, Layout, MemoryUse, Pin, Trie, TrieOptions, Upsert, Writer};
 pub use union::Union;
 
-/// A shard's memory limit is reached, or the system gives no more. The trie is as it was before the operation.
+/// A shard's memory limit is reached, or the system has no more memory. The trie is as it was before the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrieFull;
 

@@ -1,5 +1,5 @@
-//! The interface of nodes: what readers, cursors and tools see of them, and what the writer is asked to change,
-//! whatever the layout.
+//! The interface of nodes, independent of the layout: what readers, cursors and tools see of them, and what the writer
+//! can change.
 
 use crate::edit::Start;
 use crate::raw::memory::{Memory, Ptr, Slot};
@@ -7,7 +7,7 @@ use crate::store::Store;
 use crate::trie::{Edit, Layout};
 use crate::{TrieFull, adaptive, edit, paper};
 
-/// A place in the trie: a node, and how many bytes of its steps or tail are passed already.
+/// A place in the trie: a node, and how many bytes of its steps or tail were already passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub ptr: Ptr,
@@ -46,14 +46,14 @@ pub(crate) enum View<'a> {
         steps: &'a [u8],
         next: Place,
     },
-    /// A content, and the node that goes on.
+    /// A content, and the node that follows.
     Prefix {
         content: &'a [u8],
         child: Ptr,
     },
-    /// Children that are best taken all at once (`few`).
+    /// Children that are best listed all at once.
     Few,
-    /// Children that are best looked for one after the other (`next_of_many`).
+    /// Children that are best searched one after another (`next_of_many`).
     Many,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn leaf<'a>(memory: Memory<'a>, ptr: Ptr) -> (&'a [u8], &'a [u8]) {
     }
 }
 
-/// The child of a node with several, none if there is none.
+/// The child of a node with several, or none.
 #[inline]
 pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     match memory.layout {
@@ -86,7 +86,7 @@ pub(crate) fn child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     }
 }
 
-/// Appends all children of a node that has several, in order.
+/// Appends all children of a node with several, in order.
 #[inline]
 pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
     match memory.layout {
@@ -95,7 +95,7 @@ pub(crate) fn list(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec
     }
 }
 
-/// The first child at or after `from` (or, descending, at or before it) of a node that has many.
+/// The first child at or after `from` (descending: at or before it) of a node that has many.
 #[inline]
 pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool) -> Option<(u8, Ptr)> {
     match memory.layout {
@@ -104,7 +104,7 @@ pub(crate) fn next_of_many(memory: Memory<'_>, ptr: Ptr, from: u8, descending: b
     }
 }
 
-/// Brings near what a large node leads to that is near already; none leads to very much.
+/// Prefetches the nodes below a large node that is itself in the cache; no node has very many.
 #[inline]
 pub(crate) fn prefetch_below_large(memory: Memory<'_>, ptr: Ptr) {
     match memory.layout {
@@ -113,7 +113,7 @@ pub(crate) fn prefetch_below_large(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// Brings all of a flat node near; of others nothing.
+/// Prefetches all of a flat node; does nothing for other nodes.
 #[inline]
 pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
     match memory.layout {
@@ -122,7 +122,7 @@ pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// Brings a node near; of a leaf nothing.
+/// Prefetches a node; does nothing for a leaf.
 #[inline]
 pub(crate) fn prefetch_node(memory: Memory<'_>, ptr: Ptr) {
     match memory.layout {
@@ -145,7 +145,7 @@ impl SmallLeaves {
     }
 }
 
-/// The children of a node if it is of the smallest size and all of them are leaves.
+/// The children of a node, if it is of the smallest size and all of them are leaves.
 #[inline]
 pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) -> Option<SmallLeaves> {
     match memory.layout {
@@ -154,7 +154,7 @@ pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) ->
     }
 }
 
-/// Brings a node or leaf near.
+/// Prefetches a node or leaf.
 #[inline]
 pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
     match memory.layout {
@@ -171,7 +171,7 @@ pub(crate) fn children(memory: Memory<'_>, ptr: Ptr) -> Vec<(u8, Ptr)> {
     children
 }
 
-/// A node's steps to a content of its own, if it has both, and then what it is. For tools.
+/// A node's steps to its own content, if it has both, and the view behind them. For tools.
 pub(crate) fn own_steps(memory: Memory<'_>, ptr: Ptr) -> (&[u8], View<'_>) {
     match view(memory, Place::of(ptr)) {
         View::Chain { steps, next } if next.ptr == ptr => (steps, view(memory, next)),
@@ -179,15 +179,15 @@ pub(crate) fn own_steps(memory: Memory<'_>, ptr: Ptr) -> (&[u8], View<'_>) {
     }
 }
 
-/// What one step down a key's way leads to.
+/// The result of one step along a key.
 pub(crate) enum Step<'a> {
-    /// On to a node, by so many bytes of the key.
+    /// The next node, and the number of key bytes consumed.
     To(Ptr, usize),
     Found(&'a [u8]),
     Absent,
 }
 
-/// One node of the way down `key`, whose bytes so far are taken off.
+/// Passes one node along `key`, from which the bytes consumed so far were removed.
 #[inline]
 pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     match memory.layout {
@@ -239,13 +239,13 @@ fn descend<'a>(mut ptr: Ptr, mut key: &[u8], step: impl Fn(Ptr, &[u8]) -> Step<'
     }
 }
 
-/// True if there is a content at `key` below the node that `root` leads to.
+/// Whether there is content at `key` below the node in slot `root`.
 pub(crate) fn has(memory: Memory<'_>, root: Slot, key: &[u8]) -> bool {
     get(memory, Place::of(memory.load(root)), key).is_some()
 }
 
-/// The first steps of `key` from the root, through nodes that are near in any trie that is large: where they lead, by
-/// how many bytes.
+/// The first steps of `key` from the root, through nodes that are in the cache in any large trie: where they lead, and
+/// by how many bytes.
 #[inline]
 pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize) {
     match memory.layout {
@@ -254,8 +254,8 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     }
 }
 
-/// How far `key`'s way from the root can be told from what is near in any trie that is large, and stays as it is while
-/// keys are put.
+/// How far `key` can be followed from the root through nodes that are in the cache in any large trie and do not change
+/// while keys are put.
 #[inline]
 pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
     match memory.layout {
@@ -264,7 +264,7 @@ pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
     }
 }
 
-/// True of what leads to so little that a put looks at no more than it.
+/// Whether there is so little below `ptr` that a put reads nothing more than it.
 #[inline]
 pub(crate) fn is_small(memory: Memory<'_>, ptr: Ptr) -> bool {
     match memory.layout {
@@ -288,7 +288,7 @@ pub(crate) fn put_from(
     }
 }
 
-/// Brings near what the step from `ptr` with `key` will look at.
+/// Prefetches what the step from `ptr` with `key` will read.
 #[inline]
 pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     match memory.layout {
@@ -297,8 +297,8 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     }
 }
 
-/// Changes the content of one key in place. `decide` gets what is there and answers: `None` keeps it, `Some(None)`
-/// removes it, `Some(Some(content))` replaces it.
+/// Changes the content of one key in place. `decide` receives the current content. Its result `None` keeps it,
+/// `Some(None)` removes it, `Some(Some(content))` replaces it.
 #[inline]
 pub(crate) fn upsert<'c>(
     memory: Memory<'_>,
@@ -313,7 +313,7 @@ pub(crate) fn upsert<'c>(
     }
 }
 
-/// Makes all edits below `prefix` visible by one store.
+/// Publishes all edits below `prefix` by one store.
 pub(crate) fn apply(memory: Memory<'_>, store: &mut Store, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
     match memory.layout {
         Layout::Paper => edit::apply(&mut paper::edit::Operation { memory, store }, prefix, edits),
@@ -329,7 +329,7 @@ pub(crate) fn kind_name(memory: Memory<'_>, ptr: Ptr) -> &'static str {
     }
 }
 
-/// Checks a node's own shape and counts its bytes, without what is below.
+/// Checks a node's own shape, and counts its bytes without those below it.
 pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
     match memory.layout {
         Layout::Paper => paper::check::check(memory, ptr),

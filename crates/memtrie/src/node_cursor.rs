@@ -1,4 +1,4 @@
-//! The cursor over nodes: depth, incoming byte, content; parents before children, in either direction.
+//! The cursor over nodes: depth, incoming byte and content, parents before children, in either direction.
 
 use crate::node::{self, Place, View, view};
 use crate::raw::memory::{Memory, Ptr};
@@ -6,27 +6,27 @@ use crate::trie::Direction;
 
 #[derive(Clone, Copy)]
 struct Level {
-    /// Depth of the node whose children these are.
+    /// The depth of the node that has these children.
     depth: usize,
     node: Place,
-    /// Where in `children` they are, if they are few.
+    /// The offset of the children in `children`, if they are few.
     few: Option<usize>,
-    /// Next character to give, as a number that leaves a byte's range when done.
+    /// The next character to visit, as a number that leaves the range of a byte at the end.
     next: i32,
 }
 
-/// Walks the nodes of a trie. Starts on the root (depth 0, no incoming byte). A chain of n steps is n nodes; so are the
-/// bytes of a leaf's tail.
+/// Walks the nodes of a trie. It starts on the root (depth 0, no incoming byte). A chain of n steps counts as n nodes,
+/// and so do the bytes of a leaf's tail.
 pub struct NodeCursor<'a> {
     memory: Option<Memory<'a>>,
     reverse: bool,
     depth: usize,
     incoming: Option<u8>,
-    /// The current node, its prefix taken off; none if it has no children.
+    /// The current node without its prefix; none if it has no children.
     node: Place,
     content: Option<&'a [u8]>,
     levels: Vec<Level>,
-    /// The children of all levels with few, each level's behind those of the level above.
+    /// The children of all levels with few, in order of the levels.
     children: Vec<(u8, Ptr)>,
     done: bool,
 }
@@ -50,7 +50,7 @@ impl<'a> NodeCursor<'a> {
         cursor
     }
 
-    /// Depth of the current node: bytes on the way from the root. `None` when the walk is over.
+    /// The depth of the current node, which is the number of bytes on its path. `None` when the walk is over.
     #[inline]
     pub fn depth(&self) -> Option<usize> {
         (!self.done).then_some(self.depth)
@@ -68,8 +68,8 @@ impl<'a> NodeCursor<'a> {
         self.content
     }
 
-    /// Goes to the first child, or if there is none to the next node to the side or above. The new depth; `None` at the
-    /// end.
+    /// Moves to the first child; if there is none, to the next node to the side or above. Returns the new depth; `None`
+    /// at the end.
     #[inline]
     pub fn advance(&mut self) -> Option<usize> {
         let memory = self.memory?;
@@ -80,8 +80,8 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// As `advance`, but follows a chain or a leaf's tail to its end, or to the first content, giving the bytes passed
-    /// over (not the last one) to `receive`.
+    /// Like `advance`, but follows a chain or a leaf's tail to its end, or to the first content. Passes the bytes on
+    /// the way, except the last one, to `receive`.
     pub fn advance_multiple(&mut self, receive: impl FnMut(u8)) -> Option<usize> {
         let memory = self.memory?;
         let (steps, end) = match view(memory, self.node) {
@@ -97,15 +97,14 @@ impl<'a> NodeCursor<'a> {
         Some(self.depth)
     }
 
-    /// Leaves out the current node's children.
+    /// Skips the current node's children.
     pub fn skip_children(&mut self) -> Option<usize> {
         let memory = self.memory?;
         if self.done { None } else { self.next_branch(memory) }
     }
 
-    /// Goes to the first node that comes after the current one in the walk and is either at `depth` with an incoming
-    /// byte at or after `byte` (in the cursor's direction), or less deep. `depth` is at most one more than the
-    /// current depth.
+    /// Moves to the first later node in the walk that is either at `depth` with an incoming byte at or after `byte` (in
+    /// the cursor's direction), or less deep. `depth` is at most one more than the current depth.
     pub fn skip_to(&mut self, depth: usize, byte: u8) -> Option<usize> {
         let memory = self.memory?;
         if self.done {
@@ -129,7 +128,7 @@ impl<'a> NodeCursor<'a> {
         self.next_branch(memory)
     }
 
-    /// Makes what is at `place` the current node.
+    /// Makes the node at `place` the current one.
     #[inline]
     fn enter(&mut self, memory: Memory<'a>, place: Place) {
         (self.node, self.content) = match view(memory, place) {
@@ -138,11 +137,11 @@ impl<'a> NodeCursor<'a> {
             View::Prefix { content, child } => (Place::of(child), Some(content)),
             View::Leaf { .. } | View::Chain { .. } | View::Few | View::Many => (place, None),
         };
-        // A prefix may be on a leaf with a tail, not on one without.
+        // A prefix may precede a leaf with a tail, but not one without.
         debug_assert!(!matches!(view(memory, self.node), View::Leaf { tail: [], .. }));
     }
 
-    /// Puts the current node's children before all others.
+    /// Visits the current node's children next.
     #[inline]
     fn open(&mut self, memory: Memory<'a>) {
         if self.node.ptr.is_none() {
@@ -157,7 +156,7 @@ impl<'a> NodeCursor<'a> {
         self.levels.push(Level { depth: self.depth, node: self.node, few, next });
     }
 
-    /// Drops the last level.
+    /// Removes the last level.
     fn leave(&mut self) {
         if let Some(Level { few: Some(start), .. }) = self.levels.pop() {
             self.children.truncate(start);
@@ -185,7 +184,7 @@ impl<'a> NodeCursor<'a> {
     }
 }
 
-/// The first child at or after `from` in the walk's direction; `few` are all of them, if they are few.
+/// The first child at or after `from` in the walk's direction; `few` holds all children if they are few.
 fn next_child(
     memory: Memory<'_>,
     place: Place,

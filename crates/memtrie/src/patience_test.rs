@@ -1,4 +1,4 @@
-//! The writer and readers that hold up what it replaced.
+//! The writer, and readers that prevent the reuse of what it replaced.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::{Layout, Trie, TrieOptions};
 
 const KEYS: usize = 100;
 const VALUE: [u8; 4096] = [7; 4096];
-/// What is held up at most, with the pieces that the trie consists of.
+/// The most bytes that readers hold back, with the pieces that the trie consists of.
 const HELD_UP_BYTES_MAX: usize = 3 << 20;
 
 fn trie(patience: Duration) -> Trie {
@@ -17,7 +17,7 @@ fn trie(patience: Duration) -> Trie {
     trie
 }
 
-/// The most that was reusable.
+/// The largest number of reusable bytes seen.
 fn overwrite(trie: &Trie, count: usize, done: &AtomicUsize) -> usize {
     (0..count)
         .map(|number| {
@@ -37,7 +37,7 @@ fn the_writer_waits_for_a_reader_that_was_interrupted() {
         scope.spawn(|| {
             let pin = trie.pin();
             is_pinned.store(true, Ordering::Relaxed);
-            // Until the writer stands still.
+            // Until the writer stops making progress.
             let mut seen = 0;
             while seen == 0 || done.load(Ordering::Relaxed) != seen {
                 seen = done.load(Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn a_reader_that_never_ends_is_waited_for_whenever_twice_as_much_waits() {
         let pin = trie.pin();
         let reusable_max = overwrite(&trie, 5000, &AtomicUsize::new(0));
         assert!(reusable_max > 5000 * VALUE.len(), "it sees what there was");
-        // At a little more than 1, 2, 4, 8 and 16 MiB.
+        // It waits at a little more than 1, 2, 4, 8 and 16 MiB.
         assert_eq!(trie.writer().store().expect("open").waits, 5 * round);
         drop(pin);
         trie.writer().reclaim();

@@ -1,24 +1,24 @@
-//! A cursor within a set of ranges.
+//! A cursor restricted to a set of ranges.
 
 use std::ops::Bound;
 
 use crate::cursor::Cursor;
 use crate::trie::{Bounds, Direction};
 
-/// The entries of a cursor that are in any of some ranges. What is between two ranges is skipped, not walked.
+/// The entries of a cursor that lie in any of some ranges. It skips what is between two ranges instead of walking it.
 pub struct Ranges<'a> {
     cursor: Cursor<'a>,
-    /// In the cursor's direction; those passed are dropped.
+    /// The ranges still to be visited, in the cursor's direction.
     ranges: std::vec::IntoIter<Bounds<'a>>,
-    /// The range that the cursor is in or was in.
+    /// The range that the cursor is in, or was last in.
     current: Option<Bounds<'a>>,
     reverse: bool,
     done: bool,
 }
 
 impl<'a> Ranges<'a> {
-    /// Of `cursor`, which is before its first entry, goes in `direction` and whose own bounds hold too. `ranges` ascend
-    /// and do not overlap.
+    /// Restricts `cursor`, which is before its first entry and moves in `direction`. Its own bounds still apply.
+    /// `ranges` ascend and do not overlap.
     pub(crate) fn new(cursor: Cursor<'a>, ranges: &[Bounds<'a>], direction: Direction) -> Ranges<'a> {
         let reverse = direction == Direction::Reverse;
         let mut ranges = ranges.to_vec();
@@ -40,7 +40,7 @@ impl<'a> Ranges<'a> {
         if self.done { &[] } else { self.cursor.content() }
     }
 
-    /// Goes to the next entry that is in a range. False if there is none.
+    /// Moves to the next entry in a range. Returns false if there is none.
     pub fn advance(&mut self) -> bool {
         let found = match self.current {
             _ if self.done => false,
@@ -50,15 +50,15 @@ impl<'a> Ranges<'a> {
         self.settle(found)
     }
 
-    /// Goes forward (in the cursor's direction) to the first entry in a range at `target` or after it; stays if it is
-    /// there already. False if there is none.
+    /// Moves forward (in the cursor's direction) to the first entry in a range at `target` or after it, or stays if it
+    /// is there already. Returns false if there is none.
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         let entered = !self.done && (self.current.is_some() || self.enter_next());
         let found = entered && self.cursor.skip_to(target);
         self.settle(found)
     }
 
-    /// From the entry that was `found` to the first that is in a range.
+    /// Moves from the entry that was `found` to the first one in a range.
     fn settle(&mut self, mut found: bool) -> bool {
         while found && !self.is_within() {
             found = self.enter_next();
@@ -67,12 +67,12 @@ impl<'a> Ranges<'a> {
         found
     }
 
-    /// Goes to the first entry of the next range, or after it.
+    /// Moves to the first entry of the next range, or after it.
     fn enter_next(&mut self) -> bool {
         let Some(range) = self.ranges.next() else { return false };
         self.current = Some(range);
         match if self.reverse { range.end } else { range.start } {
-            // The first entry, if the cursor is before it; it stays on a later one.
+            // Moves to the first entry if the cursor is before it; otherwise the cursor stays.
             Bound::Unbounded if self.cursor.is_new() => self.cursor.advance(),
             Bound::Unbounded => true,
             Bound::Included(first) => self.cursor.skip_to(first),
@@ -82,7 +82,7 @@ impl<'a> Ranges<'a> {
         }
     }
 
-    /// True if the cursor's entry is before the current range's end.
+    /// Whether the cursor's entry is before the current range's end.
     fn is_within(&self) -> bool {
         let Some(range) = self.current else { return false };
         let key = self.cursor.key();

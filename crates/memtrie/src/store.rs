@@ -17,19 +17,19 @@ use crate::{Layout, MemoryUse, TrieFull, TrieOptions, adaptive, paper};
 const BATCH_PIECES: usize = 512;
 const BATCH_BYTES: usize = 64 << 10;
 
-/// The writer waits for readers when more than this waits for them, and one byte for so many in the trie.
+/// The writer waits for readers when more bytes than this, plus a share of the trie's size, wait to be reclaimed.
 const PASSING_BYTES_MAX: usize = 1 << 20;
 const PASSING_BYTES_SHARE: usize = 16;
-/// As long as this for one reader, and again whenever twice as much waits: it may have been interrupted, but also sleep
-/// for ever, or be the writer's own thread.
+/// How long it waits for one reader, and again whenever twice as much waits. The reader may only have been interrupted,
+/// but it may also sleep for ever, or be the writer's own thread.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_STEP: Duration = Duration::from_micros(50);
 
-/// Contents are gathered when more than this lies free between them, and one byte for so many of them.
+/// Contents are compacted when more bytes than this, plus a share of their size, are free between them.
 const GAP_BYTES_MAX: usize = 512 << 10;
 const GAP_BYTES_SHARE: usize = 16;
 
-/// Where nodes come from. (A store has one, and is on the heap.)
+/// The allocator of nodes. (A store has one, and is on the heap.)
 #[allow(clippy::large_enum_variant)]
 enum Structure {
     Paper(Blocks),
@@ -39,29 +39,29 @@ enum Structure {
 pub(crate) struct Store {
     structure: Structure,
     blobs: Arena,
-    /// Nodes (blocks of the paper's layout by their starts) and blobs that the running operation allocated; nothing
+    /// The nodes (blocks of the paper's layout by their starts) and blobs that the running operation allocated; nothing
     /// published reaches them.
     fresh: Vec<Ptr>,
-    /// The nodes of `fresh` once more, as a set: only a copying operation asks.
+    /// The nodes of `fresh` again, as a set; only a copying operation queries it.
     fresh_set: NodeSet,
-    /// The words of the nodes of `fresh`, from the first to before the last, for what debug builds check.
+    /// The words of the nodes of `fresh`, as half-open ranges, for checks in debug builds.
     fresh_words: BTreeMap<u32, u32>,
-    /// The running operation copies what it did not allocate itself, instead of changing it in place.
+    /// Whether the running operation copies nodes that it did not allocate itself, instead of changing them in place.
     copying: bool,
-    /// Pieces the running operation unlinks when it publishes.
+    /// The pieces that the running operation unlinks when it publishes.
     replaced: Vec<Ptr>,
-    /// Pieces unlinked by completed operations since the last batch was closed.
+    /// The pieces that completed operations unlinked since the last batch was closed.
     retired: Vec<Ptr>,
     retired_bytes: usize,
     limbo: Limbo,
-    /// Bytes that are neither in the trie nor free: retired and in limbo.
+    /// The bytes that are neither in the trie nor free: retired and in limbo.
     passing_bytes: usize,
     /// How long the writer waits for one reader.
     pub(crate) patience: Duration,
-    /// The newest epoch of a pin that the writer waited for in vain; it does again when so many bytes wait.
+    /// The newest epoch of a pin for which the writer waited in vain. It waits again when this many bytes are pending.
     given_up: u64,
     given_up_until_bytes: usize,
-    /// So many allocations succeed, and no more.
+    /// How many more allocations succeed.
     #[cfg(test)]
     pub(crate) allocations_left: Option<u32>,
     #[cfg(test)]
@@ -108,7 +108,7 @@ impl Store {
         (structure, self.blobs.space().base())
     }
 
-    /// Where tests let allocations fail.
+    /// Lets allocations fail in tests.
     #[inline]
     fn may_allocate(&mut self) -> Result<(), TrieFull> {
         #[cfg(test)]
@@ -187,24 +187,24 @@ impl Store {
         Ok(leaf)
     }
 
-    /// Unlinks a node or blob: it is recycled when the running operation has published and all readers have passed.
+    /// Unlinks a node or blob. It is recycled when the running operation has published and no reader can reach it.
     #[inline]
     pub(crate) fn replace(&mut self, piece: Ptr) {
         self.replaced.push(piece);
     }
 
-    /// True if the running operation has unlinked something.
+    /// Whether the running operation has unlinked something.
     pub(crate) fn has_replaced(&self) -> bool {
         !self.replaced.is_empty()
     }
 
-    /// Starts changing copies instead of the published nodes.
+    /// Starts changing copies instead of published nodes.
     pub(crate) fn copy_from_here(&mut self) {
         debug_assert!(self.fresh.is_empty());
         self.copying = true;
     }
 
-    /// What follows links the copies to the published nodes, in place again.
+    /// Ends that: what follows links the copies to the published nodes, in place again.
     pub(crate) fn copy_to_here(&mut self) {
         self.fresh_set.clear();
         self.copying = false;
@@ -215,18 +215,18 @@ impl Store {
         self.copying
     }
 
-    /// True if the word is in a node that the running operation allocated. Known in debug builds only.
+    /// Whether the word is in a node that the running operation allocated. Known in debug builds only.
     pub(crate) fn is_own(&self, slot: Slot) -> bool {
         let before = self.fresh_words.range(..=slot.word()).next_back();
         before.is_some_and(|(_, end)| slot.word() < *end)
     }
 
-    /// True if the running operation may change the word (W4). Known in debug builds only.
+    /// Whether the running operation may change the word (W4). Known in debug builds only.
     pub(crate) fn may_publish(&self, slot: Slot) -> bool {
         !self.copying || slot == Slot::PENDING || self.is_own(slot)
     }
 
-    /// True if the pointer is none, or what it names lies in committed memory (R3).
+    /// Whether the pointer is null, or what it names is in committed memory (R3).
     pub(crate) fn is_committed(&self, ptr: Ptr) -> bool {
         if ptr.is_leaf() {
             return (ptr.unit() as usize * 8) < self.blobs.space().committed();
@@ -237,12 +237,13 @@ impl Store {
         }
     }
 
-    /// True if the running (copying) operation allocated the node.
+    /// Whether the running (copying) operation allocated the node.
     pub(crate) fn is_fresh(&self, node: Ptr) -> bool {
         self.fresh_set.contains(number(node, self.layout()))
     }
 
-    /// After publication. Bytes of the batch of replaced pieces, if one was closed.
+    /// Completes an operation after its publication. Returns the bytes of the batch of replaced pieces, if one was
+    /// closed.
     #[inline]
     pub(crate) fn commit(&mut self, memory: Memory<'_>, epochs: &Epochs) -> Option<usize> {
         self.fresh.clear();
@@ -264,7 +265,7 @@ impl Store {
         Some(closed_bytes)
     }
 
-    /// Instead of publication: everything allocated is free again, and nothing was unlinked.
+    /// Undoes an operation that did not publish: everything it allocated is free again, and nothing was unlinked.
     #[cold]
     pub(crate) fn roll_back(&mut self, memory: Memory<'_>, epochs: &Epochs) {
         self.replaced.clear();
@@ -276,7 +277,7 @@ impl Store {
         self.close_batch(memory, epochs);
     }
 
-    /// Stamps what was retired, and recycles what readers have passed.
+    /// Stamps the retired pieces, and recycles those that no reader can reach.
     pub(crate) fn close_batch(&mut self, memory: Memory<'_>, epochs: &Epochs) {
         if !self.retired.is_empty() {
             self.passing_bytes += self.retired_bytes;
@@ -292,7 +293,7 @@ impl Store {
         }
     }
 
-    /// Recycles what readers have passed; the oldest epoch that a reader holds.
+    /// Recycles the pieces that no reader can reach. Returns the oldest epoch that a reader holds.
     fn recycle(&mut self, memory: Memory<'_>, epochs: &Epochs) -> u64 {
         let oldest = epochs.oldest_pin();
         let mut limbo = std::mem::take(&mut self.limbo);
@@ -307,7 +308,7 @@ impl Store {
         self.passing_bytes > PASSING_BYTES_MAX + self.memory_use().used / PASSING_BYTES_SHARE
     }
 
-    /// Lets an interrupted reader come to its end: a writer at full speed replaces the whole trie several times while a
+    /// Gives an interrupted reader time to finish: a writer at full speed replaces the whole trie several times while a
     /// thread waits for a processor.
     #[cold]
     fn await_readers(&mut self, memory: Memory<'_>, epochs: &Epochs) {
@@ -330,17 +331,17 @@ impl Store {
         }
     }
 
-    /// True if so much lies free between contents that moving some is worth it.
+    /// Whether so much is free between contents that moving some is worthwhile.
     pub(crate) fn has_gaps(&self) -> bool {
         self.blobs.gap_bytes() > GAP_BYTES_MAX + self.blobs.used_bytes() / GAP_BYTES_SHARE
     }
 
-    /// True if most of what was around a content is gone. (Contents that stand in nodes do not count.)
+    /// Whether most of what was around a content is gone. (Contents inside nodes do not count.)
     pub(crate) fn is_sparse_around(&self, content: &[u8]) -> bool {
         self.blobs.is_sparse_at(content.as_ptr())
     }
 
-    /// How many bytes it took.
+    /// Frees a piece. Returns how many bytes it occupied.
     #[inline]
     fn free_piece(&mut self, memory: Memory<'_>, piece: Ptr) -> usize {
         if piece.is_leaf() {
@@ -361,7 +362,7 @@ impl Store {
         }
     }
 
-    /// Bytes that are neither in the trie nor free.
+    /// The bytes that are neither in the trie nor free.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.passing_bytes + self.retired_bytes
     }
@@ -387,7 +388,7 @@ impl Store {
 /// Units of the adaptive layout's first piece, which holds the root words.
 const ROOT_UNITS: u32 = 2;
 
-/// Bytes that a node or blob takes.
+/// The bytes that a node or blob occupies.
 #[inline]
 pub(crate) fn piece_bytes(memory: Memory<'_>, piece: Ptr) -> usize {
     if piece.is_leaf() {
@@ -416,7 +417,7 @@ fn content_length(content: &[u8]) -> Result<u32, TrieFull> {
     u32::try_from(content.len()).ok().filter(|&length| length < u32::MAX - 256).ok_or(TrieFull)
 }
 
-/// What distinguishes nodes from each other.
+/// A number that distinguishes nodes from each other.
 #[inline]
 fn number(node: Ptr, layout: Layout) -> u32 {
     match layout {
@@ -425,7 +426,7 @@ fn number(node: Ptr, layout: Layout) -> u32 {
     }
 }
 
-/// A set of node numbers: open addressing, cleared in the time it took to fill.
+/// A set of node numbers with open addressing, cleared in the time that it took to fill.
 #[derive(Default)]
 struct NodeSet {
     /// Number, or 0.

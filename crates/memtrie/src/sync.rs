@@ -1,8 +1,8 @@
-//! What writer and readers meet by. A model checker has its own in this place (`raw/model.rs`).
+//! The synchronization primitives of writer and readers. A model checker replaces them (`raw/model.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Pins that have a slot before more are made.
+/// The number of pin slots before more are allocated.
 pub(crate) const PIN_SLOTS: usize = 16;
 
 /// A sequentially consistent fence right after a locked instruction.

@@ -7,10 +7,10 @@ use crate::ranges::Ranges;
 use crate::raw::memory::Memory;
 use crate::trie::{Bounds, Direction};
 
-/// What is at and below one key, under a pin or a writer. Keys are what comes after it.
+/// What is at and below one key, under a pin or a writer. Keys are relative to it.
 ///
-/// Everything that [`crate::Writer::apply`] publishes at this key's prefix later, or above it, is not seen; it shows
-/// one version of that, however many gets and cursors are made. Single puts below may or may not be seen.
+/// What [`crate::Writer::apply`] publishes later at this key, or above it, is not visible: all gets and cursors show
+/// one version of that. Single puts below may or may not be visible.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     memory: Option<Memory<'a>>,
@@ -28,18 +28,18 @@ impl<'a> Tail<'a> {
         Tail { memory, root }
     }
 
-    /// True if there is nothing.
+    /// Whether the branch is empty.
     pub fn is_empty(&self) -> bool {
         self.root.ptr.is_none()
     }
 
-    /// The content of `key`; of the branch's own key if that is empty.
+    /// The content of `key`; an empty key is the branch's own key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a [u8]> {
         node::get(self.memory?, self.root, key)
     }
 
-    /// Goes through the keys within `bounds`.
+    /// A cursor over the keys within `bounds`.
     pub fn cursor<'b>(&self, bounds: Bounds<'b>, direction: Direction) -> Cursor<'b>
     where
         'a: 'b,
@@ -47,12 +47,12 @@ impl<'a> Tail<'a> {
         Cursor::new(self.memory, self.root, bounds, direction)
     }
 
-    /// The contents, in the order of their keys. In less time than with the keys, which are not put together.
+    /// The contents in order of their keys. This is faster than with keys, which are not built.
     pub fn contents(&self, direction: Direction) -> Contents<'a> {
         Contents::new(self.memory, self.root, direction)
     }
 
-    /// Goes through the keys within any of `ranges`, which ascend and do not overlap.
+    /// A cursor over the keys within any of `ranges`, which ascend and do not overlap.
     pub fn ranges<'b>(&self, ranges: &[Bounds<'b>], direction: Direction) -> Ranges<'b>
     where
         'a: 'b,
@@ -66,7 +66,7 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The place at `key`, none if no key starts so.
+/// The place at `key`; none if no key starts with it.
 fn walk(memory: Memory<'_>, mut place: Place, mut key: &[u8]) -> Place {
     while let Some((&character, rest)) = key.split_first() {
         place = match view(memory, place) {

@@ -1,13 +1,14 @@
-//! Going down many ways at once: while one key's next node is on its way from memory, the others take their steps.
+//! Following many keys at once: while one key's next node is being fetched from memory, the others take their steps.
 
 use crate::edit::Start;
 use crate::node::{self, Place, Step, pass_top, prefetch_step, step};
 use crate::raw::memory::{Memory, Ptr};
 
-/// So many keys go together: more than the memory has requests under way, few enough for their state to stay near.
+/// How many keys are followed together: more than memory can have requests in flight, and few enough for their state to
+/// stay in the cache.
 pub(crate) const TOGETHER: usize = 64;
 
-/// A key that has not arrived: its index, the node it is at, and how many of its bytes are used up.
+/// A key in progress: its index, its current node, and how many of its bytes were consumed.
 #[derive(Clone, Copy)]
 struct Way {
     index: usize,
@@ -15,7 +16,7 @@ struct Way {
     consumed: usize,
 }
 
-/// Finds the contents of `keys` and hands each over with its key's index, in the order in which they are found.
+/// Finds the contents of `keys` and passes each on with its key's index, in the order in which they are found.
 pub(crate) fn get_together<'a>(memory: Memory<'a>, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'a [u8]>)) {
     for (chunk, keys) in keys.chunks(TOGETHER).enumerate() {
         let mut ways = Ways::from_top(memory, keys.iter().copied());
@@ -23,15 +24,15 @@ pub(crate) fn get_together<'a>(memory: Memory<'a>, keys: &[&[u8]], mut found: im
     }
 }
 
-/// Brings near what the ways of `keys` look at.
+/// Prefetches what look-ups of `keys` read.
 pub(crate) fn prefetch_together(memory: Memory<'_>, keys: &[&[u8]]) {
     for keys in keys.chunks(TOGETHER) {
         Ways::from_top(memory, keys.iter().copied()).go::<false>(memory, |index| keys[index], |_, _| {});
     }
 }
 
-/// As `prefetch_together`, of the keys of at most `TOGETHER` entries. For each, how far its way was followed and stays
-/// as it is while the others are put.
+/// Like `prefetch_together`, for the keys of at most `TOGETHER` entries. Returns for each how far its path was followed
+/// through nodes that do not change while the others are put.
 #[inline]
 pub(crate) fn start_together(memory: Memory<'_>, entries: &[(&[u8], &[u8])]) -> [Start; TOGETHER] {
     let root = Place::root(memory).ptr;
@@ -78,7 +79,7 @@ impl Ways {
         ways
     }
 
-    /// Goes to the contents, or (without `TO_CONTENTS`) only until all leaves have been asked for.
+    /// Follows the keys to their contents, or (without `TO_CONTENTS`) only until all leaves were prefetched.
     #[inline]
     fn go<'a, 'k, const TO_CONTENTS: bool>(
         &mut self,

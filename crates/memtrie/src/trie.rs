@@ -1,4 +1,4 @@
-//! The trie and its front doors: one writer at a time, any number of pins.
+//! The trie and its entry points: one writer at a time, any number of pins.
 
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,20 +19,21 @@ use crate::{TrieFull, node};
 /// How nodes are laid out; `FORMAT.md` describes both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// That of *Trie Memtables in Cassandra*: blocks of 32 bytes.
+    /// The layout of *Trie Memtables in Cassandra*: blocks of 32 bytes.
     Paper,
-    /// Nodes of growing sizes up to a flat one, and the tail of a key in its leaf.
+    /// Nodes that grow up to a flat one, and leaves that contain the tail of their key.
     Adaptive,
 }
 
-/// Layout and limits of a trie. Address space is reserved at the first write; memory is used as content comes.
+/// The layout and the limits of a trie. Address space is reserved at the first write; memory is used as content
+/// arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrieOptions {
     /// The layout; by default the adaptive one.
     pub layout: Layout,
-    /// Most bytes of nodes (the structure); at most and by default 2 GiB.
+    /// The most bytes of nodes (the structure); at most and by default 2 GiB.
     pub blocks_bytes_max: usize,
-    /// Most bytes of contents, with their lengths and rounding; at most and by default 16 GiB.
+    /// The most bytes of contents, with their lengths and rounding; at most and by default 16 GiB.
     pub blobs_bytes_max: usize,
 }
 
@@ -42,17 +43,17 @@ impl Default for TrieOptions {
     }
 }
 
-/// Memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed for nodes of the paper's
+/// The memory of a trie, in bytes. `used + reusable <= reserved`; the difference was committed for nodes of the paper's
 /// layout and never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Blocks and contents that the trie now consists of.
+    /// The blocks and contents of which the trie consists now.
     pub used: usize,
     /// Replaced or removed blocks and contents, and gaps: what later writes can use without growing.
     pub reusable: usize,
-    /// Held: whole pages that something was put on and that were not given back since. Pages that the arenas grew by
-    /// and that were never touched do not count, because they take no memory; but those for nodes of the paper's
-    /// layout do, of which there are at most 8 MiB.
+    /// The memory held: whole pages that were used and not returned to the system since. Pages that the arenas grew by
+    /// and never touched do not count, because they take no memory. The exception are those for nodes of the paper's
+    /// layout, of which there are at most 8 MiB.
     pub reserved: usize,
 }
 
@@ -77,7 +78,7 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// In which order of keys a cursor goes.
+/// The order in which a cursor visits keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending.
@@ -86,12 +87,12 @@ pub enum Direction {
     Reverse,
 }
 
-/// What becomes of a key's content.
+/// The change to a key's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upsert {
-    /// It stays as it is.
+    /// The content stays as it is.
     Keep,
-    /// It becomes what was written to the scratch buffer.
+    /// The content becomes what was written to the scratch buffer.
     Replace,
     /// The key is removed.
     Remove,
@@ -106,8 +107,8 @@ pub struct Edit<'a> {
     pub content: Option<&'a [u8]>,
 }
 
-/// A map from byte strings to byte strings, ordered bytewise. One writer at a time; readers need no lock and see each
-/// publication whole. Keys may be prefixes of one another, and empty.
+/// A map from byte strings to byte strings, ordered bytewise. There is one writer at a time; readers need no lock and
+/// see each publication whole. Keys may be prefixes of one another, and empty.
 pub struct Trie {
     options: TrieOptions,
     spare_pages: Option<Arc<SparePages>>,
@@ -120,14 +121,14 @@ pub struct Trie {
 }
 
 pub(crate) struct WriterState {
-    /// Allocators; none before the first write.
+    /// The allocators; `None` before the first write.
     pub(crate) store: Option<Box<Store>>,
     scratch: Vec<u8>,
     gathering: Gathering,
 }
 
 impl Trie {
-    /// An empty trie. Costs a few KiB until the first write.
+    /// An empty trie, which takes a few KiB until the first write.
     pub fn new(options: TrieOptions) -> Trie {
         Trie {
             options,
@@ -141,20 +142,20 @@ impl Trie {
         }
     }
 
-    /// As [`new`](Self::new), of a trie that grows by these pages while there are some, and leaves its own there when
-    /// it is dropped.
+    /// Like [`new`](Self::new), for a trie that grows into the given pages while there are any, and leaves its own
+    /// there when it is dropped.
     pub fn with_spare_pages(options: TrieOptions, spare_pages: Arc<SparePages>) -> Trie {
         Trie { spare_pages: Some(spare_pages), ..Trie::new(options) }
     }
 
     /// Waits for the writer's lock.
     pub fn writer(&self) -> Writer<'_> {
-        // The only foreign code that runs under the lock is `upsert`'s closure, and it runs before anything is changed:
-        // the state is sound even after its panic.
+        // The only foreign code that runs under the lock is `upsert`'s closure, which runs before anything is changed:
+        // the state is sound even after it panics.
         Writer { trie: self, state: self.state.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// The writer, if nobody else is writing.
+    /// The writer, if no other thread is writing.
     pub fn try_writer(&self) -> Option<Writer<'_>> {
         match self.state.try_lock() {
             Ok(state) => Some(Writer { trie: self, state }),
@@ -165,25 +166,25 @@ impl Trie {
         }
     }
 
-    /// Starts a bounded stretch of reading. While a pin lives nothing that was replaced since can be recycled: read
-    /// some (about 64 KiB or a millisecond), copy out, drop the pin, and go on from the last key with a new one.
+    /// Starts a bounded period of reading. While a pin lives nothing that was replaced since can be recycled. So read
+    /// some (about 64 KiB or a millisecond), copy it out, drop the pin, and resume from the last key with a new one.
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         Pin { trie: self, _guard: self.epochs.pin() }
     }
 
-    /// Memory after the last completed write. Takes no lock.
+    /// The memory after the last completed write. Takes no lock.
     pub fn memory(&self) -> MemoryUse {
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as usize;
         MemoryUse { used: figure(&self.used), reusable: figure(&self.reusable), reserved: figure(&self.reserved) }
     }
 
-    /// How its nodes are laid out.
+    /// The layout of its nodes.
     pub fn layout(&self) -> Layout {
         self.options.layout
     }
 
-    /// True if there is no key.
+    /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.bases.memory().is_none_or(|memory| memory.load(Slot::ROOT).is_none())
     }
@@ -204,7 +205,7 @@ impl std::fmt::Debug for Trie {
     }
 }
 
-/// Permission to read for a bounded stretch; see [`Trie::pin`].
+/// Permission to read for a bounded period; see [`Trie::pin`].
 pub struct Pin<'t> {
     trie: &'t Trie,
     _guard: PinGuard<'t>,
@@ -215,15 +216,15 @@ impl<'t> Pin<'t> {
         self.trie.raw_memory()
     }
 
-    /// The content of `key`. It is copied out before the pin ends.
+    /// The content of `key`, which the caller must copy before the pin ends.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         let memory = self.trie.bases.memory()?;
         node::get_from_root(memory, key)
     }
 
-    /// The contents of many keys, in less time than one by one: what they wait for, they wait for together. `found`
-    /// gets the index of a key and its content, once for each key, in any order.
+    /// The contents of many keys, in less time than one by one, because their memory is fetched in parallel. `found`
+    /// receives the index of a key and its content, once for each key, in any order.
     pub fn get_many<'p>(&'p self, keys: &[&[u8]], mut found: impl FnMut(usize, Option<&'p [u8]>)) {
         match self.trie.bases.memory() {
             Some(memory) => get_together(memory, keys, found),
@@ -231,7 +232,7 @@ impl<'t> Pin<'t> {
         }
     }
 
-    /// Goes through the keys within `bounds`.
+    /// A cursor over the keys within `bounds`.
     pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         self.tail(&[]).cursor(bounds, direction)
     }
@@ -241,7 +242,7 @@ impl<'t> Pin<'t> {
         self.trie.tail(key)
     }
 
-    /// Goes through the nodes.
+    /// A cursor over the nodes.
     pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
     }
@@ -261,7 +262,7 @@ impl<'t> Pin<'t> {
     }
 }
 
-/// The trie's one writer, until dropped.
+/// The trie's only writer, until it is dropped.
 pub struct Writer<'t> {
     trie: &'t Trie,
     state: MutexGuard<'t, WriterState>,
@@ -275,7 +276,7 @@ impl Writer<'_> {
         node::get_from_root(memory, key)
     }
 
-    /// Goes through the keys within `bounds`.
+    /// A cursor over the keys within `bounds`.
     pub fn cursor<'a>(&'a self, bounds: Bounds<'a>, direction: Direction) -> Cursor<'a> {
         self.tail(&[]).cursor(bounds, direction)
     }
@@ -285,13 +286,13 @@ impl Writer<'_> {
         self.trie.tail(key)
     }
 
-    /// Goes through the nodes.
+    /// A cursor over the nodes.
     pub fn node_cursor(&self, direction: Direction) -> NodeCursor<'_> {
         NodeCursor::new(self.trie.bases.memory(), direction)
     }
 
-    /// Brings near what changes of these keys will look at. Worth its time for some 32 keys at once, changed right
-    /// after.
+    /// Prefetches what changes of these keys will read. It pays off for about 32 keys at once that are changed right
+    /// afterwards.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         if let Some(memory) = self.trie.bases.memory() {
             prefetch_together(memory, keys);
@@ -309,11 +310,10 @@ impl Writer<'_> {
         })
     }
 
-    /// Puts or replaces the contents of many keys in their order, in less time than one by one: what they wait for,
-    /// they wait for together, and what is found of their ways before the first is put serves all of them.
+    /// Puts or replaces the contents of many keys in their order, in less time than one by one: their memory is fetched
+    /// in parallel, and the paths found before the first put serve all of them.
     ///
-    /// # Errors
-    /// [`TrieFull`]: the entries before the one that has no room are put, the others are not.
+    /// # Errors [`TrieFull`]: the entries before the one that has no room are put, the others are not.
     pub fn put_many(&mut self, entries: &[(&[u8], &[u8])]) -> Result<(), TrieFull> {
         let trie = self.trie;
         let (memory, store, gathering) = self.opened()?;
@@ -330,10 +330,9 @@ impl Writer<'_> {
         result
     }
 
-    /// Removes one key and the branch that only led to it. True if it was there.
+    /// Removes one key and the branch that only led to it. Returns true if it existed.
     ///
-    /// # Errors
-    /// [`TrieFull`]: the trie is as it was (removing may need a block).
+    /// # Errors [`TrieFull`]: the trie is as it was (removing may need a block).
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, TrieFull> {
         let mut found = false;
         self.with_store(|memory, store| {
@@ -345,11 +344,10 @@ impl Writer<'_> {
         Ok(found)
     }
 
-    /// Changes the content of one key: `change` sees what is there and decides, writing a replacement to the (empty)
-    /// scratch buffer. Readers see the old content or the new, never a mixture.
+    /// Changes the content of one key: `change` sees the current content and decides, writing a replacement to the
+    /// (empty) scratch buffer. Readers see the old content or the new, never a mixture.
     ///
-    /// # Errors
-    /// [`TrieFull`]: the trie is as it was.
+    /// # Errors [`TrieFull`]: the trie is as it was.
     pub fn upsert(
         &mut self,
         key: &[u8],
@@ -373,21 +371,20 @@ impl Writer<'_> {
     /// Makes several changes below `prefix`, which readers see all at once or not at all. The edits must be sorted by
     /// suffix, without duplicates. The nodes on the edited paths are copied, and published by one store.
     ///
-    /// A reader that is below the prefix already goes on with the version it started with.
+    /// A reader that is already below the prefix continues with the version that it started with.
     ///
-    /// # Errors
-    /// [`TrieFull`]: the trie is as it was.
+    /// # Errors [`TrieFull`]: the trie is as it was.
     pub fn apply(&mut self, prefix: &[u8], edits: &[Edit<'_>]) -> Result<(), TrieFull> {
         debug_assert!(edits.is_sorted_by(|a, b| a.suffix < b.suffix));
         self.with_store(|memory, store| node::apply(memory, store, prefix, edits))
     }
 
-    /// Bytes of what was replaced or removed and that readers may still look at.
+    /// The bytes of what was replaced or removed and that readers may still read.
     pub fn waiting_bytes(&self) -> usize {
         self.state.store.as_ref().map_or(0, |store| store.waiting_bytes())
     }
 
-    /// Recycles what readers have passed, without waiting for the next write to do it.
+    /// Recycles what no reader can reach any more, without waiting for the next write to do it.
     pub fn reclaim(&mut self) {
         let trie = self.trie;
         if let (Some(memory), Some(store)) = (trie.bases.memory(), &mut self.state.store) {
@@ -396,7 +393,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Runs an operation and then publishes its bookkeeping, or undoes its allocations if it failed.
+    /// Runs an operation and then completes its bookkeeping, or undoes its allocations if it failed.
     #[inline]
     fn with_store<T>(
         &mut self,
@@ -410,7 +407,7 @@ impl Writer<'_> {
         result
     }
 
-    /// What a change needs; the arenas are made before the first.
+    /// The state that a change needs; the arenas are made before the first one.
     #[inline]
     fn opened(&mut self) -> Result<(Memory<'_>, &mut Store, &mut Gathering), TrieFull> {
         if self.state.store.is_none() {
@@ -442,13 +439,13 @@ impl Writer<'_> {
         }
     }
 
-    /// How the writer waits for readers, to be changed and looked at.
+    /// The store, for tests that change or read how the writer waits for readers.
     #[cfg(test)]
     pub(crate) fn store(&mut self) -> Option<&mut Store> {
         self.state.store.as_deref_mut()
     }
 
-    /// From now on so many allocations succeed; all if none.
+    /// Lets only `count` more allocations succeed, or all if `None`.
     #[cfg(test)]
     pub(crate) fn let_allocations_fail_after(&mut self, count: Option<u32>) {
         if let Some(store) = &mut self.state.store {
@@ -461,7 +458,7 @@ impl Writer<'_> {
     }
 }
 
-/// After an operation: what it replaced waits for readers, or what it allocated is free again.
+/// Completes an operation: what it replaced waits for readers, or what it allocated is free again.
 #[inline]
 fn complete<T>(
     result: &Result<T, TrieFull>,

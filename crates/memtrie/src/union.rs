@@ -1,29 +1,29 @@
-//! Several cursors as one.
+//! A union of several cursors.
 
 use crate::cursor::Cursor;
 use crate::trie::Direction;
 
-/// The keys of several cursors in one order, each key once. Contents that meet at one key are resolved to one.
+/// The keys of several cursors in one order, each key once. Several contents of one key are resolved to one.
 ///
-/// All cursors go in the same direction. Moving allocates nothing in the long run.
+/// All cursors move in the same direction. Moving allocates nothing in the long run.
 pub struct Union<'a, R> {
     cursors: Vec<Cursor<'a>>,
-    /// Indexes of the cursors that have an entry, as a heap: the first key (and of equal keys the first cursor) on
-    /// top.
+    /// The indexes of the cursors that have an entry, as a heap with the first key (and of equal keys the first cursor)
+    /// on top.
     heap: Vec<usize>,
     /// The cursors that are on the current key, in their order; the heap has the others.
     current: Vec<usize>,
     reverse: bool,
     started: bool,
     resolve: R,
-    /// Contents that met at the current key.
+    /// The contents of the current key.
     met: Vec<&'a [u8]>,
     resolved: Vec<u8>,
 }
 
 impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
-    /// Over `cursors`, which are before their first entries and all go in `direction`. Where several have a key,
-    /// `resolve` gets their contents in the order of `cursors` and writes what comes of them to an empty buffer.
+    /// A union of `cursors`, which are before their first entries and all move in `direction`. Where several have a
+    /// key, `resolve` receives their contents in the order of `cursors` and writes the result to an empty buffer.
     pub fn new(cursors: Vec<Cursor<'a>>, direction: Direction, resolve: R) -> Union<'a, R> {
         let (heap, current) = (Vec::with_capacity(cursors.len()), Vec::with_capacity(cursors.len()));
         let reverse = direction == Direction::Reverse;
@@ -35,7 +35,7 @@ impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
         self.current.first().map_or(&[], |&first| self.cursors[first].key())
     }
 
-    /// The current content: that of the one cursor that has the key, or what they were resolved to.
+    /// The current content: that of the only cursor that has the key, or the resolved one.
     pub fn content(&self) -> &[u8] {
         match self.current[..] {
             [] => &[],
@@ -44,7 +44,7 @@ impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
         }
     }
 
-    /// Goes to the next key. False if there is none.
+    /// Moves to the next key. Returns false if there is none.
     pub fn advance(&mut self) -> bool {
         if self.started {
             while let Some(index) = self.current.pop() {
@@ -58,8 +58,8 @@ impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
         self.take_first()
     }
 
-    /// Goes forward (in the direction) to the first key at `target` or after it; stays if it is there already. False if
-    /// there is none.
+    /// Moves forward (in the direction) to the first key at `target` or after it, or stays if it is there already.
+    /// Returns false if there is none.
     pub fn skip_to(&mut self, target: &[u8]) -> bool {
         if !self.started {
             self.start(|cursor| cursor.skip_to(target));
@@ -116,7 +116,7 @@ impl<'a, R: FnMut(&[&[u8]], &mut Vec<u8>)> Union<'a, R> {
         if self.reverse { a > b } else { a < b }
     }
 
-    /// True if the entry of cursor `a` comes before that of cursor `b`.
+    /// Whether the entry of cursor `a` comes before that of cursor `b`.
     fn is_first(&self, a: usize, b: usize) -> bool {
         let (key_a, key_b) = (self.cursors[a].key(), self.cursors[b].key());
         self.before(key_a, key_b) || key_a == key_b && a < b

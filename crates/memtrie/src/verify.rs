@@ -1,4 +1,4 @@
-//! Checks a whole trie: its shape, and that what it consists of is what the accounting says it uses.
+//! Checks a whole trie: its shape, and that it consists of exactly the memory that the accounting reports.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,9 @@ use crate::trie::Writer;
 
 impl Writer<'_> {
     /// Walks everything and checks the invariants of `FORMAT.md`, and that exactly the used bytes are reachable
-    /// (nothing leaked, nothing freed too early). For tests and tools: takes time in proportion to the trie.
+    /// (nothing leaked, nothing freed too early). For tests and tools: the time is proportional to the trie's size.
     ///
-    /// # Errors
-    /// What is wrong, in words.
+    /// # Errors A description of what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         let (Some(memory), Some(store)) = self.raw_parts() else { return Ok(()) };
         let mut bytes = 0;
@@ -44,7 +43,7 @@ impl Writer<'_> {
     }
 }
 
-/// What must not be reached twice (W3). An embedded prefix and the node that it shares a block with are two.
+/// Identifies what must not be reached twice (W3). An embedded prefix and the node that shares its block are two.
 fn piece_of(layout: Layout, ptr: Ptr) -> (u32, bool) {
     match layout {
         _ if ptr.is_leaf() => (ptr.bits(), false),

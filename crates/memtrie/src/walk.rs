@@ -1,21 +1,21 @@
-//! The way through a trie's entries in order, taken ahead of whoever reads them.
+//! A walk through a trie's entries in order, some way ahead of its consumer.
 //!
-//! A walk notes what it passes as items: how the path of the key changes, and where the entries are. It looks at nodes
-//! only, never at leaves, which it asks to be brought near: whoever takes the items later finds them there.
+//! A walk records what it passes as items: how the key's path changes, and where the entries are. It reads only nodes,
+//! never leaves, which it prefetches: the consumer of the items finds them in the cache.
 
 use crate::node::{self, Place, View, view};
 use crate::raw::memory::{Memory, Ptr};
 
-/// What comes next on the way.
+/// An item of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Item {
-    /// The path is cut to so many bytes.
+    /// The path is cut to this many bytes.
     Back { depth: u32 },
-    /// The path goes on by one byte.
+    /// The path grows by one byte.
     Step { character: u8 },
-    /// The path goes on by the steps at this place, a chain.
+    /// The path grows by the steps at this place, a chain.
     Chain { ptr: Ptr, skip: u8 },
-    /// An entry: a leaf, by the first `count` of these characters from the path, which stays as it is.
+    /// An entry: a leaf, reached from the path by the first `count` of these characters; the path stays as it is.
     Leaf { ptr: Ptr, characters: [u8; 2], count: u8 },
     /// An entry: the content at this place, an inner node or a leaf, at the end of the path.
     Entry { ptr: Ptr, skip: u8 },
@@ -33,50 +33,50 @@ impl Item {
     }
 }
 
-/// No node has so many steps, and no leaf so long a tail, that this takes more than a byte.
+/// The number of passed bytes. No node has so many steps, and no leaf so long a tail, that this needs more than a byte.
 fn skip(place: Place) -> u8 {
     debug_assert!(place.skip <= 0xFF);
     place.skip as u8
 }
 
-/// A node on the way that may have more to give after the current branch.
+/// A node on the path that may have more to visit after the current branch.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Length of the path at the node.
+    /// The length of the path at the node.
     depth: u32,
     rest: Rest,
 }
 
 #[derive(Clone, Copy)]
 enum Rest {
-    /// Where in `children` they start (as first seen, in the walk's direction), and where the next is.
+    /// The offset of the children in `children` (as first listed, in the walk's direction), and of the next one.
     Children { start: u32, next: u32 },
-    /// Of a node with many those at this character or behind it, which nobody looked at yet.
+    /// For a node with many children: those at this character or behind it, which were not read yet.
     From { node: Ptr, character: i32 },
-    /// Forward: the child of a node whose content was given.
+    /// Forward: the child of a node whose content was visited.
     Child(Ptr),
-    /// Reverse: the content of a node whose children are given first.
+    /// Reverse: the content of a node whose children are visited first.
     Content(Place),
 }
 
-/// How many children ahead nodes are brought near, and what large nodes lead to, which is much.
+/// How many children ahead nodes are prefetched, and what is below large nodes, which is much.
 const NODES_AHEAD: usize = 20;
 const BELOW_LARGE_AHEAD: usize = 1;
 
-/// The way through what is below one place.
+/// A walk through everything below one place.
 pub(crate) struct Walk {
     reverse: bool,
-    /// Length of the path after the last item.
+    /// The length of the path after the last item.
     depth: u32,
     /// See [`Walk::fill`].
     soon: bool,
     frames: Vec<Frame>,
-    /// The children of all frames, each frame's behind those of the frame above.
+    /// The children of all frames, in order of the frames.
     children: Vec<(u8, Ptr)>,
 }
 
 impl Walk {
-    /// Which starts with the memory that most need, if there is anything.
+    /// A new walk, with the memory that most walks need if there is anything to visit.
     pub(crate) fn new(reverse: bool, is_empty: bool) -> Walk {
         let (frames, children) =
             if is_empty { Default::default() } else { (Vec::with_capacity(16), Vec::with_capacity(32)) };
@@ -88,7 +88,7 @@ impl Walk {
         self.reverse
     }
 
-    /// True if nothing is left.
+    /// Whether nothing is left.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.frames.is_empty()
@@ -100,8 +100,8 @@ impl Walk {
         self.children.clear();
     }
 
-    /// Goes on until there are `wanted` entries more, or some more than that; fewer only at the end. What is `soon`
-    /// looked at is asked for when its node is.
+    /// Continues until there are at least `wanted` more entries; fewer only at the end. If they are consumed `soon`,
+    /// they are prefetched as soon as their node is read.
     pub(crate) fn fill(&mut self, memory: Memory<'_>, items: &mut Vec<Item>, wanted: usize, soon: bool) {
         self.soon = soon;
         let mut given = 0;
@@ -125,8 +125,8 @@ impl Walk {
         }
     }
 
-    /// Takes the last frame's children from `next` on, until there are `wanted` entries or one is no leaf; how many
-    /// entries there were.
+    /// Visits the last frame's children from `next` on, until there are `wanted` entries or one is not a leaf. Returns
+    /// the number of entries.
     fn take_children(&mut self, memory: Memory<'_>, items: &mut Vec<Item>, mut next: usize, wanted: usize) -> usize {
         let mut given = 0;
         while given < wanted {
@@ -172,7 +172,7 @@ impl Walk {
         }
     }
 
-    /// Has the path end at `depth`.
+    /// Cuts the path to `depth`.
     #[inline]
     fn go_back(&mut self, depth: u32, items: &mut Vec<Item>) {
         if self.depth != depth {
@@ -181,7 +181,7 @@ impl Walk {
         }
     }
 
-    /// Drops the last frame.
+    /// Removes the last frame.
     #[inline]
     fn leave(&mut self) {
         if let Some(Frame { rest: Rest::Children { start, .. }, .. }) = self.frames.pop() {
@@ -189,8 +189,8 @@ impl Walk {
         }
     }
 
-    /// Goes down from `place` to the next entry, or to the next node with several children; how many entries there
-    /// were.
+    /// Descends from `place` to the next entry, or to the next node with several children. Returns the number of
+    /// entries.
     pub(crate) fn descend(&mut self, memory: Memory<'_>, mut place: Place, items: &mut Vec<Item>) -> usize {
         loop {
             if place.ptr.is_leaf() {
@@ -227,7 +227,7 @@ impl Walk {
         self.depth += steps as u32;
     }
 
-    /// Appends a node's children to `children` in the walk's direction: where they start.
+    /// Appends a node's children to `children` in the walk's direction. Returns their offset.
     #[inline]
     fn list_children(&mut self, memory: Memory<'_>, node: Ptr) -> usize {
         let start = self.children.len();
@@ -235,7 +235,7 @@ impl Walk {
         start
     }
 
-    /// A frame for the children listed from `start` on, of which those from `next` on are to come.
+    /// Adds a frame for the children listed from `start` on, of which those from `next` on are still to be visited.
     fn enter(&mut self, memory: Memory<'_>, start: usize, next: usize) {
         let coming = self.children.get(next..).unwrap_or_default();
         let first = coming.iter().take(NODES_AHEAD);
@@ -248,7 +248,7 @@ impl Walk {
         self.frames.push(Frame { depth: self.depth, rest });
     }
 
-    /// Lists the children of the last frame's node; no entries.
+    /// Lists the children of the last frame's node. Yields no entries.
     fn list_from(&mut self, memory: Memory<'_>, node: Ptr, character: i32) -> usize {
         self.frames.pop();
         let start = self.list_children(memory, node);
@@ -260,8 +260,8 @@ impl Walk {
         0
     }
 
-    /// Goes to the first entry at or after `target` (or strictly after) in the walk's direction, below `place`, where
-    /// the path ends. How many entries there were: if none, what comes after is the first.
+    /// Moves to the first entry at or after `target` (or strictly after it) in the walk's direction, below `place`,
+    /// where the path ends. Returns the number of entries: if it is 0, the next item is the first.
     pub(crate) fn seek(
         &mut self,
         memory: Memory<'_>,
@@ -321,7 +321,7 @@ impl Walk {
         Place::of(child)
     }
 
-    /// The end of `seek`: the target's path is the walk's.
+    /// The end of `seek`, where the target's path is the walk's.
     fn seek_here(&mut self, memory: Memory<'_>, place: Place, inclusive: bool, items: &mut Vec<Item>) -> usize {
         let (has_content, below) = match view(memory, place) {
             View::None => return 0,
@@ -330,7 +330,7 @@ impl Walk {
             _ => (false, Ptr::NONE),
         };
         if self.reverse {
-            // Everything below has a longer key, which comes before the target.
+            // Everything below has a longer key, which comes before the target in reverse order.
             let found = has_content && inclusive;
             items.extend(found.then(|| Item::entry(place)));
             return usize::from(found);
@@ -339,21 +339,21 @@ impl Walk {
         self.descend(memory, place, items)
     }
 
-    /// Goes on to the first entry at or after `target`, which is after all that was given and shares `common` bytes
-    /// with the path. How many entries there were: if none, what comes after is the first.
+    /// Moves to the first entry at or after `target`, which is after everything visited and shares `common` bytes with
+    /// the path. Returns the number of entries: if it is 0, the next item is the first.
     pub(crate) fn skip_to(&mut self, memory: Memory<'_>, target: &[u8], common: usize, items: &mut Vec<Item>) -> usize {
         while let Some(frame) = self.frames.last()
             && frame.depth as usize > common
         {
             self.leave();
         }
-        // A frame's children before the current branch are behind us; those at or after the target are in its rest.
+        // A frame's children before the current branch were visited; those at or after the target are in its rest.
         let Some(frame) = self.frames.last().copied() else { return 0 };
         self.go_back(frame.depth, items);
         self.seek_in_frame(memory, frame, &target[frame.depth as usize..], items)
     }
 
-    /// From a node on the way on: to the first entry at or after `target`, which starts at the node.
+    /// Moves from a node on the path to the first entry at or after `target`, which starts at the node.
     fn seek_in_frame(&mut self, memory: Memory<'_>, frame: Frame, target: &[u8], items: &mut Vec<Item>) -> usize {
         let Some((&character, rest)) = target.split_first() else {
             // In reverse, all children come before the target; the node's own content does not.
@@ -390,7 +390,8 @@ impl Walk {
         self.seek(memory, place, rest, true, items)
     }
 
-    /// In the last frame's children from `next` on: the child for `character`, and where those after it are.
+    /// Searches the last frame's children from `next` on. Returns the child for `character`, and the offset of those
+    /// after it.
     fn child_in_list(&self, next: usize, character: u8) -> (Option<Ptr>, usize) {
         let next = next + self.before(self.children.get(next..).unwrap_or_default(), character);
         match self.children.get(next) {
@@ -399,7 +400,7 @@ impl Walk {
         }
     }
 
-    /// How many of these children the walk comes to before `character`.
+    /// How many of these children the walk visits before `character`.
     fn before(&self, children: &[(u8, Ptr)], character: u8) -> usize {
         children.partition_point(|&(other, _)| if self.reverse { other > character } else { other < character })
     }

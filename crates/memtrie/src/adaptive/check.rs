@@ -8,7 +8,7 @@ use crate::node::{Place, View};
 use crate::raw::memory::{Memory, Ptr};
 use crate::store::piece_bytes;
 
-/// Bytes of the node or leaf, a prefix's content included.
+/// The bytes of a node or leaf, including a prefix's content.
 pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
     if ptr.is_leaf() {
         return Ok(piece_bytes(memory, ptr));
@@ -51,7 +51,7 @@ fn check_below_content(memory: Memory<'_>, ptr: Ptr, child: Ptr) -> Result<(), S
     Err(format!("content {:08x} is on content {:08x}", ptr.bits(), child.bits()))
 }
 
-/// W7: whether what is here has no content before a step.
+/// W7: whether this node has no content before its first step.
 pub(super) fn takes_a_step(memory: Memory<'_>, ptr: Ptr) -> bool {
     !matches!(view(memory, Place::of(ptr)), View::None | View::Prefix { .. } | View::Leaf { tail: [], .. })
 }

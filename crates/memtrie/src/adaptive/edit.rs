@@ -1,7 +1,7 @@
 //! How the writer changes a trie of the adaptive layout.
 //!
 //! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's count. All
-//! nodes and leaves it needs are allocated and written before. W1 to W7 are in `FORMAT.md`.
+//! nodes and leaves that it needs are allocated and written before. W1 to W7 are in `FORMAT.md`.
 
 use super::check::takes_a_step;
 use super::node::{
@@ -16,16 +16,16 @@ use crate::raw::leaf::TAIL_MAX;
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 
-/// A leaf with a longer content has no tail, so that it need not be copied when its place moves down.
+/// A leaf with a longer content has no tail, so that it need not be copied when it moves further down.
 const TAIL_CONTENT_MAX: usize = 1024;
 
-/// The running operation: memory to look at, memory to take.
+/// The running operation: the memory it reads and the allocators it uses.
 pub(crate) struct Operation<'o, 's> {
     pub(crate) memory: Memory<'o>,
     pub(crate) store: &'s mut Store,
 }
 
-/// What comes to a place.
+/// What is added at a place.
 #[derive(Clone, Copy)]
 enum New<'n> {
     Content(&'n [u8]),
@@ -36,7 +36,7 @@ impl<'n> New<'n> {
     fn content(self) -> &'n [u8] {
         match self {
             New::Content(content) => content,
-            // Whoever attaches a branch has taken what was at its place for it.
+            // The caller that attaches a branch has already removed what was at its place.
             New::Branch(_) => unreachable!("a branch never goes where something is"),
         }
     }
@@ -163,7 +163,7 @@ impl Operation<'_, '_> {
         self.memory.set_word(slot, word);
     }
 
-    /// In a copying operation: replaces the node at `slot` by a copy, unless it is the operation's own already (W4).
+    /// In a copying operation, replaces the node at `slot` with a copy, unless the operation allocated it (W4).
     #[inline]
     fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
         if self.store.is_copying() && !self.store.is_fresh(ptr) { self.copy_node(slot, ptr) } else { Ok(ptr) }
@@ -206,8 +206,8 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// What comes `from` bytes along the steps or tail of `ptr`, in a new piece (or, of a chain passed whole, what
-    /// follows).
+    /// What follows `from` bytes along the steps or tail of `ptr`, in a new piece (or the child, if a chain is passed
+    /// completely).
     fn rest_of(&mut self, ptr: Ptr, from: usize) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         if ptr.is_leaf() {
@@ -221,7 +221,7 @@ impl Operation<'_, '_> {
         self.chain(&chain_steps(memory, ptr)[from..], memory.load(ptr.node_slot(CHAIN_CHILD_WORD)))
     }
 
-    /// Puts what is new at `key`, whose locus this is and which has no content.
+    /// Adds `new` at `key`, whose locus this is and which has no content.
     fn put_new(&mut self, locus: &Locus<'_>, key: &[u8], new: New<'_>) -> Result<(), TrieFull> {
         let Locus { slot, ptr, consumed, matched, .. } = *locus;
         let memory = self.memory;
@@ -238,7 +238,7 @@ impl Operation<'_, '_> {
                 _ => return self.add_child(slot, ptr, rest, new),
             }
         };
-        // A chain that leads to an inner node with content takes that in.
+        // A chain that leads to an inner node with content absorbs the content.
         if !node.is_leaf() && node.node_kind() == CONTENT_CHAIN {
             return self.settle(slot, locus.chain, node);
         }
@@ -273,12 +273,12 @@ impl Operation<'_, '_> {
         self.settle(locus.slot, locus.chain, node)
     }
 
-    /// What was at one place (`ptr`) goes on by `path`, of which the first `matched` bytes are those of `rest`: these,
-    /// and then both, or one below the content of the other.
+    /// Splits a path. `ptr` continues by `path`, of which the first `matched` bytes are equal to those of `rest`. The
+    /// result is these common bytes, followed by both branches, or by one below the content of the other.
     fn part(&mut self, ptr: Ptr, path: &[u8], matched: usize, rest: &[u8], new: New<'_>) -> Result<Ptr, TrieFull> {
         let (shared, new_path) = rest.split_at(matched);
         let Some(&old_character) = path.get(matched) else {
-            // Only a leaf ends so: a chain is followed beyond its end.
+            // Only a leaf ends like this: a chain is followed beyond its end.
             let content = self.memory.leaf(ptr).content;
             let below = self.branch(new_path, new)?;
             if path.is_empty() {
@@ -303,8 +303,8 @@ impl Operation<'_, '_> {
         self.chain(shared, node)
     }
 
-    /// A new inner node with `content` at the end of `path`, on `child`. If the content is in a leaf without a tail
-    /// already, that is used, or unlinked.
+    /// A new inner node with `content` at the end of `path`, above `child`. If the content is already in a leaf without
+    /// a tail, that leaf is reused, or unlinked.
     fn inner(&mut self, path: &[u8], content: &[u8], leaf: Ptr, child: Ptr) -> Result<Ptr, TrieFull> {
         if content.len() <= INNER_CONTENT_MAX {
             if !leaf.is_none() {
@@ -344,7 +344,7 @@ impl Operation<'_, '_> {
         Ok(())
     }
 
-    /// A new branch that has what is new at the end of `path`.
+    /// A new branch with `new` at the end of `path`.
     fn branch(&mut self, path: &[u8], new: New<'_>) -> Result<Ptr, TrieFull> {
         match new {
             New::Content(content) => self.leaf(path, content),
@@ -352,7 +352,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// A new leaf at the end of `path`, with as much of that as may be in its tail.
+    /// A new leaf at the end of `path`, with as much of the path as possible in its tail.
     pub(super) fn leaf(&mut self, path: &[u8], content: &[u8]) -> Result<Ptr, TrieFull> {
         let tail_bytes = if content.len() > TAIL_CONTENT_MAX { 0 } else { path.len().min(TAIL_MAX) };
         let (steps, tail) = path.split_at(path.len() - tail_bytes);
@@ -360,7 +360,7 @@ impl Operation<'_, '_> {
         self.chain(steps, leaf)
     }
 
-    /// What leads by `path` to `ptr`, as one piece if that can be.
+    /// A path that leads to `ptr` by `path`, in one piece if possible.
     pub(super) fn extended(&mut self, path: &[u8], ptr: Ptr) -> Result<Ptr, TrieFull> {
         match self.joined(path, ptr)? {
             Some(joined) => Ok(joined),
@@ -368,7 +368,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// `path` and the tail or steps of `ptr` in one new piece instead of it, if they have room in one.
+    /// Replaces `ptr` with one new piece that contains `path` and the tail or steps of `ptr`, if they fit into one.
     pub(super) fn joined(&mut self, path: &[u8], ptr: Ptr) -> Result<Option<Ptr>, TrieFull> {
         let memory = self.memory;
         let room = |bytes: usize, steps: &[u8]| !path.is_empty() && path.len() + steps.len() <= bytes;
@@ -434,7 +434,7 @@ impl Operation<'_, '_> {
         Ok(node)
     }
 
-    /// Writes the child of a new chain and, one after the other, the parts that come after it.
+    /// Writes the child of a new chain, and then the given parts one after another.
     fn fill_chain(&mut self, node: Ptr, child: Ptr, parts: &[&[u8]]) {
         let mut bytes = [0; CHAIN_BYTES_MAX - 4];
         let mut length = 0;
@@ -458,7 +458,7 @@ impl Operation<'_, '_> {
         Ok(node)
     }
 
-    /// As `sparse`, of two.
+    /// Like `sparse`, with two children.
     fn pair(&mut self, children: [(u8, Ptr); 2]) -> Result<Ptr, TrieFull> {
         let shape = shape(SPARSE_3);
         let node = self.store.allocate_node(SPARSE_3, shape.units)?;
@@ -488,7 +488,7 @@ impl Operation<'_, '_> {
     }
 }
 
-/// How many bytes two paths have in common at their starts.
+/// The length of the common prefix of two paths.
 #[inline]
 fn common(a: &[u8], b: &[u8]) -> usize {
     let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);

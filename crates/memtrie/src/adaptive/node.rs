@@ -1,4 +1,4 @@
-//! Node kinds of the adaptive layout and what readers do with one node. `FORMAT.md` has each in hex.
+//! The node kinds of the adaptive layout, and reading one node. `FORMAT.md` has each kind in hex.
 
 use std::hint::select_unpredictable;
 
@@ -20,27 +20,27 @@ pub(crate) const CONTENT_CHAIN: u32 = 10;
 /// Words of a prefix.
 pub(crate) const CONTENT_WORD: u32 = 0;
 pub(crate) const PREFIX_CHILD_WORD: u32 = 1;
-/// Words of a chain: the child; the length (a byte) and the steps. Of a chain with content: the child; the lengths of
+/// Words of a chain: the child; the length (a byte) and the steps. In a chain with content: the child; the lengths of
 /// steps and content (a byte each), the steps and the content.
 pub(crate) const CHAIN_CHILD_WORD: u32 = 0;
 pub(crate) const CHAIN_STEPS_WORD: u32 = 1;
 pub(crate) const CHAIN_STEPS_MAX: usize = 59;
 pub(crate) const CONTENT_CHAIN_STEPS_MAX: usize = 34;
-/// A longer content of an inner node is a leaf.
+/// A longer content of an inner node is stored in a leaf.
 pub(crate) const INNER_CONTENT_MAX: usize = 24;
-/// Bytes before the steps: the child, the length or lengths.
+/// Bytes before the steps: the child, and the length or lengths.
 pub(crate) const CHAIN_HEAD_BYTES: usize = 5;
 pub(crate) const CONTENT_CHAIN_HEAD_BYTES: usize = 6;
 pub(crate) const CHAIN_BYTES_MAX: usize = 64;
 
 pub(crate) const CHILDREN_MAX: usize = 48;
-/// A flat node that has at most this many children after a removal becomes sparse again.
+/// A flat node with at most this many children after a removal becomes sparse again.
 pub(crate) const FLAT_CHILDREN_MIN: usize = 40;
 const PREFIX_UNITS: u32 = 2;
 const FLAT_UNITS: u32 = 128;
 
-/// Where a sparse node has what. The characters stand by place from the first wide word on, after them (in the same
-/// wide word or the next) the count of children; places beyond the count mean nothing.
+/// The layout of a sparse node. The characters are ordered by place, from the first wide word on. The count of children
+/// follows them, in the same wide word or the next. Places beyond the count are meaningless.
 pub(crate) struct Shape {
     pub kind: u32,
     pub capacity: u32,
@@ -50,13 +50,13 @@ pub(crate) struct Shape {
     characters: u32,
     /// First word of the children.
     children: u32,
-    /// Wide words that have characters.
+    /// The number of wide words with characters.
     wides: u32,
-    /// Wide word of the count, and its bit there.
+    /// The wide word of the count, and the count's bit in it.
     count: (u32, u32),
 }
 
-/// By kind, from `SPARSE_3` on. The smallest has one 32-bit word instead of the wide ones.
+/// By kind, from `SPARSE_3` on. The smallest has one 32-bit word in place of the wide ones.
 static SHAPES: [Shape; 5] = [
     Shape { kind: SPARSE_3, capacity: 3, units: 2, characters: 3, children: 0, wides: 0, count: (0, 24) },
     Shape { kind: SPARSE_6, capacity: 6, units: 4, characters: 6, children: 0, wides: 1, count: (0, 48) },
@@ -71,7 +71,7 @@ pub(crate) fn shape(kind: u32) -> &'static Shape {
     &SHAPES[(kind - SPARSE_3) as usize]
 }
 
-/// The smallest sparse node for so many children; none if only a flat one has room.
+/// The smallest sparse node for this many children; `None` if only a flat node has room.
 pub(crate) fn shape_for(children: usize) -> Option<&'static Shape> {
     SHAPES.iter().find(|shape| shape.capacity as usize >= children)
 }
@@ -82,7 +82,7 @@ impl Shape {
         node.node_slot(self.characters + 2 * wide)
     }
 
-    /// How many children there are; acquired, so that their characters and pointers are visible.
+    /// The number of children, loaded with acquire, so that their characters and pointers are visible.
     #[inline]
     pub(crate) fn count(&self, memory: Memory<'_>, node: Ptr) -> u32 {
         if self.kind == SPARSE_3 {
@@ -99,7 +99,7 @@ impl Shape {
         (memory.wide_word(self.wide_slot(node, place / 8)) >> (8 * (place % 8))) as u8
     }
 
-    /// The characters at eight places (of the smallest node all) of a node whose count was loaded.
+    /// The characters at eight places (of the smallest node, at all places) of a node whose count was loaded.
     #[inline]
     fn eight_characters(&self, memory: Memory<'_>, node: Ptr, eight: u32) -> u64 {
         if self.kind == SPARSE_3 {
@@ -113,8 +113,8 @@ impl Shape {
         node.node_slot(self.children + place)
     }
 
-    /// The words of characters and count: word, the bits that mean something while there are `count` children, and
-    /// whether it is wide.
+    /// The words of characters and count: the word, the bits that are meaningful with `count` children, and whether it
+    /// is a wide word.
     #[cfg(test)]
     pub(crate) fn meaning(&self, count: u32) -> Vec<(u32, u64, bool)> {
         let of_places = |from: u32| {
@@ -139,8 +139,8 @@ impl Shape {
         self.children + place
     }
 
-    /// The place of a child. Looks at all characters whatever they are: a branch that depends on where the child is
-    /// would be guessed wrong most of the time, and what comes after it would wait for the node.
+    /// The place of a child. It always compares all characters. A branch that depends on the child's place would be
+    /// mispredicted most of the time, and everything after it would wait for the node's memory.
     #[inline]
     pub(crate) fn find(&self, memory: Memory<'_>, node: Ptr, character: u8) -> Option<u32> {
         let count = self.count(memory, node);
@@ -151,12 +151,12 @@ impl Shape {
             let high = if has_high { self.eight_characters(memory, node, 2 * pair + 1) } else { 0 };
             places |= u64::from(equal_places([low, high], character)) << (16 * pair);
         }
-        // Behind the children may be anything.
+        // The bits behind the children are arbitrary.
         places &= (1 << count) - 1;
         (places != 0).then(|| places.trailing_zeros())
     }
 
-    /// Writes the characters and the count of a node that nobody sees yet.
+    /// Writes the characters and the count of a node that is not published yet.
     pub(crate) fn fill(&self, memory: Memory<'_>, node: Ptr, characters: &[u8]) {
         let byte = |place: usize| u64::from(characters.get(place).copied().unwrap_or(0));
         let wide = |from: usize, bytes: usize| (0..bytes).fold(0, |word, i| word | byte(from + i) << (8 * i));
@@ -171,7 +171,7 @@ impl Shape {
         }
     }
 
-    /// Writes both children of a node of the smallest size that nobody sees yet.
+    /// Writes both children of a node of the smallest size that is not published yet.
     #[inline]
     pub(crate) fn fill_pair(&self, memory: Memory<'_>, node: Ptr, [first, second]: [(u8, Ptr); 2]) {
         debug_assert_eq!(self.kind, SPARSE_3);
@@ -180,8 +180,7 @@ impl Shape {
         memory.set_word(node.node_slot(self.characters), u32::from(first.0) | u32::from(second.0) << 8 | 2 << 24);
     }
 
-    /// Adds a child to a node that has room for it and that readers may see: pointer, character, and then the store of
-    /// the count.
+    /// Adds a child to a published node that has room for it: it stores the pointer, the character, and then the count.
     pub(crate) fn add(&self, memory: Memory<'_>, node: Ptr, character: u8, child: Ptr) {
         let place = self.count(memory, node);
         debug_assert!(place < self.capacity && self.find(memory, node, character).is_none());
@@ -199,7 +198,7 @@ impl Shape {
             let kept = memory.wide_word(counted) & !(of_place.1 | of_count.1);
             memory.publish_wide(counted, kept | of_place.0 | of_count.0);
         } else {
-            // Readers do not look at the place before the count says that it is one.
+            // Readers ignore the place until the count includes it.
             let slot = self.wide_slot(node, place / 8);
             memory.set_wide_word(slot, memory.wide_word(slot) & !of_place.1 | of_place.0);
             memory.publish_wide(counted, memory.wide_word(counted) & !of_count.1 | of_count.0);
@@ -207,7 +206,7 @@ impl Shape {
     }
 }
 
-/// 8-byte units of a node.
+/// The size of a node in 8-byte units.
 #[inline]
 pub(crate) fn units(memory: Memory<'_>, ptr: Ptr) -> u32 {
     match ptr.node_kind() {
@@ -222,7 +221,7 @@ pub(crate) fn units(memory: Memory<'_>, ptr: Ptr) -> u32 {
     }
 }
 
-/// 8-byte units of a chain of so many bytes: 16, 32, 48 or 64 bytes.
+/// The 8-byte units of a chain of this many bytes: 16, 32, 48 or 64 bytes.
 #[inline]
 pub(crate) fn chain_units(bytes: usize) -> u32 {
     bytes.div_ceil(16) as u32 * 2
@@ -261,7 +260,7 @@ pub(crate) fn content_chain<'a>(memory: Memory<'a>, ptr: Ptr) -> ContentChain<'a
     ContentChain { steps, content, child: memory.load(ptr.node_slot(CHAIN_CHILD_WORD)) }
 }
 
-/// What is `skip` bytes within the node.
+/// The view of a node from `skip` bytes inside it.
 #[inline]
 pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
     let Place { ptr, skip } = place;
@@ -292,7 +291,7 @@ pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
     }
 }
 
-/// Where the pointer to the child for `character` is, if there is one.
+/// The slot of the pointer to the child for `character`, if there is one.
 #[inline]
 pub(crate) fn child_slot(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<Slot> {
     if ptr.node_kind() == FLAT {
@@ -306,7 +305,7 @@ pub(crate) fn child_slot(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<
 /// The place of a sparse node's child.
 #[inline]
 fn find(memory: Memory<'_>, ptr: Ptr, character: u8) -> Option<u32> {
-    // The shapes are constants in each arm, which is what makes the search short.
+    // The shape is a constant in each arm, which makes the search short.
     match ptr.node_kind() {
         SPARSE_3 => shape(SPARSE_3).find(memory, ptr, character),
         SPARSE_6 => shape(SPARSE_6).find(memory, ptr, character),
@@ -366,9 +365,9 @@ pub(crate) fn step<'a>(memory: Memory<'a>, ptr: Ptr, key: &[u8]) -> Step<'a> {
     }
 }
 
-/// The content at `key` below a node. The way of most keys of a large trie (a chain that all keys begin with, flat
-/// nodes, then a leaf or a small node of leaves) is taken in few instructions: a processor that waits for one key's
-/// memory asks for the next one's only if that is not many instructions away.
+/// The content at `key` below a node. Most keys of a large trie pass a chain that all keys share, then flat nodes, then
+/// a leaf or a small node of leaves. This function handles that case in few instructions: while a processor waits for
+/// one key's memory, it only requests the next key's if that is not many instructions away.
 #[inline]
 pub(crate) fn get<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
     if ptr.is_node_of(CHAIN)
@@ -396,7 +395,7 @@ pub(crate) fn get<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Optio
     get_by_steps(memory, ptr, key)
 }
 
-/// As `get`, for any way.
+/// Like `get`, for any sequence of nodes.
 #[inline(never)]
 fn get_by_steps<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<&'a [u8]> {
     loop {
@@ -411,7 +410,7 @@ fn get_by_steps<'a>(memory: Memory<'a>, mut ptr: Ptr, mut key: &[u8]) -> Option<
     }
 }
 
-/// The steps of a chain of at most three, if `key` begins with them and has more.
+/// The number of steps of a chain of at most three, if `key` starts with them and is longer.
 #[inline]
 fn short_chain_passed(memory: Memory<'_>, ptr: Ptr, key: &[u8]) -> Option<usize> {
     let word = memory.word(ptr.node_slot(CHAIN_STEPS_WORD));
@@ -420,9 +419,9 @@ fn short_chain_passed(memory: Memory<'_>, ptr: Ptr, key: &[u8]) -> Option<usize>
     (steps <= 3 && differing & ((1 << (8 * steps)) - 1) == 0).then_some(steps as usize)
 }
 
-/// One step from the smallest sparse node; none from a leaf and from no node. What a large flat node leads to is one of
-/// these and nobody can guess which: no branch asks, since what comes after it would wait for the flat node. (Where
-/// there is no node, the root's words are looked at, which are one without children.)
+/// Takes one step from the smallest sparse node, and none from a leaf or from no node. A large flat node leads to any
+/// of these unpredictably, so no branch distinguishes them: what follows it would wait for the flat node. (Where there
+/// is no node, the root's words are read, which look like a node without children.)
 #[inline]
 fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
     const LOWS: u32 = 0x01_0101;
@@ -431,7 +430,7 @@ fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
     let shape = shape(SPARSE_3);
     let word = memory.load(node.node_slot(shape.characters)).bits();
     debug_assert!(is_node || word == 0);
-    // A mark is left where a byte is zero, is this character; one above it may be false.
+    // A zero byte is this character. The lowest mark is exact; marks above it may be false.
     let differing = word ^ (u32::from(character) * LOWS);
     let covered = 1_u32.wrapping_shl(8 * (word >> 24)).wrapping_sub(1);
     let marks = differing.wrapping_sub(LOWS) & !differing & LOWS << 7 & covered;
@@ -440,10 +439,10 @@ fn small_step(memory: Memory<'_>, ptr: Ptr, character: u8) -> (Ptr, usize) {
     (select_unpredictable(is_node, child, ptr), usize::from(is_node))
 }
 
-/// Flat nodes of a large trie that stay near: the first has 256 children, what the second has is 256 KiB.
+/// The flat nodes of a large trie that stay in the cache: the first has 256 children, and the second level has 256 KiB.
 const TOP_LEVELS: usize = 2;
 
-/// The steps of `key` through the top of a large trie.
+/// Follows `key` through the top of a large trie.
 #[inline]
 pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize) {
     let (mut ptr, mut consumed) = (root, 0);
@@ -462,8 +461,8 @@ pub(crate) fn pass_top(memory: Memory<'_>, root: Ptr, key: &[u8]) -> (Ptr, usize
     (ptr, consumed)
 }
 
-/// As far as `pass_top`, and to the slot in a flat node behind that, which is not looked at. Puts move no flat node and
-/// take none away.
+/// Goes as far as `pass_top`, and on to the slot in a flat node behind that, which it does not read. Puts neither move
+/// nor remove flat nodes.
 #[inline]
 pub(crate) fn start(memory: Memory<'_>, root: Ptr, key: &[u8]) -> Start {
     let (mut ptr, mut consumed) = (root, 0);
@@ -497,7 +496,7 @@ pub(crate) fn prefetch_step(memory: Memory<'_>, ptr: Ptr, key: &[u8]) {
     }
 }
 
-/// Of a leaf or node.
+/// Prefetches a leaf or node.
 #[inline]
 pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
     memory.prefetch_piece(ptr);
@@ -506,7 +505,8 @@ pub(crate) fn prefetch(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// Of a node larger than a cache line, asks for the lines after the first, before that says which will be needed.
+/// Prefetches the lines after the first of a node larger than a cache line, before the first line says which will be
+/// needed.
 #[inline]
 fn prefetch_lines(memory: Memory<'_>, ptr: Ptr) {
     match ptr.node_kind() {
@@ -536,7 +536,7 @@ fn list_flat<const DESCENDING: bool>(memory: Memory<'_>, ptr: Ptr, out: &mut Vec
         for step in four..four + 4 {
             let character = if DESCENDING { 0xFF - step } else { step };
             let child = memory.load(ptr.node_slot(character));
-            // What is none is overwritten by the next.
+            // An absent child is overwritten by the next one.
             children[count & 0xFF] = (character as u8, child);
             count += usize::from(!child.is_none());
         }
@@ -544,7 +544,7 @@ fn list_flat<const DESCENDING: bool>(memory: Memory<'_>, ptr: Ptr, out: &mut Vec
     out.extend_from_slice(&children[..count]);
 }
 
-/// Puts each child where as many others come before it: no branch depends on the characters.
+/// Stores each child at the index given by the number of lower characters, so that no branch depends on the characters.
 #[inline]
 fn list_sparse<const KIND: u32>(memory: Memory<'_>, ptr: Ptr, descending: bool, out: &mut Vec<(u8, Ptr)>) {
     let shape = shape(KIND);
@@ -562,7 +562,7 @@ fn list_sparse<const KIND: u32>(memory: Memory<'_>, ptr: Ptr, descending: bool, 
         let character = characters.at(place);
         let before = characters.below(character, shape.capacity);
         let at = if descending { last - before } else { before };
-        // A character that is there twice would be a broken node.
+        // A character that occurs twice would mean a broken node.
         if let Some(entry) = out.get_mut(at as usize) {
             *entry = (character, memory.load(shape.child_slot(ptr, place)));
         }
@@ -581,8 +581,8 @@ pub(crate) fn flat_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool
     }
 }
 
-/// The children of a node of the smallest size in order, if all of them are leaves. What comes first is decided without
-/// a branch: among two or three characters nobody can guess.
+/// The children of a node of the smallest size in order, if all of them are leaves. The order is computed without a
+/// branch, because branches on two or three characters are unpredictable.
 #[inline]
 pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) -> Option<SmallLeaves> {
     const BEHIND: u32 = 0x100;
@@ -611,7 +611,7 @@ pub(crate) fn small_of_leaves(memory: Memory<'_>, ptr: Ptr, descending: bool) ->
     Some(SmallLeaves { leaves: children.map(|(rank, child)| ((rank ^ flip) as u8, child)), count: count as usize })
 }
 
-/// Of a node; of a leaf something that is near.
+/// Prefetches a node; for a leaf it prefetches memory that is cached already.
 #[inline]
 pub(crate) fn prefetch_node(memory: Memory<'_>, ptr: Ptr) {
     memory.prefetch_node(ptr);
@@ -620,7 +620,7 @@ pub(crate) fn prefetch_node(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// All lines of a flat node.
+/// Prefetches all lines of a flat node.
 #[inline]
 pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
     if ptr.is_node_of(FLAT) {
@@ -628,7 +628,7 @@ pub(crate) fn prefetch_flat(memory: Memory<'_>, ptr: Ptr) {
     }
 }
 
-/// The nodes that a large sparse node leads to; mostly it leads to leaves.
+/// Prefetches the nodes below a large sparse node, which mostly leads to leaves.
 #[inline]
 pub(crate) fn prefetch_below_large(memory: Memory<'_>, ptr: Ptr) {
     if ptr.is_node_of(SPARSE_12) | ptr.is_node_of(SPARSE_24) | ptr.is_node_of(SPARSE_48) {

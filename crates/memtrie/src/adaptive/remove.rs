@@ -1,5 +1,5 @@
-//! Removal in the adaptive layout. What is left over of steps is joined, so that a trie that lost keys looks like one
-//! that never had them.
+//! Removal in the adaptive layout. The remaining steps are joined, so that a trie that lost keys looks like one that
+//! never had them.
 
 use super::edit::Operation;
 use super::node::{
@@ -49,7 +49,7 @@ impl Operation<'_, '_> {
         self.settle(joint.slot, joint.chain, stays)
     }
 
-    /// Publishes what is now at `slot`, as one piece with the chain that leads there, if that can be.
+    /// Publishes `ptr` at `slot`, joined with the chain that leads there if possible.
     pub(super) fn settle(&mut self, slot: Slot, chain: Option<Slot>, ptr: Ptr) -> Result<(), TrieFull> {
         let memory = self.memory;
         if let Some(above) = chain {
@@ -64,8 +64,8 @@ impl Operation<'_, '_> {
         Ok(())
     }
 
-    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows
-    /// has unlinked it.
+    /// Unlinks the chains from `ptr` along `key`. A chain inside which the key ends is left alone: the edit of what
+    /// follows has already unlinked it.
     fn replace_chains(&mut self, mut ptr: Ptr, mut key: &[u8]) {
         while !ptr.is_leaf() && ptr.node_kind() == CHAIN {
             let Some(rest) = key.strip_prefix(chain_steps(self.memory, ptr)) else { return };
@@ -75,7 +75,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// What comes instead of a sparse node that loses the branch along `rest`.
+    /// The replacement of a sparse node that loses the branch along `rest`.
     fn without_branch(&mut self, node: Ptr, rest: &[u8]) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         let shape = shape(node.node_kind());

@@ -8,8 +8,8 @@ use crate::raw::blocks::BLOCK_BYTES;
 use crate::raw::memory::{Memory, Ptr};
 use crate::store::piece_bytes;
 
-/// Bytes of the node or leaf, a prefix's content included. The block that an embedded prefix shares counts for the
-/// other node.
+/// The bytes of a node or leaf, including a prefix's content. The block that an embedded prefix shares is counted for
+/// the other node.
 pub(crate) fn check(memory: Memory<'_>, ptr: Ptr) -> Result<usize, String> {
     if ptr.is_leaf() {
         return Ok(piece_bytes(memory, ptr));

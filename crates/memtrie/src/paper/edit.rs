@@ -1,7 +1,7 @@
 //! How the writer changes a trie of the paper's layout.
 //!
 //! Every change ends in one publishing store: of a pointer word, of a content word, or of a sparse node's wide word.
-//! All blocks and blobs it needs are allocated and written before. W1 to W5 are in `FORMAT.md`.
+//! All blocks and blobs that it needs are allocated and written before. W1 to W5 are in `FORMAT.md`.
 
 use super::node::{
     CHAIN_STEPS_MAX, CHILD_WORD, CONTENT_WORD, EMBED_FROM, FLAGS_WORD, Kind, PREFIX, SPARSE, SPARSE_CHILDREN_MAX,
@@ -13,17 +13,17 @@ use crate::edit::{Joint, Locus, Start, Structure};
 use crate::raw::memory::{Memory, Ptr, Slot};
 use crate::store::Store;
 
-/// The running operation: memory to look at, memory to take.
+/// The running operation: the memory it reads and the allocators it uses.
 pub(crate) struct Operation<'o, 's> {
     pub(crate) memory: Memory<'o>,
     pub(crate) store: &'s mut Store,
 }
 
-/// A node as seen from the slot that leads to it, its prefix taken off.
+/// A node as seen from the slot that leads to it, without its prefix.
 pub(crate) struct Seen {
-    /// Where the pointer to `node` is; with an embedded prefix, where the pointer to the prefix is.
+    /// The slot of the pointer to `node`; with an embedded prefix, that of the pointer to the prefix.
     pub slot: Slot,
-    /// Content of an embedded prefix, to be carried along when the node is replaced.
+    /// The content of an embedded prefix, which must be kept when the node is replaced.
     pub carried: Ptr,
     pub node: Ptr,
 }
@@ -117,8 +117,8 @@ impl<'o> Structure<'o> for Operation<'o, '_> {
         if locus.consumed + locus.matched < key.len() {
             return self.attach(locus, key, leaf);
         }
-        // A copying operation owns the node it stopped at. But a chain that the key ends within still has its head to
-        // give.
+        // A copying operation owns the node at which it stopped. But the head of a chain inside which the key ends is
+        // still in use.
         let fresh = locus.matched == 0 && self.store.is_copying();
         let branch = self.with_content(leaf, self.rest_of(locus), fresh)?;
         self.attach(locus, key, branch)
@@ -169,7 +169,7 @@ impl Operation<'_, '_> {
         self.memory.publish(slot, ptr);
     }
 
-    /// As `publish`, of the wide word of a sparse node.
+    /// Like `publish`, for the wide word of a sparse node.
     #[inline]
     fn publish_wide(&self, slot: Slot, word: u64) {
         debug_assert!(self.store.may_publish(slot), "W4: {slot:?}");
@@ -183,7 +183,7 @@ impl Operation<'_, '_> {
         self.memory.set_word(slot, word);
     }
 
-    /// What is at and below a key that ends at this locus; if it ends within a chain, the rest of the chain.
+    /// What is at and below a key that ends at this locus; if it ends inside a chain, the rest of the chain.
     fn rest_of(&self, locus: &Locus<'_>) -> Ptr {
         if locus.matched == 0 {
             return locus.ptr;
@@ -192,7 +192,7 @@ impl Operation<'_, '_> {
         node.with_kind(node.kind() + locus.matched as u32)
     }
 
-    /// The slot of a child that is there.
+    /// The slot of an existing child.
     #[inline]
     fn locate_in_split(&mut self, node: Ptr, character: u8) -> Result<Option<Slot>, TrieFull> {
         let mut slot = split_slot(node, character);
@@ -206,14 +206,14 @@ impl Operation<'_, '_> {
         Ok((!self.memory.load(slot).is_none()).then_some(slot))
     }
 
-    /// In a copying operation: replaces the node at `slot` by a copy, unless it is the operation's own already (W4).
+    /// In a copying operation, replaces the node at `slot` with a copy, unless the operation allocated it (W4).
     #[inline]
     pub(crate) fn own(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
         if self.store.is_copying() { self.copy_node(slot, ptr) } else { Ok(ptr) }
     }
 
     fn copy_node(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
-        // The pointer to a node with an embedded prefix is the prefix's: the copy of its block keeps both.
+        // The pointer to a node with an embedded prefix is the prefix's: copying its block copies both.
         let seen = Seen::at(self.memory, slot, ptr);
         if seen.slot == slot && seen.node.kind() == SPARSE {
             return self.copy_sparse(slot, ptr);
@@ -236,7 +236,7 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// As `own`, for a block that is accessed by 32-bit words only.
+    /// Like `own`, for a block that is only accessed by 32-bit words.
     pub(crate) fn own_block(&mut self, slot: Slot, ptr: Ptr) -> Result<Ptr, TrieFull> {
         if !self.store.is_copying() || self.store.is_fresh(ptr) {
             return Ok(ptr);
@@ -250,7 +250,7 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// The chain's first `steps` steps stay, in a new block; there it branches, or `branch` follows if the key ends.
+    /// Keeps the chain's first `steps` steps in a new block. There it branches, or `branch` follows if the key ends.
     fn cut_chain(&mut self, seen: &Seen, rest: &[u8], steps: usize, branch: Ptr) -> Result<(), TrieFull> {
         let node = seen.node;
         let chain = chain_steps(self.memory, node);
@@ -283,7 +283,7 @@ impl Operation<'_, '_> {
         let word = SparseWord::load(memory, seen.node);
         let count = word.count();
         if (count as usize) < SPARSE_CHILDREN_MAX {
-            // The pointer first; the word makes it reachable.
+            // The pointer comes first; the wide word then makes it reachable.
             self.publish(seen.node.slot(count), branch);
             self.publish_wide(seen.node.slot(SPARSE_WORD), word.with(rest[0]).0);
             return Ok(());
@@ -336,7 +336,8 @@ impl Operation<'_, '_> {
         Ok(block)
     }
 
-    /// New chain blocks for `steps`, leading to `child`. The last blocks are full: the first has the room for a prefix.
+    /// New chain blocks for `steps`, leading to `child`. All but the first are full, so the first has room for a
+    /// prefix.
     #[inline]
     pub(crate) fn chain(&mut self, mut steps: &[u8], child: Ptr) -> Result<Ptr, TrieFull> {
         let mut ptr = child;
@@ -358,7 +359,7 @@ impl Operation<'_, '_> {
         Ok(ptr)
     }
 
-    /// A new sparse node; children in ascending order of their characters.
+    /// A new sparse node; the children are in ascending order of their characters.
     pub(crate) fn sparse(&mut self, children: &[(u8, Ptr)]) -> Result<Ptr, TrieFull> {
         let node = self.store.allocate_block(self.memory)?.with_kind(SPARSE);
         let mut characters = [0; SPARSE_CHILDREN_MAX];
@@ -370,8 +371,8 @@ impl Operation<'_, '_> {
         Ok(node)
     }
 
-    /// `child` with `content` (a leaf pointer or none) on it. `fresh`: if `child` is a chain, this operation made it
-    /// and nothing reaches it yet.
+    /// `child` with `content` (a leaf pointer or none) in front. `fresh` means: if `child` is a chain, this operation
+    /// made it and nothing reaches it yet.
     pub(crate) fn with_content(&mut self, content: Ptr, child: Ptr, fresh: bool) -> Result<Ptr, TrieFull> {
         let memory = self.memory;
         if content.is_none() {
@@ -382,7 +383,7 @@ impl Operation<'_, '_> {
         }
         match kind(child) {
             Kind::Split => {
-                // A reader that came when this split had a prefix before reads the new content of the same key.
+                // A reader that arrived while this split had a prefix then reads the new content of the same key.
                 memory.set_word(child.slot(FLAGS_WORD), SPLIT);
                 self.publish(child.slot(CONTENT_WORD), content);
                 Ok(child.with_kind(PREFIX))
@@ -404,7 +405,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// A copy of a chain in a new block, which replaces the old one.
+    /// Replaces a chain with a copy in a new block.
     fn copy_chain(&mut self, chain: Ptr) -> Result<Ptr, TrieFull> {
         let copy = self.store.allocate_block(self.memory)?.with_kind(chain.kind());
         for word in chain.kind() / 4..8 {
@@ -414,7 +415,7 @@ impl Operation<'_, '_> {
         Ok(copy)
     }
 
-    /// Up to `most` children of a split, but not the one for `except`.
+    /// Up to `most` children of a split, except the one for `except`.
     pub(crate) fn split_children(&self, split: Ptr, except: u8, most: usize) -> Vec<(u8, Ptr)> {
         let mut children = Vec::with_capacity(most);
         let mut from = Some(0);
@@ -430,7 +431,7 @@ impl Operation<'_, '_> {
         children
     }
 
-    /// Unlinks all blocks of a split, not its children.
+    /// Unlinks all blocks of a split, but not its children.
     pub(crate) fn replace_split(&mut self, split: Ptr) {
         for word in SPLIT_WORDS_FROM..8 {
             let middle = self.memory.load(split.slot(word));

@@ -1,11 +1,10 @@
-//! Node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and what readers do with one
-//! node.
+//! The node kinds of the paper's layout in a 32-byte block (`FORMAT.md` has each in hex), and reading one node.
 
 use crate::node::{Place, Step, View};
 use crate::raw::memory::{Memory, Ptr, Slot};
 
-/// A chain has its first step at offset 0..=27; its pointer says where. The next chain byte follows, the last is at 27,
-/// the child in word 7.
+/// A chain has its first step at offset 0..=27, which its pointer gives. The other steps follow, the last at 27, and
+/// the child is in word 7.
 pub(crate) const CHAIN_LAST: u32 = 27;
 pub(crate) const CHAIN_STEPS_MAX: usize = 28;
 pub(crate) const SPLIT: u32 = 0x1C;
@@ -15,7 +14,7 @@ pub(crate) const PREFIX: u32 = 0x1F;
 pub(crate) const CHILD_WORD: u32 = 7;
 /// Word of the content of a prefix.
 pub(crate) const CONTENT_WORD: u32 = 0;
-/// Word whose first byte says what a prefix is on: the kind of the node that shares its block, or `STANDALONE`.
+/// The word whose first byte says what follows a prefix: the kind of the node that shares its block, or `STANDALONE`.
 pub(crate) const FLAGS_WORD: u32 = 1;
 pub(crate) const STANDALONE: u32 = 0xFF;
 /// A prefix shares a chain's block if the chain starts at this offset or later.
@@ -23,9 +22,9 @@ pub(crate) const EMBED_FROM: u32 = 5;
 /// First pointer word of a split's first block; its other blocks are all pointers.
 pub(crate) const SPLIT_WORDS_FROM: u32 = 4;
 pub(crate) const SPARSE_CHILDREN_MAX: usize = 6;
-/// A split that has at most this many children after a removal becomes sparse again.
+/// A split with at most this many children after a removal becomes sparse again.
 pub(crate) const SPLIT_CHILDREN_MIN: usize = 4;
-/// First of the two words of a sparse node's characters and order, always accessed as one.
+/// The first of the two words of a sparse node's characters and order, which are always accessed as one.
 pub(crate) const SPARSE_WORD: u32 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +35,7 @@ pub(crate) enum Kind {
     Prefix,
 }
 
-/// The kind of a node that is neither none nor a leaf.
+/// The kind of a pointer that is neither null nor a leaf.
 #[inline]
 pub(crate) fn kind(ptr: Ptr) -> Kind {
     debug_assert!(!ptr.is_none() && !ptr.is_leaf());
@@ -48,12 +47,12 @@ pub(crate) fn kind(ptr: Ptr) -> Kind {
     }
 }
 
-/// A prefix taken apart.
+/// The parts of a prefix.
 pub(crate) struct Prefix {
     /// A leaf pointer.
     pub content: Ptr,
     pub child: Ptr,
-    /// Where the child's pointer is, if the prefix has a block of its own.
+    /// The slot of the child's pointer, if the prefix has its own block.
     pub child_slot: Option<Slot>,
 }
 
@@ -76,16 +75,16 @@ pub(crate) fn chain_steps<'a>(memory: Memory<'a>, ptr: Ptr) -> &'a [u8] {
     memory.steps(ptr.slot(0), first, CHAIN_STEPS_MAX - first)
 }
 
-/// Steps of the chain that `key` follows.
+/// How many steps of the chain `key` follows.
 #[inline]
 pub(crate) fn matching(steps: &[u8], key: &[u8]) -> usize {
     steps.iter().zip(key).take_while(|(step, byte)| step == byte).count()
 }
 
-/// The characters and the order word of a sparse node, as one value: characters in the low 48 bits, order in the high
+/// The characters and the order word of a sparse node as one value: characters in the low 48 bits, order in the high
 /// 16. The order word lists, in base 6 from the lowest digit up, the places of the children in ascending order of
-/// character; the highest digit is never 0, so the digits end where the word is used up.
-/// Unused characters repeat the first one.
+/// character. The highest digit is never 0, so the digits end when the word is used up. Unused characters repeat the
+/// first one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SparseWord(pub(crate) u64);
 
@@ -95,7 +94,7 @@ impl SparseWord {
         SparseWord(memory.load_wide(ptr.slot(SPARSE_WORD)))
     }
 
-    /// For children given in ascending order of their characters, which get the places 0, 1, ...
+    /// The word for children in ascending order of their characters, which get the places 0, 1, ...
     pub(crate) fn of_ascending(characters: &[u8]) -> SparseWord {
         debug_assert!((2..=SPARSE_CHILDREN_MAX).contains(&characters.len()));
         debug_assert!(characters.is_sorted());
@@ -142,7 +141,7 @@ impl SparseWord {
         }
     }
 
-    /// With one more child, at the next free place.
+    /// The word with one more child, at the next free place.
     pub(crate) fn with(self, character: u8) -> SparseWord {
         let place = self.count();
         debug_assert!(place < SPARSE_CHILDREN_MAX as u32 && self.find(character).is_none());
@@ -172,8 +171,8 @@ impl SparseWord {
     }
 }
 
-/// The blocks of a split: word of the child (or of the next block) for a character, in each of its three levels (2, 3,
-/// 3 bits).
+/// The slot of the child (or of the next block) for a character in the blocks of a split, for its three levels (2, 3, 3
+/// bits).
 #[inline]
 pub(crate) fn split_slot(first: Ptr, character: u8) -> Slot {
     first.slot(SPLIT_WORDS_FROM + u32::from(character >> 6))
@@ -189,7 +188,7 @@ pub(crate) fn split_tail_slot(tail: Ptr, character: u8) -> Slot {
     tail.slot(u32::from(character) & 7)
 }
 
-/// The child of a split, none if there is none.
+/// The child of a split, or none.
 #[inline]
 pub(crate) fn split_child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     let middle = memory.load(split_slot(ptr, character));
@@ -203,10 +202,10 @@ pub(crate) fn split_child(memory: Memory<'_>, ptr: Ptr, character: u8) -> Ptr {
     memory.load(split_tail_slot(tail, character))
 }
 
-/// The first child of a split at or after `from` (or, descending, at or before it).
+/// The first child of a split at or after `from` (descending: at or before it).
 pub(crate) fn split_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: bool) -> Option<(u8, Ptr)> {
     let mut character = i32::from(from);
-    // Advances to the first character of the next group of `size`, or the last of the one before.
+    // Moves to the first character of the next group of `size`, or the last of the previous one.
     let skip = |character: i32, size: i32| {
         if descending { (character & !(size - 1)) - 1 } else { (character & !(size - 1)) + size }
     };
@@ -236,7 +235,7 @@ pub(crate) fn split_next(memory: Memory<'_>, ptr: Ptr, from: u8, descending: boo
     None
 }
 
-/// What is `skip` steps within the node.
+/// The view of a node from `skip` steps inside it.
 #[inline]
 pub(crate) fn view<'a>(memory: Memory<'a>, place: Place) -> View<'a> {
     let Place { ptr, skip } = place;
@@ -336,7 +335,7 @@ pub(crate) fn split_blocks(memory: Memory<'_>, split: Ptr) -> Vec<Ptr> {
             blocks.extend((0..8).map(|word| memory.load(middle.slot(word))).filter(|tail| !tail.is_none()));
         }
     }
-    // The three slot functions and this walk must agree on where things are.
+    // The three slot functions and this walk must agree on the positions.
     debug_assert!((0..=255_u8).all(|c| {
         let middle = memory.load(split_slot(split, c));
         middle.is_none() || {

@@ -35,7 +35,7 @@ impl Operation<'_, '_> {
                 if seen.slot != slot {
                     self.store.replace(ptr);
                 }
-                // Content and a chain to the key: the content is what stays.
+                // There is content and a chain to the key: only the content remains.
                 self.publish(slot, prefix(memory, ptr).content);
                 Ok(())
             }
@@ -44,8 +44,8 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// Unlinks the chains from `ptr` along `key`. A chain that the key ends within is left: whoever edited what follows
-    /// has unlinked it.
+    /// Unlinks the chains from `ptr` along `key`. A chain inside which the key ends is left alone: the edit of what
+    /// follows has already unlinked it.
     fn replace_path(&mut self, mut ptr: Ptr, mut key: &[u8]) {
         while !key.is_empty() {
             let node = if ptr.kind() == PREFIX { prefix(self.memory, ptr).child } else { ptr };
@@ -83,8 +83,8 @@ impl Operation<'_, '_> {
         Ok(())
     }
 
-    /// A chain of one step more than the chain that follows, in one new block if there is room; otherwise a step of its
-    /// own.
+    /// A chain with one step in front of `child`: in one new block with a following chain if there is room, otherwise
+    /// as a step of its own.
     fn lengthened_chain(&mut self, step: u8, child: Ptr) -> Result<Ptr, TrieFull> {
         if child.is_leaf() || kind(child) != Kind::Chain || child.kind() == 0 {
             return self.chain(&[step], child);

@@ -1,11 +1,12 @@
-//! An arena: pieces of any size at 8-byte units. Blobs live in one; the nodes of the adaptive layout in another.
+//! An arena: pieces of any size in 8-byte units. Blobs are in one arena, and the nodes of the adaptive layout in
+//! another.
 //!
-//! The committed space is a sequence of 4 KiB pages. Page spans come from a buddy allocator (orders 0.., aligned to
-//! their size, merged when freed); pieces of at most 32 KiB come from *runs*, aligned spans that hold objects of one
-//! size class (a piece whose size is a power of two is aligned to it) (8 classes for each doubling), larger ones have a
-//! span of their own, cut to whole pages. An empty run goes back to the pages, and free pages beyond a reserve go back
-//! to the system, the largest spans first: what was a lot of large values once does not hold memory when they became
-//! small.
+//! The committed space is a sequence of 4 KiB pages. A buddy allocator provides spans of pages (orders 0.., aligned to
+//! their size, merged when freed). Pieces of at most 32 KiB come from *runs*, aligned spans that hold objects of one
+//! size class, with 8 classes for each doubling; a piece whose size is a power of two is aligned to it. Larger pieces
+//! have a span of their own, cut to whole pages. An empty run returns to the free pages. Free pages beyond a reserve
+//! are returned to the system, the largest spans first, so that many large values do not occupy memory once they have
+//! become small.
 
 use std::sync::Arc;
 
@@ -22,26 +23,26 @@ const ORDERS: usize = 23;
 /// Largest piece, in units, that lives in a run.
 const RUN_UNITS_MAX: u32 = 4096;
 const CLASSES: usize = 80;
-/// Growth doubles the arena from the first to the second step, in pages.
+/// Growth doubles the arena from the first step to the second, in pages.
 const STEP_PAGES_MIN: u32 = 16;
 const STEP_PAGES_MAX: u32 = 1024;
-/// Spans of at least this order are given back to the system when more than the reserve is idle: this many pages, and
-/// one for so many in use.
+/// Spans of at least this order are returned to the system when more than the reserve is idle: this many pages, and one
+/// for each `RELEASE_RESERVE_SHARE` pages in use.
 const RELEASE_ORDER_MIN: usize = 2;
 const RELEASE_RESERVE_PAGES: u32 = 128;
 const RELEASE_RESERVE_SHARE: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PageKind {
-    /// Not the first page of anything.
+    /// Not the first page of a span.
     Inside,
     /// First page of a free span of this order.
     Free(u8),
-    /// The same, and all of it was given back to the system.
+    /// The same, with all of it returned to the system.
     Released(u8),
     /// First page of a run.
     Run,
-    /// First page of a piece's own span.
+    /// First page of a large piece's span.
     Large,
 }
 
@@ -59,7 +60,7 @@ struct Page {
     size: u16,
     capacity: u16,
     kind: PageKind,
-    /// The page was given back to the system and not used since.
+    /// The page was returned to the system and not used since.
     released: bool,
 }
 
@@ -82,18 +83,18 @@ pub(crate) struct Arena {
     space: Space,
     pages: Vec<Page>,
     free_spans: [u32; ORDERS],
-    /// As `free_spans`, of what was given back to the system.
+    /// Like `free_spans`, for spans that were returned to the system.
     released_spans: [u32; ORDERS],
     open_runs: [u32; CLASSES],
     used_units: u64,
     free_pages: u32,
     released_pages: u32,
     limit_pages: u32,
-    /// By huge page: untouched or released pages of it came into use since it was last made one.
+    /// For each huge page: whether untouched or released pages of it came into use since it was last made a huge page.
     mixed: Vec<bool>,
 }
 
-/// Size class of a run object, and its size in units.
+/// The size class of a run object, and its size in units.
 #[inline]
 fn class_of(units: u32) -> (usize, u32) {
     debug_assert!((1..=RUN_UNITS_MAX).contains(&units));
@@ -106,10 +107,10 @@ fn class_of(units: u32) -> (usize, u32) {
     (16 + (doubling as usize - 4) * 8 + step as usize, (1 << doubling) + ((step + 1) << spacing))
 }
 
-/// Lengths of runs in pages, powers of two.
+/// The lengths of runs in pages, powers of two.
 const RUN_SPANS: [u32; 3] = [4, 16, 64];
 
-/// Pages of a run of objects of this many units.
+/// The pages of a run of objects of this many units.
 #[inline]
 fn run_pages(units: u32) -> u32 {
     match units {
@@ -141,7 +142,7 @@ impl Arena {
         &self.space
     }
 
-    /// Room for the trie's root words, at the start: the first piece.
+    /// Allocates the trie's root words at the start, as the first piece.
     pub(crate) fn allocate_root(&mut self, units: u32) -> Result<(), TrieFull> {
         let root = self.allocate(units)?;
         debug_assert_eq!(root, 0);
@@ -149,7 +150,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Room for a piece of `units` units, whose contents are undefined: its first unit.
+    /// Allocates a piece of `units` units, with undefined contents. Returns its first unit.
     #[inline]
     pub(crate) fn allocate(&mut self, units: u32) -> Result<u32, TrieFull> {
         if units > RUN_UNITS_MAX {
@@ -182,7 +183,7 @@ impl Arena {
         Ok(first + object * size)
     }
 
-    /// Takes back the piece of `units` units at `unit`, which no reader can reach any more (R6).
+    /// Frees the piece of `units` units at `unit`, which no reader can reach any more (R6).
     pub(crate) fn free(&mut self, unit: u32, units: u32) {
         if units > RUN_UNITS_MAX {
             let pages = units.div_ceil(PAGE_UNITS);
@@ -226,7 +227,8 @@ impl Arena {
         Ok(first * PAGE_UNITS)
     }
 
-    /// `count` pages; aligned to `count` if that is a power of two. What is idle is taken before what was given back.
+    /// Takes `count` pages, aligned to `count` if that is a power of two. Idle pages are preferred to those returned to
+    /// the system.
     fn take_span(&mut self, count: u32) -> Result<u32, TrieFull> {
         let order = count.next_power_of_two().trailing_zeros() as usize;
         let first_of = |spans: &[u32; ORDERS]| {
@@ -262,7 +264,7 @@ impl Arena {
         self.release_surplus();
     }
 
-    /// Links pages (counted as free already) into the free spans, as aligned powers of two, merging each with its free
+    /// Adds pages (already counted as free) to the free spans, as aligned powers of two, merging each with its free
     /// buddies.
     fn add_free(&mut self, mut first: u32, mut count: u32, is_released: bool) {
         while count > 0 {
@@ -288,7 +290,7 @@ impl Arena {
         self.link_span(first, if is_released { PageKind::Released(order) } else { PageKind::Free(order) });
     }
 
-    /// Gives the largest idle spans back to the system while more is idle than may be soon used.
+    /// Returns the largest idle spans to the system while more is idle than may soon be used.
     fn release_surplus(&mut self) {
         let reserve = RELEASE_RESERVE_PAGES + (self.pages.len() as u32 - self.free_pages) / RELEASE_RESERVE_SHARE;
         while self.free_pages - self.released_pages > reserve {
@@ -336,7 +338,7 @@ impl Arena {
         if !self.space.commit(upto as usize * PAGE_BYTES) {
             return Err(TrieFull);
         }
-        // What was never touched takes no memory yet.
+        // Pages that were never touched take no memory yet.
         self.make_huge();
         self.pages.resize(upto as usize, Page { released: true, ..Page::NEW });
         self.mixed.resize((upto as usize).div_ceil(PAGES_OF_HUGE), false);
@@ -346,8 +348,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Moves to huge pages what may be on small ones, where no page is given back. As often as the arena grows: what a
-    /// page that goes and comes costs is then bounded.
+    /// Moves memory that may be in small pages to huge pages, if none of it was returned to the system. This happens
+    /// whenever the arena grows, which bounds the cost of pages that are returned and used again.
     fn make_huge(&mut self) {
         if !self.space.wants_huge_pages() {
             return;
@@ -360,7 +362,7 @@ impl Arena {
         }
     }
 
-    /// Near the limit: everything that is left, if an aligned span of `count` pages is in it.
+    /// Near the limit: all remaining pages, if they contain an aligned span of `count` pages.
     fn fit_limit(&self, upto: u32, count: u32) -> Result<u32, TrieFull> {
         if upto <= self.limit_pages {
             return Ok(upto);
@@ -372,23 +374,23 @@ impl Arena {
         if end <= self.limit_pages { Ok(self.limit_pages) } else { Err(TrieFull) }
     }
 
-    /// Bytes of pieces handed out and not given back, rounded to their size classes.
+    /// The bytes of allocated pieces, rounded to their size classes.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_units as usize * 8
     }
 
-    /// Bytes committed and not given back to the system.
+    /// The bytes committed and not returned to the system.
     pub(crate) fn held_bytes(&self) -> usize {
         (self.pages.len() - self.released_pages as usize) * PAGE_BYTES
     }
 
-    /// Bytes of runs and large pieces' spans that no piece takes.
+    /// The bytes of runs and of large pieces' spans that no piece occupies.
     pub(crate) fn gap_bytes(&self) -> usize {
         (self.pages.len() - self.free_pages as usize) * PAGE_BYTES - self.used_bytes()
     }
 
-    /// True if this is in a run of which a quarter is free, and not the one that is being filled. No piece need be
-    /// there.
+    /// Whether this address is in a run of which a quarter is free, other than the one that is being filled. There need
+    /// not be a piece at the address.
     pub(crate) fn is_sparse_at(&self, address: *const u8) -> bool {
         let page = address.addr().wrapping_sub(self.space.base().addr().get()) / PAGE_BYTES;
         if page >= self.pages.len() {
@@ -406,7 +408,7 @@ impl Arena {
         false
     }
 
-    /// Bytes that a piece of `units` units takes.
+    /// The bytes that a piece of `units` units occupies.
     #[inline]
     pub(crate) fn bytes_of(units: u32) -> usize {
         if units <= RUN_UNITS_MAX {
@@ -418,7 +420,8 @@ impl Arena {
 }
 
 impl Drop for Arena {
-    /// Huge pages most of which is in use. Of others much was given back, or never used, and is not resident.
+    /// Leaves the huge pages that are mostly in use to other tries. Of the others much was returned, or never used, and
+    /// is not resident.
     fn drop(&mut self) {
         let is_in_use = |pages: &[Page]| pages.iter().filter(|page| page.released).count() < PAGES_OF_HUGE / 2;
         let pages = &self.pages;
@@ -426,7 +429,7 @@ impl Drop for Arena {
     }
 }
 
-/// The list that a free span of this kind is in.
+/// The list that contains a free span of this kind.
 fn head_of<'s>(free: &'s mut [u32; ORDERS], released: &'s mut [u32; ORDERS], kind: PageKind) -> Option<&'s mut u32> {
     match kind {
         PageKind::Free(order) => Some(&mut free[usize::from(order)]),
@@ -461,7 +464,7 @@ fn unlink(pages: &mut [Page], head: &mut u32, page: u32) {
 mod tests {
     use super::*;
 
-    /// Whatever order pieces go in, what is idle beside those that are left is little.
+    /// Whatever the order in which pieces are freed, few idle pages remain.
     #[test]
     fn idle_pages_go_back_to_the_system_as_the_arena_empties() {
         for (units, seed) in [(40, 7), (600, 11), (5000, 13)] {
@@ -484,8 +487,8 @@ mod tests {
         }
     }
 
-    /// Memory that came in small pages, at first or after it was given back, is asked for in huge ones when the arena
-    /// grows. Whether the kernel grants that or not, nothing in it changes, and nobody asks twice.
+    /// When the arena grows, it requests huge pages for memory that came in small pages, at first or after it was
+    /// returned. Whether or not the kernel grants that, the contents stay the same, and nothing is requested twice.
     #[test]
     fn a_growing_arena_asks_again_for_huge_pages_and_keeps_what_is_there() {
         const UNITS: u32 = PAGE_UNITS;
@@ -517,7 +520,7 @@ mod tests {
                 let found = (arena.space.free_link(piece), arena.space.free_link(piece + UNITS - 1));
                 assert_eq!(found, (piece, !piece), "round {round}");
             }
-            // Much goes, to the system too, and comes again.
+            // Much is freed, also to the system, and allocated again.
             let gone = pieces.split_off(pieces.len() / 3);
             gone.into_iter().for_each(|piece| arena.free(piece, UNITS));
             assert!(arena.released_pages as usize > PAGES_OF_HUGE);

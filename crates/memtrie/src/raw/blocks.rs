@@ -1,5 +1,5 @@
 //! Allocation of 32-byte blocks: a frontier that moves up through the committed space, and a free list of recycled
-//! blocks threaded through their first words.
+//! blocks that is threaded through their first words.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::space::{HUGE_PAGE_BYTES, POISON, Space};
 use super::spare_pages::SparePages;
 use crate::TrieFull;
 
-/// Size of a block. A pointer has 27 bits of block and 5 of kind or place.
+/// The size of a block. A pointer has 27 bits of block number and 5 bits of kind or offset.
 pub(crate) const BLOCK_BYTES: usize = 32;
 pub(crate) const BLOCK_WORDS: u32 = 8;
-/// The first step of growth; later ones are a quarter of what there is, up to `STEP_BYTES_MAX`.
+/// The first step of growth; later ones are a quarter of the current size, up to `STEP_BYTES_MAX`.
 const STEP_BYTES_MIN: usize = 16 << 10;
 const STEP_BYTES_MAX: usize = 8 << 20;
 
 /// The allocator of one trie's blocks (invariant R7). Block 0 holds the root slot and is never a node.
 pub(crate) struct Blocks {
     space: Space,
-    /// First block never handed out yet.
+    /// The first block that was never allocated.
     frontier: u32,
-    /// First free block, as its number; 0 = none.
+    /// The first free block, as its number; 0 = none.
     free: u32,
     free_count: u32,
     limit_bytes: usize,
@@ -42,7 +42,7 @@ impl Blocks {
         &self.space
     }
 
-    /// A block whose contents are undefined, as a pointer to its start.
+    /// Allocates a block with undefined contents. Returns a pointer to its start.
     #[inline]
     pub(crate) fn allocate(&mut self, memory: Memory<'_>) -> Result<Ptr, TrieFull> {
         if self.free != 0 {
@@ -60,7 +60,7 @@ impl Blocks {
         Ok(block)
     }
 
-    /// Takes back a block that no reader can reach any more (R6).
+    /// Frees a block that no reader can reach any more (R6).
     #[inline]
     pub(crate) fn free(&mut self, memory: Memory<'_>, block: Ptr) {
         debug_assert!(block.block_number() != 0 && block.block_number() < self.frontier);
@@ -70,7 +70,7 @@ impl Blocks {
         self.free_count += 1;
     }
 
-    /// True of a block that was handed out, and of none.
+    /// Whether the block was ever allocated; also true for the null pointer.
     pub(crate) fn has_given(&self, block: Ptr) -> bool {
         block.is_none() || (1..self.frontier).contains(&block.block_number())
     }
@@ -83,18 +83,19 @@ impl Blocks {
         if upto > committed && self.space.commit(upto) { Ok(()) } else { Err(TrieFull) }
     }
 
-    /// Bytes of blocks handed out and not given back (block 0 not counted).
+    /// The bytes of allocated blocks (block 0 does not count).
     pub(crate) fn used_bytes(&self) -> usize {
         (self.frontier - 1 - self.free_count) as usize * BLOCK_BYTES
     }
 
-    /// Bytes of all blocks that were ever handed out.
+    /// The bytes of all blocks that were ever allocated.
     pub(crate) fn frontier_bytes(&self) -> usize {
         (self.frontier - 1) as usize * BLOCK_BYTES
     }
 }
 
-/// In debug builds: has who still reads a free block, or counts on what is in a new one, find nonsense (R6).
+/// In debug builds, overwrites a block so that a reader of a free block, or code that relies on the contents of a new
+/// one, finds nonsense (R6).
 #[inline]
 fn poison(memory: Memory<'_>, block: Ptr) {
     if cfg!(debug_assertions) {

@@ -1,6 +1,6 @@
-//! Searches among the characters of a node and compares keys, without branches that depend on them.
+//! Branch-free searches among the characters of a node, and comparison of keys.
 
-/// Places of the largest sparse node.
+/// The places of the largest sparse node.
 const PLACES_MAX: usize = 48;
 
 /// The characters of a sparse node by place.
@@ -14,13 +14,13 @@ impl Default for Characters {
 }
 
 impl Characters {
-    /// The `eight`th eight of them, the first place in the lowest byte.
+    /// Sets the `eight`th group of eight characters, the first place in the lowest byte.
     #[inline]
     pub(crate) fn set_eight(&mut self, eight: u32, characters: u64) {
         self.0[eight as usize] = characters;
     }
 
-    /// Those behind the first `count` are more than any character.
+    /// Makes the places behind the first `count` greater than any character.
     #[inline]
     pub(crate) fn keep(&mut self, count: u32, capacity: u32) {
         for (eight, word) in (0..capacity).step_by(8).zip(&mut self.0) {
@@ -37,19 +37,19 @@ impl Characters {
         (self.0[place as usize / 8] >> (8 * (place % 8))) as u8
     }
 
-    /// How many of the first `capacity` are less than `character`.
+    /// How many of the first `capacity` places are less than `character`.
     #[inline]
     pub(crate) fn below(&self, character: u8, capacity: u32) -> u32 {
         less_than(&self.0.as_chunks().0[..(capacity as usize).div_ceil(16)], character)
     }
 }
 
-/// Bit `i` is set if byte `i` of the words is `character`.
+/// Bit `i` is set if byte `i` of the words equals `character`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn equal_places([low, high]: [u64; 2], character: u8) -> u32 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
-    // SAFETY: R9; none of these looks at memory.
+    // SAFETY: R9; none of these reads memory.
     unsafe {
         let characters = _mm_set_epi64x(high as i64, low as i64);
         _mm_movemask_epi8(_mm_cmpeq_epi8(characters, _mm_set1_epi8(character as i8))) as u32
@@ -64,10 +64,10 @@ fn less_than(pairs: &[[u64; 2]], character: u8) -> u32 {
         _mm_add_epi64, _mm_cmpeq_epi8, _mm_cvtsi128_si32, _mm_max_epu8, _mm_sad_epu8, _mm_set_epi64x, _mm_set1_epi8,
         _mm_setzero_si128, _mm_sub_epi8, _mm_unpackhi_epi64,
     };
-    // SAFETY: R9; none of these looks at memory.
+    // SAFETY: R9; none of these reads memory.
     unsafe {
         let wanted = _mm_set1_epi8(character as i8);
-        // By column, how many are not less: where it is the greater of both.
+        // Counts, by column, the bytes that are not less: those that equal the maximum of both.
         let mut columns = _mm_setzero_si128();
         for &[low, high] in pairs {
             let characters = _mm_set_epi64x(high as i64, low as i64);
@@ -90,14 +90,14 @@ fn less_than(pairs: &[[u64; 2]], character: u8) -> u32 {
     pairs.iter().map(|pair| places(*pair, |other| other < character).count_ones()).sum()
 }
 
-/// Bit `i` is set if `is_one` says so of byte `i` of the words.
+/// Bit `i` is set if `is_one` holds for byte `i` of the words.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 fn places(words: [u64; 2], is_one: impl Fn(u8) -> bool) -> u32 {
     let bytes = words.into_iter().flat_map(u64::to_le_bytes);
     bytes.enumerate().fold(0, |places, (place, byte)| places | u32::from(is_one(byte)) << place)
 }
 
-/// True if both are the same: mostly some 24 bytes, for which a call takes longer than the comparison.
+/// Whether both are equal. Most comparisons are of about 24 bytes, for which a call takes longer than the comparison.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

@@ -1,4 +1,4 @@
-//! Reclamation: who reads, and what waits until they have passed (E1 to E3 of `FORMAT.md`).
+//! Reclamation: which readers are active, and what waits until they have finished (E1 to E3 of `FORMAT.md`).
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use super::memory::Ptr;
 use crate::sync::{AtomicU64, Ordering, PIN_SLOTS, fence, fence_behind_lock};
 
-/// A slot on a cache line pair of its own. 0 = free.
+/// A slot on its own pair of cache lines. 0 = free.
 #[repr(align(128))]
 struct PinSlot(AtomicU64);
 
@@ -27,7 +27,7 @@ pub(crate) struct Epochs {
     pins: PinSlots,
 }
 
-/// A claimed slot; reading is allowed until it is dropped.
+/// A claimed slot, which permits reading until it is dropped.
 pub(crate) struct PinGuard<'a>(&'a AtomicU64);
 
 impl Drop for PinGuard<'_> {
@@ -70,7 +70,7 @@ impl Epochs {
         }
     }
 
-    /// The stamp for a batch whose pieces are all unpublished (E2).
+    /// The stamp for a batch whose pieces are all unlinked (E2).
     pub(crate) fn advance(&self) -> u64 {
         self.epoch.fetch_add(1, Ordering::Release)
     }
@@ -93,7 +93,7 @@ impl Epochs {
     }
 }
 
-/// The slot, if it is free (E1).
+/// Claims the slot if it is free (E1).
 #[inline]
 fn claim(slot: &AtomicU64, epoch: u64) -> Option<PinGuard<'_>> {
     slot.compare_exchange(0, epoch, Ordering::SeqCst, Ordering::Relaxed).ok()?;
@@ -101,15 +101,15 @@ fn claim(slot: &AtomicU64, epoch: u64) -> Option<PinGuard<'_>> {
     Some(PinGuard(slot))
 }
 
-/// Pieces that were unpublished together.
+/// Pieces that were unlinked together.
 #[derive(Default)]
 struct Batch {
     stamp: u64,
     pieces: Vec<Ptr>,
 }
 
-/// Blocks and blobs (as pointers) that wait for readers to pass. Emptied batches are used again: no allocation in the
-/// long run.
+/// Blocks and blobs (as pointers) that wait until no reader can reach them. Empty batches are reused, so that nothing
+/// is allocated in the long run.
 #[derive(Default)]
 pub(crate) struct Limbo {
     waiting: VecDeque<Batch>,
@@ -117,7 +117,7 @@ pub(crate) struct Limbo {
 }
 
 impl Limbo {
-    /// Takes all of `pieces`, leaving it empty with capacity.
+    /// Moves all of `pieces` into a batch, leaving it empty with some capacity.
     pub(crate) fn push(&mut self, stamp: u64, pieces: &mut Vec<Ptr>) {
         debug_assert!(self.waiting.back().is_none_or(|last| last.stamp < stamp), "E2");
         let fresh = self.spare.pop().unwrap_or_default();
@@ -128,7 +128,7 @@ impl Limbo {
         self.waiting.is_empty()
     }
 
-    /// Hands every piece that no pin from `oldest` on can reach to `reclaim`.
+    /// Passes every piece that no pin from epoch `oldest` on can reach to `reclaim`.
     pub(crate) fn drain(&mut self, oldest: u64, mut reclaim: impl FnMut(Ptr)) {
         while let Some(batch) = self.waiting.front_mut()
             && batch.stamp < oldest

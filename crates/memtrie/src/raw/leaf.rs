@@ -12,20 +12,20 @@ use std::hint::select_unpredictable;
 use super::characters::same;
 use super::memory::{Memory, Ptr};
 
-/// Longest tail.
+/// The longest tail.
 pub(crate) const TAIL_MAX: usize = 127;
-/// Longest tail of the short form.
+/// The longest tail of the short form.
 const SHORT_TAIL_MAX: usize = 31;
-/// Contents of the short form have these lengths: those that are stored often and are so small that a length counts.
+/// The content lengths of the short form: frequent ones that are so small that a length byte matters.
 const SHORT_CONTENTS: [usize; 4] = [0, 1, 8, 12];
 const LONG_LENGTH: u8 = 0xFF;
-/// Bytes of a header at most.
+/// The most bytes of a header.
 const HEADER_MAX: usize = 6;
 
-/// What is looked at where there is no leaf: in the short form, and longer than a tail of that.
+/// Read in place of a leaf where there is none: it has the short form, and is longer than a tail of that form.
 static NO_LEAF: [u8; SHORT_TAIL_MAX + 1] = [0xFF; SHORT_TAIL_MAX + 1];
 
-/// A leaf taken apart.
+/// The parts of a leaf.
 #[derive(Clone, Copy)]
 pub(crate) struct Leaf<'a> {
     /// The end of the key, from the leaf's place in the trie on.
@@ -62,14 +62,14 @@ impl Header {
         Header { bytes, length: HEADER_MAX }
     }
 
-    /// Units of the blob.
+    /// The units of the blob.
     #[inline]
     pub(crate) fn units(&self, tail_bytes: usize, content_bytes: usize) -> u32 {
         (self.length + tail_bytes + content_bytes).div_ceil(8) as u32
     }
 }
 
-/// Units of a leaf's blob.
+/// The units of a leaf's blob.
 #[inline]
 pub(crate) fn leaf_units(tail_bytes: usize, content_bytes: usize) -> u32 {
     Header::new(tail_bytes, content_bytes).units(tail_bytes, content_bytes)
@@ -103,13 +103,13 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The content of a leaf whose tail is `rest`. None of what is not so, and of what is no leaf but none. No branch
-    /// asks which it is: it would be guessed wrong often, and nothing that comes after it, the next get, would
-    /// begin before the leaf is here.
+    /// The content of a leaf in the short form whose tail is `rest`. Returns `None` for other leaves, and for anything
+    /// that is not a leaf. No branch distinguishes these: it would often be mispredicted, and what comes after it, the
+    /// next get, would not begin before the leaf's memory has arrived.
     #[inline]
     pub(crate) fn content_of_tail(self, ptr: Ptr, rest: &[u8]) -> Option<&'a [u8]> {
         let start = select_unpredictable(ptr.is_leaf(), self.blob_start_or_any(ptr), NO_LEAF.as_ptr());
-        // SAFETY: R3: of a leaf the first byte of its blob; `NO_LEAF` has one too.
+        // SAFETY: R3: for a leaf this is the first byte of its blob; `NO_LEAF` has one too.
         let first = unsafe { start.read() };
         let (Some(rest_first), Some(rest_last)) = (rest.first_chunk::<16>(), rest.last_chunk::<16>()) else {
             return self.content_of_odd_tail(ptr, rest);
@@ -143,7 +143,7 @@ impl<'a> Memory<'a> {
         same(leaf.tail, rest).then_some(leaf.content)
     }
 
-    /// Writes a leaf, whose header this is, at a unit that was just allocated for it.
+    /// Writes a leaf with this header, at a unit that was just allocated for it.
     #[inline]
     pub(crate) fn write_leaf(self, unit: u32, header: Header, tail: &[u8], content: &[u8]) {
         debug_assert_eq!(header, Header::new(tail.len(), content.len()));
@@ -163,15 +163,14 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Copies bytes. A copy of unknown length takes a call; what is mostly copied is two copies of a known one, which may
-/// overlap.
+/// Copies bytes. A copy of unknown length would be a call; most lengths are copied as two copies of a known length,
+/// which may overlap.
 ///
-/// # Safety
-/// There is room for them at `to`, apart from where they are.
+/// # Safety There is room for them at `to`, which does not overlap `from`.
 #[inline]
 unsafe fn copy(from: &[u8], to: *mut u8) {
     let length = from.len();
-    // SAFETY: what is written is within `length` bytes from `to`; any address will do for the arrays.
+    // SAFETY: everything is written within `length` bytes from `to`; any address will do for the arrays.
     unsafe {
         if let (Some(first), Some(last), 16..=32) = (from.first_chunk::<16>(), from.last_chunk::<16>(), length) {
             to.cast::<[u8; 16]>().write(*first);

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::trie::Layout;
 
-/// A node pointer: 0 = none; high bit set = leaf, `!unit` of a blob. Otherwise, in the paper's layout, 27 bits of block
-/// (the first of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte unit (the first 0) and 4 bits of
-/// kind.
+/// A node pointer: 0 is null; with the high bit set it is a leaf, `!unit` of a blob. Otherwise, in the paper's layout,
+/// it has 27 bits of block number (the first of them 0) and 5 bits of kind; in the adaptive layout 28 bits of 16-byte
+/// unit (the first 0) and 4 bits of kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ptr(u32);
 
@@ -17,12 +17,12 @@ pub(crate) struct Ptr(u32);
 pub(crate) struct Slot(u32);
 
 impl Slot {
-    /// Where the trie's root pointer is.
+    /// The slot of the trie's root pointer.
     pub(crate) const ROOT: Slot = Slot(0);
     /// The root of a subtree that is being built and not published.
     pub(crate) const PENDING: Slot = Slot(1);
 
-    /// Its number among all words.
+    /// Its index among all words.
     pub(crate) fn word(self) -> u32 {
         self.0
     }
@@ -59,20 +59,20 @@ impl Ptr {
         self.0 & 0x8000_0000 != 0
     }
 
-    /// The blob's unit of a leaf pointer.
+    /// The unit of a leaf pointer's blob.
     #[inline]
     pub(crate) fn unit(self) -> u32 {
         debug_assert!(self.is_leaf());
         !self.0
     }
 
-    /// The 5 bits of kind, or of place in a chain.
+    /// The 5 bits of kind, or of the offset in a chain.
     #[inline]
     pub(crate) fn kind(self) -> u32 {
         self.0 & 31
     }
 
-    /// The same block with another kind or place.
+    /// The same block with another kind or offset.
     #[inline]
     pub(crate) fn with_kind(self, kind: u32) -> Ptr {
         debug_assert!(!self.is_leaf() && kind < 32);
@@ -105,7 +105,7 @@ impl Ptr {
         self.0 & 15
     }
 
-    /// True of a node of the adaptive layout of this kind.
+    /// Whether this is a node of the adaptive layout of this kind.
     #[inline]
     pub(crate) fn is_node_of(self, kind: u32) -> bool {
         self.0 & 0x8000_000F == kind
@@ -125,7 +125,7 @@ impl Ptr {
         Slot((self.0 >> 4) * 4 + word)
     }
 
-    /// The word as it stands in a block, for dumps and worked examples.
+    /// The word as stored in a block, for dumps and worked examples.
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
@@ -162,7 +162,7 @@ impl Bases {
     }
 }
 
-/// Access to one trie's structure and blobs. Valid as long as the trie; what it may look at is said by R3 and R6.
+/// Access to one trie's structure and blobs, valid as long as the trie. R3 and R6 say what it may read.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     pub(crate) layout: Layout,
@@ -183,19 +183,19 @@ impl<'a> Memory<'a> {
         unsafe { &*self.blocks.cast::<AtomicU32>().add(slot.0 as usize) }
     }
 
-    /// A pointer word, acquired: everything written before its publication is visible.
+    /// Loads a pointer word with acquire: everything written before its publication is visible.
     #[inline]
     pub(crate) fn load(self, slot: Slot) -> Ptr {
         Ptr(self.atomic(slot).load(Ordering::Acquire))
     }
 
-    /// Publishes a pointer: everything written before is visible to whoever loads it.
+    /// Publishes a pointer: everything written before is visible to a reader that loads it.
     #[inline]
     pub(crate) fn publish(self, slot: Slot, ptr: Ptr) {
         self.atomic(slot).store(ptr.0, Ordering::Release);
     }
 
-    /// A word that is not a pointer, or whose block was acquired already.
+    /// Loads a word that is not a pointer, or whose block was already acquired.
     #[inline]
     pub(crate) fn word(self, slot: Slot) -> u32 {
         self.atomic(slot).load(Ordering::Relaxed)
@@ -207,7 +207,7 @@ impl<'a> Memory<'a> {
         self.atomic(slot).store(word, Ordering::Release);
     }
 
-    /// Writes a word that no reader can reach yet, or whose meaning for readers does not change.
+    /// Writes a word that no reader can reach yet, or whose meaning to readers does not change.
     #[inline]
     pub(crate) fn set_word(self, slot: Slot, word: u32) {
         self.atomic(slot).store(word, Ordering::Relaxed);
@@ -220,7 +220,7 @@ impl<'a> Memory<'a> {
         unsafe { &*self.blocks.add(slot.0 as usize * 4).cast::<AtomicU64>() }
     }
 
-    /// Two words that are always accessed as one, acquired.
+    /// Loads two words that are always accessed as one, with acquire.
     #[inline]
     pub(crate) fn load_wide(self, slot: Slot) -> u64 {
         self.wide(slot).load(Ordering::Acquire)
@@ -232,13 +232,13 @@ impl<'a> Memory<'a> {
         self.wide(slot).store(word, Ordering::Release);
     }
 
-    /// Two words as one, whose node was acquired already.
+    /// Loads two words as one, whose node was already acquired.
     #[inline]
     pub(crate) fn wide_word(self, slot: Slot) -> u64 {
         self.wide(slot).load(Ordering::Relaxed)
     }
 
-    /// Writes two words as one; as in `set_word`.
+    /// Writes two words as one, like `set_word`.
     #[inline]
     pub(crate) fn set_wide_word(self, slot: Slot, word: u64) {
         self.wide(slot).store(word, Ordering::Relaxed);
@@ -263,7 +263,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Asks for a blob's start to be brought near: it will be looked at soon.
+    /// Prefetches the start of a blob.
     #[inline]
     pub(crate) fn prefetch_blob(self, leaf: Ptr) {
         let start = self.blobs.wrapping_add(leaf.unit() as usize * 8);
@@ -272,8 +272,8 @@ impl<'a> Memory<'a> {
         prefetch(start.wrapping_add(32));
     }
 
-    /// As `prefetch_blob` of a leaf, and of a node of the adaptive layout its first line. No branch asks which it is:
-    /// among a node's children nobody can guess.
+    /// Prefetches a leaf like `prefetch_blob`, or the first line of a node of the adaptive layout. No branch
+    /// distinguishes them, because it would be unpredictable among a node's children.
     #[inline]
     pub(crate) fn prefetch_piece(self, ptr: Ptr) {
         let node = self.blocks.wrapping_add((ptr.0 >> 4) as usize * 16);
@@ -282,15 +282,15 @@ impl<'a> Memory<'a> {
         prefetch(start.wrapping_add(select_unpredictable(ptr.is_leaf(), 32, 0)));
     }
 
-    /// Asks for a node of the adaptive layout, its first line; of a leaf for what is near always. As in
-    /// `prefetch_piece`, without a branch.
+    /// Prefetches the first line of a node of the adaptive layout; for a leaf, memory that is always cached. It has no
+    /// branch, like `prefetch_piece`.
     #[inline]
     pub(crate) fn prefetch_node(self, ptr: Ptr) {
         let unit = select_unpredictable(ptr.is_leaf(), 0, ptr.0 >> 4);
         prefetch(self.blocks.wrapping_add(unit as usize * 16));
     }
 
-    /// Asks for the cache line of a word to be brought near.
+    /// Prefetches the cache line of a word.
     #[inline]
     pub(crate) fn prefetch_slot(self, slot: Slot) {
         prefetch(self.blocks.wrapping_add(slot.0 as usize * 4));
@@ -309,19 +309,19 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The first byte of a blob, and those after it, as far as `R3` lets the caller look.
+    /// The address of the first byte of a blob; `R3` says how many bytes the caller may read.
     #[inline]
     pub(super) fn blob_start(self, leaf: Ptr) -> *const u8 {
         self.blobs.wrapping_add(leaf.unit() as usize * 8)
     }
 
-    /// As `blob_start`; of what is no leaf some address, which is not to be looked at.
+    /// Like `blob_start`; for a pointer that is not a leaf, some address that must not be read.
     #[inline]
     pub(super) fn blob_start_or_any(self, ptr: Ptr) -> *const u8 {
         self.blobs.wrapping_add(!ptr.0 as usize * 8)
     }
 
-    /// As `blob_start`, of a blob that was just allocated.
+    /// Like `blob_start`, for a blob that was just allocated.
     #[inline]
     pub(super) fn blob_start_mut(self, unit: u32) -> *mut u8 {
         self.blobs.wrapping_add(unit as usize * 8)

@@ -1,13 +1,13 @@
-//! The hand-over between writer and readers under every schedule and every order of memory that the language allows
-//! (loom): the crate's own epochs over a model checker's atomics. Nodes are stood for by cells that notice an access
-//! which is not ordered with a write.
+//! The hand-over between writer and readers, under every schedule and every memory order that the language allows
+//! (loom): the crate's own epochs over a model checker's atomics. Cells stand for nodes, and detect an access that is
+//! not ordered with a write.
 
 #![allow(dead_code, reason = "a model uses what it is about, not all that the module has")]
 
 #[path = "epoch.rs"]
 mod epoch;
 
-/// In place of the crate's own. Few slots, because every one is looked at by every reclamation.
+/// Replaces the crate's own primitives. There are few slots, because every reclamation reads all of them.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -34,7 +34,7 @@ use sync::{AtomicU32, Ordering};
 
 const RECLAIMED: u32 = u32::MAX;
 
-/// A pointer word that leads to one of two pieces, and what they are.
+/// A pointer word that leads to one of two pieces, and the pieces' values.
 struct Shared {
     epochs: Epochs,
     word: AtomicU32,
@@ -58,7 +58,7 @@ impl Shared {
     fn read(&self) -> u32 {
         let _pin = self.epochs.pin();
         let piece = self.word.load(Ordering::Acquire);
-        // SAFETY: what the model is about: nobody writes the piece while the pin lives.
+        // SAFETY: what the model checks: nothing writes the piece while the pin lives.
         self.pieces[piece as usize].with(|value| unsafe { *value })
     }
 
@@ -68,14 +68,14 @@ impl Shared {
     }
 }
 
-/// Replaces the content `rounds` times, each time recycling the piece that was replaced, if readers have passed.
+/// Replaces the content `rounds` times, and each time recycles the piece that was replaced, if no reader can reach it.
 fn write(shared: &Shared, rounds: u32) {
     let mut limbo = Limbo::default();
     let mut free = vec![1_u32];
     let mut live = 0;
     for round in 1..=rounds {
         if let Some(next) = free.pop() {
-            // Prepared where nobody looks, then published by one store.
+            // Prepared where no reader looks, then published by one store.
             shared.set(next, round);
             shared.word.store(next, Ordering::Release);
             limbo.push(shared.epochs.advance(), &mut vec![Ptr(live as usize)]);
@@ -106,7 +106,8 @@ fn a_reader_never_meets_what_is_recycled() {
     });
 }
 
-/// Two readers, who want the same slot. All orders with so many forced switches: all that there are would take hours.
+/// Two readers that want the same slot, in all orders with a limited number of forced switches; all orders would take
+/// hours.
 #[test]
 fn pins_of_two_readers_both_count() {
     let mut model = Builder::new();
@@ -122,7 +123,7 @@ fn pins_of_two_readers_both_count() {
     });
 }
 
-/// A child comes to a node in place: pointer and character first, then the count, in words of their own.
+/// A child is added to a node in place: pointer and character first, then the count, in separate words.
 #[test]
 fn a_count_shows_only_children_that_are_there() {
     loom::model(|| {
@@ -148,12 +149,12 @@ fn a_count_shows_only_children_that_are_there() {
                 if node.count.load(Ordering::Acquire) == 1 {
                     assert_eq!(node.characters.load(Ordering::Relaxed), 7);
                     assert_eq!(node.child.load(Ordering::Acquire), 9);
-                    // SAFETY: what the model is about: it was written before the count was published.
+                    // SAFETY: what the model checks: it was written before the count was published.
                     assert_eq!(node.content.with(|content| unsafe { *content }), 5);
                 }
             })
         };
-        // SAFETY: nobody can reach it before the count is published.
+        // SAFETY: no reader can reach it before the count is published.
         node.content.with_mut(|content| unsafe { *content = 5 });
         node.child.store(9, Ordering::Release);
         node.characters.store(7, Ordering::Relaxed);

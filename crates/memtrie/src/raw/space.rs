@@ -9,27 +9,27 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anony
 use super::spare_pages::{HugePage, SparePages};
 
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// From this committed size on a space asks for huge pages, and grows by whole ones.
+/// From this committed size on a space requests huge pages, and grows by whole ones.
 const HUGE_PAGES_FROM_BYTES: usize = 4 << 20;
 
-/// The words of the trie's root and of the one that is built, and two that are none, which together read as a node
+/// The words of the trie's root and of the subtree being built, and two unused words, which together read as a node
 /// without children.
 const ROOT_BYTES: usize = 16;
 
-/// What debug builds fill freed and new pieces with. As a pointer it is a leaf beyond all that is committed, as a
-/// length more than there is.
+/// The byte with which debug builds fill freed and new pieces. As a pointer it is a leaf beyond all committed memory,
+/// and as a length more than there is.
 pub(super) const POISON: u8 = 0xA5;
 
 /// A range of addresses that was mapped as one, private and anonymous (invariant R1).
 pub(crate) struct Space {
-    /// Start of what is mapped, and how much that is.
+    /// The start of the mapping, and its length.
     mapping: NonNull<u8>,
     mapped: usize,
-    /// The first huge page's start in it.
+    /// The start of the first huge page in it.
     base: NonNull<u8>,
     reserved: usize,
     committed: usize,
-    /// Where its memory comes from before it is new, and where it goes.
+    /// The source of memory before new memory is requested, and where memory goes at the end.
     spare: Option<Arc<SparePages>>,
 }
 
@@ -59,21 +59,21 @@ impl Space {
         self.committed
     }
 
-    /// Makes at least the first `upto` bytes usable, whose contents are undefined. False if that exceeds the
+    /// Commits at least the first `upto` bytes, whose contents are undefined. Returns false if that exceeds the
     /// reservation or the system has no memory.
     pub(crate) fn commit(&mut self, upto: usize) -> bool {
         if upto > self.reserved {
             return false;
         }
-        // A huge page is used only where all of it is committed when it is first touched.
+        // The kernel uses a huge page only where all of it is committed when it is first touched.
         let upto =
             if upto > HUGE_PAGES_FROM_BYTES { upto.next_multiple_of(HUGE_PAGE_BYTES).min(self.reserved) } else { upto };
         self.commit_spare(upto);
         upto <= self.committed || self.commit_new(upto)
     }
 
-    /// Commits spare pages as far as there are some. Never the first huge page of a space: a small one has no use for
-    /// all of it.
+    /// Commits spare pages as far as there are any. The first huge page of a space is never spare, because a small
+    /// space does not need all of it.
     fn commit_spare(&mut self, upto: usize) {
         let Some(spare) = self.spare.clone() else { return };
         while self.committed > 0
@@ -90,8 +90,8 @@ impl Space {
         }
     }
 
-    /// What is mapped behind the committed part cannot be told, for the length of a huge page: it may be nothing, or
-    /// somebody else's by now. The space ends before it.
+    /// Ends the space before the next huge page's range, after a failed move. What is mapped there is unknown: it may
+    /// be nothing, or already belong to something else.
     #[cold]
     fn end_here(&mut self) {
         let (unknown, end) = (self.committed + HUGE_PAGE_BYTES, self.end());
@@ -111,8 +111,8 @@ impl Space {
             return false;
         }
         if upto > HUGE_PAGES_FROM_BYTES {
-            // From the start, when it is the first time: that stays one area for the kernel, which may collapse its
-            // small pages.
+            // The first time the advice covers the space from its start, so that it remains one area for the kernel,
+            // which may collapse its small pages.
             let advised = if self.wants_huge_pages() { self.committed } else { 0 };
             // SAFETY: as above; this advice does not change contents. It may be refused, which costs only speed.
             let _ = unsafe { madvise(self.at(advised), upto - advised, Advice::LinuxHugepage) };
@@ -122,8 +122,8 @@ impl Space {
         true
     }
 
-    /// Before it is dropped: leaves the huge pages that are in use, by their index, to others. A space that stayed
-    /// small leaves nothing.
+    /// Before the drop: passes the huge pages that are in use, by their index, to other tries. A space that stayed
+    /// small passes on none.
     pub(super) fn leave(&mut self, is_in_use: impl Fn(usize) -> bool) {
         let Some(spare) = self.spare.take() else { return };
         spare.uncommitted(self.committed);
@@ -148,19 +148,19 @@ impl Space {
         let (start, after) =
             unsafe { (NonNull::new_unchecked(start), NonNull::new_unchecked(start.add(HUGE_PAGE_BYTES))) };
         self.mapping = after;
-        // SAFETY: R1, R10: it is committed, nothing that refers into it outlives the trie that drops us, and it is in
-        // our mapping no more.
+        // SAFETY: R1, R10: it is committed, nothing that refers into it outlives the trie that drops us, and it is no
+        // longer in our mapping.
         unsafe { HugePage::new(start) }
     }
 
-    /// Whether it asks for huge pages.
+    /// Whether it requests huge pages.
     pub(crate) fn wants_huge_pages(&self) -> bool {
         self.committed > HUGE_PAGES_FROM_BYTES
     }
 
-    /// Has the `index`th huge page's range, all of it in use, moved to a huge page if it is not on one. Where memory is
-    /// in pieces there often was none when it was first touched, and what was given back in parts comes again in
-    /// small pages.
+    /// Moves the `index`th huge page's range, all of it in use, to a huge page if it is not on one. In fragmented
+    /// memory there often was none when the range was first touched, and memory that was returned in parts comes back
+    /// in small pages.
     pub(crate) fn collapse(&self, index: usize) {
         let offset = index * HUGE_PAGE_BYTES;
         debug_assert!(offset + HUGE_PAGE_BYTES <= self.committed);
@@ -169,7 +169,7 @@ impl Space {
         let _ = unsafe { libc::madvise(self.at(offset), HUGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
-    /// Gives the memory of a committed range back to the system; it reads as zero when next used.
+    /// Returns the memory of a committed range to the system; it reads as zero when it is used next.
     pub(crate) fn release(&self, offset: usize, length: usize) -> bool {
         debug_assert!(offset + length <= self.committed);
         // SAFETY: R1, R6, R7: the range is ours and free: nothing refers into it.
@@ -191,15 +191,15 @@ impl Space {
         unsafe { self.base.as_ptr().add(unit as usize * 8).cast::<u32>().write(link) }
     }
 
-    /// Clears the words at the start, which no piece has.
+    /// Clears the words at the start, which belong to no piece.
     pub(super) fn clear_root(&self) {
         debug_assert!(self.committed >= ROOT_BYTES);
-        // SAFETY: R1, R2: committed, and nobody has the address yet.
+        // SAFETY: R1, R2: committed, and no one has the address yet.
         unsafe { self.base.as_ptr().write_bytes(0, ROOT_BYTES) }
     }
 
-    /// In debug builds: has who still reads a free piece of so many units, or counts on what is in a new one, find
-    /// nonsense (R5, R6).
+    /// In debug builds, overwrites a piece of `units` units, so that a reader of a free piece, or code that relies on
+    /// the contents of a new one, finds nonsense (R5, R6).
     #[inline]
     pub(super) fn poison(&self, unit: u32, units: u32) {
         if !cfg!(debug_assertions) {
@@ -214,7 +214,7 @@ impl Space {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// The address behind what is mapped.
+    /// The address behind the mapping.
     fn end(&self) -> usize {
         self.mapping.addr().get() + self.mapped
     }
@@ -227,7 +227,7 @@ impl Drop for Space {
     }
 }
 
-/// Of a part of a space's mapping that the space has no more.
+/// Unmaps a part of a space's mapping that the space no longer uses.
 fn unmap(start: *mut c_void, bytes: usize) {
     if bytes > 0 {
         // SAFETY: R1: the mapping is ours, and nothing that refers into it outlives the trie that drops the space.

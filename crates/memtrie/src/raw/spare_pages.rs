@@ -1,9 +1,9 @@
-//! Memory of tries that are gone, for those that grow.
+//! Memory of dropped tries, for tries that grow.
 //!
-//! The first touch of a page costs: the kernel looks for one and clears it, and in a virtual machine whose host takes
-//! free memory back the host does so as well. A trie that is dropped therefore leaves the huge pages that it filled
-//! here, where they stay resident, and a trie that grows has them moved to where it grows. What nobody needs for a
-//! while goes back to the system.
+//! The first touch of a page is expensive: the kernel finds and clears one, and in a virtual machine whose host
+//! reclaims free memory, the host does so too. A trie that is dropped therefore leaves the huge pages that it filled
+//! here, where they stay resident, and a growing trie has them moved to its own addresses. Pages that are not needed
+//! for a while are returned to the system.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -14,10 +14,10 @@ use rustix::mm::{MremapFlags, mremap_fixed, munmap};
 
 use super::space::{HUGE_PAGE_BYTES, POISON};
 
-/// Huge pages that are in no trie. Thread-safe; a trie belongs to one from its first write to its end
+/// Huge pages that belong to no trie. Thread-safe. A trie uses one of these from its first write to its end
 /// ([`Trie::with_spare_pages`](crate::Trie::with_spare_pages)).
 ///
-/// With what the tries that belong to it have, it holds no more than it was told.
+/// Together with its tries it holds no more bytes than its limit.
 #[derive(Debug)]
 pub struct SparePages {
     bytes_max: usize,
@@ -26,26 +26,26 @@ pub struct SparePages {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Taken from the end: the first lie longest.
+    /// Taken from the end; the first have been here longest.
     pages: Vec<HugePage>,
-    /// So many of the first were not needed since it was asked last.
+    /// How many of the first were not needed since the last check.
     unneeded: usize,
-    /// What the spaces have committed that belong here.
+    /// The bytes committed by the spaces that use these pages.
     committed_bytes: usize,
 }
 
 impl SparePages {
-    /// None yet; at most so many bytes with those of the tries.
+    /// Starts empty; it and its tries hold at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> SparePages {
         SparePages { bytes_max, state: Mutex::default() }
     }
 
-    /// Bytes that are here.
+    /// The bytes of the pages here.
     pub fn bytes(&self) -> usize {
         self.state().pages.len() * HUGE_PAGE_BYTES
     }
 
-    /// Gives back to the system what was not needed since the last call.
+    /// Returns to the system what was not needed since the last call.
     pub fn give_back_unneeded(&self) {
         let mut state = self.state();
         let unneeded = state.unneeded;
@@ -55,7 +55,7 @@ impl SparePages {
         drop(unneeded);
     }
 
-    /// One for a space, which has committed it with that.
+    /// Takes a page for a space, which thereby commits it.
     pub(super) fn take(&self) -> Option<HugePage> {
         let mut state = self.state();
         let page = state.pages.pop()?;
@@ -64,7 +64,7 @@ impl SparePages {
         Some(page)
     }
 
-    /// Keeps one, if there is room.
+    /// Keeps a page, if there is room.
     pub(super) fn keep(&self, mut page: HugePage) -> bool {
         page.poison();
         let mut state = self.state();
@@ -75,7 +75,7 @@ impl SparePages {
         true
     }
 
-    /// A space has committed new memory: what is over the limit for it goes.
+    /// Records that a space has committed new memory, and drops pages over the limit.
     pub(super) fn committed(&self, bytes: usize) {
         let mut state = self.state();
         state.committed_bytes += bytes;
@@ -87,7 +87,7 @@ impl SparePages {
         drop(surplus);
     }
 
-    /// A space that had committed so much is no more.
+    /// Records that a space with this many committed bytes is gone.
     pub(super) fn uncommitted(&self, bytes: usize) {
         self.state().committed_bytes -= bytes;
     }
@@ -98,14 +98,14 @@ impl SparePages {
 }
 
 impl State {
-    /// With what the spaces have.
+    /// The bytes here and in the spaces.
     fn held_bytes(&self) -> usize {
         self.committed_bytes + self.pages.len() * HUGE_PAGE_BYTES
     }
 }
 
-/// The memory of one aligned huge page, whether it is one to the kernel or not, readable and writable (invariant R10).
-/// Its contents are undefined. Unmapped when it is dropped.
+/// The memory of one aligned huge page, whether or not the kernel maps it as one, readable and writable (invariant
+/// R10). Its contents are undefined. Unmapped when it is dropped.
 #[derive(Debug)]
 pub(super) struct HugePage(NonNull<u8>);
 
@@ -115,14 +115,14 @@ unsafe impl Send for HugePage {}
 impl HugePage {
     /// # Safety
     ///
-    /// R10: the huge page that begins there is mapped, readable and writable; from now on nobody else refers into it or
+    /// R10: the huge page that begins there is mapped, readable and writable; from now on no one else refers into it or
     /// unmaps it.
     pub unsafe fn new(start: NonNull<u8>) -> HugePage {
         debug_assert!(start.addr().get().is_multiple_of(HUGE_PAGE_BYTES));
         HugePage(start)
     }
 
-    /// Moves it to an address, in place of what is mapped there. If that fails, what is mapped there cannot be told.
+    /// Moves the page to an address, replacing what is mapped there. If that fails, what is mapped there is unknown.
     ///
     /// # Safety
     ///
@@ -137,7 +137,8 @@ impl HugePage {
         }
     }
 
-    /// In debug builds: has who counts on its contents, or still reads them, find nonsense (R3, R6).
+    /// In debug builds, overwrites the page, so that code that relies on its contents, or still reads them, finds
+    /// nonsense (R3, R6).
     fn poison(&mut self) {
         if cfg!(debug_assertions) {
             // SAFETY: R10: all of it is writable and ours.
@@ -148,8 +149,7 @@ impl HugePage {
 
 impl Drop for HugePage {
     fn drop(&mut self) {
-        // SAFETY: R10: the mapping is ours, and nothing refers into it.
-        // That it fails costs only memory.
+        // SAFETY: R10: the mapping is ours, and nothing refers into it. A failure costs only memory.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), HUGE_PAGE_BYTES) };
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::raw::space::Space;
 
-    /// A page that cannot be moved, because no mapping is where the kernel's half of the addresses is.
+    /// A page that cannot be moved, because nothing is mapped in the kernel's half of the address space.
     fn immovable() -> HugePage {
         HugePage(NonNull::new(std::ptr::without_provenance_mut(1 << 63)).expect("not null"))
     }

@@ -1,6 +1,5 @@
-//! One writer at full speed, readers and walkers beside it. Every content says which key it belongs to, so that
-//! anything
-//! recycled too early or half made shows.
+//! One writer at full speed, with readers and walkers beside it. Every content names its key, so that anything recycled
+//! too early or incomplete is detected.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,14 +17,14 @@ fn content(key: &[u8], version: u64, length: usize) -> Vec<u8> {
     content
 }
 
-/// The version of a content that belongs to `key` and is whole.
+/// The version of a content, which must belong to `key` and be complete.
 fn version_of(key: &[u8], found: &[u8]) -> u64 {
     let version = u64::from_le_bytes(found[..8].try_into().expect("a version"));
     assert_eq!(found, content(key, version, found.len() - 9 - key.len()), "of {key:02x?}");
     version
 }
 
-/// Keys of all node kinds: dense, sparse, and long chains; some are prefixes of others.
+/// Keys that lead to all node kinds: dense, sparse, and long chains; some are prefixes of others.
 fn key(number: usize) -> Vec<u8> {
     let random = &mut Random(number as u64);
     let mut key = match number % 4 {
@@ -35,14 +34,14 @@ fn key(number: usize) -> Vec<u8> {
         _ => random.number().to_be_bytes().to_vec(),
     };
     if number % 4 == 1 {
-        // Distinct from each other, and prefix of the next.
+        // The keys are distinct, and each is a prefix of the next.
         key.extend(format!("{number:05}").bytes().take(1 + number % 5));
     }
     key
 }
 
 const KEYS: usize = 1500;
-/// Every permanent key is always there, and its version never goes back.
+/// Every permanent key always exists, and its version never goes back.
 fn is_permanent(number: usize) -> bool {
     number % 4 != 1 && number.is_multiple_of(3)
 }
@@ -50,7 +49,7 @@ fn is_permanent(number: usize) -> bool {
 fn write(trie: &Trie, seed: u64, done: &AtomicBool, progress: &AtomicU64, floor: u64) {
     let random = &mut Random(seed);
     let mut version = 1;
-    // A reader that fails says that it is done.
+    // A reader that fails sets `done`.
     while (version < 30_000 || progress.load(Ordering::Relaxed) < floor) && !done.load(Ordering::Relaxed) {
         version += 1;
         let number = random.below(KEYS);
@@ -72,7 +71,7 @@ fn write(trie: &Trie, seed: u64, done: &AtomicBool, progress: &AtomicU64, floor:
     done.store(true, Ordering::Relaxed);
 }
 
-/// All keys of a group have one version, always; which keys there are depends on the version.
+/// All keys of a group always have one version; which keys exist depends on the version.
 fn write_group(writer: &mut memtrie::Writer<'_>, group: usize, version: u64) {
     let suffixes: Vec<Vec<u8>> = (0..12).map(|i| vec![b'x'; i % 4].into_iter().chain([i as u8]).collect()).collect();
     let contents: Vec<Option<Vec<u8>>> = suffixes

@@ -26,7 +26,7 @@ fn is_after(direction: Direction, key: &[u8], target: &[u8]) -> bool {
     if direction == Direction::Forward { key >= target } else { key <= target }
 }
 
-/// Of none, one, two and many tries; where they meet, contents are joined in the order of the tries.
+/// Unions of no, one, two and many tries; contents of the same key are joined in the order of the tries.
 #[test]
 fn a_union_gives_every_key_once_with_all_its_contents() {
     for seed in seeds(0..60) {
@@ -59,7 +59,7 @@ fn a_union_gives_every_key_once_with_all_its_contents() {
             }
             assert!(!union.advance() && union.key().is_empty() && union.content().is_empty());
             assert_eq!(found, all, "seed {seed}");
-            // Skipping and advancing in turns.
+            // Alternates between skipping and advancing.
             let mut union = new();
             let (mut at, mut on_entry) = (0, false);
             loop {
@@ -149,7 +149,7 @@ fn ten_thousand_keys() -> Trie {
     trie
 }
 
-/// Allocations of what makes something of a trie and takes so many entries from it.
+/// The allocations for making a cursor over a trie and taking this many entries from it.
 fn allocations(entries: usize, take: impl Fn(usize)) -> u64 {
     allocation_counter::measure(|| take(entries)).count_total
 }
@@ -189,7 +189,7 @@ fn what_goes_through_a_trie_allocates_nothing_for_a_node() {
             [("cursor", &cursor), ("nodes", &nodes), ("ranges", &ranges), ("union", &union), ("contents", &contents)];
         for (name, way) in ways {
             let [few, many] = [100, 10_000].map(|entries| allocations(entries, way));
-            // A buffer for what is ahead may grow once more.
+            // A buffer for prefetched items may grow once more.
             assert!(few <= many && many <= few + 1, "{name}, {direction:?}: {few} for 100, {many} for 10,000");
         }
     }

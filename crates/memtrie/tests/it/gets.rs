@@ -1,10 +1,10 @@
-//! Gets of single keys of every length, by way of nodes of every size.
+//! Gets of single keys of every length, through nodes of every size.
 
 use std::collections::BTreeMap;
 
 use super::model::{Random, trie};
 
-/// What is there is found, and nothing else: no key that differs in a byte, ends earlier or goes on.
+/// Existing keys are found, and no key that differs in a byte, ends earlier or is longer.
 #[test]
 fn a_get_finds_its_key_and_no_other() {
     for (seed, count) in [(1, 3), (2, 60), (3, 600), (4, 3000)] {
@@ -12,7 +12,7 @@ fn a_get_finds_its_key_and_no_other() {
         let trie = trie();
         let mut keys = BTreeMap::new();
         for number in 0..count {
-            // A few bytes that all begin with, one that leads to many nodes, and few different ones.
+            // A few bytes that all keys begin with, one that leads to many nodes, and few different ones.
             let mut key = b"@@@"[..random.below(3).min(seed as usize - 1)].to_vec();
             key.push(random.below(256) as u8);
             key.extend((0..random.below(44)).map(|_| b"abc"[random.below(3)]));

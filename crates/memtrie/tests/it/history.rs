@@ -4,8 +4,7 @@ use memtrie::{Edit, Trie, Upsert};
 
 use super::model::{Model, Random, check_all, check_around, seeds, trie};
 
-/// Keys over few characters, so that all node kinds and transitions happen; some long, to have chains of several
-/// blocks.
+/// Keys over few characters, so that all node kinds and transitions occur; some are long, for chains of several blocks.
 fn key(random: &mut Random, alphabet: &[u8], length_max: usize) -> Vec<u8> {
     let length = random.below(length_max + 1);
     let mut key: Vec<u8> = (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect();

@@ -1,4 +1,4 @@
-//! At the limit of memory, and with contents of any size.
+//! Behaviour at the memory limit, and with contents of any size.
 
 use memtrie::{Edit, Trie, TrieFull, TrieOptions};
 
@@ -80,7 +80,7 @@ fn an_empty_and_a_small_trie_cost_little() {
     assert!(trie.memory().reserved <= 128 << 10, "{:?}", trie.memory());
 }
 
-/// Keys of 64 KiB that are prefixes of one another: depth must not become depth of the stack.
+/// Keys of 64 KiB that are prefixes of one another: the depth of the trie must not become the depth of the stack.
 #[test]
 fn very_long_keys_are_kept() {
     let trie = trie();

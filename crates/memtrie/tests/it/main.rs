@@ -1,9 +1,9 @@
 //! Behaviour of the trie against a `BTreeMap`, in both layouts.
 
-// Every file is there twice: once for a layout.
+// Every module is included twice, once for each layout.
 #![allow(clippy::duplicate_mod)]
 
-/// All tests, once for a layout.
+/// All tests, once for each layout.
 macro_rules! suite {
     ($name:ident, $layout:ident) => {
         #[path = "."]

@@ -1,4 +1,4 @@
-//! The model, and a comparison of everything a trie can be asked.
+//! The model, and a comparison of every query of a trie.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ pub fn trie() -> Trie {
     Trie::new(TrieOptions { layout: super::LAYOUT, ..TrieOptions::default() })
 }
 
-/// Entries of the trie in the given bounds and direction.
+/// The entries of the trie in the given bounds and direction.
 pub fn entries(trie: &Trie, bounds: Bounds<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     let pin = trie.pin();
     let mut cursor = pin.cursor(bounds, direction);
@@ -46,7 +46,7 @@ pub fn expected(model: &Model, bounds: Bounds<'_>, direction: Direction) -> Vec<
     entries
 }
 
-/// All content, both directions, and the structure.
+/// Checks all content, in both directions, and the structure.
 pub fn check_all(trie: &Trie, model: &Model) {
     for direction in [Direction::Forward, Direction::Reverse] {
         assert_eq!(entries(trie, Bounds::ALL, direction), expected(model, Bounds::ALL, direction));
@@ -57,7 +57,7 @@ pub fn check_all(trie: &Trie, model: &Model) {
     check_many(trie, model);
 }
 
-/// Contents without keys are those of the cursor, of all of it and below a key.
+/// Checks that contents without keys equal those of the cursor, for the whole trie and below a key.
 fn check_contents(trie: &Trie, model: &Model) {
     let pin = trie.pin();
     let middle = model.keys().nth(model.len() / 2).map_or(&[][..], |key| &key[..key.len() / 2]);
@@ -73,7 +73,7 @@ fn check_contents(trie: &Trie, model: &Model) {
     }
 }
 
-/// Every key, and as many that are not there, asked for together.
+/// Checks every key, and as many that do not exist, looked up together.
 fn check_many(trie: &Trie, model: &Model) {
     let absent: Vec<Vec<u8>> = model.keys().map(|key| [key.as_slice(), b"\0"].concat()).collect();
     let keys: Vec<&[u8]> = model.keys().zip(&absent).flat_map(|(key, absent)| [key.as_slice(), absent]).collect();
@@ -88,7 +88,7 @@ fn check_many(trie: &Trie, model: &Model) {
     trie.writer().prefetch(&keys);
 }
 
-/// The node cursor visits every key once, in order of paths, with its content.
+/// Checks that the node cursor visits every key once, in order of paths, with its content.
 fn check_nodes(trie: &Trie, model: &Model) {
     for direction in [Direction::Forward, Direction::Reverse] {
         let pin = trie.pin();
@@ -111,7 +111,7 @@ fn check_nodes(trie: &Trie, model: &Model) {
     }
 }
 
-/// Slices, seeks and gets around `targets`.
+/// Checks slices, seeks and gets around `targets`.
 pub fn check_around(trie: &Trie, model: &Model, targets: &[&[u8]]) {
     for &target in targets {
         assert_eq!(trie.pin().get(target), model.get(target).map(Vec::as_slice), "get {target:02x?}");
@@ -131,7 +131,7 @@ pub fn check_around(trie: &Trie, model: &Model, targets: &[&[u8]]) {
     }
 }
 
-/// From the first entry at or after `from`, skips to `to`.
+/// Skips from the first entry at or after `from` to `to`.
 fn check_skip(trie: &Trie, model: &Model, from: &[u8], to: &[u8]) {
     let pin = trie.pin();
     for direction in [Direction::Forward, Direction::Reverse] {
@@ -159,7 +159,7 @@ fn check_skip(trie: &Trie, model: &Model, from: &[u8], to: &[u8]) {
     }
 }
 
-/// The branch at `prefix` has the keys that start so, without the prefix; also from a cursor that is on it.
+/// Checks that the branch at `prefix` has the keys that start with it, without the prefix; also from a cursor on it.
 fn check_tail(trie: &Trie, model: &Model, prefix: &[u8], other: &[u8]) {
     let below: Model =
         model.iter().filter_map(|(key, content)| Some((key.strip_prefix(prefix)?.to_vec(), content.clone()))).collect();

@@ -53,7 +53,7 @@ fn every_step_of_a_chain_is_a_node_and_can_be_passed_over() {
                     path.extend(passed);
                 }
             });
-            // What was passed over has no content and one child.
+            // A skipped node has no content and one child.
             let mut rest = some.iter();
             let mut next = rest.next();
             for node in &all {
@@ -90,7 +90,7 @@ fn children_are_left_out() {
     }
 }
 
-/// From every node to every byte at every depth, against the list of all nodes.
+/// From every node to every byte at every depth, compared with the list of all nodes.
 #[test]
 fn skipping_goes_to_the_first_node_at_or_after_the_byte() {
     for seed in 0..8 {

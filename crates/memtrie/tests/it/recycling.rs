@@ -1,4 +1,4 @@
-//! Memory under changes without end.
+//! Memory under endless changes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ fn key(number: usize) -> Vec<u8> {
     Random(number as u64).number().to_be_bytes().to_vec()
 }
 
-/// Scans a little under one pin, then goes on under the next, for ever.
+/// Scans a little under one pin, then continues under the next, for ever.
 struct Scan {
     last: Vec<u8>,
 }
@@ -38,7 +38,7 @@ fn fresh(keys: usize, size: usize) -> usize {
     trie.memory().reserved
 }
 
-/// Sizes drift from 16 bytes to 4 KiB and back while a scan goes on; memory follows.
+/// Sizes drift from 16 bytes to 4 KiB and back while a scan continues; memory follows.
 #[test]
 fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
     const KEYS: usize = 2000;
@@ -48,7 +48,7 @@ fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
     let mut number = 0;
     for size in [16, 40, 100, 500, 1500, 4096, 4096, 1000, 100, 16, 16] {
         for round in 0..5 * KEYS {
-            // Every key comes at least twice, in some order, and some more often.
+            // Every key occurs at least twice, in some order, and some more often.
             number = if round % 5 < 2 { (number + 1) % KEYS } else { random.below(KEYS) };
             trie.writer().put(&key(number), &vec![round as u8; size]).expect("room");
             if round % 10 == 0 {
@@ -62,7 +62,7 @@ fn overwriting_holds_memory_near_that_of_a_fresh_trie() {
     }
 }
 
-/// What the trie's content takes in a trie that it was just loaded into.
+/// The memory of the trie's content in a newly loaded trie.
 fn loaded_anew(content: &Trie) -> usize {
     let loaded = trie();
     let pin = content.pin();
@@ -76,20 +76,18 @@ fn loaded_anew(content: &Trie) -> usize {
 const PARTITIONS: usize = 7000;
 /// `OVERWRITES=100000000` is the long run.
 const OVERWRITES: usize = 400_000;
-/// How often memory is looked at in a run.
+/// How often a run checks memory.
 const LOOKS: usize = 40;
-/// So many times each partition is overwritten, at most, until memory is as it should be.
+/// The most times that each partition is overwritten until memory is within the bound.
 const ROUNDS_MAX: usize = 20;
 
 /// Sizes drift from 16 bytes to 4 KiB and back, little by little, while another thread scans all the time.
 ///
-/// A thread that is interrupted within a pin holds up what is replaced meanwhile, however much that is. The writer
-/// waits for such a pin for a limited
-/// time only (`docs/decisions/0014-memtable-memory.md`), so a look may find more than the bound, which is 1.3 times
-/// the same content loaded anew plus
-/// 4 MiB. Nothing else is an excuse: once the pins of that moment have ended, the bound holds again, with the scan
-/// still running. It holds at once, or,
-/// where live contents lie between many freed ones, after writes that move them together.
+/// A thread that is interrupted within a pin holds back everything replaced meanwhile, however much that is. The writer
+/// waits for such a pin for a limited time only (`docs/decisions/0014-memtable-memory.md`), so a check may find more
+/// than the bound, which is 1.3 times the memory of the same content in a newly loaded trie plus 4 MiB. No other reason
+/// is accepted: once the pins of that moment have ended, the bound holds again, with the scan still running. It holds
+/// at once, or, where live contents lie between many freed ones, after writes that move them together.
 #[test]
 fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
     let overwrites = std::env::var("OVERWRITES").map_or(OVERWRITES, |text| text.parse().expect("a number"));
@@ -140,9 +138,9 @@ fn a_scan_that_never_ends_does_not_keep_what_was_overwritten() {
     trie.writer().verify().expect("sound");
 }
 
-/// Recycles all that was replaced, once the scan has taken a pin after it.
+/// Recycles everything replaced, once the scan has taken a later pin.
 fn let_pins_pass(trie: &Trie, pins: &AtomicUsize) {
-    // The first has what was replaced stamped, the second comes when nobody reads it any more.
+    // The first call stamps what was replaced; the second recycles it when no reader can reach it.
     for _ in 0..2 {
         trie.writer().reclaim();
         let seen = pins.load(Ordering::Acquire);
@@ -153,7 +151,7 @@ fn let_pins_pass(trie: &Trie, pins: &AtomicUsize) {
     trie.writer().reclaim();
 }
 
-/// From 16 bytes to 4 KiB and back, as progress goes from 0 to 1; each doubling takes as long as the next.
+/// From 16 bytes to 4 KiB and back, as progress goes from 0 to 1; each doubling takes the same time.
 fn drifting_size(progress: f64) -> usize {
     let doublings = 8.0 * (1.0 - (2.0 * progress - 1.0).abs());
     (16.0 * doublings.exp2()) as usize
@@ -168,7 +166,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Of what is overwritten by something smaller one in twenty stays: it does not hold its old neighbours' memory.
+/// One content in twenty stays while the others are overwritten by smaller ones: it does not keep its old neighbours'
+/// memory.
 #[test]
 fn what_stays_moves_together_when_most_around_it_went() {
     const KEYS: usize = 5000;
@@ -180,7 +179,7 @@ fn what_stays_moves_together_when_most_around_it_went() {
     let bound = loaded_anew(&trie) * 13 / 10 + (1 << 20);
     let before = trie.memory().reserved;
     assert!(before > bound, "{before} held when there was no time yet, {bound} at most");
-    // A pass goes a little further with each batch of replaced pieces.
+    // A pass continues a little with each batch of replaced pieces.
     (0..20).for_each(|_| small().for_each(|number| put(number, 100)));
     let after = trie.memory().reserved;
     assert!(after <= bound, "{after} held, {bound} at most, {before} before");
@@ -192,7 +191,7 @@ fn what_stays_moves_together_when_most_around_it_went() {
     trie.writer().verify().expect("sound");
 }
 
-/// Keys come and go, one by one and in groups: nothing is lost.
+/// Keys are added and removed, one by one and in groups: nothing leaks.
 #[test]
 fn removing_and_adding_again_does_not_grow() {
     let trie = trie();
@@ -228,10 +227,10 @@ fn removing_and_adding_again_does_not_grow() {
     assert!(trie.memory().reserved <= highest + (256 << 10), "{} after {highest}", trie.memory().reserved);
 }
 
-/// What loses most of its keys takes what it would take if they had never been there.
+/// A trie that loses most of its keys takes as much memory as if they had never existed.
 #[test]
 fn after_removals_a_trie_is_as_compact_as_a_new_one() {
-    // In the paper's layout a chain is not joined with one that comes after it when what was between them goes.
+    // In the paper's layout two chains are not joined when what was between them is removed.
     let percent_more = if super::LAYOUT == memtrie::Layout::Adaptive { 1 } else { 60 };
     for key in [url as fn(usize) -> Vec<u8>, key] {
         let (thinned, loaded) = (trie(), trie());

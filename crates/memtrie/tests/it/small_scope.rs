@@ -15,16 +15,16 @@ fn strings(alphabet: &[u8], length_max: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Contents of these lengths: small enough for every place, too long for an inner node of the adaptive layout, too
-/// long to have a tail before them.
+/// Contents of these lengths: small enough for every place, too long for an inner node of the adaptive layout, and too
+/// long for a leaf with a tail.
 const LENGTHS: [usize; 3] = [1, 25, 2000];
 
 fn content(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// From every set of keys to every other that differs in one key: all put orders are covered by induction over the
-/// sets.
+/// From every set of keys to every other that differs in one key: by induction over the sets this covers all orders of
+/// puts.
 #[test]
 fn every_set_of_short_keys_takes_every_put_and_removal() {
     let keys = strings(b"ab", 2);
@@ -32,7 +32,7 @@ fn every_set_of_short_keys_takes_every_put_and_removal() {
     for (set, first, old) in (0_u32..1 << keys.len()).flat_map(|set| [0, 1, 2].map(|i| (set, i, LENGTHS[i]))) {
         let members = |set: u32| keys.iter().enumerate().filter(move |(i, _)| set >> i & 1 == 1).map(|(_, k)| k);
         for (flip, flipped) in keys.iter().enumerate() {
-            // Every length comes after every other, with other sets.
+            // Every length follows every other, with other sets.
             let new = LENGTHS[(first + flip + set as usize) % LENGTHS.len()];
             let trie = trie();
             let mut model = Model::new();
@@ -64,7 +64,7 @@ fn every_set_of_short_keys_becomes_every_other_by_one_apply() {
     for from in 0_u32..1 << keys.len() {
         for to in 0_u32..1 << keys.len() {
             for (number, prefix) in [b"".as_slice(), b"a", b"ab"].into_iter().enumerate() {
-                // Every length comes with every pair of sets, at one of the prefixes.
+                // Every length occurs with every pair of sets, at one of the prefixes.
                 let length = |shift: usize| LENGTHS[(number + (from + to) as usize + shift) % LENGTHS.len()];
                 let (old, new) = (content(b'o', length(0)), content(b'n', length(to.count_ones() as usize)));
                 let trie = trie();
@@ -99,7 +99,7 @@ fn every_set_of_short_keys_becomes_every_other_by_one_apply() {
     }
 }
 
-/// One node goes through all its sizes, up and down, with and without content on it, in place and copied.
+/// One node goes through all its sizes, up and down, with and without content, in place and copied.
 #[test]
 fn a_node_takes_every_number_of_children_up_and_down() {
     for inner in [None, Some(1), Some(25), Some(2000)] {
@@ -113,8 +113,8 @@ fn a_node_takes_every_number_of_children_up_and_down() {
     }
 }
 
-/// `inner` is the length of the content on the node; `reversed` has the children go in the reverse order of that in
-/// which they came.
+/// `inner` is the length of the content on the node; with `reversed` the children are removed in the reverse order of
+/// their addition.
 fn grow_and_shrink(path: &[u8], inner: Option<usize>, copying: bool, reversed: bool) {
     let trie = trie();
     let mut model = Model::new();

@@ -12,14 +12,14 @@ fn trie(spare: &Arc<SparePages>) -> Trie {
     Trie::with_spare_pages(TrieOptions { layout: super::LAYOUT, ..TrieOptions::default() }, spare.clone())
 }
 
-/// Contents of about so many MiB.
+/// Fills a trie with contents of about this many MiB.
 fn fill(trie: &Trie, mebibytes: usize) {
     (0..mebibytes * 4).for_each(|number| {
         trie.writer().put(&number.to_be_bytes(), &vec![number as u8; 250 << 10]).expect("room");
     });
 }
 
-/// What a trie leaves that had contents of about so many MiB.
+/// The spare bytes that a trie leaves which had contents of about this many MiB.
 fn left_by(spare: &Arc<SparePages>, mebibytes: usize) -> usize {
     let before = spare.bytes();
     let gone = trie(spare);
@@ -28,7 +28,7 @@ fn left_by(spare: &Arc<SparePages>, mebibytes: usize) -> usize {
     spare.bytes() - before.min(spare.bytes())
 }
 
-/// Pairs of keys with a long way in common and contents of about as many bytes: both arenas fill.
+/// Adds pairs of keys with a long common prefix and contents of about as many bytes, so that both arenas fill.
 fn grow(random: &mut Random, trie: &Trie, model: &mut Model, pairs: usize) {
     for _ in 0..pairs {
         let mut key = random.number().to_be_bytes().to_vec();
@@ -43,7 +43,7 @@ fn grow(random: &mut Random, trie: &Trie, model: &mut Model, pairs: usize) {
     }
 }
 
-/// Debug builds overwrite what is left, and the first trie's own was in use.
+/// Debug builds overwrite the pages, and the first trie's own were in use.
 #[test]
 fn a_trie_on_what_others_left_answers_as_on_new_memory() {
     const PAIRS: usize = 6000;
@@ -55,7 +55,7 @@ fn a_trie_on_what_others_left_answers_as_on_new_memory() {
         grow(random, &trie, &mut model, PAIRS);
         let taken = found - spare.bytes();
         assert_eq!(taken > 3 * HUGE_PAGE, round > 0, "{taken} bytes taken in round {round}");
-        // Some go, also to the system, and come again.
+        // Some keys are removed, their memory partly returned to the system, and added again.
         let gone: Vec<_> = model.keys().filter(|key| key[0] < 200).cloned().collect();
         for key in &gone {
             trie.writer().remove(key).expect("room");
@@ -77,7 +77,7 @@ fn tries_and_what_they_left_hold_no_more_together_than_is_allowed() {
     let spare = Arc::new(SparePages::new(LIMIT));
     let kept = left_by(&spare, 40);
     assert!((LIMIT - 2 * HUGE_PAGE..=LIMIT).contains(&kept), "{kept}");
-    // What takes new memory all the same takes it from what is spare.
+    // New memory is taken from the spare pages.
     let small: Vec<Trie> = (0..6).map(|_| trie(&spare)).collect();
     for (index, trie) in small.iter().enumerate() {
         fill(trie, 1);
@@ -116,7 +116,7 @@ fn small_tries_and_those_that_may_not_leave_nothing() {
     assert_eq!(left_by(&Arc::new(SparePages::new(0)), 12), 0);
 }
 
-/// What an emptied trie gave back to the system is nothing that it could leave.
+/// An emptied trie cannot leave memory that it has returned to the system.
 #[test]
 fn a_trie_that_became_empty_leaves_little() {
     let spare = Arc::new(SparePages::new(1 << 30));
@@ -130,7 +130,7 @@ fn a_trie_that_became_empty_leaves_little() {
     assert!(spare.bytes() <= HUGE_PAGE, "{}", spare.bytes());
 }
 
-/// Tries come and go in several threads, read while they grow.
+/// Several threads make and drop tries, which are read while they grow.
 #[test]
 fn threads_pass_pages_to_each_other() {
     let spare = Arc::new(SparePages::new(48 << 20));

@@ -14,7 +14,7 @@ fn key(random: &mut Random) -> Vec<u8> {
     key
 }
 
-/// Among removals that make large nodes small again, and groups that are copied.
+/// Together with removals that make large nodes small again, and groups that are copied.
 #[test]
 fn what_is_put_at_once_is_as_if_put_one_by_one() {
     for seed in 1..4 {
@@ -25,7 +25,7 @@ fn what_is_put_at_once_is_as_if_put_one_by_one() {
             let mut entries: Vec<(Vec<u8>, Vec<u8>)> = (0..random.below(if shrinking { 20 } else { 200 }))
                 .map(|number| (key(random), vec![number as u8; [0, 1, 8, 9, 12, 30, 300, 2000][random.below(8)]]))
                 .collect();
-            // Some twice, and some that were there.
+            // Some keys occur twice, and some existed before.
             entries.extend(entries.first().cloned().map(|(key, _)| (key, b"again".to_vec())));
             entries.extend(model.keys().take(random.below(3)).map(|key| (key.clone(), b"other".to_vec())));
             let borrowed: Vec<(&[u8], &[u8])> = entries.iter().map(|(key, content)| (&key[..], &content[..])).collect();
@@ -49,7 +49,7 @@ fn what_is_put_at_once_is_as_if_put_one_by_one() {
     }
 }
 
-/// What came before the one without room is there, and the others are not.
+/// The entries before the one without room are there, and the others are not.
 #[test]
 fn a_trie_that_becomes_full_keeps_what_was_put_before() {
     let random = &mut Random(5);
