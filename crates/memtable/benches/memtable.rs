@@ -1,6 +1,6 @@
-//! Updates and whole-row point reads, 100-byte values; answers are checked.
+//! Updates and whole-row point reads of 100-byte values; the answers are checked.
 //!
-//! `cargo bench -p memtable -- 1000000`; without a number a run that is too small to mean anything.
+//! `cargo bench -p memtable -- 1000000`. Without a number the run is too small to mean anything.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,7 +53,7 @@ fn update(table: &Arc<Table>, key: PartitionKey, clustering: &[u8], value: &[u8]
     update.build()
 }
 
-/// Makes updates outside of the measured time, some at once.
+/// Makes updates outside of the measured time, a batch at a time.
 fn measure(what: &str, count: u64, make: impl Fn(u64) -> PartitionUpdate, memtable: &TrieMemtable) {
     let mut nanos = 0;
     for start in (0..count).step_by(BATCH as usize) {

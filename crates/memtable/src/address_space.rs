@@ -12,7 +12,7 @@ use memtrie::TrieOptions;
 
 /// While there are no more shards than this, a new shard may become as large as a trie can.
 const LARGE_SHARDS_MAX: usize = 512;
-/// While there are no more shards than this, a new memtable has as many as it wants. Beyond that it has one.
+/// While there are no more shards than this, a new memtable gets as many as it asks for. Beyond that it gets one.
 const FREE_SHARDS_MAX: usize = 2048;
 
 /// Addresses that a shard of a memtable with a small share reserves for nodes and for contents.
@@ -24,7 +24,7 @@ const _: () = {
     let large = LARGE_SHARDS_MAX * ((2 << 30) + (16 << 30));
     let small = (FREE_SHARDS_MAX + 10_000) * (SMALL_BLOCKS_BYTES + SMALL_BLOBS_BYTES);
     assert!(large + small < 1 << 46);
-    // Each shard has two spaces, and each space a part in use and a part that is only reserved.
+    // Each shard has two spaces, and each space has a committed part and a part that is only reserved.
     assert!((FREE_SHARDS_MAX + 10_000) * 4 < 60_000);
 };
 
@@ -34,7 +34,7 @@ pub struct AddressSpace {
     shards: AtomicUsize,
 }
 
-/// What a memtable may reserve. Its shards are counted until it is dropped.
+/// What a memtable may reserve. Its shards are counted until the share is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     space: Arc<AddressSpace>,
@@ -43,7 +43,7 @@ pub(crate) struct Share {
 }
 
 impl AddressSpace {
-    /// The share of a new memtable that wants so many shards.
+    /// The share of a new memtable that asks for this many shards.
     pub(crate) fn share(self: &Arc<AddressSpace>, shards_wanted: usize) -> Share {
         let before = self.shards.load(Ordering::Relaxed);
         let shard_count = if before + shards_wanted <= FREE_SHARDS_MAX { shards_wanted.max(1) } else { 1 };

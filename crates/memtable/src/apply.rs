@@ -1,9 +1,9 @@
 //! Applying an update to a shard's trie.
 //!
-//! What a deletion in the same memtable shadows is not kept: cells and rows are dropped as a deletion arrives, or as
-//! they arrive after it. Row deletions leave the row and stand in a branch of their own, like range deletions. An
-//! update without deletions that writes one row (the common one) is one change in place; everything else is collected
-//! as edits below the partition's key and published at once.
+//! The trie does not keep what a deletion in the same memtable shadows: cells and rows are dropped when a deletion
+//! arrives, or when they arrive after it. A row deletion removes the row and is stored in a branch of its own, like
+//! range deletions. An update without deletions that writes one row, which is the common case, is one change in place.
+//! Any other update is collected as edits below the partition's key, which are published together.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -36,13 +36,13 @@ pub(crate) struct Applier {
 
 type Span = std::ops::Range<usize>;
 
-/// Buffers do not stay larger than this.
+/// Buffers that have grown larger than this are not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Changes below the partition's key: what comes after it, and the new content or `None`.
+/// Changes below the partition's key: the rest of each key, with the new content or `None`.
 type Edits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Who is told of changed rows, if anybody.
+/// The observer of changed rows, if there is one.
 struct Watch<'w, 'o> {
     observer: Option<&'w mut (dyn RowObserver + 'o)>,
     table: &'w Table,
@@ -65,7 +65,7 @@ struct Update<'u> {
     layout: &'u Layout,
     update: &'u PartitionUpdate,
     path: &'u [u8],
-    /// The partition's deletion, that of the update included.
+    /// The partition's deletion, merged with the update's.
     deletion: DeletionTime,
 }
 
@@ -81,7 +81,7 @@ impl Applier {
         }
     }
 
-    /// Applies `update`; true if the partition is new.
+    /// Applies `update`. Returns true if the partition is new.
     pub fn apply(
         &mut self,
         writer: &mut Writer<'_>,
@@ -103,7 +103,8 @@ impl Applier {
         result
     }
 
-    /// In a table without clustering: header and row are one content. A deleted range can only be all of the partition.
+    /// Applies an update to a table without clustering, where header and row are one content. A deleted range can only
+    /// be the whole partition.
     fn apply_to_single_row(
         &mut self,
         writer: &mut Writer<'_>,
@@ -170,7 +171,7 @@ impl Applier {
         Ok(is_new)
     }
 
-    /// Writes several rows, or the header too, where no deletions of rows or ranges are.
+    /// Writes several rows, or the header too, where there are no deletions of rows or ranges.
     fn apply_rows(
         &mut self,
         writer: &mut Writer<'_>,
@@ -238,7 +239,7 @@ impl Applier {
         result
     }
 
-    /// Writes one row into a partition that holds no deletions of rows or ranges.
+    /// Writes one row into a partition without deletions of rows or ranges.
     fn upsert_row(
         &mut self,
         writer: &mut Writer<'_>,
@@ -275,7 +276,7 @@ impl Applier {
         let key = bytes.clone();
         let position = &key[update.path.len()..];
         let edits = self.large_row_edits(writer, update, position, row.clustering, change, watch);
-        // Copied from the row on, not from the partition on.
+        // Only the path below the row is copied, not all nodes below the partition.
         let edits: Vec<Edit<'_>> = edits
             .iter()
             .map(|(suffix, content)| Edit { suffix: &suffix[position.len()..], content: content.as_deref() })
@@ -347,7 +348,7 @@ impl Applier {
                 edits.insert(cursor.key()[lead..].to_vec(), None);
             }
         }
-        // Rows start above the branches.
+        // Rows come after the branches in key order.
         let (start, end) = (key(&[], ends.0, &[PIECE_BRANCH + 1]), key(&[], ends.1, &[0xFF]));
         let mut cursor =
             writer.cursor(Bounds { start: Bound::Included(&start), end: Bound::Included(&end) }, Direction::Forward);
@@ -375,7 +376,7 @@ impl Applier {
         watch: &mut Watch<'_, '_>,
     ) {
         let before = match edits.get(suffix) {
-            // An earlier range of the same update was here.
+            // An earlier range of the same update already changed this row.
             Some(Some(content)) => content.clone(),
             Some(None) => return,
             None => content.to_vec(),
@@ -459,20 +460,20 @@ impl Applier {
 }
 
 impl Update<'_> {
-    /// What becomes of the header's row.
+    /// The change to the header's row.
     fn header_change(&self, header: &Header<'_>) -> RowChange<'_> {
         let new = self.update.static_row();
         RowChange { new, active: self.deletion, deletes_stored: self.deletion != header.deletion }
     }
 
-    /// Whether it deletes the partition, ranges or rows.
+    /// Whether the update deletes the partition, ranges or rows.
     fn has_deletion(&self) -> bool {
         !self.update.partition_deletion().is_live()
             || self.update.range_deletion_count() > 0
             || self.update.rows().any(|row| row.row.has_deletion())
     }
 
-    /// A stored row: the clustering kept with it, and the row.
+    /// A stored row: the clustering kept with it, and the row itself.
     fn existing_row<'c>(&self, stored: Option<&'c [u8]>) -> (Option<&'c [u8]>, Option<Row<'c>>) {
         match stored {
             None => (None, None),
@@ -484,7 +485,7 @@ impl Update<'_> {
     }
 }
 
-/// The row, if one row is all that is written and nothing is deleted but by it. Most updates are so.
+/// The row, if the update writes just one row and deletes nothing else. Most updates are of this kind.
 #[inline]
 pub(crate) fn only_row(update: &PartitionUpdate) -> Option<Row<'_>> {
     let has_others = update.static_row().is_some() || update.range_deletion_count() > 0;
@@ -505,7 +506,7 @@ fn apply_edits(writer: &mut Writer<'_>, prefix: &[u8], edits: &Edits) -> Result<
     writer.apply(prefix, &edits)
 }
 
-/// Appends edits to what is to be published.
+/// Appends edits to the list of those to publish.
 fn push_spans(edits: &Edits, bytes: &mut Vec<u8>, spans: &mut Vec<(Span, Option<Span>)>) {
     for (suffix, content) in edits {
         let start = bytes.len();
@@ -517,7 +518,8 @@ fn push_spans(edits: &Edits, bytes: &mut Vec<u8>, spans: &mut Vec<(Span, Option<
     }
 }
 
-/// What two versions of a row are together, less what `active` deletes; in `out` if it is not one of them.
+/// Merges two versions of a row and drops what `active` deletes. The result is in `out` unless it is one of the two
+/// inputs.
 pub(crate) fn merge<'r>(
     merger: &mut RowMerger,
     table: &Table,

@@ -24,7 +24,7 @@ impl BranchRange {
     }
 }
 
-/// A trie cursor over a branch that stands on its next entry, or is at its end.
+/// A trie cursor over a branch, which stands on the branch's next entry or is at its end.
 pub(crate) struct Branch<'c> {
     pub cursor: Cursor<'c>,
     lead: usize,
@@ -46,14 +46,14 @@ impl<'c> Branch<'c> {
         self.has_entry = self.cursor.advance();
     }
 
-    /// Over the rows of a partition: stands on rows only, not on the pieces of one.
+    /// A cursor over the rows of a partition. It stands on rows only, not on the pieces of one.
     pub fn of_rows(tail: Tail<'c>, range: &'c BranchRange, direction: Direction, layout: &Layout) -> Branch<'c> {
         let mut branch = Branch::new(tail, range, 0, direction);
         branch.leave_pieces(layout, direction);
         branch
     }
 
-    /// Goes to the next row.
+    /// Moves to the next row.
     pub fn advance_row(&mut self, layout: &Layout, direction: Direction) {
         if direction == Direction::Forward && layout.is_piece(self.cursor.content()) {
             let behind = behind_row(self.cursor.key());
@@ -64,7 +64,7 @@ impl<'c> Branch<'c> {
         }
     }
 
-    /// In reverse a row's pieces come before it.
+    /// In reverse order a row's pieces come before the row.
     fn leave_pieces(&mut self, layout: &Layout, direction: Direction) {
         if self.has_entry && direction == Direction::Reverse && layout.is_piece(self.cursor.content()) {
             let position = self.cursor.key()[..layout.position_length(self.cursor.key())].to_vec();
@@ -73,7 +73,7 @@ impl<'c> Branch<'c> {
     }
 }
 
-/// The least key that is behind a row and its pieces.
+/// The least key behind a row and its pieces.
 pub(crate) fn behind_row(key: &[u8]) -> Vec<u8> {
     let mut behind = key.to_vec();
     after_partition(&mut behind);

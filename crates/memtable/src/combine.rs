@@ -1,11 +1,11 @@
-//! One writer at a time, who makes the changes of those that wait for it too (flat combining: Hendler, Incze, Shavit,
-//! Tzafrir, *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010).
+//! Flat combining: one thread at a time writes, and it also makes the changes of the threads that wait for it (Hendler,
+//! Incze, Shavit, Tzafrir, *Flat Combining and the Synchronization-Parallelism Tradeoff*, SPAA 2010).
 //!
-//! Threads that queue on a lock pass it on one by one, each with the writer's data cold in its cache and often with a
-//! switch of threads in between. Here a thread that finds the writer busy leaves its change in a queue; the one that
-//! writes makes all queued changes before it leaves. Nobody is left behind: whoever leaves looks at the queue again
-//! after it released the writer, and whoever queued tries for the writer after that, so that one of the two sees the
-//! other.
+//! Threads that queue on a lock pass it on one by one, each with the writer's data cold in its cache, and often with a
+//! thread switch in between. Here a thread that finds the writer busy puts its change in a queue, and the writing
+//! thread makes all queued changes before it leaves. No change is left behind: the writing thread checks the queue
+//! again after it has released the writer, and a thread that queued a change tries to become the writer after that, so
+//! that one of the two sees the other.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -16,25 +16,25 @@ use crate::sync::{
     Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, SERVED_MAX, SPINS, Thread, YIELDS, fence, thread,
 };
 
-/// Lets one thread at a time write. A panic of a change leaves what it guards as it was before: whoever makes one sees
-/// to that.
+/// Lets one thread at a time write. An implementation must leave the guarded data unchanged if a change panics.
 pub(crate) trait Gate {
-    /// Permission to write, until dropped.
+    /// Permission to write, held until it is dropped.
     type Held<'g>
     where
         Self: 'g;
 
-    /// Permission, if nobody has it.
+    /// Takes the permission if no thread has it.
     fn try_hold(&self) -> Option<Self::Held<'_>>;
 
-    /// Waits for permission.
+    /// Waits for the permission.
     fn hold(&self) -> Self::Held<'_>;
 }
 
-/// Changes `C` and what comes of one, `O`, behind one gate, which nobody passes but through here.
+/// Changes of type `C`, with outcomes of type `O`, behind one gate. All access to the gate must go through the
+/// combiner.
 pub(crate) struct Combiner<C, O> {
     queue: Mutex<VecDeque<Arc<Request<C, O>>>>,
-    /// How many are in the queue; changed under its lock.
+    /// The number of queued changes, modified under the queue's lock.
     queued: AtomicUsize,
     puts: PutCounters,
 }
@@ -51,7 +51,8 @@ impl<C: Clone, O> Combiner<C, O> {
         Combiner { queue: Mutex::new(VecDeque::new()), queued: AtomicUsize::new(0), puts: PutCounters::default() }
     }
 
-    /// Has `change` made: here, or by the thread that is writing. All callers' `make` do the same.
+    /// Has `change` made by this thread or by the one that is writing. The `make` of all callers must do the same
+    /// thing.
     #[inline]
     pub fn write<'g, G: Gate>(&'g self, gate: &'g G, change: &C, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> O {
         if let Some(mut held) = gate.try_hold() {
@@ -66,7 +67,7 @@ impl<C: Clone, O> Combiner<C, O> {
         outcome
     }
 
-    /// Makes a change that cannot be handed to another thread; waits for the gate.
+    /// Makes a change that cannot be handed to another thread. Waits for the gate.
     pub fn write_here<'g, G: Gate, T>(
         &'g self,
         gate: &'g G,
@@ -89,7 +90,7 @@ impl<C: Clone, O> Combiner<C, O> {
         outcome
     }
 
-    /// Looks at what is behind the gate, or changes it on the side; waits for it.
+    /// Reads or changes the guarded data directly. Waits for the gate.
     pub fn with<'g, G: Gate, T>(
         &'g self,
         gate: &'g G,
@@ -102,7 +103,7 @@ impl<C: Clone, O> Combiner<C, O> {
         outcome
     }
 
-    /// How many changes wait.
+    /// The number of waiting changes.
     #[cfg(test)]
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Relaxed)
@@ -146,7 +147,7 @@ impl<C: Clone, O> Combiner<C, O> {
         }
     }
 
-    /// Makes the queued changes and leaves by the gate.
+    /// Makes the queued changes and releases the gate.
     #[inline]
     fn leave<'g, G: Gate>(&'g self, gate: &'g G, held: G::Held<'g>, make: impl Fn(&mut G::Held<'g>, &C) -> O) {
         if self.queued.load(Ordering::Relaxed) == 0 {
@@ -156,7 +157,7 @@ impl<C: Clone, O> Combiner<C, O> {
             if self.queued.load(Ordering::Relaxed) == 0 {
                 return;
             }
-            // Whoever has the gate now looks at the queue when it leaves.
+            // The thread that holds the gate now checks the queue when it leaves.
             let Some(held) = gate.try_hold() else { return };
             return self.serve(gate, held, make);
         }
@@ -188,17 +189,17 @@ impl<C, O> Request<C, O> {
     }
 }
 
-/// A thread on its way out. If it panics, those that wait go on without it.
+/// A thread that is leaving the gate. If it panics, the waiting threads continue without it.
 struct Leaving<'g, G: Gate, C, O> {
     combiner: &'g Combiner<C, O>,
     gate: &'g G,
     held: Option<G::Held<'g>>,
     served: usize,
-    /// Nobody is left to be told.
+    /// No queued change is left for this thread.
     is_over: bool,
 }
 
-/// Ends the wait of a request whose change panicked.
+/// Ends a request's wait even if its change panics.
 struct Answer<C, O>(Arc<Request<C, O>>, Option<O>);
 
 impl<C, O> Drop for Answer<C, O> {
@@ -208,7 +209,8 @@ impl<C, O> Drop for Answer<C, O> {
 }
 
 impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
-    /// Makes what is queued and leaves by the gate. True if more came meanwhile and nobody else writes.
+    /// Makes the queued changes and releases the gate. Returns true if more arrived meanwhile and no other thread
+    /// writes.
     fn serve(&mut self, make: impl Fn(&mut G::Held<'g>, &C) -> O) -> bool {
         let Some(held) = &mut self.held else { return false };
         while self.served < SERVED_MAX
@@ -225,7 +227,7 @@ impl<'g, G: Gate, C: Clone, O> Leaving<'g, G, C, O> {
         if is_more && self.served < SERVED_MAX {
             self.held = self.gate.try_hold();
         }
-        // Whoever has the gate now looks at the queue when it leaves.
+        // The thread that holds the gate now checks the queue when it leaves.
         self.is_over = !is_more || (self.served < SERVED_MAX && self.held.is_none());
         self.held.is_some()
     }
@@ -246,7 +248,7 @@ impl<G: Gate, C, O> Drop for Leaving<'_, G, C, O> {
     }
 }
 
-/// What these locks guard is whole between statements.
+/// The data that these locks guard is consistent between statements, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What is counted of writers that meet.
+//! The counts of contended and uncontended writes.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

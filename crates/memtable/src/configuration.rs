@@ -1,4 +1,4 @@
-//! Which memtable a table has: what stands under `memtable: configurations:` in Cassandra's configuration.
+//! A table's kind of memtable: the entries under `memtable: configurations:` in Cassandra's configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::{AddressSpace, Memtable, SkipListMemtable, TrieMemtable};
 pub enum MemtableConfiguration {
     /// `TrieMemtable`: a trie for each shard. Parameters: `shards`, and of our own `layout` (`adaptive` or `paper`).
     Trie {
-        /// Shards; as many as the caller says if not given.
+        /// The number of shards; the caller's default if not given.
         shards: Option<usize>,
-        /// How each trie's nodes are laid out, and the most that it holds.
+        /// The node layout and the limits of each trie.
         options: TrieOptions,
     },
-    /// `SkipListMemtable`: one skip list of partitions that many write at once.
+    /// `SkipListMemtable`: one skip list of partitions that many threads write at once.
     SkipList,
     /// `ShardedSkipListMemtable`: a skip list for each shard. Parameters: `shards`, `serialize_writes` (`false`).
     ShardedSkipList {
-        /// Shards; as many as the caller says if not given.
+        /// The number of shards; the caller's default if not given.
         shards: Option<usize>,
         /// Whether a shard has one writer at a time.
         serialize_writes: bool,
     },
 }
 
-/// What is before a class's name where that is given whole.
+/// The package of a class name that is given in full.
 const PACKAGE: &str = "org.apache.cassandra.db.memtable.";
 
-/// The most shards there are: each costs memory and is looked at by reads of ranges.
+/// The most shards: each costs memory and is visited by range reads.
 const SHARDS_MAX: usize = 1024;
 
 impl Default for MemtableConfiguration {
@@ -43,7 +43,7 @@ impl Default for MemtableConfiguration {
 }
 
 impl MemtableConfiguration {
-    /// By `class_name` (whole or without its package) and `parameters`. Fails in Cassandra's words.
+    /// Parses `class_name` (with or without its package) and `parameters`. Errors have Cassandra's texts.
     pub fn parse(class_name: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
         if class_name.is_empty() {
             return Err("The 'class_name' option must be specified.".into());
@@ -76,8 +76,8 @@ impl MemtableConfiguration {
         Ok(configuration)
     }
 
-    /// An empty memtable, with `default_shards` shards where the configuration does not say how many, or fewer where
-    /// the address space has many already. A memtable of tries grows by the spare pages.
+    /// Opens an empty memtable. It has `default_shards` shards where the configuration gives no number, or fewer where
+    /// the address space already has many shards. A memtable of tries first grows into the spare pages.
     pub fn open(
         &self,
         table: &Arc<Table>,
@@ -98,9 +98,9 @@ impl MemtableConfiguration {
     }
 }
 
-/// An empty memtable of one shard for a table of which a node has many and all are small, as system tables are: where
-/// address space is limited (`ulimit -v`, valgrind), some for the others is left. One that is full all the same is
-/// followed by another.
+/// Opens an empty memtable of one shard for a small table. A node has many such tables, such as the system tables, and
+/// where address space is limited (`ulimit -v`, valgrind) they must leave some for other tables. If such a memtable
+/// becomes full, another one follows it.
 pub fn open_small(table: &Arc<Table>) -> Arc<dyn Memtable> {
     Arc::new(TrieMemtable::with_options(table, 1, small(TrieOptions::default())))
 }

@@ -1,4 +1,4 @@
-//! The unfiltered cursor of a trie memtable: gives out what the filler copied.
+//! The unfiltered cursor of a trie memtable: it yields what the filler copied.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ pub(crate) struct TrieCursor {
     filler: Filler,
     /// Where the next batch starts.
     stop: Stop,
-    /// First item of the batch that was not given out.
+    /// The first item of the batch that was not yielded yet.
     next: usize,
-    /// Of the partition, unless it is the plan's only one.
+    /// The partition's key, unless it is the plan's only partition.
     key: Option<PartitionKey>,
     deletion: DeletionTime,
     static_row: Option<Vec<u8>>,
 }
 
 impl TrieCursor {
-    /// `live_only`: without deletions of rows and ranges.
+    /// With `live_only` it leaves out deletions of rows and ranges.
     pub fn new(memtable: Arc<TrieMemtable>, table: &Arc<Table>, range: &ReadRange, live_only: bool) -> TrieCursor {
         let plan = Plan::new(memtable, table, range, live_only);
         let stop = plan.first();

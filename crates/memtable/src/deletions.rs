@@ -1,4 +1,4 @@
-//! Deleted ranges: those of one update made disjoint, and merged into those that a partition has.
+//! Deleted ranges: making those of one update disjoint, and merging them into those of a partition.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,13 +9,13 @@ use model::{DeletionTime, PartitionUpdate, Side};
 use crate::layout::{Layout, RANGE_BRANCH};
 use crate::ranges::DeletedRange;
 
-/// A place where the deletion of ranges changes.
+/// A position where the deletion of ranges changes.
 struct Step {
     /// The bound's position, after the branch's lead byte.
     position: Vec<u8>,
     /// Serialized prefix of the bound.
     prefix: Vec<u8>,
-    /// What is deleted with from here to the next step.
+    /// The deletion from here to the next step.
     after: DeletionTime,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct UpdateRanges {
     steps: Vec<Step>,
 }
 
-/// What becomes of the range that begins at a position: its content, or none where there is no range any more.
+/// The new state of the range that begins at a position: its content, or `None` where no range begins any more.
 pub(crate) type RangeEdit = (Vec<u8>, Option<Vec<u8>>);
 
 impl UpdateRanges {
@@ -64,13 +64,13 @@ impl UpdateRanges {
         UpdateRanges { steps: sweep(edges, order_of(DeletionTime::LIVE)).into_iter().map(step).collect() }
     }
 
-    /// What the update's ranges delete with at a row's position.
+    /// The deletion of the update's ranges at a row's position.
     pub fn at(&self, position: &[u8]) -> DeletionTime {
         let after = self.steps.partition_point(|step| step.position.as_slice() < position);
         after.checked_sub(1).map_or(DeletionTime::LIVE, |index| self.steps[index].after)
     }
 
-    /// The intervals that the update deletes: positions of their ends, and the deletion.
+    /// The intervals that the update deletes: the positions of their ends, and the deletion.
     pub fn intervals(&self) -> impl Iterator<Item = (&[u8], &[u8], DeletionTime)> {
         let pairs = self.steps.iter().zip(self.steps.iter().skip(1));
         pairs
@@ -78,9 +78,8 @@ impl UpdateRanges {
             .map(|(start, end)| (start.position.as_slice(), end.position.as_slice(), start.after))
     }
 
-    /// What has to change in the partition's ranges so that both old and new ones are deleted, each place by the
-    /// newest, and not where the partition's deletion is at least as new. Ranges of one deletion that touch become
-    /// one.
+    /// The changes to the partition's ranges after which each position has the newest of the old and new deletions, and
+    /// none where the partition's deletion is at least as new. Adjacent ranges of one deletion become one.
     pub fn merge(&self, layout: &Layout, partition: Tail<'_>, deletion: DeletionTime) -> Vec<RangeEdit> {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return Vec::new() };
         let (old, stored) = touching(layout, partition, &first.position, &last.position);
@@ -96,7 +95,7 @@ impl UpdateRanges {
                 new_open = new.after;
                 step = Some(new);
             }
-            // Of two serialized forms of one prefix the first that came stays.
+            // If the same prefix has two serialized forms, the first one stays.
             if let Some(old) = old_steps.next_if(|step| step.position == position) {
                 old_open = old.after;
                 step = Some(old);
@@ -114,7 +113,7 @@ impl UpdateRanges {
             begun = step.filter(|_| !after.is_live());
             open = after;
         }
-        // What is as it was is no change.
+        // A range that stays the same is not a change.
         let is_new = |(position, content): &(&[u8], Option<Vec<u8>>)| {
             content.as_ref() != stored.get(*position) || content.is_none()
         };
@@ -137,8 +136,8 @@ struct Edge<D> {
     change: Option<(D, bool)>,
 }
 
-/// The places of the edges in order, each with its prefix and the newest deletion from there to the next place.
-/// Of two edges at one place the prefix of the first remains.
+/// The edges' positions in order, each with its prefix and the newest deletion from there to the next position. Of two
+/// edges at one position the first one's prefix is kept.
 fn sweep<D: Ord + Copy>(mut edges: Vec<Edge<D>>, none: D) -> Vec<(Vec<u8>, Vec<u8>, D)> {
     edges.sort_by(|a, b| a.position.cmp(&b.position));
     let mut open: BTreeMap<D, usize> = BTreeMap::new();
@@ -175,8 +174,8 @@ fn least<'s>(old: Option<&&'s Step>, new: Option<&&'s Step>) -> Option<&'s [u8]>
     [old.map(position), new.map(position)].into_iter().flatten().min()
 }
 
-/// The stored ranges that reach from one position to another, or into what lies between: the places where they change
-/// what is deleted, and their contents by the positions of their starts.
+/// The stored ranges that overlap the interval between two positions. Returns the positions where they change the
+/// deletion, and the ranges' contents by start position.
 fn touching(
     layout: &Layout,
     partition: Tail<'_>,
@@ -194,7 +193,7 @@ fn touching(
             return;
         }
         stored.insert(start.clone(), content.to_vec());
-        // One may begin where the one before it ends.
+        // A range may begin where the previous one ends.
         steps.pop_if(|step| step.position == start);
         let prefix = |kept: Option<&[u8]>| kept.unwrap_or_default().to_vec();
         steps.push(Step { position: start, prefix: prefix(range.start_kept), after: range.deletion });

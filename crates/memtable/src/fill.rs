@@ -1,11 +1,13 @@
 //! Copying partitions, rows and markers out of the shards, under short pins.
 //!
-//! A fill goes on from where the last one stopped: at a partition, or at a place between rows. There it looks up anew
-//! which range deletion is in force, and writes a marker if that differs from what its items said last. Entering a
-//! slice is the same thing, with nothing said yet. So markers are always well nested, and a deletion that came between
-//! two fills holds for the rest of the partition. For that, a fill never stops just behind a marker, but before it.
+//! A fill resumes where the last one stopped: at a partition, or between two rows. In the second case it looks up again
+//! which range deletion is in force, and emits a marker if that differs from what the items so far have said. Entering
+//! a slice works the same way, with no deletion announced yet. Markers are therefore always well nested, and a deletion
+//! that arrived between two fills applies to the rest of the partition. For this to work, a fill never stops just
+//! behind a marker, but before it.
 //!
-//! Within one fill a partition is read from one tail of the trie: header, deletions and rows of one version.
+//! Within one fill a partition is read from one tail of the trie, so that its header, deletions and rows are of one
+//! version.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -21,9 +23,9 @@ use crate::ranges::{self, Borders, deletion_at};
 use crate::shard::is_newer;
 use crate::translate::{deletion_only, translate};
 
-/// Where the next fill goes on.
+/// Where the next fill resumes.
 pub(crate) enum Stop {
-    /// At the one partition of the plan.
+    /// At the plan's only partition.
     Only,
     /// At the first partition at or after this path.
     Partition {
@@ -39,15 +41,15 @@ pub(crate) enum Stop {
     End,
 }
 
-/// Where in a partition.
+/// A place inside a partition.
 pub(crate) struct Position {
-    /// The partition's deletion as it was given.
+    /// The partition's deletion as it was yielded.
     deletion: DeletionTime,
     /// The slice, in reading order.
     slice: usize,
-    /// Between which rows; at the start of the slice if none.
+    /// The border between two rows; `None` at the start of the slice.
     place: Option<Place>,
-    /// The range deletion in force as far as markers said.
+    /// The range deletion in force according to the markers so far.
     open: DeletionTime,
 }
 
@@ -64,7 +66,7 @@ impl Position {
 pub(crate) type Span = Range<usize>;
 
 pub(crate) enum Item {
-    /// Without its path if it is the plan's only one.
+    /// A partition, without its path if it is the plan's only one.
     Partition {
         path: Span,
         deletion: DeletionTime,
@@ -82,23 +84,23 @@ pub(crate) enum Item {
     },
 }
 
-/// Items copied out, with their bytes.
+/// Items that were copied out, with their bytes.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub bytes: Vec<u8>,
     pub items: Vec<Item>,
-    /// The batch is full from this size on.
+    /// The size from which the batch is full.
     bytes_max: usize,
-    /// How many more rows will be asked for, where that is known; with none of them left the batch is full.
+    /// How many more rows the reader will ask for, if that is known. At 0 the batch is full.
     rows_expected: Option<usize>,
     /// Rows in the batch.
     rows: usize,
 }
 
-/// A batch is full at this many bytes; the first is small, each next one twice as large.
+/// The size of the first batch. It is small, and each further one is twice as large.
 const BATCH_BYTES_FIRST: usize = 4 << 10;
 const BATCH_BYTES_MAX: usize = 64 << 10;
-/// What an item counts besides its bytes.
+/// What an item counts in addition to its bytes.
 const ITEM_BYTES: usize = size_of::<Item>();
 
 impl Batch {
@@ -107,17 +109,17 @@ impl Batch {
         self.bytes.clear();
         self.rows = 0;
         if self.rows_expected == Some(0) {
-            // Some of them were of no use to the reader. Nobody knows how many more will be.
+            // The reader could not use some of them, so it is unknown how many more it needs.
             (self.rows_expected, self.bytes_max) = (None, 0);
         }
-        // A row of many megabytes must not stay around.
+        // The buffer must not stay as large as a row of many megabytes.
         self.bytes.shrink_to(4 * BATCH_BYTES_MAX);
         self.bytes_max = (self.bytes_max * 2).clamp(BATCH_BYTES_FIRST, BATCH_BYTES_MAX);
         if self.items.capacity() == 0 {
             self.items = Vec::with_capacity(8);
         }
         if self.bytes.capacity() < self.bytes_max {
-            // Growing step by step, or from what it was, would copy what is there. The last row goes beyond the size.
+            // Growing the old buffer would copy its contents. The last row may exceed the batch's size.
             self.bytes = Vec::with_capacity(self.bytes_max + self.bytes_max / 4);
         }
     }
@@ -136,8 +138,8 @@ impl Batch {
         self.rows += 1;
         let Some(expected) = &mut self.rows_expected else { return };
         *expected -= 1;
-        // The first row tells how large the others will be. What is expected is not always there: not too much room for
-        // it.
+        // The first row suggests how large the others are. The room is limited, because fewer rows may exist than
+        // expected.
         let rest = expected.saturating_mul(self.bytes.len() + ITEM_BYTES);
         if self.rows == 1 && rest < BATCH_BYTES_MAX {
             self.bytes_max = BATCH_BYTES_MAX;
@@ -153,22 +155,22 @@ impl Batch {
     }
 }
 
-/// What makes one row of several.
+/// The state for joining the pieces of rows.
 struct Joining {
     merger: RowMerger,
     large: LargeRows,
 }
 
-/// Fills batches of what a plan says.
+/// Fills batches according to a plan.
 #[derive(Default)]
 pub(crate) struct Filler {
     pub batch: Batch,
-    /// None before the first row that needs it: most reads are of one row, in one piece.
+    /// Created for the first row that needs it: most reads are of one row in one piece.
     joining: Option<Box<Joining>>,
     scratch: Vec<u8>,
-    /// A row joined of its pieces.
+    /// The row joined from its pieces.
     joined: Vec<u8>,
-    /// The regular columns that the reader looks at, if it said so.
+    /// The regular columns that the reader uses, if it said so.
     pub columns_expected: Option<Arc<[usize]>>,
 }
 
@@ -177,7 +179,7 @@ impl Filler {
         self.joining.get_or_insert_with(|| Box::new(Joining { merger: RowMerger::default(), large: LargeRows::new() }))
     }
 
-    /// Replaces the batch by the next one. An empty batch is the end.
+    /// Replaces the batch with the next one. An empty batch is the end.
     pub fn fill(&mut self, plan: &Plan, mut stop: Stop) -> Result<Stop, ReadError> {
         self.batch.start();
         while !self.batch.is_full() {
@@ -209,7 +211,7 @@ impl Filler {
         let (shard, path) = (plan.first_shard, plan.start.as_slice());
         let pin = plan.memtable.shards()[shard].trie.pin();
         if !plan.memtable.layout().has_clustering() {
-            // All of most of them is in the header.
+            // Most such partitions are completely in the header.
             let Some(content) = pin.get(path) else { return Ok(Stop::End) };
             let header = Header::read(content);
             if !header.row.is_some_and(|row| row.is_piece()) {
@@ -217,7 +219,7 @@ impl Filler {
                 return Ok(Stop::End);
             }
         }
-        // Header, deletions and rows of one version.
+        // The header, deletions and rows are of one version.
         let tail = pin.tail(path);
         let Some(content) = tail.get(&[]) else { return Ok(Stop::End) };
         let stop = self.partition(plan, tail, &[], content)?;
@@ -271,7 +273,7 @@ impl Filler {
         Ok(Stop::Partition { shard: shard + 1, path: start })
     }
 
-    /// Copies a partition. Where in it to go on if the batch is full before its end.
+    /// Copies a partition. Returns where to resume in it if the batch is full before its end.
     fn partition(
         &mut self,
         plan: &Plan,
@@ -287,7 +289,7 @@ impl Filler {
         self.rows(plan, tail, &header, Position::start(header.deletion))
     }
 
-    /// `tail`: what is below, where the header's row may be in pieces.
+    /// Starts a partition. `tail` gives access to the pieces of the header's row, if it has any.
     fn begin_partition(&mut self, plan: &Plan, path: &[u8], tail: Option<Tail<'_>>, header: &Header<'_>) {
         let path = self.batch.push(path);
         let row = header.row.map(|row| match tail {
@@ -310,7 +312,7 @@ impl Filler {
         }
     }
 
-    /// Copies rows and markers from a place on to the end of the last slice.
+    /// Copies rows and markers from a place to the end of the last slice.
     fn rows(
         &mut self,
         plan: &Plan,
@@ -318,12 +320,13 @@ impl Filler {
         header: &Header<'_>,
         mut at: Position,
     ) -> Result<Option<Position>, ReadError> {
-        // A partition deletion that came after the partition was given is said as a range deletion of the rest.
+        // A partition deletion that arrived after the partition was yielded is reported as a range deletion of the
+        // rest.
         let is_late = header.deletion.supersedes(&at.deletion) && !plan.live_only;
         let late = if is_late { header.deletion } else { DeletionTime::LIVE };
         let reads_branches = header.has_branches && !plan.live_only;
         while let Some(slice) = plan.slices.get(at.slice) {
-            // Where the last fill stopped at the slice's very end, nothing is left but to close what is open.
+            // If the last fill stopped at the very end of the slice, only the open deletion remains to be closed.
             let is_at_end = at.place.as_ref().is_some_and(|place| place.position == slice.to.position);
             let now = if is_at_end { at.open } else { late.max(self.open_at(plan, tail, reads_branches, &at)) };
             if now != at.open {
@@ -366,7 +369,7 @@ impl Filler {
         deletion_at(tail, plan.memtable.layout(), &at.place(plan).position, !plan.reversed)
     }
 
-    /// Copies the slice's rows and markers behind the place, which moves. True if the batch is full.
+    /// Copies the slice's rows and markers behind the place, and moves the place. Returns true if the batch is full.
     fn slice(
         &mut self,
         plan: &Plan,
@@ -436,7 +439,7 @@ impl Filler {
         }
     }
 
-    /// Copies a row and its deletion (stored contents); returns where its clustering is.
+    /// Copies a row and its deletion (both stored contents). Returns the span of its clustering.
     fn row(
         &mut self,
         plan: &Plan,
@@ -458,7 +461,7 @@ impl Filler {
         self.row_at(plan, clustering, live, deletion)
     }
 
-    /// Copies a row that may be in pieces, which `pieces` shows one version of.
+    /// Copies a row that may be in pieces; `pieces` shows one version of them.
     fn large_row(
         &mut self,
         plan: &Plan,
@@ -479,7 +482,7 @@ impl Filler {
         result
     }
 
-    /// A stored row in one piece, in the buffer for that, without what the reader does not look at.
+    /// Joins a stored row into the buffer, without the parts that the reader does not use.
     fn join(&mut self, plan: &Plan, stored: StoredRow<'_>) -> Vec<u8> {
         let table = newest(plan);
         let mut joined = std::mem::take(&mut self.joined);
@@ -527,7 +530,7 @@ impl Filler {
         Ok(clustering)
     }
 
-    /// Copies a row, under the reader's schema if it was written under a newer one.
+    /// Copies a row, translated to the reader's schema if it was written under a newer one.
     fn push_row(&mut self, plan: &Plan, row: Row<'_>) -> Span {
         let versions = plan.table.column_sets(row.is_static()).all().len();
         if (row.column_set_version() as usize) < versions {
@@ -545,7 +548,7 @@ impl Filler {
         self.batch.items.push(Item::Marker { prefix, side, before, after });
     }
 
-    /// The place just behind a row that was copied, in reading direction.
+    /// The place just behind a copied row, in reading direction.
     fn place_beside(&self, plan: &Plan, clustering: Span) -> Place {
         let prefix = self.batch.bytes[clustering].to_vec();
         let side = if plan.reversed { Side::Before } else { Side::After };

@@ -1,4 +1,4 @@
-//! How far a cursor reads ahead, counted in rows copied out of the memtable.
+//! How far a cursor prefetches, counted in rows copied out of the memtable.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::{Memtable, TrieMemtable};
 
 const ROWS: i32 = 200;
 
-/// Rows in each batch of a read of one partition of `ROWS` rows of a kilobyte, of which `expected` will be asked for.
+/// The rows in each batch of a read of one partition of `ROWS` rows of a kilobyte, of which `expected` will be asked
+/// for.
 fn batches(expected: Option<usize>, reversed: bool) -> Vec<usize> {
     let table = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(1)))
         .partition_key("p", CqlType::Int)
@@ -55,7 +56,7 @@ fn a_read_with_a_limit_copies_that_many_rows_at_once_and_no_more_before_they_are
         for limit in [1, 2, 20, 50] {
             let batches = batches(Some(limit), reversed);
             assert_eq!(batches[0], limit, "{batches:?}");
-            // Nobody knows how many more are wanted: a few at first.
+            // It is unknown how many more are wanted, so the first batches are small.
             assert!(batches[1] <= 4, "{batches:?}");
             assert_eq!(batches.iter().sum::<usize>(), ROWS as usize, "{batches:?}");
         }
@@ -73,7 +74,8 @@ fn a_limit_that_is_more_than_a_batch_holds_does_not_make_the_first_batch_larger(
     }
 }
 
-/// Bytes that a read of one column copies of a row of so many, all of them inserted at once and some written again.
+/// The bytes that a read of one column copies of a row of this many, all of them inserted at once and some written
+/// again.
 fn copied_for_one_column(columns: usize) -> usize {
     let mut builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(1)))
         .partition_key("p", CqlType::Int)

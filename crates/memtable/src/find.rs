@@ -1,4 +1,4 @@
-//! Looking up one row where it stands, without a cursor.
+//! Looking up one row without a cursor.
 
 use std::cell::RefCell;
 
@@ -11,11 +11,11 @@ use crate::shard::Shard;
 use crate::{Lookup, RowPlace};
 
 thread_local! {
-    /// Paths being made; they are about as long as keys.
+    /// A buffer for building paths, which are about as long as keys.
     static PATH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a thread keeps of its buffer, bytes.
+/// The largest buffer that a thread keeps, in bytes.
 const PATH_BYTES_MAX: usize = 4 << 10;
 
 /// See [`crate::Memtable::find_row`].
@@ -26,7 +26,7 @@ pub(crate) fn find_row(
     place: RowPlace<'_>,
     take: &mut dyn FnMut(Row<'_>),
 ) -> Lookup {
-    // Where the path does not give the clustering back, whoever reads wants what was written.
+    // The path does not give the clustering back, so the stored one is needed.
     if layout.keeps_clustering() {
         return Lookup::Unknown;
     }
@@ -74,7 +74,7 @@ fn find_clustered_row(
     take: &mut dyn FnMut(Row<'_>),
 ) -> Lookup {
     let pin = shard.trie.pin();
-    // Header and row of one version.
+    // The header and the row are of one version.
     let tail = pin.tail(path);
     let Some(content) = tail.get(&[]) else { return Lookup::Absent };
     let header = Header::read(content);

@@ -1,4 +1,4 @@
-//! What is where in a shard's trie, and how contents are written (`FORMAT.md`).
+//! The layout of a shard's trie, and the encoding of its contents (`FORMAT.md`).
 
 use std::sync::OnceLock;
 
@@ -9,34 +9,34 @@ use types::{Token, vint};
 
 use crate::pieces::RowEdits;
 
-/// Leads to the deleted ranges, below a partition's key. Rows start with a separator, which is greater.
+/// The lead byte of deleted ranges, below a partition's key. Rows start with a separator, which is greater.
 pub(crate) const RANGE_BRANCH: u8 = 0x01;
-/// Leads to the deletions of single rows.
+/// The lead byte of deletions of single rows.
 pub(crate) const ROW_DELETION_BRANCH: u8 = 0x02;
 
-/// Leads to the pieces of a large static row, or of a large row in a table without clustering.
+/// The lead byte of the pieces of a large static row, or of a large row in a table without clustering.
 pub(crate) const PIECE_BRANCH: u8 = 0x03;
 
 const HAS_DELETION: u8 = 0x01;
 const HAS_STATIC_ROW: u8 = 0x02;
 const HAS_ROW: u8 = 0x04;
 const HAS_BRANCHES: u8 = 0x08;
-/// Of a stored deletion, bytes.
+/// The size of a stored deletion in bytes.
 pub(crate) const DELETION_SIZE: usize = 12;
 
-/// How positions of one table's rows become paths and come back.
+/// The mapping between the positions of one table's rows and paths.
 ///
-/// A user type in a clustering may get another field while rows are here. They keep their paths: fields that are null
-/// at the end have no bytes. What is written from then on needs the new type, so a layout leads to the one that follows
-/// it.
+/// A user type in a clustering may get another field while the memtable has rows. These keep their paths, because
+/// fields that are null at the end have no bytes. Rows written later need the new type, so each layout refers to its
+/// successor.
 #[derive(Debug)]
 pub(crate) struct Layout {
     columns: Vec<ClusteringColumnType>,
-    /// How many types those of the columns consist of: they only grow.
+    /// The total number of types in the columns, which only grows.
     type_parts: u32,
-    /// The layout since a type has grown.
+    /// The layout after a type has grown.
     next: OnceLock<Box<Layout>>,
-    /// A content keeps the serialized clustering because the path does not give it back byte for byte.
+    /// Whether contents keep the serialized clustering because the path does not give it back byte for byte.
     keeps_clustering: bool,
 }
 
@@ -53,7 +53,7 @@ impl Layout {
         Layout { columns, type_parts, next: OnceLock::new(), keeps_clustering }
     }
 
-    /// The layout by the newest types. Looks through as many as there were ALTER TYPEs since the first one was made.
+    /// The layout with the newest types. Follows one link for each ALTER TYPE since the first layout.
     #[inline]
     pub fn newest(&self) -> &Layout {
         let mut newest = self;
@@ -63,13 +63,13 @@ impl Layout {
         newest
     }
 
-    /// Goes on with the types of `table` if they have grown.
+    /// Adds a layout with the types of `table` if they have grown.
     pub fn follow(&self, table: &Table) {
         let (newest, altered) = (self.newest(), Layout::new(table));
         if altered.type_parts > newest.type_parts {
             debug_assert_eq!(altered.columns.len(), newest.columns.len(), "keys have as many columns for ever");
             debug_assert!(newest.keeps_clustering, "a type that grows is not invertible");
-            // Somebody else may have been faster.
+            // Another thread may have been faster.
             let _ = newest.next.set(Box::new(altered));
         }
     }
@@ -102,7 +102,7 @@ impl Layout {
         encode_serialized_clustering(&self.columns, prefix, terminator, out);
     }
 
-    /// Appends what is stored for a row (or its deletion, or the bound of a range) before the content proper.
+    /// Appends what is stored in front of a content: for a row, its deletion, or the bound of a range.
     pub fn push_content_head(&self, clustering: &[u8], out: &mut Vec<u8>) {
         if self.keeps_clustering {
             vint::write_uvint(clustering.len() as u64, out);
@@ -110,7 +110,7 @@ impl Layout {
         }
     }
 
-    /// Takes a stored content apart: the clustering, if it is kept there, and the content proper.
+    /// Splits a stored content into the clustering, if it is kept there, and the content proper.
     pub fn split_content<'c>(&self, content: &'c [u8]) -> (Option<&'c [u8]>, &'c [u8]) {
         if !self.keeps_clustering {
             return (None, content);
@@ -121,7 +121,7 @@ impl Layout {
         (Some(clustering), content)
     }
 
-    /// Puts before the blobs of a row what is stored before them. Only the row's own content keeps its clustering.
+    /// Adds the heads in front of a row's blobs. Only the row's own content keeps its clustering.
     pub fn finish_row_edits(&self, clustering: &[u8], edits: &mut RowEdits) {
         if !self.keeps_clustering {
             return;
@@ -142,7 +142,7 @@ impl Layout {
         Row::new(self.split_content(content).1).is_piece()
     }
 
-    /// How much of a key below the partition's is the position of a row; the rest says which piece of it.
+    /// How many bytes of a key below the partition's are the row's position; the rest names a piece of the row.
     pub fn position_length(&self, key: &[u8]) -> usize {
         let mut rest = key;
         match decode_clustering(&self.columns, &mut rest, &mut Vec::new()) {
@@ -151,7 +151,7 @@ impl Layout {
         }
     }
 
-    /// Appends the serialized clustering (or prefix) of a position; `kept` is what its content keeps.
+    /// Appends the serialized clustering (or prefix) of a position; `kept` is the clustering that its content keeps.
     pub fn push_clustering(&self, position: &[u8], kept: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ReadError> {
         if let Some(kept) = kept {
             out.extend_from_slice(kept);
@@ -171,12 +171,12 @@ impl Layout {
     }
 }
 
-/// Which side of its prefix a border's position is.
+/// The side of its prefix on which a border lies.
 pub(crate) fn side_of(position: &[u8]) -> Side {
     if position.last() == Some(&LT_NEXT_COMPONENT) { Side::Before } else { Side::After }
 }
 
-/// Replaces `out` by the path of a partition.
+/// Replaces `out` with the path of a partition.
 pub(crate) fn partition_path(key: &PartitionKey, out: &mut Vec<u8>) {
     out.clear();
     encode_decorated_key(key.token(), key.bytes(), out);
@@ -192,7 +192,7 @@ pub(crate) fn decode_token(path: &[u8]) -> Option<Token> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'a> {
     pub deletion: DeletionTime,
-    /// The static row, or in a table without clustering the row.
+    /// The static row; in a table without clustering, the row.
     pub row: Option<Row<'a>>,
     /// Whether there may be deletions of ranges or rows below.
     pub has_branches: bool,
@@ -232,7 +232,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A stored deletion; none in what is too short for one.
+/// Decodes a stored deletion. Bytes that are too short are read as no deletion.
 pub(crate) fn read_deletion(bytes: &[u8]) -> DeletionTime {
     match (bytes.first_chunk::<8>(), bytes.get(8..).and_then(|rest| rest.first_chunk::<4>())) {
         (Some(at), Some(local)) => DeletionTime::new(i64::from_be_bytes(*at), u32::from_be_bytes(*local)),

@@ -1,6 +1,6 @@
 //! Memtables: the newest writes of a table, in memory and in order.
 //!
-//! A memtable takes [`model::PartitionUpdate`]s and gives them back through [`model::UnfilteredCursor`], reconciled. It
+//! A memtable applies [`model::PartitionUpdate`]s and yields them, reconciled, through [`model::UnfilteredCursor`]. It
 //! knows nothing of logs, files or clocks.
 #![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What every kind of memtable does.
+//! The interface of every kind of memtable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,85 +12,87 @@ use crate::PutCounts;
 ///
 /// Thread-safe: any number of threads may apply and read at the same time. Readers see each update whole or not at all.
 pub trait Memtable: Send + Sync {
-    /// Applies an update; all of it becomes visible at once. `observer` is told of the rows that change. Returns by how
-    /// much the memory in use grew, bytes (less than 0: it shrank); all that was returned makes up
+    /// Applies an update, all of which becomes visible at once. Calls `observer` for the rows that change. Returns by
+    /// how many bytes the memory in use grew (negative if it shrank); the sum of all results is
     /// [`MemtableUse::used_bytes`].
     ///
-    /// Takes memory from nobody: it may be waited for while the caller holds none of its own locks.
+    /// It does not charge any memory budget; the caller does. It may block while another thread writes, so call it
+    /// without holding a lock.
     ///
-    /// Fails without any effect when the memtable can hold no more: the caller switches to a new one.
+    /// Fails without any effect if the memtable can hold no more; the caller then switches to a new one.
     fn apply(&self, update: &PartitionUpdate, observer: Option<&mut dyn RowObserver>) -> Result<i64, MemtableFull>;
 
-    /// The rows within `range`, read under `table` (which may be newer or older than what rows were written under).
+    /// The rows within `range`, read under `table`, which may be newer or older than the schema that rows were written
+    /// under.
     ///
-    /// Updates applied after the call may or may not be seen; an update is never seen in part within a partition that
-    /// the cursor enters after it was applied.
+    /// Updates applied after the call may or may not be visible. An update that was applied before the cursor enters a
+    /// partition is never visible in part there.
     fn cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static>;
 
-    /// Looks up one row of a table without static columns and, if there is one that nothing may shadow, hands it to
-    /// `take`: a row in one piece, in a partition without deletions. It is that of one version, as a cursor's.
+    /// Looks up one row of a table without static columns. If the row exists and nothing can shadow it (it is in one
+    /// piece, in a partition without deletions), passes it to `take`. The row is of one version, as a cursor's is.
     fn find_row(&self, table: &Table, place: RowPlace<'_>, take: &mut dyn FnMut(Row<'_>)) -> Lookup {
         let _ = (table, place, take);
         Lookup::Unknown
     }
 
-    /// Whether nothing of a partition, its deletion included, is here; false where a cursor has to say.
+    /// Whether the memtable surely has nothing of a partition, not even its deletion. If false, a cursor has to tell.
     fn lacks_partition(&self, token: Token, key: &[u8]) -> bool {
         let _ = (token, key);
         self.is_empty()
     }
 
-    /// Brings near what reads or updates of these partitions will look at first. Worth its time for some eight keys and
-    /// more, read right after; otherwise without effect.
+    /// Prefetches the memory that reads or updates of these partitions touch first. It pays off for about eight keys or
+    /// more that are used right afterwards, and has no other effect.
     fn prefetch(&self, keys: &[&PartitionKey]) {
         let _ = keys;
     }
 
-    /// Tells the memtable that the table was altered, so that rows written under newer column sets can be read for
-    /// callers that still hold an older schema.
+    /// Tells the memtable that the table was altered, so that callers with an older schema can read rows that were
+    /// written under newer column sets.
     fn table_altered(&self, table: &Arc<Table>);
 
-    /// What a flush has to know about all that was applied.
+    /// Statistics about everything applied, for a flush.
     fn statistics(&self) -> MemtableStatistics;
 
-    /// The memory held, to the byte.
+    /// The memory held, exact to the byte.
     fn memory(&self) -> MemtableUse;
 
     /// Whether nothing was applied yet.
     fn is_empty(&self) -> bool;
 
-    /// How writers met each other, for each shard in the order of tokens.
+    /// Counts of contended and uncontended writes for each shard, in order of tokens.
     fn puts(&self) -> Vec<PutCounts>;
 }
 
-/// Where a row is.
+/// The location of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace<'a> {
     /// The token of the partition key.
     pub token: Token,
     /// The serialized partition key.
     pub key: &'a [u8],
-    /// The serialized clustering, whole; empty in tables without clustering columns.
+    /// The complete serialized clustering; empty in tables without clustering columns.
     pub clustering: &'a [u8],
 }
 
-/// What came of looking a row up.
+/// The result of a row look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// It was handed over.
+    /// The row was passed to the caller.
     Found,
-    /// There is none, and nothing deletes it.
+    /// There is no row, and nothing deletes it.
     Absent,
-    /// A cursor says.
+    /// Only a cursor can tell.
     Unknown,
 }
 
-/// The bounds of what a memtable holds. Times of live things are not counted into the minima of deletion times.
+/// Bounds of a memtable's contents. Live data does not count for the minima of deletion times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemtableStatistics {
-    /// How many partitions there are.
+    /// The number of partitions.
     pub partition_count: u64,
-    /// How many updates were applied.
+    /// The number of applied updates.
     pub update_count: u64,
     /// The least timestamp, microseconds; `i64::MAX` if nothing was applied.
     pub timestamp_min: i64,
@@ -99,22 +101,22 @@ pub struct MemtableStatistics {
     /// The least TTL, seconds; 0 if anything does not expire.
     pub ttl_min: i32,
     /// The least version of a column set that a regular row (first) or a static row was written under; `u32::MAX` if
-    /// none was. A column that every set from there on has as dropped has no data here.
+    /// there is none. A column that is dropped in every set from there on has no data here.
     pub column_set_min: [u32; 2],
 }
 
-/// Memory of a memtable, bytes.
+/// The memory of a memtable, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemtableUse {
     /// Held by data and structure that are in use.
     pub used_bytes: u64,
-    /// Free for reuse inside what is committed.
+    /// Free for reuse inside the committed memory.
     pub reusable_bytes: u64,
-    /// Held from the system: used, reusable, and what a shard of the paper's layout took and did not touch yet.
+    /// Held from the system: used, reusable, and what a shard of the paper's layout has allocated and not touched yet.
     pub committed_bytes: u64,
 }
 
-/// The memtable can hold no more; the update was not applied.
+/// The memtable can hold no more, and the update was not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemtableFull;
 

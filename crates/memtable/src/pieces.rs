@@ -1,8 +1,8 @@
-//! Rows too large for one content: cut into pieces below the row's key, so that a change copies the pieces it concerns
-//! and not the rest (`FORMAT.md`).
+//! Rows too large for one content. They are cut into pieces below the row's key, so that a change copies only the
+//! pieces that it touches (`FORMAT.md`).
 //!
-//! Pieces are changed by [`memtrie::Writer::apply`] at or above the row's key alone: under one tail a reader sees one
-//! version of all of them.
+//! Pieces are changed only by [`memtrie::Writer::apply`] at or above the row's key, so that a reader sees one version
+//! of all of them under one tail.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -18,25 +18,25 @@ use types::CqlType;
 use crate::apply::merge;
 use crate::layout::Layout;
 
-/// Rows larger than this are cut, if they have several cells: so large that a copy takes no more than 4 KiB, whole or,
-/// with what leads to them, in pieces.
+/// Rows larger than this are cut if they have several cells. The limit is such that an update copies no more than 4
+/// KiB, whether the row is whole or in pieces with the nodes that lead to them.
 const WHOLE_ROW_BYTES_MAX: usize = 3584;
-/// What each cell takes more, bytes, once one of them has times of its own: all of them say what they have.
+/// The extra bytes of each cell once one cell of the row has times of its own: all cells then have flags.
 const CELL_FLAGS_BYTES: usize = 1;
-/// What a value takes beside its bytes, at least.
+/// The least bytes that a value takes in addition to its own.
 const SLOT_BYTES_MIN: usize = 4;
-/// A piece larger than this is cut again, if it has several cells ...
+/// A piece larger than this is cut again if it has several cells.
 const PIECE_BYTES_MAX: usize = 2 << 10;
-/// ... and so is one of more cells than this, which each change of one would merge.
+/// A piece of more cells than this is cut again, because each change of one cell merges the whole piece.
 const PIECE_CELLS_MAX: usize = 192;
-/// About the size that cutting gives pieces: room to grow.
+/// The approximate size of pieces after a cut, which leaves room to grow.
 const PIECE_SIZE: PieceSize = PieceSize { bytes: 1536, cell_bytes: 30 };
-/// The same of a row that was whole: few, so that what leads to them is little.
+/// The size for a row that was whole before. It makes few pieces, so that the nodes that lead to them stay small.
 const PIECE_SIZE_FIRST: PieceSize = PieceSize { bytes: 1984, cell_bytes: 5 };
-/// Stands before an encoded path; the start of a column has nothing there.
+/// Precedes an encoded path; nothing follows the key at the start of a column.
 const PATH_FOLLOWS: u8 = 0x01;
 
-/// Changes of a row's contents: where below the row's key (the row's own is empty), and the blob or `None`.
+/// Changes of a row's contents: the key below the row's (empty for the row itself), and the blob or `None`.
 pub(crate) type RowEdits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// A row as it is stored.
@@ -44,21 +44,21 @@ pub(crate) type RowEdits = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 pub(crate) struct StoredRow<'t> {
     /// The row, or its first piece.
     pub head: Row<'t>,
-    /// Where the others are.
+    /// Access to the other pieces.
     pub pieces: Tail<'t>,
 }
 
-/// What comes to a stored row.
+/// A change to a stored row.
 #[derive(Clone, Copy)]
 pub(crate) struct RowChange<'u> {
     pub new: Option<Row<'u>>,
-    /// What deletes of the new version, and of the stored one if `deletes_stored`.
+    /// The deletion that applies to the new version, and to the stored one if `deletes_stored`.
     pub active: DeletionTime,
     /// Whether the stored row may hold something that `active` deletes.
     pub deletes_stored: bool,
 }
 
-/// Whether a row is to be cut.
+/// Whether a row has to be cut.
 pub(crate) fn is_large(row: Row<'_>, table: &Table) -> bool {
     let length = row.as_bytes().len();
     let flags_to_come = || match row.shared_times() {
@@ -69,7 +69,7 @@ pub(crate) fn is_large(row: Row<'_>, table: &Table) -> bool {
     is_long(length + length / SLOT_BYTES_MIN) && is_long(length + flags_to_come()) && row.is_divisible(table)
 }
 
-/// Changes and joins rows in pieces. Keeps its buffers from row to row.
+/// Changes and joins rows in pieces. It reuses its buffers for all rows.
 pub(crate) struct LargeRows {
     merger: RowMerger,
     cutter: RowCutter,
@@ -98,7 +98,7 @@ impl LargeRows {
         self.join_some(layout, table, stored, |_, _| true, out);
     }
 
-    /// As `join`, without pieces that have none of the wanted columns and nothing else that their reader has to know.
+    /// Like `join`, but skips pieces with none of the wanted columns and nothing else that their reader needs.
     pub fn join_wanted(
         &mut self,
         layout: &Layout,
@@ -112,8 +112,8 @@ impl LargeRows {
         self.join_some(layout, table, stored, is_wanted, out);
     }
 
-    /// Joins the first piece and those others that are wanted, by their blob and the columns that they may have cells
-    /// of.
+    /// Joins the first piece and the other pieces that `wants` selects by their blob and the columns that they may have
+    /// cells of.
     fn join_some(
         &mut self,
         layout: &Layout,
@@ -141,7 +141,7 @@ impl LargeRows {
         self.joiner.finish(out);
     }
 
-    /// What is to be changed of a row that is in pieces, or will be. Empty if nothing.
+    /// The changes to a row that is in pieces, or will be; empty if there are none.
     pub fn change(
         &mut self,
         layout: &Layout,
@@ -149,7 +149,7 @@ impl LargeRows {
         stored: Option<StoredRow<'_>>,
         change: RowChange<'_>,
     ) -> RowEdits {
-        // Pieces are of one column set, and know of no deletion of the whole row.
+        // All pieces have the same column set, and none has a deletion of the whole row.
         let is_current = |row: Row<'_>| row.column_set_version() == table.columns(row.is_static()).version;
         let is_plain = |row: Row<'_>| is_current(row) && !row.has_deletion();
         match (stored, change.new) {
@@ -164,7 +164,7 @@ impl LargeRows {
         }
     }
 
-    /// Joins, merges and cuts again.
+    /// Joins the row, merges the change and cuts the result again.
     fn rewrite(
         &mut self,
         layout: &Layout,
@@ -193,7 +193,7 @@ impl LargeRows {
         edits
     }
 
-    /// Puts `row` in the place of a stored one.
+    /// Replaces a stored row with `row`.
     pub fn replace(&mut self, table: &Table, stored: StoredRow<'_>, row: Option<Row<'_>>) -> RowEdits {
         let mut edits = without(stored);
         match row {
@@ -204,8 +204,8 @@ impl LargeRows {
         edits
     }
 
-    /// Merges into the pieces what `new` says of their cells. Nothing of the stored row goes but by deletions of
-    /// complex columns.
+    /// Merges the cells of `new` into the pieces they belong to. Only deletions of complex columns remove anything of
+    /// the stored row.
     fn change_pieces(&mut self, layout: &Layout, table: &Table, stored: StoredRow<'_>, new: Row<'_>) -> RowEdits {
         let is_static = new.is_static();
         let (at, current) = (Vec::new(), Some(stored.head));
@@ -230,7 +230,7 @@ impl LargeRows {
                                 sorting.rows.builder.complex(index, deletion);
                             }
                         } else {
-                            // The deletion concerns every piece on the way.
+                            // The deletion affects every piece up to there.
                             while sorting.next.as_ref().is_some_and(|next| *next <= key) {
                                 sorting.go_on(is_static);
                                 sorting.rows.builder.complex(index, deletion);
@@ -251,13 +251,13 @@ impl LargeRows {
     }
 }
 
-/// Buffers do not stay larger than this.
+/// Buffers that have grown larger than this are not kept.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// All but the row's own content.
+/// All keys except the row's own content.
 const ALL_PIECES: Bounds<'static> = Bounds { start: Bound::Excluded(&[]), end: Bound::Unbounded };
 
-/// The edits that take a stored row away.
+/// The edits that remove a stored row.
 fn without(stored: StoredRow<'_>) -> RowEdits {
     let mut edits = RowEdits::from([(Vec::new(), None)]);
     let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
@@ -267,7 +267,7 @@ fn without(stored: StoredRow<'_>) -> RowEdits {
     edits
 }
 
-/// Replaces `out` by the key of the piece that begins at `place`, below the row's.
+/// Replaces `out` with the key, below the row's, of the piece that begins at `place`.
 fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&(place.index as u32).to_be_bytes());
@@ -277,7 +277,7 @@ fn piece_key(table: &Table, is_static: bool, place: CellPlace<'_>, out: &mut Vec
         Some(CqlType::List { .. }) => drop(encode_value(&CqlType::Timeuuid, path, out)),
         Some(CqlType::Set { element, .. }) => drop(encode_value(element, path, out)),
         Some(CqlType::Map { key, .. }) => drop(encode_value(key, path, out)),
-        // Fields of a user type are told apart by a big-endian u16.
+        // Fields of a user type are identified by a big-endian u16.
         _ => out.extend_from_slice(path),
     }
     out.push(TERMINATOR);
@@ -295,7 +295,7 @@ fn cut(cutter: &mut RowCutter, table: &Table, row: Row<'_>, size: PieceSize, fir
     });
 }
 
-/// The regular columns that a reader looks at.
+/// The regular columns that a reader uses.
 pub(crate) struct WantedColumns<'c> {
     /// Ascending indexes in `set`.
     pub columns: &'c [usize],
@@ -303,38 +303,38 @@ pub(crate) struct WantedColumns<'c> {
 }
 
 impl WantedColumns<'_> {
-    /// Whether any of them, or any complex column, is within `range`. What is in complex columns has times of its own.
+    /// Whether any of them, or any complex column, is within `range`. Cells of complex columns have times of their own.
     fn are_among(&self, range: Range<usize>) -> bool {
         let next = self.columns.partition_point(|column| *column < range.start);
         self.columns.get(next).is_some_and(|column| *column < range.end) || range.end > self.set.first_complex()
     }
 }
 
-/// How many columns come before a place in a row.
+/// The number of columns before a place in a row.
 struct Begun {
-    /// All of them.
+    /// Those that are completely before it.
     whole: usize,
-    /// With the one that the place is within, if it is.
+    /// Those, plus the column that the place is inside of, if it is inside one.
     part: usize,
 }
 
-/// How many columns come before the piece at a key below the row's.
+/// The number of columns before the piece at a key below the row's.
 fn columns_before(key: &[u8]) -> Begun {
     let whole = key.first_chunk().map_or(0, |index| u32::from_be_bytes(*index) as usize);
     Begun { whole, part: whole + usize::from(key.len() > size_of::<u32>()) }
 }
 
-/// What a new version says, on the way to the pieces it concerns, in their order.
+/// The state of distributing a new version's cells to the pieces that they belong to, in the order of pieces.
 struct Sorting<'r, 't> {
     rows: &'r mut LargeRows,
     layout: &'r Layout,
     table: &'r Table,
     stored: StoredRow<'t>,
-    /// Key of the piece whose part is in the builder; empty for the first.
+    /// The key of the piece whose part is in the builder; empty for the first piece.
     at: Vec<u8>,
-    /// What is stored there; `None` if the piece is new.
+    /// The stored piece; `None` if it is new.
     current: Option<Row<'t>>,
-    /// Key of the piece behind it.
+    /// The key of the next piece.
     next: Option<Vec<u8>>,
     edits: RowEdits,
 }
@@ -351,12 +351,13 @@ impl<'t> Sorting<'_, 't> {
         cursor.advance().then(|| cursor.key().to_vec())
     }
 
-    /// What is stored at a key below the row's that is not its own.
+    /// The stored content at a key below the row's, which is not empty.
     fn piece(&self, key: &[u8]) -> Option<Row<'t>> {
         self.stored.pieces.get(key).map(|content| Row::new(self.layout.split_content(content).1))
     }
 
-    /// Goes to the piece that `key` lies in, which is not before the current one. True if it is another one.
+    /// Moves to the piece that contains `key`, which is not before the current one. Returns true if it is another
+    /// piece.
     fn go_to(&mut self, key: &[u8], is_static: bool) -> bool {
         let is_further = self.go_to_stored(key, is_static);
         if !self.is_behind_large_value(key) {
@@ -368,8 +369,8 @@ impl<'t> Sorting<'_, 't> {
         true
     }
 
-    /// Whether `key` is of a column behind all those of a stored piece that is as large as only a single value is: it
-    /// is not copied for what comes behind it.
+    /// Whether `key` is of a column behind those of a stored piece that is so large that it holds a single value. Such
+    /// a piece is not copied for what comes behind it.
     fn is_behind_large_value(&self, key: &[u8]) -> bool {
         let large = self.current.filter(|piece| piece.as_bytes().len() > PIECE_BYTES_MAX);
         large.is_some_and(|piece| {
@@ -395,7 +396,7 @@ impl<'t> Sorting<'_, 't> {
         true
     }
 
-    /// Goes to the next piece.
+    /// Moves to the next piece.
     fn go_on(&mut self, is_static: bool) {
         self.hand_over();
         if let Some(at) = self.next.take() {
@@ -437,8 +438,8 @@ impl<'t> Sorting<'_, 't> {
     }
 }
 
-/// Whether a piece that begins, at the key `at`, within a complex column holds nothing but that column's deletion,
-/// which an earlier piece says too.
+/// Whether a piece that begins, at the key `at`, inside a complex column holds only that column's deletion, which an
+/// earlier piece repeats.
 fn only_repeats_deletion(at: &[u8], piece: Row<'_>, table: &Table) -> bool {
     let begins_within = at.get(size_of::<u32>()) == Some(&PATH_FOLLOWS);
     let is_bare = |data: ColumnData<'_>| match data {

@@ -1,5 +1,5 @@
-//! What a change of a large row copies, counted in bytes that the trie takes while a reader keeps all of it from being
-//! used again.
+//! How many bytes a change of a large row copies. It is counted as the bytes that the trie allocates while a reader
+//! prevents their reuse.
 
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ fn update(table: &Arc<Table>, cells: impl FnOnce(&mut RowBuilder)) -> PartitionU
     builder.build()
 }
 
-/// The path of the cell at `place`: ascending, or all over the place for what is not appended.
+/// The path of the cell at `place`: ascending, or scattered for columns that are not appended to.
 fn path(column: &str, place: u32) -> Vec<u8> {
     let scattered = place.wrapping_mul(0x9E37_79B1);
     match column {
         "m" => scattered.to_be_bytes().to_vec(),
         "s" => format!("{scattered:010}").into_bytes(),
         _ => {
-            // A time-based uuid: the low half of its time first.
+            // In a time-based uuid the low half of the time comes first.
             let mut uuid = [0x55; 16];
             uuid[..4].copy_from_slice(&place.wrapping_mul(50).to_be_bytes());
             uuid[4..8].copy_from_slice(&[0x12, 0x34, 0x11, 0xEE]);
@@ -70,7 +70,7 @@ fn memtable(table: &Arc<Table>, layout: Layout) -> TrieMemtable {
     TrieMemtable::with_options(table, 1, TrieOptions { layout, ..TrieOptions::default() })
 }
 
-/// Bytes copied by each of many updates.
+/// The bytes copied by each of many updates.
 struct Copied(Vec<usize>);
 
 impl Copied {
@@ -102,7 +102,7 @@ fn an_append_to_a_collection_of_65000_copies_at_most_three_times_what_one_to_100
         let appends = |size: u32| {
             let memtable = memtable(&table, layout);
             memtable.apply(&collection(&table, column, 0..size, 1), None).expect("room");
-            // The first one appends, the others write the same element again, so that the collection keeps its size.
+            // The first update appends; the others write the same element again, so that the collection keeps its size.
             copied(&memtable, (2..1_000).map(|timestamp| collection(&table, column, size..size + 1, timestamp)))
         };
         let (few, many) = (appends(100), appends(65_000));
@@ -128,9 +128,9 @@ fn an_append_to_a_collection_of_65000_copies_at_most_three_times_what_one_to_100
 struct Shape {
     layout: Layout,
     columns: usize,
-    /// Of each column, bytes.
+    /// The size of each column, in bytes.
     value: usize,
-    /// Whether the row was inserted, or came to be by updates.
+    /// Whether the row was inserted at once or built by updates.
     is_inserted: bool,
     change: Change,
 }
@@ -138,19 +138,19 @@ struct Shape {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Update,
-    /// The row becomes younger than its other cells.
+    /// The row becomes newer than its other cells.
     Insert,
-    /// All that expires says when.
+    /// Everything gets an expiration.
     Expiring,
-    /// The value has so many bytes.
+    /// The value has this many bytes.
     Value(usize),
 }
 
 const CHANGES: [Change; 5] =
     [Change::Update, Change::Insert, Change::Expiring, Change::Value(500), Change::Value(3_000)];
 
-/// The most that an update of one column may copy. What it brings itself is no copy; a content may take an eighth more
-/// than it is long.
+/// The most that an update of one column may copy. Its own new bytes do not count, and a content may take an eighth
+/// more than its length.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 impl Shape {
@@ -166,7 +166,7 @@ impl Shape {
             (first..first + self.columns).for_each(|index| row.cell(index, &Cell::live(1, &value)));
         });
         memtable.apply(&all, None).expect("room");
-        // Times of their own take room, too: a few columns, again and again.
+        // A few columns are written again and again, because times of their own take room too.
         let place = |step: usize| first + step % 7 * 7919 % self.columns;
         copied(&memtable, (0..16).map(|step| self.update(table, place(step), 2 + step as i64)))
     }
@@ -195,8 +195,8 @@ impl Shape {
     }
 }
 
-/// Rows of 2 to 5 KB, about as large as those are that are cut, in small steps, of values of all lengths; the other
-/// properties in turns.
+/// Rows of 2 to 5 KB, about the size at which rows are cut, in small steps and with values of all lengths; the other
+/// properties vary in turn.
 #[test]
 fn an_update_of_one_column_copies_at_most_4_kib_of_rows_about_as_large_as_are_cut() {
     let of_layout = |layout| [true, false].map(|is_inserted| (layout, is_inserted));

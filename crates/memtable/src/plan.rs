@@ -1,4 +1,4 @@
-//! What a cursor covers, as paths and positions.
+//! The range of a cursor, as paths and positions.
 
 use std::sync::Arc;
 
@@ -31,21 +31,21 @@ impl Place {
 pub(crate) struct Slice {
     pub from: Place,
     pub to: Place,
-    /// The position of the one row that can be in it, if it is for one row.
+    /// The position of the only row that can be in the slice, if it selects one row.
     pub row: Option<Vec<u8>>,
 }
 
 impl Slice {
     fn new(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
         if !layout.has_clustering() {
-            // The partition's one row is read with the partition.
+            // The partition's only row is read with the partition.
             let place = |bound: &ClusteringBound| Place { position: Vec::new(), prefix: Vec::new(), side: bound.side };
             return Slice { from: place(&slice.start), to: place(&slice.end), row: None };
         }
         Slice::of_positions(layout, slice, reversed)
     }
 
-    /// The slice by the positions that rows have, the one row of a table without clustering too.
+    /// The slice in terms of row positions, including the one row of a table without clustering.
     pub fn of_positions(layout: &Layout, slice: &model::Slice, reversed: bool) -> Slice {
         let (start, end) = (Place::new(layout, &slice.start), Place::new(layout, &slice.end));
         let is_one_row = start.prefix == end.prefix && start.side != end.side && layout.is_whole(&start.prefix);
@@ -58,7 +58,7 @@ impl Slice {
     }
 }
 
-/// What a partition's path has besides its key, if that has no zeros.
+/// The bytes of a partition's path in addition to its key, if the key has no zero bytes.
 const PATH_OVERHEAD_BYTES: usize = 12;
 
 pub(crate) struct Plan {
@@ -66,16 +66,16 @@ pub(crate) struct Plan {
     pub table: Arc<Table>,
     pub reversed: bool,
     pub slices: Vec<Slice>,
-    /// All rows forward, as the trie has them.
+    /// All rows in forward order, as the trie has them.
     pub is_plain: bool,
     /// Deletions of rows and ranges are left out.
     pub live_only: bool,
     pub single: Option<PartitionKey>,
     pub first_shard: usize,
     pub last_shard: usize,
-    /// Path of the first partition, or before it.
+    /// The path of the first partition, or one before it.
     pub start: Vec<u8>,
-    /// After the last partition's path; empty = no end.
+    /// A path after the last partition's; empty for no end.
     pub end: Vec<u8>,
 }
 
@@ -132,7 +132,7 @@ impl Plan {
         Stop::Partition { shard: self.first_shard, path: self.start.clone() }
     }
 
-    /// After the partition that `stop` is in.
+    /// The stop after the partition that `stop` is in.
     pub fn skip_partition(&self, stop: Stop) -> Stop {
         match stop {
             Stop::Rows { .. } if self.single.is_some() => Stop::End,
@@ -145,7 +145,8 @@ impl Plan {
     }
 }
 
-/// Appends the bound that includes the key or token from `inclusive_side`. Its token, if it is a bound.
+/// Appends the path of a bound that includes its key or token from `inclusive_side`. Returns its token, if it is a
+/// bound.
 fn push_key_bound(bound: &KeyBound, inclusive_side: KeySide, out: &mut Vec<u8>) -> Option<Token> {
     let side = |inclusive: bool| match (inclusive, inclusive_side) {
         (true, side) => side,
@@ -154,7 +155,8 @@ fn push_key_bound(bound: &KeyBound, inclusive_side: KeySide, out: &mut Vec<u8>) 
     };
     match bound {
         KeyBound::Unbounded => None,
-        // The minimum token is also that of one possible key, the empty one: its bound after stands for itself.
+        // The minimum token is also the token of one possible key, the empty one. The bound after it therefore has a
+        // path of its own.
         KeyBound::Token { token, inclusive } => {
             encode_token_bound(*token, side(*inclusive), out);
             Some(*token)

@@ -1,22 +1,22 @@
-//! How writers meet each other.
+//! Counts of contended and uncontended writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How writers met each other at a shard. Cassandra's names are "Uncontended memtable puts", "Contended memtable puts"
-/// and "Contention time".
+/// Counts of contended and uncontended writes of a shard. Cassandra's names are "Uncontended memtable puts", "Contended
+/// memtable puts" and "Contention time".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PutCounts {
-    /// Updates that found nobody writing.
+    /// Updates that found no other writer.
     pub uncontended: u64,
-    /// Updates that found somebody writing and waited, or had it apply them.
+    /// Updates that found another writer and waited, or were applied by it.
     pub contended: u64,
-    /// How long those took until they were applied.
+    /// The time from the attempts of the contended updates until they were applied.
     pub waited: Duration,
 }
 
 impl PutCounts {
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: PutCounts) -> PutCounts {
         PutCounts {
             uncontended: self.uncontended + other.uncontended,
@@ -26,7 +26,7 @@ impl PutCounts {
     }
 }
 
-/// How writers met each other at one shard.
+/// The live counters of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct PutCounters {
     uncontended: AtomicU64,
@@ -39,7 +39,7 @@ impl PutCounters {
         self.uncontended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As `uncontended`, where nobody else counts it at the same time.
+    /// Like `uncontended`, for a caller that is the only one to count at the moment.
     pub fn uncontended_alone(&self) {
         self.uncontended.store(self.uncontended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Deleted ranges as a partition keeps them, each at its start, and the borders that they make.
+//! Deleted ranges as a partition stores them, each at its start, and the borders that they make.
 
 use std::ops::Bound;
 
@@ -16,7 +16,7 @@ pub(crate) struct DeletedRange<'c> {
     /// The serialized prefixes of its bounds, where their positions do not give them back.
     pub start_kept: Option<&'c [u8]>,
     pub end_kept: Option<&'c [u8]>,
-    /// How much of the start's position the end's begins with, and how that goes on.
+    /// How many leading bytes the end's position shares with the start's, and the rest of it.
     shared: usize,
     rest: &'c [u8],
 }
@@ -24,14 +24,14 @@ pub(crate) struct DeletedRange<'c> {
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
 impl<'c> DeletedRange<'c> {
-    /// From one position to another, with the prefixes that these are of.
+    /// The range between two bounds, each a position and a prefix.
     pub fn new(start: (&'c [u8], &'c [u8]), end: (&'c [u8], &'c [u8]), deletion: DeletionTime) -> DeletedRange<'c> {
         let shared = start.0.iter().zip(end.0).take_while(|(start, end)| start == end).count();
         let rest = &end.0[shared..];
         DeletedRange { deletion, start_kept: Some(start.1), end_kept: Some(end.1), shared, rest }
     }
 
-    /// Reads what `write` wrote.
+    /// Decodes what `write` encoded.
     pub fn read(layout: &Layout, content: &'c [u8]) -> DeletedRange<'c> {
         let (start_kept, mut rest) = layout.split_content(content);
         let at = rest.split_first_chunk().map_or(0, |(at, tail)| {
@@ -44,12 +44,12 @@ impl<'c> DeletedRange<'c> {
         DeletedRange { deletion: DeletionTime::new(at, seconds as u32), start_kept, end_kept, shared, rest }
     }
 
-    /// Appends it as it is stored.
+    /// Appends its stored form.
     pub fn write(&self, layout: &Layout, out: &mut Vec<u8>) {
         let DeletionTime { marked_for_delete_at, local_deletion_time } = self.deletion;
         layout.push_content_head(self.start_kept.unwrap_or_default(), out);
         out.extend_from_slice(&marked_for_delete_at.to_be_bytes());
-        // Mostly the second that the timestamp lies in, or the one beside it.
+        // This is usually the second that contains the timestamp, or the one beside it.
         let second = marked_for_delete_at.div_euclid(MICROS_PER_SECOND);
         vint::write_svint(i64::from(local_deletion_time) - second, out);
         layout.push_content_head(self.end_kept.unwrap_or_default(), out);
@@ -64,9 +64,9 @@ impl<'c> DeletedRange<'c> {
     }
 }
 
-/// The deletion of the range that begins last before a position (or at it, if `inclusive`), if it has not ended there:
-/// what is in force just before the position, or just behind it. `ranges` goes back from there; its keys have `lead`
-/// bytes before positions.
+/// The deletion of the last range that begins before a position (or at it, if `inclusive`), if it does not end before
+/// there. This is the deletion in force just before the position, or just behind it. `ranges` iterates backward from
+/// there; its keys have `lead` bytes before positions.
 fn in_force(mut ranges: Cursor<'_>, layout: &Layout, lead: usize, position: &[u8], inclusive: bool) -> DeletionTime {
     if !ranges.advance() {
         return DeletionTime::LIVE;
@@ -85,7 +85,7 @@ pub(crate) fn deletion_at(tail: Tail<'_>, layout: &Layout, position: &[u8], incl
     in_force(ranges, layout, 1, position, inclusive)
 }
 
-/// A place where the range deletion in force changes.
+/// A position where the range deletion in force changes.
 pub(crate) struct Border<'c> {
     pub position: Vec<u8>,
     /// The serialized prefix, where the position does not give it back.
@@ -94,15 +94,15 @@ pub(crate) struct Border<'c> {
     pub after: DeletionTime,
 }
 
-/// Of a range that was come to, the bound that comes second in reading order.
+/// The second bound, in reading order, of the current range.
 struct Second<'c> {
     position: Vec<u8>,
     kept: Option<&'c [u8]>,
     deletion: DeletionTime,
 }
 
-/// The borders of a partition's deleted ranges between two positions, in reading order; stands on one, or is at its
-/// end.
+/// The borders of a partition's deleted ranges between two positions, in reading order. It stands on a border, or is at
+/// its end.
 pub(crate) struct Borders<'c> {
     layout: &'c Layout,
     ranges: Cursor<'c>,
@@ -114,17 +114,17 @@ pub(crate) struct Borders<'c> {
     current: Option<Border<'c>>,
 }
 
-/// The keys of ranges that matter between two positions, neither included, in reading order.
+/// The keys of the ranges that can overlap the interval between two positions, neither included, in reading order.
 pub(crate) fn between(from: &[u8], to: &[u8], direction: Direction) -> BranchRange {
     match direction {
         Direction::Forward => BranchRange::new(&[RANGE_BRANCH], from, to, false),
-        // One that ends there may begin anywhere before.
+        // A range that ends there may begin anywhere before.
         Direction::Reverse => BranchRange::new(&[RANGE_BRANCH], from, &[], true),
     }
 }
 
 impl<'c> Borders<'c> {
-    /// `keys`: those `between` says of the same positions.
+    /// `keys` is the result of `between` for the same positions.
     pub fn new(
         tail: Tail<'c>,
         layout: &'c Layout,
@@ -140,7 +140,7 @@ impl<'c> Borders<'c> {
         borders
     }
 
-    /// Takes up the range that the first position lies in.
+    /// Starts with the range that contains the first position, if any.
     fn enter(&mut self, tail: Tail<'c>, from: &[u8]) {
         match self.direction {
             Direction::Forward => {
@@ -171,7 +171,7 @@ impl<'c> Borders<'c> {
         self.ranges.key().get(1..).unwrap_or_default()
     }
 
-    /// Goes to the next range; the second bound of this one is still to come.
+    /// Moves to the next range and stores the second bound of this one, which is still to be yielded.
     fn take_range(&mut self) {
         let DeletedRange { deletion, start_kept, end_kept, .. } = self.range();
         self.second = Some(match self.direction {
@@ -189,7 +189,7 @@ impl<'c> Borders<'c> {
         self.current.as_ref().map(|border| border.position.as_slice())
     }
 
-    /// Goes to the next border: the first bound of a range, the second one of the range before it, or both.
+    /// Moves to the next border: the first bound of a range, the second bound of the previous range, or both.
     pub fn advance(&mut self) {
         let range = self.has_range.then(|| self.range());
         let first = range.map(|range| match self.direction {

@@ -1,7 +1,7 @@
 //! All data of a table that lives in memory.
 //!
-//! The tokens are divided among parts, each a trie with one writer at a time. A part that has grown is split in two
-//! where its data's tokens have their middle, by a thread beside its writers and readers.
+//! The tokens are divided among parts, each of them a trie with one writer at a time. A part that has grown is split at
+//! the middle of its data's tokens, by a thread that runs beside its writers and readers.
 
 mod cursor;
 mod growth;
@@ -30,28 +30,29 @@ pub use updates::for_each_update;
 /// Limits of the parts of a [`ResidentTable`].
 #[derive(Clone, Copy, Debug)]
 pub struct PartOptions {
-    /// A part with more than this, structure and data, is split, bytes.
+    /// A part with more bytes than this, structure and data, is split.
     pub split_bytes: u64,
-    /// The most that a part can be: what one partition can be, and what a part can grow while it is split.
+    /// The limits of one part's trie: the most that one partition can hold, and how far a part can grow while it is
+    /// split.
     pub trie: TrieOptions,
 }
 
 impl Default for PartOptions {
-    /// Splits at 128 MiB, which takes a thread some 0.3 s.
+    /// Splits at 128 MiB, which takes a thread about 0.3 s.
     fn default() -> PartOptions {
         PartOptions { split_bytes: 128 << 20, trie: TrieOptions::default() }
     }
 }
 
-/// All data of a table that lives in memory: what was written to it or loaded into it, reconciled.
+/// All data of a table that lives in memory: everything written to it or loaded into it, reconciled.
 ///
-/// Thread-safe, as a [`Memtable`] is; never flushed, and without statistics for it.
+/// Thread-safe like a [`Memtable`]. It is never flushed, and keeps no statistics for a flush.
 pub struct ResidentTable(Arc<Parts>);
 
-/// The parts, and what they hold together. Locks are taken in this order: a part's `writing`, `change`.
+/// The parts, and their total size. Locks are taken in this order: a part's `writing`, then `change`.
 struct Parts {
     options: PartOptions,
-    /// By token; the first begins at the least.
+    /// In order of tokens; the first begins at the least token.
     list: ArcSwap<Vec<Arc<Part>>>,
     /// Held while the list of parts is replaced.
     change: Mutex<()>,
@@ -59,16 +60,16 @@ struct Parts {
 }
 
 impl ResidentTable {
-    /// Without data, with room for what there will be at first, bytes, in at least so many parts: nothing is split
-    /// before there is more. Memory is taken as data comes.
+    /// An empty table with at least `parts` parts. It has enough for `expected_bytes` bytes of data, so that no part is
+    /// split before there is more. Memory is allocated as data arrives.
     pub fn new(table: &Arc<Table>, parts: usize, expected_bytes: u64) -> ResidentTable {
         let options = PartOptions::default();
-        // Tokens are spread evenly, but for large partitions.
+        // Tokens are spread evenly, except for large partitions.
         let parts = parts.max((expected_bytes / (options.split_bytes / 2)) as usize);
         ResidentTable::with_options(table, parts, options)
     }
 
-    /// Without data, in a number of parts (at least one), with limits for each.
+    /// An empty table with a number of parts (at least one), and limits for each.
     pub fn with_options(table: &Arc<Table>, parts: usize, options: PartOptions) -> ResidentTable {
         let count = parts.max(1);
         let width = (1_u128 << 64) / count as u128;
@@ -82,9 +83,9 @@ impl ResidentTable {
         }))
     }
 
-    /// Applies an update; all of it becomes visible at once.
+    /// Applies an update, all of which becomes visible at once.
     ///
-    /// Fails without any effect if the system gives no more memory, or one partition is larger than a part can be.
+    /// Fails without any effect if the system has no more memory, or one partition is larger than a part can be.
     pub fn apply(&self, update: &PartitionUpdate) -> Result<(), MemtableFull> {
         let parts = &self.0;
         loop {
@@ -96,7 +97,7 @@ impl ResidentTable {
             }
             match part.apply(&mut writing, update) {
                 Ok(growth_bytes) => {
-                    // What takes the place of something as large is common, and others look at the sum.
+                    // Replacing data with data of the same size is common, and the sum is shared by all threads.
                     if growth_bytes != 0 {
                         parts.used_bytes.fetch_add(growth_bytes, Ordering::Relaxed);
                         parts.split_if_large(part, &mut writing);
@@ -128,15 +129,15 @@ impl ResidentTable {
         }
     }
 
-    /// Tells that the table was altered; see [`Memtable::table_altered`].
+    /// Tells the table that its schema was altered; see [`Memtable::table_altered`].
     pub fn table_altered(&self, table: &Arc<Table>) {
-        // A part that is split meanwhile hands its table on, or is not split yet.
+        // A part that is being split passes its schema on, and none begins to split now.
         let _no_split = lock(&self.0.change);
         self.0.list.load().iter().for_each(|part| part.memtable.table_altered(table));
     }
 
-    /// Gives back the memory of what is not needed any more at `now_seconds`, where something may have become so since
-    /// the last time. Writers wait for short stretches. Parts that are being split have their turn when they are.
+    /// Frees the memory of what is no longer needed at `now_seconds`, if anything may have become so since the last
+    /// call. Writers wait for short stretches of the walk. Parts that are being split are purged after their split.
     pub fn purge(&self, now_seconds: u32, purge: &mut dyn Purge) {
         self.0.list.load().iter().for_each(|part| {
             part.purge(now_seconds, purge, |growth_bytes| {
@@ -145,13 +146,13 @@ impl ResidentTable {
         });
     }
 
-    /// Bytes that data and structure take, as the sum of all changes; costs one load. What a part is copied to while it
-    /// is split comes to it when the part has gone.
+    /// The bytes of data and structure, as the sum of all changes; costs one load. The copies that a split makes are
+    /// added when the split part is removed.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// The memory held, to the byte.
+    /// The memory held, exact to the byte.
     pub fn memory(&self) -> MemtableUse {
         self.0.list.load().iter().map(|part| part.memtable.memory()).fold(MemtableUse::default(), |sum, part| {
             MemtableUse {
@@ -162,7 +163,7 @@ impl ResidentTable {
         })
     }
 
-    /// Lets go of all data. Cursors go on with what they have.
+    /// Removes all data. Existing cursors keep theirs.
     pub fn clear(&self) {
         let parts = &self.0;
         let old = {
@@ -180,7 +181,7 @@ impl ResidentTable {
         }
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub fn part_count(&self) -> usize {
         self.0.list.load().len()
     }
@@ -211,12 +212,12 @@ fn index_of(parts: &[Arc<Part>], token: Token) -> usize {
     parts.partition_point(|part| part.first <= token).saturating_sub(1)
 }
 
-/// What is guarded are flags that are set last.
+/// The guarded flags are set last, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until told; what is guarded is as `lock` says.
+/// Waits for the condition variable; poisoning is handled as in `lock`.
 fn wait<'m, T>(told: &Condvar, guard: MutexGuard<'m, T>) -> MutexGuard<'m, T> {
     told.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

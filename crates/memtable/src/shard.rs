@@ -15,13 +15,13 @@ use crate::statistics::{Bounds, SharedBounds};
 use crate::{MemtableFull, PutCounts};
 
 pub(crate) struct Shard {
-    /// Its writer's lock is the shard's: nobody takes it but through `writers`.
+    /// The trie's own writer lock is the shard's lock, and is only taken through `writers`.
     pub trie: Trie,
-    /// The newest schema seen: rows are merged under it. Changed by who writes alone.
+    /// The newest schema seen, under which rows are merged. Only the thread that writes changes it.
     table: ArcSwap<Table>,
-    /// Where that is, for who writes: most updates are of just that table.
+    /// The address of that schema, for the thread that writes: most updates have exactly this schema.
     table_address: AtomicPtr<Table>,
-    /// Changed by who writes alone.
+    /// Only the thread that writes changes them.
     bounds: SharedBounds,
     writers: Combiner<PartitionUpdate, Result<i64, MemtableFull>>,
 }
@@ -40,7 +40,7 @@ impl Gate for Trie {
 }
 
 thread_local! {
-    /// Buffers of who writes.
+    /// The buffers of a thread that writes.
     static APPLIER: RefCell<Applier> = RefCell::new(Applier::new());
 }
 
@@ -55,7 +55,7 @@ impl Shard {
         }
     }
 
-    /// Applies an update; returns by how many bytes the trie grew.
+    /// Applies an update. Returns by how many bytes the trie grew.
     pub fn apply(
         &self,
         layout: &Layout,
@@ -65,7 +65,7 @@ impl Shard {
         let apply = |writer: &mut Writer<'_>, update: &PartitionUpdate| self.apply_now(writer, layout, update, None);
         match observer {
             None => self.writers.write(&self.trie, update, apply),
-            // An observer may not be called by other threads.
+            // Another thread must not call the observer.
             Some(observer) => {
                 let here = |writer: &mut Writer<'_>| self.apply_now(writer, layout, update, Some(observer));
                 self.writers.write_here(&self.trie, here, apply)
@@ -73,12 +73,13 @@ impl Shard {
         }
     }
 
-    /// Looks at the shard, or changes it on the side, while nobody else writes.
+    /// Reads the shard, or changes it outside of `apply`, while no other thread writes.
     pub fn with_writer<T>(&self, layout: &Layout, look: impl FnOnce(&mut Writer<'_>) -> T) -> T {
         self.writers.with(&self.trie, look, |writer, update| self.apply_now(writer, layout, update, None))
     }
 
-    /// A panic of an observer leaves the trie as it was before the update or after it, and the bounds of the rest.
+    /// Applies an update as the writer. If an observer panics, the trie is as it was before the update or after it, and
+    /// the bounds fit the rest.
     fn apply_now(
         &self,
         writer: &mut Writer<'_>,
@@ -86,13 +87,13 @@ impl Shard {
         update: &PartitionUpdate,
         observer: Option<&mut dyn RowObserver>,
     ) -> Result<i64, MemtableFull> {
-        // Who called may have had an older one: this may be the update of another thread.
+        // The caller's layout may be older, since this may be another thread's update.
         let layout = layout.newest();
         let used = self.trie.memory().used;
         let newer;
         let mut table = update.table();
         if address(table) != self.table_address.load(Ordering::Relaxed) {
-            // Rows that are there may have been rewritten under a newer schema, but none is while we write.
+            // Rows may have been rewritten under a newer schema before, but none is while this thread writes.
             self.note_newest(table);
             newer = self.table();
             table = &newer;
@@ -100,7 +101,7 @@ impl Shard {
         let apply = |applier: &mut Applier| applier.apply(writer, table, layout, update, observer);
         let is_new = APPLIER.with(|applier| match applier.try_borrow_mut() {
             Ok(mut applier) => apply(&mut applier),
-            // An observer writes.
+            // An observer writes to a memtable: the thread's buffers are in use.
             Err(_) => apply(&mut Applier::new()),
         });
         let is_new = is_new.map_err(|_| MemtableFull)?;
@@ -116,7 +117,7 @@ impl Shard {
         self.with_writer(layout, |_| self.note_newest(table));
     }
 
-    /// Called by who writes.
+    /// Called by the thread that writes.
     fn note_newest(&self, candidate: &Arc<Table>) {
         note_newest(&self.table, candidate);
         self.table_address.store(address(&self.table.load()), Ordering::Relaxed);
@@ -140,7 +141,7 @@ impl Shard {
     }
 }
 
-/// What tells a table that is held apart from others, never looked at.
+/// The address of a live table, used for comparison only and never dereferenced.
 fn address(table: &Arc<Table>) -> *mut Table {
     Arc::as_ptr(table).cast_mut()
 }
@@ -162,7 +163,7 @@ pub(crate) fn is_newer(candidate: &Arc<Table>, known: &Arc<Table>) -> bool {
     !Arc::ptr_eq(candidate, known) && age(candidate) > age(known)
 }
 
-/// That of the two which knows more.
+/// The one of the two that knows more.
 pub(crate) fn newer_of(one: &Arc<Table>, other: &Arc<Table>) -> Arc<Table> {
     if is_newer(other, one) { other.clone() } else { one.clone() }
 }

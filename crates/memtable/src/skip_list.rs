@@ -1,8 +1,8 @@
-//! The memtable over skip lists: partitions by key, each one an immutable version that is replaced as a whole.
+//! The memtable over skip lists: partitions by key, each of them an immutable version that is replaced as a whole.
 //!
-//! What Cassandra's `SkipListMemtable` and `ShardedSkipListMemtable` are, and the baseline of *Trie Memtables in
-//! Cassandra*. Writers of different partitions do not meet; those of one partition take turns at it. Readers take a
-//! version and need no lock.
+//! It corresponds to Cassandra's `SkipListMemtable` and `ShardedSkipListMemtable`, and to the baseline of *Trie
+//! Memtables in Cassandra*. Writers of different partitions do not contend; those of one partition take turns. Readers
+//! take a version and need no lock.
 
 mod cursor;
 mod partition;
@@ -34,20 +34,20 @@ pub struct SkipListMemtable {
     shards: Box<[Shard]>,
 }
 
-/// A skip list of partitions and those that may write to it at the same time.
+/// A skip list of partitions, and the writers that may use it at the same time.
 struct Shard {
     partitions: SkipMap<PartitionKey, Arc<Partition>>,
-    /// The newest schema seen: rows are merged under it.
+    /// The newest schema seen, under which rows are merged.
     table: ArcSwap<Table>,
     used_bytes: AtomicI64,
     puts: PutCounters,
     /// One for each thread that may write at the same time.
     writers: Box<[Mutex<ShardWriter>]>,
-    /// Where the next thread looks for a writer.
+    /// Where the next thread looks for a free writer.
     turn: AtomicUsize,
 }
 
-/// What a writer has for itself.
+/// A writer's private buffers.
 struct ShardWriter {
     merger: RowMerger,
     bounds: Bounds,
@@ -72,7 +72,7 @@ impl SkipListMemtable {
         &self.shards[shard_of(token, self.shards.len())]
     }
 
-    /// The newest schema that anything here may have been written under, `known` included.
+    /// The newest schema that anything here may have been written under, or `known` if that is newer.
     fn newest(&self, known: &Arc<Table>) -> Arc<Table> {
         let tables = self.shards.iter().map(|shard| shard.table.load_full());
         tables.fold(known.clone(), |newest, table| if is_newer(&table, &newest) { table } else { newest })
@@ -91,7 +91,7 @@ impl SkipListMemtable {
         };
         self.shards[first..].iter().find_map(|shard| {
             let mut entries = shard.partitions.range::<PartitionKey, _>((bound, Bound::Unbounded));
-            // One whose first update is still under way has no version.
+            // A partition whose first update is in progress has no version yet.
             entries.find_map(|entry| Some((entry.key().clone(), entry.value().version()?)))
         })
     }
@@ -117,7 +117,8 @@ impl Shard {
         note_newest(&self.table, update.table());
         let entry = self.partitions.get_or_insert_with(update.key().clone(), || Arc::new(Partition::new()));
         let partition = entry.value().begin(&mut waited);
-        // After the partition is ours: its rows may be written under a schema that came while we waited for it.
+        // Load this after the partition's turn was taken: its rows may be written under a schema that arrived while
+        // this thread waited.
         let table = self.table.load_full();
         let old = partition.version();
         let mut change = Change::new(&table, layout.newest(), update, merger, observer);
@@ -137,7 +138,7 @@ impl Shard {
         growth_bytes
     }
 
-    /// Any writer that is free; `waited` is set to when waiting began, if none is.
+    /// Any free writer. If there is none, `waited` is set to the start of the wait.
     fn writer(&self, waited: &mut Option<Instant>) -> MutexGuard<'_, ShardWriter> {
         let count = self.writers.len();
         let first = if count == 1 { 0 } else { self.turn.fetch_add(1, Ordering::Relaxed) };
@@ -175,7 +176,7 @@ impl Memtable for SkipListMemtable {
         self.shards.iter().fold(Bounds::NONE, |bounds, shard| bounds.and(shard.bounds())).statistics()
     }
 
-    /// What is in use; the allocator knows what is committed for it.
+    /// The memory in use; only the allocator knows how much is committed for it.
     fn memory(&self) -> MemtableUse {
         let used: i64 = self.shards.iter().map(|shard| shard.used_bytes.load(Ordering::Relaxed)).sum();
         let used_bytes = used.max(0) as u64;
@@ -191,7 +192,7 @@ impl Memtable for SkipListMemtable {
     }
 }
 
-/// A panic of an observer leaves what these locks guard as it was before the update.
+/// An observer's panic leaves the guarded data as it was before the update, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

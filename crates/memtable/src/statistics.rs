@@ -1,4 +1,4 @@
-//! The bounds of all that was applied.
+//! The bounds of everything applied.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -93,7 +93,7 @@ impl Bounds {
         self.local_deletion_time_min = self.local_deletion_time_min.min(local_deletion_time);
     }
 
-    /// The bounds of both.
+    /// The union of both bounds.
     pub fn and(self, other: Bounds) -> Bounds {
         Bounds {
             partition_count: self.partition_count + other.partition_count,
@@ -117,8 +117,8 @@ impl Bounds {
     }
 }
 
-/// Bounds that one thread at a time changes, which all agree on who that is by other means. Who does not see to that
-/// may see parts of several.
+/// Bounds that one thread at a time changes; the callers ensure that by other means. A reader that runs beside it may
+/// see parts of several states.
 #[derive(Debug)]
 pub(crate) struct SharedBounds {
     partition_count: AtomicU64,

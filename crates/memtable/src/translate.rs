@@ -1,4 +1,4 @@
-//! Rows for readers whose schema is older than the rows.
+//! Translating rows for readers whose schema is older than the rows.
 
 use model::{ColumnData, DeletionTime, Row, RowBuilder, Table};
 
@@ -30,7 +30,7 @@ pub(crate) fn translate(row: Row<'_>, newest: &Table, table: &Table, out: &mut V
     builder.finish(out);
 }
 
-/// Appends a row that is nothing but deleted.
+/// Appends a row that holds only a deletion.
 pub(crate) fn deletion_only(table: &Table, deletion: DeletionTime, out: &mut Vec<u8>) {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);

@@ -1,4 +1,4 @@
-//! The memtable over tries: one per range of tokens.
+//! The memtable over tries, one for each range of tokens.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use crate::{Lookup, Memtable, MemtableFull, MemtableStatistics, MemtableUse, Put
 pub struct TrieMemtable {
     layout: Layout,
     shards: Box<[Shard]>,
-    /// What the shards may reserve, where that is counted.
+    /// What the shards may reserve, if that is counted.
     _share: Option<Share>,
 }
 
 impl TrieMemtable {
-    /// An empty memtable of `shard_count` (at least one) shards. Memory is taken as data comes.
+    /// An empty memtable of `shard_count` (at least one) shards. Memory is allocated as data arrives.
     pub fn new(table: &Arc<Table>, shard_count: usize) -> TrieMemtable {
         TrieMemtable::with_options(table, shard_count, TrieOptions::default())
     }
 
-    /// As `new`, with limits for each shard.
+    /// Like `new`, with limits for each shard.
     pub fn with_options(table: &Arc<Table>, shard_count: usize, options: TrieOptions) -> TrieMemtable {
         TrieMemtable::of_tries(table, shard_count, || Trie::new(options))
     }
 
-    /// A memtable with the shards of a share. It grows by the spare pages while there are some, and leaves its own
-    /// there when it is dropped.
+    /// A memtable with the shards of a share. It first grows into the spare pages, and adds its own to them when it is
+    /// dropped.
     pub(crate) fn with_share(
         table: &Arc<Table>,
         share: Share,
@@ -68,7 +68,7 @@ impl TrieMemtable {
         tables.reduce(|one, other| newer_of(&one, &other)).expect("there is a shard")
     }
 
-    /// Goes on with a walk of the one shard; true if there is more.
+    /// Continues a walk of the only shard. Returns true if there is more.
     pub(crate) fn purge(&self, walk: &mut Walk, purge: &mut dyn Purge) -> bool {
         self.shards.iter().any(|shard| {
             shard.with_writer(&self.layout, |writer| walk.stretch(writer, self.layout(), &shard.table(), purge))
@@ -88,13 +88,13 @@ impl TrieMemtable {
         (first, self.shards.iter().rev().find_map(end(Direction::Reverse)))
     }
 
-    /// As [`Memtable::cursor`], without deletions of rows and ranges: for who reads nothing else that they could delete
-    /// from. The next live row is at hand, however many were deleted before it.
+    /// Like [`Memtable::cursor`], without deletions of rows and ranges, for a reader that reads no other source which
+    /// they could affect. The next live row is found at once, however many rows were deleted before it.
     pub fn live_cursor(self: Arc<Self>, table: &Arc<Table>, range: &ReadRange) -> BoxCursor<'static> {
         Box::new(TrieCursor::new(self, table, range, true))
     }
 
-    /// The shard of a token: tokens divided equally, in order.
+    /// The shard of a token. Tokens are divided equally, in order.
     pub(crate) fn shard_of(&self, token: Token) -> usize {
         shard_of(token, self.shards.len())
     }

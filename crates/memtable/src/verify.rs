@@ -1,4 +1,4 @@
-//! Checks of what a memtable keeps: nothing that one of its own deletions deletes (`FORMAT.md`, "What is kept").
+//! Checks that a memtable keeps nothing that one of its own deletions deletes (`FORMAT.md`, "What is kept").
 
 use std::ops::Bound;
 
@@ -12,11 +12,10 @@ use crate::ranges::{DeletedRange, deletion_at};
 use crate::shard::Shard;
 
 impl TrieMemtable {
-    /// Walks everything and checks that nothing is kept that is deleted. For tests and tools: takes time in proportion
-    /// to the memtable.
+    /// Walks everything and checks that nothing deleted is kept. For tests and tools: the time is proportional to the
+    /// memtable's size.
     ///
-    /// # Errors
-    /// What is wrong, in words.
+    /// # Errors A description of what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         self.shards().iter().try_for_each(|shard| verify_shard(self.layout(), shard))
     }
@@ -50,7 +49,7 @@ impl<'p> Partition<'p> {
         if has_branches && !self.header.has_branches {
             return Err("the header knows nothing of its deletions".into());
         }
-        // Neither ranges nor rows' deletions reach what is in the header.
+        // Deletions of ranges and rows do not apply to the header.
         let mut rows =
             self.header.row.into_iter().chain(self.below(PIECE_BRANCH).map(|(_, content)| self.row(content)));
         rows.try_for_each(|row| verify_row(row, self.table, self.header.deletion))?;
@@ -80,7 +79,7 @@ impl<'p> Partition<'p> {
         Row::new(self.layout.split_content(content).1)
     }
 
-    /// What deletes around a row.
+    /// The deletion of the partition and its ranges at a row.
     fn deletion_around(&self, position: &[u8]) -> DeletionTime {
         self.header.deletion.max(deletion_at(self.tail, self.layout, position, false))
     }
@@ -91,8 +90,8 @@ impl<'p> Partition<'p> {
         own.max(self.deletion_around(position))
     }
 
-    /// Ranges are newer than the partition's deletion and do not overlap; those of one deletion do not touch. True if
-    /// there are any.
+    /// Checks that ranges are newer than the partition's deletion and do not overlap, and that those of one deletion do
+    /// not touch. Returns true if there are any.
     fn verify_ranges(&self) -> Result<bool, String> {
         let mut last: Option<(Vec<u8>, DeletionTime)> = None;
         for (start, content) in self.below(RANGE_BRANCH) {
@@ -114,7 +113,7 @@ impl<'p> Partition<'p> {
         Ok(last.is_some())
     }
 
-    /// No deletion of a row is superseded by what is around it. True if there are any.
+    /// Checks that no deletion of a row is superseded by a larger one. Returns true if there are any.
     fn verify_row_deletions(&self) -> Result<bool, String> {
         let mut has_any = false;
         for (position, content) in self.below(ROW_DELETION_BRANCH) {
@@ -128,7 +127,7 @@ impl<'p> Partition<'p> {
     }
 }
 
-/// Nothing in a row, or in a piece of one, is deleted by what is around it or by a deletion of a column.
+/// Checks that nothing in a row, or in a piece of one, is deleted by a larger deletion or by a deletion of its column.
 fn verify_row(row: Row<'_>, table: &Table, around: DeletionTime) -> Result<(), String> {
     if row.has_deletion() {
         return Err("it has a deletion of its own".into());

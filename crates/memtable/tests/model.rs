@@ -1,6 +1,6 @@
-//! How writers combine, under every schedule of so many forced switches and every order of memory that the language
-//! allows: the crate's own source over a model checker's atomics, locks and threads. A thread that is left behind is a
-//! deadlock, which it finds.
+//! Flat combining under every schedule with a bounded number of forced switches and every memory order that the
+//! language allows: the crate's own source over a model checker's atomics, locks and threads. A change that is left
+//! behind is a deadlock, which the checker finds.
 
 #![allow(dead_code, reason = "combining alone is driven, not all that the modules have")]
 #![allow(clippy::absurd_extreme_comparisons, reason = "here nobody looks again before it sleeps")]
@@ -10,8 +10,8 @@ mod combine;
 #[path = "../src/puts.rs"]
 mod puts;
 
-/// In place of the crate's own. Whoever waits sleeps at once. Counting owners is not what is checked, and would
-/// multiply the schedules.
+/// Replaces the crate's own primitives. A waiting thread sleeps at once. Reference counts are not modelled, because
+/// they would multiply the schedules.
 mod sync {
     use std::ops::{Deref, DerefMut};
     pub(crate) use std::sync::Arc;
@@ -22,8 +22,8 @@ mod sync {
         thread::{self, Thread},
     };
 
-    /// A flag. With the checker's own lock nobody comes between lock and unlock to try for it in vain, and each of both
-    /// is a fence.
+    /// A flag. With the checker's own lock no thread could try for the lock in vain between lock and unlock, and both
+    /// would be fences.
     pub(crate) struct Mutex<T> {
         is_held: AtomicBool,
         inner: std::sync::Mutex<T>,
@@ -101,14 +101,14 @@ impl Gate for sync::Mutex<Vec<u32>> {
     }
 }
 
-/// A gate and who wants to pass it.
+/// A gate, and the number of threads that want to pass it.
 struct Written {
     gate: sync::Mutex<Vec<u32>>,
     combiner: Combiner<u32, u32>,
 }
 
-/// As many threads with a change each, the model's first thread among them: all changes are made, each once, whoever
-/// makes it, and each thread is told of its own. With a visitor the first thread's change may not be handed over.
+/// This many threads make a change each, the model's first thread among them. Every change is made once, by any thread,
+/// and each thread learns the outcome of its own. With a visitor the first thread's change may not be handed over.
 fn every_change_is_made_once(threads: u32, with_visitor: bool, switches: usize) {
     let mut model = Builder::new();
     model.preemption_bound = Some(switches);
@@ -145,7 +145,7 @@ fn of_two_that_meet_nobody_waits_for_ever() {
     every_change_is_made_once(2, false, 4);
 }
 
-/// A thread serves one other here, so that the last has to be told that the writer is free.
+/// A thread serves only one other here, so that the last one has to be told that the gate is free.
 #[test]
 fn of_three_that_meet_nobody_waits_for_ever() {
     every_change_is_made_once(3, false, 2);

@@ -1,4 +1,4 @@
-//! Changes of rows that are in pieces, or will be.
+//! Changes of rows that are stored in pieces, or will be.
 
 use memtrie::Writer;
 use model::{DeletionTime, Row, RowMerger, Table};
@@ -8,8 +8,8 @@ use crate::layout::{Header, PIECE_BRANCH};
 use crate::pieces::{RowChange, RowEdits, StoredRow, is_large};
 
 impl Applier {
-    /// Changes a header's row that is in pieces, or will be: collects the changes of its pieces, and returns its first
-    /// one.
+    /// Changes a header's row that is in pieces, or will be. Collects the changes of its pieces, and returns its first
+    /// piece.
     pub(super) fn change_header_row(
         &mut self,
         writer: &Writer<'_>,
@@ -31,8 +31,8 @@ impl Applier {
         head
     }
 
-    /// The header's content after the update, whose static row is in pieces or will be; `edits` gets what changes of
-    /// them.
+    /// The header's content after the update, where its static row is in pieces or will be. Adds the changes of its
+    /// pieces to `edits`.
     pub(super) fn large_header(
         &mut self,
         writer: &Writer<'_>,
@@ -86,7 +86,8 @@ impl Applier {
         edits.into_iter().map(|(key, content)| ([position, &key].concat(), content)).collect()
     }
 
-    /// Drops what `deletion` shadows of a row in pieces. An earlier deletion of the same update is within this one.
+    /// Drops what `deletion` shadows of a row in pieces. An earlier deletion of the same update is already part of
+    /// `deletion`.
     pub(super) fn purge_large_row(
         &mut self,
         writer: &Writer<'_>,
@@ -99,7 +100,7 @@ impl Applier {
         let mut clustering = Vec::new();
         let kept =
             writer.get(&[update.path, position].concat()).and_then(|content| update.layout.split_content(content).0);
-        // Only an observer asks, and a position that was written gives its clustering.
+        // Only an observer needs the clustering, and it can be decoded from a position that was written.
         let _ = update.layout.push_clustering(position, kept, &mut clustering);
         let change = RowChange { new: None, active: deletion, deletes_stored: true };
         let changes = self.large_row_edits(writer, update, position, &clustering, change, watch);
@@ -114,7 +115,7 @@ pub(super) fn header_content(deletion: DeletionTime, row: Option<&[u8]>, has_bra
     content
 }
 
-/// Puts the changes of one row in the place of those that were collected of it before.
+/// Replaces the collected changes of one row.
 pub(super) fn replace_edits(edits: &mut Edits, position: &[u8], changes: Edits) {
     let of_row =
         edits.range(position.to_vec()..).map(|(suffix, _)| suffix).take_while(|suffix| suffix.starts_with(position));
@@ -123,7 +124,7 @@ pub(super) fn replace_edits(edits: &mut Edits, position: &[u8], changes: Edits) 
     edits.extend(changes);
 }
 
-/// What a row is after a change, in one piece; `None` if it is in several, or is to be.
+/// The row after a change, in one piece; `None` if it is in several pieces, or will be.
 pub(super) fn small_row<'r>(
     merger: &mut RowMerger,
     table: &Table,

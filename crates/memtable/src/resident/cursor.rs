@@ -1,4 +1,4 @@
-//! A cursor over parts, one after the other.
+//! A cursor over parts, one after another.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use model::{BoxCursor, PartitionHead, ReadError, ReadRange, Table, Unfiltered, U
 use super::part::Part;
 use crate::Memtable;
 
-/// Parts are in the order of their tokens, and so are their partitions.
+/// A cursor over parts, which are in order of their tokens, as their partitions are.
 pub(super) struct PartsCursor {
     table: Arc<Table>,
     range: ReadRange,
-    /// Those still to come.
+    /// The parts that were not entered yet.
     parts: std::vec::IntoIter<Arc<Part>>,
     current: Option<BoxCursor<'static>>,
-    /// What the reader said that it will ask for.
+    /// How many rows the reader said it will ask for.
     rows_expected: Option<usize>,
     columns_expected: Option<Arc<[usize]>>,
 }

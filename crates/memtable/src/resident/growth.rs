@@ -1,5 +1,4 @@
-//! What an update adds to memory: the most it can, without looking, and the most it would add to what is there, by
-//! looking.
+//! How much memory an update adds: an upper bound that needs no look at the data, and a tighter bound that looks at it.
 
 use std::sync::Arc;
 
@@ -15,21 +14,21 @@ use crate::pieces::{LargeRows, RowChange, StoredRow, is_large};
 use crate::shard::newer_of;
 use crate::{Memtable, TrieMemtable};
 
-/// What a new key adds at most to the structure by itself: a chain is cut in three, and a leaf is written anew ...
+/// The most that a new key adds to the structure by itself: a chain is cut in three, and a leaf is rewritten.
 const KEY_BYTES_MAX: usize = 384;
-/// ... and where it hangs on a node that is there, that may become a flat one.
+/// The most that a new key adds where it hangs on an existing node, which may become a flat node.
 const NODE_GROWTH_BYTES_MAX: usize = 1024 - 256;
-/// What of a cell's times may come to be said apart from the row's, bytes: flags, a timestamp, an expiration with its
-/// TTL. A row that is inserted again without its other columns says it of all of them.
+/// The bytes by which a cell grows when its times differ from the row's: flags, a timestamp, an expiration with its
+/// TTL. If a row is inserted again without its other columns, this applies to all of them.
 const CELL_TIMES_BYTES: usize = 1 + 8 + 8;
-/// The same for cells that are written.
+/// The same bound for cells that are written.
 const WRITTEN_TIMES_BYTES: usize = 24;
-/// By so much, and by no more than its 8th part, a content may take more than it is long, bytes.
+/// The most bytes that a content takes beyond its length; an eighth of the length is the other limit.
 const ROUNDING_BYTES_MAX: usize = 4 << 10;
 const ROUNDING_SHARE: usize = 8;
-/// What comes to it where a content no longer stands in a node with others' ways, bytes.
+/// The bytes added when a content moves out of a node that it shared.
 const OWN_NODE_BYTES: usize = 96;
-/// So many rows of a partition are looked at for what a deletion frees.
+/// How many rows of a partition are examined to find how much a deletion frees.
 const ROWS_LOOKED_AT: usize = 1_000;
 
 /// The most bytes that applying `update` can add, whatever is there.
@@ -42,13 +41,13 @@ pub fn growth_max(update: &PartitionUpdate) -> u64 {
     growth_of_new(update) + (times + rows * ROUNDING_BYTES_MAX) as u64
 }
 
-/// The same where there is nothing yet.
+/// The same bound for a partition that does not exist yet.
 fn growth_of_new(update: &PartitionUpdate) -> u64 {
-    // Each row may add itself and its deletion, each range itself and what goes on behind it of one that it cuts; there
+    // Each row may add itself and its deletion. Each range may add itself and the rest of a range that it cuts. There
     // is a header.
     let row_deletions = update.rows().filter(|row| !row.row.deletion().is_live()).count();
     let keys = 1 + update.row_count() + row_deletions + 2 * update.range_deletion_count();
-    // If the header is new, so are all nodes below it.
+    // If the header is new, all nodes below it are new too.
     let nodes = (keys - 1).max(1);
     let structure = keys * (KEY_BYTES_MAX + 2 * update.key().bytes().len()) + nodes * NODE_GROWTH_BYTES_MAX;
     let rows = || update.static_row().into_iter().chain(update.rows().map(|row| row.row));
@@ -57,31 +56,31 @@ fn growth_of_new(update: &PartitionUpdate) -> u64 {
     (structure + rest + rows().map(|row| length_max(row, update.table())).sum::<usize>()) as u64
 }
 
-/// What a row takes at most, without its key.
+/// The most bytes of a row, without its key.
 fn length_max(row: Row<'_>, table: &Table) -> usize {
     let length = row.as_bytes().len();
-    // As much again covers what leads to the pieces.
+    // As much again covers the nodes that lead to the pieces.
     if is_large(row, table) { 2 * length } else { length + rounding(length) }
 }
 
-/// By how much a content may take more than it is long.
+/// The most bytes that a content takes beyond its length.
 fn rounding(length: usize) -> usize {
     (length / ROUNDING_SHARE).min(ROUNDING_BYTES_MAX)
 }
 
-/// What a content of so many bytes adds at most where one of `before` bytes goes.
+/// The most that a content of `after` bytes adds where it replaces one of `before` bytes.
 fn replaced(before: usize, after: usize) -> usize {
     if after <= before { 0 } else { after - before + rounding(after) + OWN_NODE_BYTES }
 }
 
-/// What a content adds at most at a key that is not there yet.
+/// The most that a content adds at a new key.
 fn added(bytes: usize) -> usize {
     KEY_BYTES_MAX + NODE_GROWTH_BYTES_MAX + replaced(0, bytes)
 }
 
 impl ResidentTable {
-    /// The most bytes that applying `update` would add to what is there now; 0 where it takes the place of as much, or
-    /// surely frees more than it takes. Not more than [`growth_max`].
+    /// The most bytes that applying `update` would add to the current data; 0 where it replaces as much, or surely
+    /// frees more than it adds. Never more than [`growth_max`].
     pub fn growth(&self, update: &PartitionUpdate) -> u64 {
         let most = growth_max(update);
         let part = self.0.part_of(update.key().token());
@@ -114,14 +113,14 @@ impl ResidentTable {
             let pieces = partition.tail(&position);
             let head = pieces.get(&[]).map(|content| Row::new(layout.split_content(content).1));
             let growth = rows.growth(head.map(|head| StoredRow { head, pieces }), written(row.row), 0);
-            // With the clustering, where it is kept.
+            // Includes the clustering, where it is kept.
             if head.is_none() { growth + 2 * row.clustering.len() } else { growth }
         });
         ((of_static + of_rows.sum::<usize>()) as u64).min(most)
     }
 }
 
-/// Says what changes of rows would add. Keeps its buffers from row to row.
+/// Computes the growth by changes of rows. It reuses its buffers for all rows.
 struct Looking<'l> {
     layout: &'l Layout,
     table: &'l Table,
@@ -135,7 +134,7 @@ impl<'l> Looking<'l> {
         Looking { layout, table, merger: RowMerger::of_all_written(), merged: Vec::new(), large: LargeRows::new() }
     }
 
-    /// What a row takes more after a change, at most, with so many bytes that come to stand before it.
+    /// The most bytes that a row grows by a change, with `more` bytes of head in front of it.
     fn growth(&mut self, stored: Option<StoredRow<'_>>, change: RowChange<'_>, more: usize) -> usize {
         let stored = match stored {
             Some(stored) if stored.head.is_piece() => return self.growth_of_pieces(stored, change, more),
@@ -174,14 +173,14 @@ fn deletes_rows(update: &PartitionUpdate) -> bool {
         || update.rows().any(|row| row.row.has_deletion())
 }
 
-/// What of a partition's rows an update deletes, bytes: `enough`, if there is as much among the first of them.
+/// The bytes of a partition's rows that an update deletes. Returns `enough` if the first rows already amount to that.
 fn freed_bytes(memtable: &Arc<TrieMemtable>, table: &Arc<Table>, update: &PartitionUpdate, enough: u64) -> u64 {
     let of_partition = (!update.partition_deletion().is_live()).then(|| (Slice::all(), update.partition_deletion()));
     let of_ranges = update.range_deletions().map(|range| (range.slice, range.deletion));
     let of_rows = update.rows().filter(|row| row.row.has_deletion());
     let of_rows = of_rows.map(|row| (Slice::prefix(row.clustering), row.row.deletion()));
     let (slices, deletions): (Vec<_>, Vec<_>) = of_partition.into_iter().chain(of_ranges).chain(of_rows).unzip();
-    // By the oldest of them all goes that lies in any.
+    // The oldest of the deletions removes everything that lies in any of them.
     let Some(deletion) = deletions.into_iter().min_by_key(|deletion| deletion.marked_for_delete_at) else { return 0 };
     let slices = Slices::new(slices, table.comparator());
     let range = ReadRange { keys: KeyRange::Single(update.key().clone()), slices, reversed: false };

@@ -1,4 +1,4 @@
-//! A part: the data of a range of tokens, and what its writers agree on.
+//! A part: the data of a range of tokens, and the state that its writers share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,24 +11,24 @@ use super::{PartOptions, Purge, Walk, lock, wait};
 use crate::statistics::Bounds;
 use crate::{Memtable, MemtableFull, TrieMemtable};
 
-/// The data of the tokens from `first` to the next part's.
+/// The data of the tokens from `first` up to the next part's first token.
 pub(super) struct Part {
     pub first: Token,
     pub memtable: Arc<TrieMemtable>,
     pub writing: Mutex<Writing>,
-    /// Told when a split has ended.
+    /// Notified when a split has ended.
     pub split_ended: Condvar,
-    /// When something in it may be purged first, seconds; the greatest value if nothing ever.
+    /// The first time, in seconds, at which something in it may be purged; the greatest value if there is none.
     pub purge_at: AtomicU32,
 }
 
-/// Held by the one who writes.
+/// The state guarded by the part's write lock.
 pub(super) struct Writing {
-    /// Whether others took over from it.
+    /// Whether other parts have replaced it.
     pub is_replaced: bool,
-    /// Those who will, while it is being split: what is written goes to them too.
+    /// Its halves while it is being split; updates are applied to them too.
     pub halves: Option<Arc<Halves>>,
-    /// It is split when it has more than this, bytes.
+    /// The size in bytes beyond which it is split.
     pub split_bytes: u64,
 }
 
@@ -47,7 +47,7 @@ impl Part {
         self.memtable.memory().used_bytes as i64
     }
 
-    /// Applies an update here, and to the halves that there may be. Returns by how many bytes it grew.
+    /// Applies an update here, and to the halves if there are any. Returns by how many bytes the part grew.
     pub fn apply(&self, writing: &mut Writing, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
         let growth_bytes = self.put(update)?;
         if let Some(halves) = &writing.halves {
@@ -56,7 +56,7 @@ impl Part {
         Ok(growth_bytes)
     }
 
-    /// Applies an update. Returns by how many bytes it grew.
+    /// Applies an update. Returns by how many bytes the part grew.
     pub fn put(&self, update: &PartitionUpdate) -> Result<i64, MemtableFull> {
         let growth_bytes = self.memtable.apply(update, None)?;
         self.purge_at.fetch_min(earliest_deletion(update), Ordering::Relaxed);
@@ -68,14 +68,14 @@ impl Part {
         if self.purge_at.load(Ordering::Relaxed) > now_seconds {
             return;
         }
-        // What is written meanwhile sets it anew.
+        // Writes that arrive meanwhile set it again.
         self.purge_at.store(u32::MAX, Ordering::Relaxed);
         let mut walk = Walk::new(now_seconds);
         let mut more = true;
         while more {
             let writing = lock(&self.writing);
             if writing.is_replaced || writing.halves.is_some() {
-                // What the halves are to get stays as it is.
+                // Data that the halves still have to copy must stay as it is.
                 walk.next_seconds = now_seconds;
                 break;
             }
@@ -86,7 +86,7 @@ impl Part {
         self.purge_at.fetch_min(walk.next_seconds, Ordering::Relaxed);
     }
 
-    /// Waits for the end of a split that is under way; false if none is.
+    /// Waits for the end of a split in progress. Returns false if there is none.
     pub fn wait_for_split(&self) -> bool {
         let mut writing = lock(&self.writing);
         let is_split = writing.halves.is_some();
@@ -97,7 +97,7 @@ impl Part {
     }
 }
 
-/// The first time that an update's cells expire or were deleted at, seconds; the greatest value if none do.
+/// The first time, in seconds, at which a cell of the update expires or was deleted; the greatest value if none is.
 fn earliest_deletion(update: &PartitionUpdate) -> u32 {
     let mut bounds = Bounds::NONE;
     bounds.cover_update(update);

@@ -1,8 +1,8 @@
-//! Giving back the memory of what expired and of deletions that are not needed any more.
+//! Freeing the memory of expired data and of deletions that are no longer needed.
 //!
-//! A part is walked in stretches, each under its writer's lock. What a stretch changes in a partition is published at
-//! once, so that readers see it before or after; either way they see the same rows. Of a large partition, which takes
-//! several stretches, the header is looked at when all else was.
+//! A part is walked in stretches, each under its writer's lock. The changes that a stretch makes in a partition are
+//! published together, so that readers see the partition before or after them; both show the same rows. A large
+//! partition takes several stretches, and its header is examined last.
 
 use std::ops::Bound;
 
@@ -16,57 +16,59 @@ use crate::ranges::DeletedRange;
 
 /// Decides what is still needed.
 pub trait Purge {
-    /// What is left of a deletion.
+    /// The part of a deletion that is still needed.
     fn deletion(&mut self, deletion: DeletionTime) -> DeletionTime;
 
-    /// Whether nothing of a row can go or change, now or later.
+    /// Whether nothing of a row can be removed or changed, now or later.
     fn leaves_alone(&mut self, row: Row<'_>, table: &Table) -> bool;
 
-    /// Writes what is left of a row to `out`; false if that is nothing.
+    /// Writes the needed part of a row to `out`. Returns false if there is none.
     fn row(&mut self, row: Row<'_>, table: &Table, out: &mut Vec<u8>) -> bool;
 }
 
-/// Entries of one stretch; the partition that it ends in is walked to its end ...
+/// The number of entries in one stretch. The partition in which a stretch ends is walked to its end, up to
+/// `PARTITION_ENTRIES`.
 const STRETCH_ENTRIES: usize = 512;
-/// ... unless it has more than this.
+/// The most entries of one partition in a stretch.
 const PARTITION_ENTRIES: usize = 16 * STRETCH_ENTRIES;
 
-/// Tombstones are looked at again after this, to see whether they may go.
+/// How long until tombstones are examined again.
 const TOMBSTONES_AGAIN_SECONDS: u32 = 60;
 
-/// Where a walk is.
+/// The progress of a walk.
 pub(crate) struct Walk {
     now_seconds: u32,
-    /// Where it goes on; `None` at the beginning.
+    /// Where it resumes; `None` at the beginning.
     after: Option<Vec<u8>>,
-    /// The path of the partition it stopped within or behind: what was written to that one meanwhile may come first.
+    /// The path of the partition in or after which it stopped. New data of that partition may lie before the resume
+    /// point.
     within: Vec<u8>,
-    /// When something may go next, seconds; the greatest value if nothing ever.
+    /// The next time, in seconds, at which something may be purged; the greatest value if there is none.
     pub next_seconds: u32,
 }
 
-/// What is changed in a partition.
+/// The changes to a partition.
 struct Changes {
     path: Vec<u8>,
-    /// What comes after the path, and the new content.
+    /// The rest of each key after the path, and the new content.
     edits: RowEdits,
-    /// The header, if the partition begins in this stretch, and all of it is walked.
+    /// The header, if the whole partition is walked in this stretch.
     header: Option<Vec<u8>>,
-    /// Whether the rest of it, or all, was walked.
+    /// Whether the partition was walked to its end.
     is_ended: bool,
     entries: usize,
     rows_left: usize,
     branches_left: usize,
 }
 
-/// What is looked at, and by which rules.
+/// The data of a stretch, and the rules for purging it.
 struct Looking<'l, 'w> {
     writer: &'l Writer<'w>,
     layout: &'l Layout,
     table: &'l Table,
     purge: &'l mut dyn Purge,
     now_seconds: u32,
-    /// When something of what was looked at may go next, seconds.
+    /// The next time, in seconds, at which something of the examined data may be purged.
     next_seconds: u32,
 }
 
@@ -78,12 +80,12 @@ impl Changes {
 }
 
 impl Walk {
-    /// From the beginning.
+    /// A walk from the beginning.
     pub fn new(now_seconds: u32) -> Walk {
         Walk { now_seconds, after: None, within: Vec::new(), next_seconds: u32::MAX }
     }
 
-    /// Walks a stretch; true if there is more.
+    /// Walks a stretch. Returns true if there is more.
     pub fn stretch(&mut self, writer: &mut Writer<'_>, layout: &Layout, table: &Table, purge: &mut dyn Purge) -> bool {
         let now_seconds = self.now_seconds;
         let mut looking =
@@ -107,7 +109,7 @@ impl Walk {
         more
     }
 
-    /// What is to be changed below the headers of a stretch's partitions, and whether there is more behind it.
+    /// The changes below the headers of a stretch's partitions, and whether there is more behind the stretch.
     fn look(&mut self, looking: &mut Looking<'_, '_>) -> (Vec<Changes>, bool) {
         let writer = looking.writer;
         let mut done: Vec<Changes> = Vec::new();
@@ -162,12 +164,12 @@ impl Looking<'_, '_> {
         self.again(self.now_seconds.saturating_add(TOMBSTONES_AGAIN_SECONDS));
     }
 
-    /// Looks at a key below the partition's. Where to go on, if not at the next one.
+    /// Examines a key below the partition's. Returns where to continue, if not at the next key.
     fn child(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
         changes.entries += 1;
         let suffix = &key[changes.path.len()..];
         match suffix.first() {
-            // They belong to the header.
+            // These pieces belong to the header.
             Some(&PIECE_BRANCH) => return Some(behind_row(&key[..=changes.path.len()])),
             Some(&RANGE_BRANCH) => self.range(changes, suffix, stored),
             Some(&ROW_DELETION_BRANCH) => self.row_deletion(changes, suffix, stored),
@@ -180,7 +182,7 @@ impl Looking<'_, '_> {
         None
     }
 
-    /// A stored content with what it keeps before the rest.
+    /// A stored content, with its head in front.
     fn with_head(&self, kept: Option<&[u8]>, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut content = Vec::new();
         kept.iter().for_each(|clustering| self.layout.push_content_head(clustering, &mut content));
@@ -231,7 +233,7 @@ impl Looking<'_, '_> {
         }
     }
 
-    /// Looks at a row in pieces.
+    /// Examines a row in pieces.
     fn large_row(&mut self, changes: &mut Changes, key: &[u8], stored: &[u8]) {
         let (kept, head) = self.layout.split_content(stored);
         let stored = StoredRow { head: Row::new(head), pieces: self.writer.tail(key) };
@@ -244,7 +246,7 @@ impl Looking<'_, '_> {
         }
     }
 
-    /// Whether anything is left of a row in pieces, and what changes of them, if anything.
+    /// Whether anything of a row in pieces is still needed, and the changes to its pieces, if any.
     fn pieces(&mut self, stored: StoredRow<'_>) -> (bool, Option<RowEdits>) {
         let (mut large, mut joined, mut left) = (LargeRows::new(), Vec::new(), Vec::new());
         large.join(self.layout, self.table, stored, &mut joined);
@@ -256,7 +258,7 @@ impl Looking<'_, '_> {
         (is_something, Some(large.replace(self.table, stored, row)))
     }
 
-    /// Puts what is left of a row into `left`; false if that is nothing.
+    /// Writes the needed part of a row to `left`. Returns false if there is none.
     fn what_is_left(&mut self, row: Row<'_>, left: &mut Vec<u8>) -> bool {
         if self.purge.leaves_alone(row, self.table) {
             left.extend_from_slice(row.as_bytes());
@@ -269,15 +271,15 @@ impl Looking<'_, '_> {
         is_something
     }
 
-    /// The header of a partition that was walked as a whole: what changes of it comes to the other changes.
+    /// Examines the header of a partition that was walked as a whole, and adds its change to the others.
     fn whole_header(&mut self, changes: &mut Changes) {
         if let Some(content) = changes.header.clone().filter(|_| changes.is_ended) {
             self.header(changes, &content);
         }
     }
 
-    /// The header of a partition that was walked in several stretches: replaces the changes, which are published, by
-    /// its own.
+    /// Examines the header of a partition that was walked in several stretches. Replaces the changes, which are already
+    /// published, with its own.
     fn late_header(&mut self, changes: &mut Changes) {
         changes.edits.clear();
         let Some(content) = self.writer.get(&changes.path).filter(|_| !changes.path.is_empty()) else { return };
@@ -331,19 +333,19 @@ impl Looking<'_, '_> {
     }
 }
 
-/// Makes changes below a partition's path. False without room for the copies of the nodes above them: then nothing
-/// changes, and the next walk tries again.
+/// Publishes changes below a partition's path. Returns false if there is no room to copy the nodes above them: then
+/// nothing changes, and the next walk tries again.
 fn publish(writer: &mut Writer<'_>, path: &[u8], edits: &RowEdits) -> bool {
     let edits: Vec<_> = edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
     edits.is_empty() || writer.apply(path, &edits).is_ok()
 }
 
-/// When something of a row may go next, seconds.
+/// The next time, in seconds, at which something of a row may be purged.
 fn next_of(row: Row<'_>, table: &Table, now_seconds: u32) -> u32 {
     let mut bounds = crate::statistics::Bounds::NONE;
     bounds.cover_row(row, table);
     match bounds.statistics().local_deletion_time_min {
-        // Tombstones, and perhaps cells that expire later.
+        // It has tombstones, and perhaps cells that expire later.
         earliest if earliest <= now_seconds => now_seconds.saturating_add(TOMBSTONES_AGAIN_SECONDS),
         expiration => expiration,
     }

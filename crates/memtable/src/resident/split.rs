@@ -1,9 +1,9 @@
-//! Splitting a part in two, while it is written and read.
+//! Splitting a part in two while it is written and read.
 //!
-//! From the moment that a split begins what is written goes to the part and to the half that it belongs to; a thread
-//! copies to the halves what was there before, and then puts them in the part's place. Both bring the same rows to the
-//! halves, in any order, and reconciling them does not mind. Readers go on with the part until then. Nothing is purged
-//! from it meanwhile: what shadows a row stays until the row has been copied.
+//! From the start of a split, every update is applied to the part and to the half that it belongs to. A thread copies
+//! the older data to the halves and then replaces the part with them. The halves receive the same rows in any order,
+//! and reconciliation does not depend on the order. Readers use the part until it is replaced. Nothing is purged from
+//! it meanwhile: what shadows a row stays until the row has been copied.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -16,12 +16,12 @@ use super::part::{Part, Writing};
 use super::{PartOptions, Parts, for_each_update, lock, wait};
 use crate::{Memtable, MemtableFull};
 
-/// What takes over from a part.
+/// The two parts that replace a part.
 pub(super) struct Halves {
-    /// The last token of the first.
+    /// The last token of the first half.
     middle: Token,
     parts: [Arc<Part>; 2],
-    /// Whether one of them has no room.
+    /// Whether one of them has run out of room.
     is_full: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ impl From<ReadError> for CopyFailed {
 }
 
 impl Halves {
-    /// Without data; none if all data of the part has one token.
+    /// Two empty halves; `None` if all data of the part has one token.
     fn of(part: &Part, options: &PartOptions) -> Option<Halves> {
         let table = part.memtable.newest_table();
         let (Some(first), Some(last)) = part.memtable.token_bounds() else { return None };
@@ -47,7 +47,7 @@ impl Halves {
         (first != last).then(halves)
     }
 
-    /// Applies what is written to the part meanwhile.
+    /// Applies an update that is written to the part during the split.
     pub fn apply(&self, update: &PartitionUpdate) {
         if self.put(update).is_err() {
             self.is_full.store(true, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Halves {
         self.parts[usize::from(update.key().token() > self.middle)].put(update).map(drop)
     }
 
-    /// Copies what the part has.
+    /// Copies the part's data.
     fn copy(&self, part: &Part) -> Result<(), CopyFailed> {
         let table = part.memtable.newest_table();
         let mut cursor = part.memtable.clone().cursor(&table, &ReadRange::all_rows(KeyRange::all()));
@@ -67,13 +67,13 @@ impl Halves {
 }
 
 impl Parts {
-    /// Begins to split a part that is large.
+    /// Begins to split a part if it is large.
     pub fn split_if_large(self: &Arc<Self>, part: &Arc<Part>, writing: &mut Writing) {
         if writing.halves.is_some() || (part.used_bytes() as u64) <= writing.split_bytes {
             return;
         }
-        // If it comes to nothing, or leaves nearly all in one half, it is tried again when there is twice as much: so
-        // however large a partition becomes, it is not copied again and again.
+        // If the split fails, or leaves nearly everything in one half, it is tried again when the part has twice as
+        // much. A very large partition is therefore not copied again and again.
         writing.split_bytes *= 2;
         let Some(halves) = Halves::of(part, &self.options).map(Arc::new) else { return };
         writing.halves = Some(halves.clone());
@@ -81,7 +81,7 @@ impl Parts {
         let split = move || {
             let copied = halves.copy(&part);
             if let Some(parts) = parts.upgrade() {
-                // If that fails the part goes on as it is.
+                // If this fails the part continues as it is.
                 let _ = parts.end_split(&part, &mut lock(&part.writing), copied);
             }
         };
@@ -90,7 +90,7 @@ impl Parts {
         }
     }
 
-    /// Splits a part that has no room, or waits for the split that is under way. Its writers wait.
+    /// Splits a part that has no room, or waits for a split in progress. The part's writers wait.
     pub fn split_now(&self, part: &Arc<Part>, mut writing: MutexGuard<'_, Writing>) -> Result<(), MemtableFull> {
         if writing.halves.is_some() {
             while writing.halves.is_some() {
@@ -103,7 +103,7 @@ impl Parts {
         self.end_split(part, &mut writing, halves.copy(part))
     }
 
-    /// Puts the halves in the place of their part if they have all of it; otherwise lets go of them.
+    /// Replaces a part with its halves if they have all of its data; otherwise discards them.
     fn end_split(
         &self,
         part: &Arc<Part>,
@@ -117,7 +117,7 @@ impl Parts {
         }
         let _one_at_a_time = lock(&self.change);
         let mut list = self.list.load().to_vec();
-        // Not there if all was let go of.
+        // The part is not in the list if the table was cleared.
         let index = list.iter().position(|other| Arc::ptr_eq(other, part)).ok_or(MemtableFull)?;
         let mut grown = -part.used_bytes();
         for half in &halves.parts {

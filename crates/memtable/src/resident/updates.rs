@@ -1,4 +1,4 @@
-//! What a cursor yields, as updates.
+//! Converting the contents of a cursor to updates.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use model::{
     UnfilteredCursor,
 };
 
-/// An update is handed on once it has this many bytes of rows.
+/// An update is passed on once it has this many bytes of rows.
 const UPDATE_BYTES: usize = 32 << 10;
 
-/// A deleted range whose end is still to come.
+/// A deleted range whose end was not reached yet.
 struct OpenRange {
     start: ClusteringBound,
     deletion: DeletionTime,
 }
 
-/// Hands on all that `cursor` (forward) has left, as updates of `table`. Empty partitions are left out.
+/// Passes on everything that `cursor` (forward) has left, as updates of `table`. Empty partitions are left out.
 pub fn for_each_update<E: From<ReadError>>(
     cursor: &mut dyn UnfilteredCursor,
     table: &Arc<Table>,

@@ -1,4 +1,5 @@
-//! The unfiltered cursor of a skip-list memtable. It reads one version of each partition, from when it enters it.
+//! The unfiltered cursor of a skip-list memtable. It reads one version of each partition, taken when it enters the
+//! partition.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -26,9 +27,9 @@ pub(super) struct SkipListCursor {
     current: Option<(PartitionKey, Arc<Version>)>,
     static_row: Option<Box<[u8]>>,
     is_done: bool,
-    /// Where in the partition.
+    /// The index of the current slice.
     slice: usize,
-    /// The position behind which to go on; none at the start of a slice.
+    /// The position behind which to resume; `None` at the start of a slice.
     behind: Option<Box<[u8]>>,
     open: DeletionTime,
     items: VecDeque<Item>,
@@ -37,7 +38,7 @@ pub(super) struct SkipListCursor {
 
 enum Item {
     Row(Arc<KeptRow>),
-    /// Under the reader's older schema.
+    /// The row translated to the reader's older schema.
     Translated(Arc<KeptRow>, Box<[u8]>),
     Marker {
         prefix: Box<[u8]>,
@@ -47,7 +48,7 @@ enum Item {
     },
 }
 
-/// So many rows and borders are looked up at once.
+/// How many rows and borders are looked up at once.
 const ITEMS_AT_ONCE: usize = 64;
 
 impl SkipListCursor {
@@ -96,7 +97,7 @@ impl SkipListCursor {
         }
     }
 
-    /// Looks up what comes next of the partition. Empty at its end.
+    /// Looks up the next items of the partition. There are none at its end.
     fn refill(&mut self) {
         let Some((_, version)) = self.current.clone() else { return };
         while self.items.is_empty() && self.slice < self.slices.len() {
@@ -123,7 +124,7 @@ impl SkipListCursor {
         }
     }
 
-    /// Adds rows and borders of the slice in reading order; false if there may be more.
+    /// Adds rows and borders of the slice in reading order. Returns false if there may be more.
     fn rows_and_borders(&mut self, version: &Version) -> bool {
         let (slices, behind) = (self.slices.clone(), self.behind.take());
         let slice = &slices[self.slice];
@@ -171,7 +172,7 @@ impl SkipListCursor {
         }
     }
 
-    /// The row as the reader's schema has it, if it was written under a newer one.
+    /// The row under the reader's schema, if it was written under a newer one.
     fn under_reader(&self, row: Row<'_>) -> Option<Box<[u8]>> {
         let versions = self.table.column_sets(row.is_static()).all().len();
         if (row.column_set_version() as usize) < versions {

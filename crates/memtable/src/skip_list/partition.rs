@@ -1,4 +1,4 @@
-//! A partition: its newest version, and whose turn it is to replace it.
+//! A partition: its newest version, and the lock for replacing it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use super::version::Version;
 
 pub(super) struct Partition {
-    /// None until the first update is applied.
+    /// `None` until the first update is applied.
     version: ArcSwapOption<Version>,
     turn: Mutex<()>,
 }
@@ -29,7 +29,7 @@ impl Partition {
         self.version.load_full()
     }
 
-    /// Waits until nobody else replaces the version; `waited` is set to when that began, if it was not set.
+    /// Waits until no other thread replaces the version. Sets `waited`, if it is not set, to the start of the wait.
     pub fn begin(&self, waited: &mut Option<Instant>) -> Turn<'_> {
         let turn = match self.turn.try_lock() {
             Ok(turn) => turn,
@@ -48,7 +48,7 @@ impl Turn<'_> {
         self.partition.version()
     }
 
-    /// What readers see from now on.
+    /// Publishes the version that readers see from now on.
     pub fn publish(&self, version: Version) {
         self.partition.version.store(Some(Arc::new(version)));
     }

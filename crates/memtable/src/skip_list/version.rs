@@ -1,7 +1,7 @@
-//! What a partition is at one time, and what an update makes of it.
+//! A partition's contents at one time, and their change by an update.
 //!
-//! Rows and borders of deleted ranges are persistent maps: a new version shares with the old one what did not change.
-//! Kept is what `FORMAT.md` says of every memtable, except that a row's deletion stands in the row.
+//! Rows and borders of deleted ranges are persistent maps: a new version shares everything unchanged with the old one.
+//! The contents are those that `FORMAT.md` describes for every memtable, except that a row's deletion is in the row.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use crate::layout::Layout;
 
 type Position = Arc<[u8]>;
 
-/// A row as it is kept.
+/// A stored row.
 #[derive(Debug)]
 pub(super) struct KeptRow {
     pub clustering: Box<[u8]>,
     pub row: Box<[u8]>,
 }
 
-/// A border of deleted ranges: what is deleted before it and after it.
+/// A border of deleted ranges: the deletions before and after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Border {
     pub before: DeletionTime,
     pub after: DeletionTime,
 }
 
-/// A border as it is kept.
+/// A stored border.
 #[derive(Debug)]
 pub(super) struct KeptBorder {
     pub prefix: Box<[u8]>,
     pub border: Border,
 }
 
-/// One version of a partition; never changed once it is published.
+/// One version of a partition, which never changes once it is published.
 #[derive(Clone)]
 pub(super) struct Version {
     pub deletion: DeletionTime,
     pub static_row: Option<Arc<[u8]>>,
-    /// By the position that byte-comparable clusterings give them.
+    /// By the position that its byte-comparable clustering gives a row.
     rows: RedBlackTreeMapSync<Position, Arc<KeptRow>>,
     /// By the position of a bound.
     borders: RedBlackTreeMapSync<Position, Arc<KeptBorder>>,
     bytes: usize,
 }
 
-/// What a partition takes without rows: the list's node with two links on average, the partition, the version.
+/// The bytes of a partition without rows: the list's node with two links on average, the partition, and the version.
 const PARTITION_BYTES: usize = 96 + size_of::<Version>();
-/// What an entry of a map takes besides its bytes: node, links, counts of references, lengths.
+/// The bytes of a map's entry in addition to its contents: node, links, reference counts, lengths.
 const ENTRY_BYTES: usize = 144;
 
 impl Version {
@@ -62,7 +62,7 @@ impl Version {
         }
     }
 
-    /// Bytes in use: contents to the byte, structure by the size of its parts.
+    /// The bytes in use: contents exact to the byte, structure by the size of its parts.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -135,7 +135,7 @@ fn border_bytes(position: &[u8], kept: &KeptBorder) -> usize {
     ENTRY_BYTES + size_of::<Border>() + position.len() + kept.prefix.len()
 }
 
-/// An update on its way into a partition.
+/// An update that is being applied to a partition.
 pub(super) struct Change<'c, 'o> {
     table: &'c Table,
     layout: &'c Layout,
@@ -144,7 +144,7 @@ pub(super) struct Change<'c, 'o> {
     observer: Option<&'c mut (dyn RowObserver + 'o)>,
 }
 
-/// The ends of a deleted range: position and prefix.
+/// The ends of a deleted range, each a position and a prefix.
 type Ends = [(Vec<u8>, Vec<u8>); 2];
 
 impl<'c, 'o> Change<'c, 'o> {
@@ -158,7 +158,7 @@ impl<'c, 'o> Change<'c, 'o> {
         Change { table, layout, update, merger, observer }
     }
 
-    /// What the update makes of a version.
+    /// Makes a new version from an old one and the update.
     pub fn apply(&mut self, old: Option<&Version>) -> Version {
         let mut version = old.cloned().unwrap_or_else(|| Version::empty(self.update.key().bytes().len()));
         self.delete_partition(&mut version);
@@ -181,7 +181,7 @@ impl<'c, 'o> Change<'c, 'o> {
         version
     }
 
-    /// In a table without clustering a deleted range can only be all of the partition.
+    /// Applies a deleted range in a table without clustering, where it can only be the whole partition.
     fn delete_partition(&mut self, version: &mut Version) {
         let mut deletion = self.update.partition_deletion();
         if !self.layout.has_clustering() {
@@ -220,7 +220,7 @@ impl<'c, 'o> Change<'c, 'o> {
         for (position, kept) in rows.range::<[u8], _>((Bound::Excluded(&**start), Bound::Excluded(&**end))) {
             self.purge(version, position, kept, deletion);
         }
-        // At each place the newest of the ranges holds: old borders within, and the two ends.
+        // At each position the newest of the ranges applies: the old borders inside, and the two ends.
         let mut old_open = version.open_at(start, false);
         let mut said = old_open;
         let borders = version.borders.clone();
@@ -270,7 +270,8 @@ impl<'c, 'o> Change<'c, 'o> {
         }
     }
 
-    /// What two versions of a row are together, less what `active` deletes; in `out` if it is not one of them.
+    /// Merges two versions of a row and drops what `active` deletes. The result is in `out` unless it is one of the two
+    /// inputs.
     fn merge<'r>(
         &mut self,
         old: Option<Row<'r>>,
@@ -293,7 +294,7 @@ impl<'c, 'o> Change<'c, 'o> {
     }
 }
 
-/// The side of its prefix that a position of a bound is on.
+/// The side of its prefix on which the position of a bound lies.
 pub(super) fn side_of(position: &[u8]) -> Side {
     crate::layout::side_of(position)
 }

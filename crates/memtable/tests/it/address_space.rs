@@ -7,7 +7,7 @@ use memtrie::SparePages;
 
 use crate::behaviour::{put, simple_table};
 
-/// A node of this many cores, and the tables that it holds.
+/// The number of cores of a node, and the number of its tables.
 const CORES: usize = 128;
 const TABLES: usize = 10_000;
 
@@ -18,7 +18,7 @@ fn a_node_of_128_cores_holds_10_000_written_tables() {
     let memtables: Vec<Arc<dyn Memtable>> =
         (0..TABLES).map(|_| MemtableConfiguration::default().open(&table, CORES, &space, &spare_pages)).collect();
     for (number, memtable) in memtables.iter().enumerate() {
-        // The first tables have a shard for each core: enough rows to write to every shard.
+        // The first tables have a shard for each core, so they get enough rows to write to every shard.
         let rows = if number < 16 { 1_000 } else { 1 };
         for row in 0..rows {
             let update = put(&table, row, &[], 5, b"value");

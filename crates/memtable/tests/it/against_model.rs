@@ -30,7 +30,7 @@ pub fn table() -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-/// As `table`, with a clustering that its path does not give back byte for byte.
+/// Like `table`, with a clustering that its path does not give back byte for byte.
 pub fn table_with_decimal() -> Arc<Table> {
     let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(2)))
         .partition_key("p", CqlType::Int)
@@ -43,7 +43,7 @@ pub fn table_with_decimal() -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-/// Many columns, complex ones of every kind of path, and complex static ones.
+/// Many columns, with complex columns of every kind of path, and complex static columns.
 pub fn wide_table() -> Arc<Table> {
     let (text, timeuuid) = (|| Arc::new(CqlType::Text), CqlType::Timeuuid);
     let mut builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(3)))
@@ -77,9 +77,9 @@ pub fn wide_table_of_single_rows() -> Arc<Table> {
 /// How large rows are.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Cells in a complex column, at most.
+    /// The most cells in a complex column.
     pub paths: i32,
-    /// A value is one of these lengths.
+    /// A value has one of these lengths.
     pub value_bytes: [usize; 3],
 }
 
@@ -105,7 +105,7 @@ pub fn key(p: i32) -> PartitionKey {
 
 pub fn clustering(a: i32, b: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    // One byte: an int would be invalid, but the same bytes serve the varint table.
+    // One byte is an invalid int, but the same bytes serve the varint table.
     push_component(Some(&a.to_be_bytes()), &mut out);
     push_component(Some(b.as_bytes()), &mut out);
     out
@@ -167,7 +167,7 @@ fn row(random: &mut Random, table: &Table, is_static: bool, scale: Scale, out: &
     if !is_static && !table.clustering().is_empty() && random.one_in(8) {
         builder.deletion(deletion(random));
     }
-    // Large rows get much at once and little by little.
+    // Large rows get much at once, or little by little.
     let most = if scale.paths > 4 && random.one_in(2) { 16 } else { 3 };
     for (index, column) in set.columns.iter().enumerate() {
         if if most == 3 { random.one_in(3) } else { !random.one_in(most) } {
@@ -175,7 +175,7 @@ fn row(random: &mut Random, table: &Table, is_static: bool, scale: Scale, out: &
         }
         let value = vec![b'a' + random.below(2) as u8; scale.value_bytes[random.below(3)]];
         if !column.is_complex() {
-            // An int, which `w` is, has four bytes.
+            // The column `w` is an int, so it has four bytes.
             let value = if column.ty == CqlType::Int { &value[..4] } else { &value };
             builder.cell(index, &cell(random, value));
             continue;
@@ -243,7 +243,7 @@ pub fn expected(partition: &Partition, table: &Table, slices: &Slices, probes: &
     Seen { deletion, static_row: partition.static_row.visible(deletion), rows, ranges }
 }
 
-/// What a cursor gives agrees with the model, however many rows the reader said that it would ask for.
+/// Checks that a cursor agrees with the model, however many rows the reader said it would ask for.
 fn check(
     random: &mut Random,
     memtable: &Arc<dyn Memtable>,
@@ -310,7 +310,7 @@ fn history(seed: u64, kind: Kind, table: &Arc<Table>, shards: usize, scale: Scal
             tries.verify().expect("nothing is kept that is deleted");
         }
     }
-    // The same in another order, some of it twice, is the same.
+    // The same updates in another order, with some of them twice, give the same rows.
     let shuffled = kind.open(table, shards);
     while !updates.is_empty() {
         let update = &updates[random.below(updates.len())];

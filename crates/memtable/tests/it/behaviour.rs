@@ -1,4 +1,4 @@
-//! What the memtable does in particular situations.
+//! The memtable's behaviour in particular situations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,7 +40,7 @@ pub fn put(table: &Arc<Table>, p: i32, clustering: &[u8], timestamp: i64, value:
     builder.build()
 }
 
-/// Clusterings and first values of all rows in the range.
+/// The clusterings and first values of all rows in the range.
 fn rows(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, range: &ReadRange) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut cursor = memtable.clone().cursor(table, range);
     let mut found = Vec::new();
@@ -82,7 +82,7 @@ fn a_table_without_clustering_has_one_row_for_each_partition_of(kind: Kind) {
             assert_eq!(found.first().and_then(|(_, value)| value.clone()), expected);
         }
     }
-    // What is brought near is read as it was, keys that are not there among them.
+    // Prefetching changes no answer; some of the keys do not exist.
     let keys: Vec<PartitionKey> = (490..510).map(key).collect();
     memtable.prefetch(&keys.iter().collect::<Vec<_>>());
     let found =
@@ -95,7 +95,7 @@ fn a_table_without_clustering_has_one_row_for_each_partition_of(kind: Kind) {
     assert_eq!(memtable.statistics().local_deletion_time_min, 1);
 }
 
-/// Partitions of many batches, in both directions, whole and by slices, also when the reader leaves them early.
+/// Partitions of many batches, in both directions, as a whole and by slices, also when the reader leaves them early.
 #[test]
 fn a_partition_larger_than_a_batch_is_read_in_pieces() {
     for_all_kinds(a_partition_larger_than_a_batch_is_read_in_pieces_of);
@@ -141,7 +141,7 @@ fn a_partition_larger_than_a_batch_is_read_in_pieces_of(kind: Kind) {
             let seen = read_partition(&mut *cursor, &probes, reversed);
             assert_eq!(seen.ranges.len(), if p == 1 { count as usize / 50 - 2 } else { 0 });
         }
-        // Some rows of each partition, then the next.
+        // Some rows of each partition, then the next partition.
         let range = ReadRange { keys: KeyRange::all(), slices: Slices::all(), reversed };
         let mut cursor = memtable.clone().cursor(&table, &range);
         let mut partitions = 0;
@@ -185,7 +185,7 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// One version of the whole partition after the other, by one update each: a reader sees one version, never two.
+/// One update replaces the whole partition, again and again: a reader sees one version, never parts of two.
 #[test]
 fn an_update_of_several_rows_is_seen_whole_or_not_at_all() {
     for_all_kinds(an_update_of_several_rows_is_seen_whole_or_not_at_all_of);
@@ -233,7 +233,7 @@ fn an_update_of_several_rows_is_seen_whole_or_not_at_all_of(kind: Kind) {
             });
         }
         let mut timestamp = 1;
-        // Until the readers have had their part, with some floor of writes.
+        // Until the readers have read enough, with a minimum of writes.
         while (timestamp < 300 || reads.load(Ordering::Relaxed) < 300) && !done.load(Ordering::Relaxed) {
             timestamp += 1;
             memtable.apply(&version(timestamp), None).expect("room");
@@ -310,10 +310,10 @@ fn rows_are_read_under_older_and_newer_schemas_than_they_were_written_under_of(k
     assert_eq!(names(&new), [vec!["v"], vec!["v"]]);
     memtable.table_altered(&new);
     write(&new, 1, &row(&new, 20, &["z"]));
-    // A write that still has the old schema.
+    // A write with the old schema.
     write(&old, 3, &row(&old, 30, &["v"]));
     assert_eq!(names(&new), [vec!["v", "z"], vec!["v"], vec!["v"]]);
-    // To the old schema w is not dropped, and no memtable applies a drop.
+    // In the old schema `w` is not dropped, and no memtable applies a drop.
     assert_eq!(names(&old), [vec!["v", "w"], vec!["v", "w"], vec!["v"]]);
 }
 
@@ -361,7 +361,7 @@ fn an_observer_is_told_of_every_row_that_changes_of(kind: Kind) {
     assert_eq!(apply(&put(&table, 0, &at, 7, b"shadowed")), []);
 }
 
-/// A clustering of several components with nulls and empties comes back as it was written.
+/// A clustering of several components with nulls and empty values is read as it was written.
 #[test]
 fn clusterings_come_back_as_they_were_written() {
     for_all_kinds(clusterings_come_back_as_they_were_written_of);
@@ -385,8 +385,8 @@ fn clusterings_come_back_as_they_were_written_of(kind: Kind) {
     assert_eq!(found.into_iter().map(|(clustering, _)| clustering).collect::<Vec<_>>(), written);
 }
 
-/// Deletions that come while a partition is read, between two batches, hold for the rest of it: a row that they removed
-/// here is covered by a marker, so that an older version of it elsewhere stays deleted.
+/// Deletions that arrive between two batches of a read apply to the rest of the partition: a marker covers a row that
+/// they removed here, so that an older version of it elsewhere stays deleted.
 #[test]
 fn a_deletion_between_two_batches_covers_the_rest_of_the_partition() {
     for_all_kinds(a_deletion_between_two_batches_covers_the_rest_of_the_partition_of);
@@ -452,8 +452,8 @@ fn a_deletion_between_two_batches_covers_the_rest_of_the_partition_of(kind: Kind
     }
 }
 
-/// Writers of one partition and of others at once, some of the same rows: nothing is lost, and what is counted is what
-/// was written.
+/// Threads write one partition and others at the same time, some of them the same rows: nothing is lost, and the counts
+/// match the writes.
 #[test]
 fn writers_that_meet_lose_nothing() {
     for_all_kinds(|kind| {
@@ -467,7 +467,7 @@ fn writers_that_meet_lose_nothing() {
                 scope.spawn(move || {
                     for n in 0..writes {
                         let p = if n % 2 == 0 { 0 } else { n % 7 };
-                        // Rows of its own, and one that all write.
+                        // Rows of its own, and one that all threads write.
                         let own = clustering(writer * writes + n, "own");
                         let shared = clustering(n % 5, "shared");
                         let mut builder = PartitionUpdateBuilder::new(table.clone(), key(p));

@@ -27,7 +27,7 @@ impl OwnedCell {
     }
 }
 
-/// A row as a reader sees it, or as everything written to it.
+/// A row as a reader sees it, or everything written to it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RowCells {
     pub liveness: Liveness,
@@ -79,7 +79,7 @@ impl RowCells {
         self.cells.insert(key, cell);
     }
 
-    /// What is not the same in both.
+    /// The differences between the two.
     fn difference(&self, expected: &RowCells) -> Vec<String> {
         let mut differing = Vec::new();
         if (self.liveness, self.deletion) != (expected.liveness, expected.deletion) {
@@ -101,7 +101,7 @@ impl RowCells {
         differing
     }
 
-    /// What is left under a deletion around the row.
+    /// What remains of the row under a larger deletion.
     pub fn visible(&self, around: DeletionTime) -> RowCells {
         let mut visible = RowCells::default();
         let active = around.max(self.deletion);
@@ -163,7 +163,7 @@ impl Partition {
     }
 }
 
-/// What a cursor gave of a partition: rows, and the range deletion in force at each of the probed clusterings.
+/// What a cursor yielded of a partition: rows, and the range deletion in force at each of the probed clusterings.
 #[derive(PartialEq, Debug)]
 pub struct Seen {
     pub deletion: DeletionTime,
@@ -173,7 +173,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Fails where another was expected, and says in few words where.
+    /// Fails if `expected` differs, with a short description of the difference.
     pub fn assert_is(&self, expected: &Seen, context: &dyn std::fmt::Debug) {
         if self == expected {
             return;
@@ -188,8 +188,7 @@ impl Seen {
     }
 }
 
-/// Reads the cursor's current partition, and checks that its order and its markers are sound. `probes` in reading
-/// order.
+/// Reads the cursor's current partition, and checks its order and its markers. `probes` are in reading order.
 pub fn read_partition(cursor: &mut dyn UnfilteredCursor, probes: &[Vec<u8>], reversed: bool) -> Seen {
     let table = cursor.table().clone();
     let head = cursor.partition();

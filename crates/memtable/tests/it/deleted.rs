@@ -1,4 +1,4 @@
-//! Partitions of which nearly all is deleted.
+//! Partitions in which nearly everything is deleted.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::cells::{RowCells, read_partition};
 use crate::kinds::for_all_kinds;
 
 const ROWS: i32 = 4000;
-/// One of so many rows is live.
+/// One of this many rows is live.
 const GAP: i32 = 400;
 
 fn bound(a: i32, side: Side) -> ClusteringBound {
     ClusteringBound::new(clustering(a, "")[..8].to_vec(), side)
 }
 
-/// The next live row at or after `a`, or at or before it, and how many rows and markers a cursor gave until it.
+/// The next live row at or after `a`, or at or before it, and how many rows and markers a cursor yielded up to it.
 fn next_live(memtable: &Arc<dyn Memtable>, table: &Arc<Table>, a: i32, reversed: bool) -> (Vec<u8>, usize) {
     first_live(memtable.clone().cursor(table, &rows_from(table, a, reversed)))
 }
@@ -51,7 +51,8 @@ fn first_live(mut cursor: BoxCursor<'static>) -> (Vec<u8>, usize) {
     unreachable!("the loop has no end")
 }
 
-/// However many rows ranges deleted, the next live one is behind the border of the range, and they take no memory.
+/// However many rows a range deleted, the next live one comes right after the range's border, and the deleted ones take
+/// no memory.
 #[test]
 fn the_next_live_row_is_at_hand_behind_deleted_ranges() {
     for_all_kinds(|kind| {
@@ -63,7 +64,7 @@ fn the_next_live_row_is_at_hand_behind_deleted_ranges() {
             deletion.delete_range(slice, DeletionTime::new(10, 1));
         }
         let deletion = deletion.build();
-        // Some rows come before the deletion, some after it, and are shadowed all the same.
+        // Some rows come before the deletion and some after it; all are shadowed.
         for a in 0..ROWS {
             memtable.apply(&put(&table, 0, &clustering(a, ""), 5, b"value"), None).expect("room");
             if a == ROWS / 2 {
@@ -86,7 +87,7 @@ fn the_next_live_row_is_at_hand_behind_deleted_ranges() {
     });
 }
 
-/// Deletes all rows but one of `GAP`: each by itself, or what is between two by a range, or both.
+/// Deletes all rows but one of `GAP`: each by itself, the rows between two live ones by a range, or both.
 fn delete(memtable: &TrieMemtable, table: &Arc<Table>, by_rows: bool, by_ranges: bool) {
     for first in (0..ROWS).step_by(GAP as usize) {
         let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(0));
@@ -97,7 +98,7 @@ fn delete(memtable: &TrieMemtable, table: &Arc<Table>, by_rows: bool, by_ranges:
         for a in first + 1..first + GAP {
             let mut row = RowBuilder::default();
             row.start(table.regulars(), false);
-            // Newer than the range: it stays beside it.
+            // It is newer than the range, so it is kept beside it.
             row.deletion(DeletionTime::new(11, 1));
             let mut blob = Vec::new();
             row.finish(&mut blob);
@@ -109,8 +110,7 @@ fn delete(memtable: &TrieMemtable, table: &Arc<Table>, by_rows: bool, by_ranges:
     }
 }
 
-/// Who asks for live rows only gets the next one in one step, and nothing else, however the rows before it were
-/// deleted.
+/// A cursor over live rows yields the next one in one step, and nothing else, however the rows before it were deleted.
 #[test]
 fn a_live_cursor_steps_over_any_number_of_deletions() {
     for layout in [Layout::Adaptive, Layout::Paper] {
@@ -140,7 +140,7 @@ fn a_live_cursor_steps_over_any_number_of_deletions() {
     }
 }
 
-/// It gives what a cursor gives, without the deletions of rows and ranges.
+/// It yields the same as a normal cursor, without the deletions of rows and ranges.
 #[test]
 fn a_live_cursor_gives_every_row_that_has_something_besides_its_deletion() {
     for seed in seeds(0..12) {

@@ -1,4 +1,4 @@
-//! Every kind of memtable: all pass the same tests.
+//! All kinds of memtable, which must pass the same tests.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Kind {
         configuration.open(table, shards, &Arc::default(), &Arc::new(SparePages::new(0)))
     }
 
-    /// As `open`, of a kind that is made of tries; none of the others.
+    /// Like `open`, for a kind that is made of tries; `None` for the others.
     pub fn open_tries(self, table: &Arc<Table>, shards: usize) -> Option<Arc<TrieMemtable>> {
         let layout = match self {
             Kind::Trie => Layout::Adaptive,
@@ -46,13 +46,13 @@ impl Kind {
         Some(Arc::new(TrieMemtable::with_options(table, shards, options)))
     }
 
-    /// Whether a reader of a large partition sees changes that come while it reads.
+    /// Whether a reader of a large partition sees changes that arrive while it reads.
     pub fn reads_on(self) -> bool {
         matches!(self, Kind::Trie | Kind::PaperTrie)
     }
 }
 
-/// Runs a test for each kind; its name is printed before.
+/// Runs a test for each kind, and prints its name first.
 pub fn for_all_kinds(test: impl Fn(Kind)) {
     for kind in KINDS {
         println!("{kind:?}");

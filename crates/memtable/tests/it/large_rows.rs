@@ -1,4 +1,4 @@
-//! Rows in pieces: what is seen of them, and when.
+//! Rows in pieces: what readers see of them, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::against_model::{clustering, key};
 use crate::kinds::{Kind, for_all_kinds};
 
 const COLUMNS: usize = 400;
-/// So many reads there are at least while a row is written again and again.
+/// The least number of reads while a row is written again and again.
 const READS_MIN: usize = 10;
 
 fn table() -> Arc<Table> {
@@ -30,7 +30,7 @@ fn table() -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-/// A row whose columns from `first` on, `step` apart, and whose map's entries all have this value.
+/// A row in which the columns from `first` on, `step` apart, and all entries of the map have this value.
 fn update(table: &Arc<Table>, timestamp: i64, first: usize, step: usize, value: &str) -> PartitionUpdate {
     let mut row = RowBuilder::default();
     row.start(table.regulars(), false);
@@ -63,7 +63,7 @@ fn one_column(table: &Arc<Table>, timestamp: i64, name: &str, value: &str) -> Pa
     builder.build()
 }
 
-/// Names and values of all cells of all rows.
+/// The names and values of all cells of all rows.
 fn cells(memtable: &Arc<dyn Memtable>, table: &Arc<Table>) -> Vec<(String, String)> {
     let mut cursor = memtable.clone().cursor(table, &ReadRange::all_rows(KeyRange::all()));
     let mut found = Vec::new();
@@ -132,7 +132,7 @@ fn a_large_row_outlives_columns_that_come_between_its_columns_of(kind: Kind) {
     memtable.table_altered(&new);
     memtable.apply(&one_column(&new, 2, "v00100a", "added"), None).expect("room");
     memtable.apply(&one_column(&new, 2, "v00300", "changed"), None).expect("room");
-    // A write that still has the old schema.
+    // A write with the old schema.
     memtable.apply(&one_column(&old, 3, "v00301", "late"), None).expect("room");
     let mut expected: Vec<(String, String)> = (0..COLUMNS)
         .map(|column| {

@@ -1,6 +1,6 @@
-//! Random histories with readers beside the writer: every read of a partition is one of its versions, and no older than
-//! what was applied before the read began. A read of all partitions takes them in batches and may end one within a
-//! partition: what comes behind may be newer then, so that of partitions that changed meanwhile nothing is said there.
+//! Random histories with readers beside the writer: every read of a partition matches one of its versions, and none
+//! that is older than what was applied before the read began. A read of all partitions copies batches and may end one
+//! inside a partition, whose rest may then be newer; so it is not checked for partitions that changed meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::kinds::{KINDS, Kind};
 const READERS: u64 = 2;
 const UPDATES: usize = 200;
 const PARTITIONS: i32 = 3;
-/// So many reads there are at least while updates come, of both readers together.
+/// The least number of reads, by both readers together, while updates arrive.
 const READS_MIN: usize = 200;
 
-/// One partition's versions, and how far the writer is with them.
+/// The versions of one partition, and how many of them the writer has applied.
 struct Versions {
-    /// What a reader sees after so many updates, forward and reverse; none before the first.
+    /// What a reader sees after each number of updates, forward and reverse; `None` before the first.
     seen: Vec<Option<[Seen; 2]>>,
     begun: AtomicUsize,
     applied: AtomicUsize,
@@ -32,7 +32,7 @@ struct History {
     table: Arc<Table>,
     updates: Vec<PartitionUpdate>,
     partitions: BTreeMap<PartitionKey, Versions>,
-    /// Clusterings that are looked at, forward and reverse.
+    /// The clusterings that are probed, forward and reverse.
     probes: [Vec<Vec<u8>>; 2],
 }
 
@@ -57,7 +57,7 @@ impl History {
         History { table, updates, partitions, probes }
     }
 
-    /// Applies all updates, then goes on with some of them again, which changes nothing, until there were reads enough.
+    /// Applies all updates, and then repeats some of them, which changes nothing, until there were enough reads.
     fn write(&self, random: &mut Random, memtable: &dyn Memtable, reads: &AtomicUsize, failed: &AtomicBool) {
         for update in &self.updates {
             let versions = &self.partitions[update.key()];
@@ -101,7 +101,7 @@ impl History {
     }
 }
 
-/// Says so when its thread panics: nobody waits for it.
+/// Sets a flag when its thread panics, so that no thread waits for it.
 struct Failing<'a>(&'a AtomicBool);
 
 impl Drop for Failing<'_> {

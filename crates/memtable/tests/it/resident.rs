@@ -1,4 +1,4 @@
-//! Data of tables in memory: parts that fill are split, and nobody notices.
+//! Tables in memory: parts that fill up are split, and readers and writers do not notice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ fn put(table: &Arc<Table>, p: i32, a: i32, value: &[u8], timestamp: i64) -> Part
     update.build()
 }
 
-/// All partitions, as a cursor gives them.
+/// All partitions, as a cursor yields them.
 fn partitions(mut cursor: model::BoxCursor<'static>) -> Vec<(Vec<u8>, Seen)> {
     let mut found = Vec::new();
     while cursor.advance_partition().expect("a cursor over memory") {
@@ -37,7 +37,7 @@ fn partitions(mut cursor: model::BoxCursor<'static>) -> Vec<(Vec<u8>, Seen)> {
     found
 }
 
-/// Parts that are split early, and have room to grow meanwhile.
+/// Parts that are split early, with room to grow meanwhile.
 fn early() -> PartOptions {
     PartOptions { split_bytes: 16 << 10, ..PartOptions::default() }
 }
@@ -65,7 +65,7 @@ fn split_and_compare(options: PartOptions) {
             plain.apply(&update, None).expect("room");
         }
         if p % 100 == 99 {
-            // However slow the thread that splits is, there are several splits, one after the other.
+            // However slow the splitting thread is, there are several splits in a row.
             resident.finish_splits();
         }
     }
@@ -93,8 +93,8 @@ fn a_part_that_has_no_room_is_split_and_all_rows_stay() {
     split_and_compare(late());
 }
 
-/// Writers, deletions and purges go on while parts are split; in the end everything is there that a table has which
-/// never was.
+/// Writes, deletions and purges continue while parts are split; in the end everything is there as in a table that was
+/// never split.
 #[test]
 fn what_is_written_while_a_part_is_split_is_in_its_halves() {
     let table = table();
@@ -103,7 +103,7 @@ fn what_is_written_while_a_part_is_split_is_in_its_halves() {
     let updates: Vec<Vec<_>> = (0..2)
         .map(|writer| {
             let of_partition = |step: i32| {
-                // Each partition is written six times, by one writer; the third time it is deleted.
+                // Each partition is written six times by one writer; the third time it is deleted.
                 let (p, round) = ((step % 1000) * 2 + writer, step / 1000);
                 if round == 3 {
                     let mut deletion = PartitionUpdateBuilder::new(table.clone(), key(p));
@@ -119,7 +119,7 @@ fn what_is_written_while_a_part_is_split_is_in_its_halves() {
         for updates in &updates {
             scope.spawn(|| updates.iter().for_each(|update| resident.apply(update).unwrap()));
         }
-        // Keeps all, but walks.
+        // Walks, but keeps everything.
         scope.spawn(|| (0..50).for_each(|_| resident.purge(3000, &mut KeepsAll)));
     });
     resident.finish_splits();
@@ -148,7 +148,7 @@ impl Purge for KeepsAll {
     }
 }
 
-/// However large it becomes, it is copied no more than a few times.
+/// However large it becomes, it is copied only a few times.
 #[test]
 fn a_large_partition_has_a_part_of_its_own() {
     let table = table();
@@ -224,7 +224,7 @@ fn no_update_adds_more_than_it_could_nor_than_looking_says() {
     }
 }
 
-/// A table of so many int columns, with clustering or without.
+/// A table of this many int columns, with clustering or without.
 fn table_of_ints(columns: usize, clustering: bool) -> Arc<Table> {
     let mut builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(7))).partition_key("p", CqlType::Int);
     if clustering {
@@ -234,7 +234,7 @@ fn table_of_ints(columns: usize, clustering: bool) -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-/// One row with these columns set, of a table of ints.
+/// One row of a table of ints, with these columns set.
 fn ints(table: &Arc<Table>, columns: impl Iterator<Item = usize>, timestamp: i64) -> PartitionUpdate {
     ints_of(table, Liveness::at(timestamp), columns, timestamp)
 }
@@ -259,7 +259,7 @@ fn ints_of(
     update.build()
 }
 
-/// Applies an update, which adds no more than it could, nor than it was said to; whether that was anything.
+/// Applies an update, and checks that it adds no more than each of the two bounds. Returns whether it adds anything.
 fn apply_and_compare(resident: &ResidentTable, update: &PartitionUpdate) -> bool {
     let (before, growth, most) = (resident.used_bytes(), resident.growth(update), growth_max(update));
     resident.apply(update).expect("room");
@@ -268,8 +268,8 @@ fn apply_and_compare(resident: &ResidentTable, update: &PartitionUpdate) -> bool
     growth > 0
 }
 
-/// Whole rows and rows in pieces, and those that are cut by an update: what takes the place of as much goes into a full
-/// table.
+/// Rows in one piece, rows in pieces, and rows that an update cuts: a full table accepts an update that replaces as
+/// much.
 #[test]
 fn writing_a_row_again_grows_nothing_however_wide_it_is() {
     for (columns, clustering) in [20, 400, 505, 520, 2_000].into_iter().flat_map(|n| [(n, false), (n, true)]) {
@@ -280,7 +280,8 @@ fn writing_a_row_again_grows_nothing_however_wide_it_is() {
             let grows = apply_and_compare(&resident, &ints(&table, 0..columns, timestamp));
             assert!(!grows, "{columns} columns, clustering {clustering}");
         }
-        // The row becomes younger with some columns, one by one; then others get a time of their own, and then another.
+        // The row becomes newer with some columns, one by one; then other columns get a time of their own, and then
+        // another.
         let some = |first: usize| (first..columns).step_by(columns / 10);
         for column in some(0) {
             apply_and_compare(&resident, &ints(&table, column..column + 1, 10 + column as i64));
@@ -356,7 +357,7 @@ fn the_deletion_of_a_row_that_is_all_of_its_partition_grows_nothing() {
 
 const SMALL_ROWS: i32 = 100_000;
 
-/// Bytes for each of many rows of two columns and 12 bytes of values, beyond keys, values and a timestamp.
+/// The bytes for each of many rows of two columns and 12 bytes of values, beyond keys, values and a timestamp.
 fn overhead_bytes(clustering: bool) -> u64 {
     let mut builder =
         TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(5))).partition_key("p", CqlType::Bigint);
@@ -396,7 +397,7 @@ fn a_small_row_takes_at_most_40_bytes_more_than_its_data() {
     }
 }
 
-/// Bytes that a row takes in which three columns are set, of so many.
+/// The bytes of a row of this many columns of which three are set.
 fn sparse_row_bytes(columns: usize) -> u64 {
     let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::from_u128(6))).partition_key("p", CqlType::Bigint);
     let builder =

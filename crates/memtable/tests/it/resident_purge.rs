@@ -1,4 +1,4 @@
-//! What is left of tables in memory when what is not needed any more was purged, in rows and partitions of every size.
+//! What is left of tables in memory after a purge, for rows and partitions of every size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::against_model::{
 use crate::behaviour::put;
 use crate::cells::{Partition, RowCells, Seen, read_partition};
 
-/// Drops what was deleted before a time or has expired by another.
+/// Drops what was deleted before one time or has expired by another.
 #[derive(Clone, Copy)]
 struct Rules {
     now_seconds: u32,
@@ -125,7 +125,7 @@ fn history(seed: u64, table: &Arc<Table>, scale: Scale) {
         resident.apply(&update).expect("room");
         partitions.entry(update.key().clone()).or_default().write(&update, table);
     }
-    // Deletions are of 1000 to 1002, expirations of 2000 to 2002: everything goes at last.
+    // Deletions have times 1000 to 1002, expirations 2000 to 2002: everything is purged in the end.
     for (walked, now_seconds, gc_before) in [(1, 1500, 1001), (2, 2001, 1002), (3, 2001, 1002), (4, 2010, 1500)] {
         let mut rules = Rules { now_seconds, gc_before };
         resident.purge(10_000 * walked, &mut rules);
@@ -150,7 +150,7 @@ fn history(seed: u64, table: &Arc<Table>, scale: Scale) {
                 read_partition(&mut *cursor, &probes, reversed).assert_is(&expected, &range);
             }
             while cursor.advance_partition().expect("memory") {
-                // Ranges between the rows that there may be are not seen by the model.
+                // The model does not see ranges that lie between possible rows.
                 let seen = read_partition(&mut *cursor, &probes, reversed);
                 assert!(seen.rows.is_empty() && seen.static_row.is_empty() && seen.deletion.is_live());
             }
@@ -212,8 +212,8 @@ fn a_large_partition_gives_back_what_is_purged_and_at_last_itself() {
     assert!(resident.used_bytes() <= empty + 100, "{} bytes", resident.used_bytes() - empty);
 }
 
-/// Bytes that `count` deletions, each of a row that is there before, leave for each; ways to them included. One row in
-/// `every` is there and deleted.
+/// The bytes that each of `count` deletions leaves, including the nodes that lead to it. One row in `every` exists and
+/// is deleted.
 fn tombstone_bytes(count: i32, every: i32, delete: impl Fn(i32, &Arc<Table>) -> model::PartitionUpdate) -> f64 {
     let table = table();
     let resident = ResidentTable::new(&table, 1, 0);

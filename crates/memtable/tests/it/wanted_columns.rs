@@ -1,4 +1,5 @@
-//! A reader that says which columns it looks at sees of them, and of the rows, what one sees that reads everything.
+//! A reader that names the columns it uses sees the same values of them, and the same rows, as one that reads
+//! everything.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ fn cell<'v>(random: &mut Random, timestamp: i64, value: &'v [u8]) -> Cell<'v> {
     }
 }
 
-/// A row of all columns, or a few cells of one, or the deletion of a row, a range or the partition.
+/// A row of all columns, a few cells of one, or the deletion of a row, a range or the partition.
 fn update(random: &mut Random, table: &Arc<Table>) -> PartitionUpdate {
     let mut builder = PartitionUpdateBuilder::new(table.clone(), key(1));
     let timestamp = random.below(TIMES) as i64;
@@ -90,7 +91,7 @@ fn update(random: &mut Random, table: &Arc<Table>) -> PartitionUpdate {
     builder.build()
 }
 
-/// What a reader of `wanted` looks at, a line for each partition, row and marker; and the bytes of the rows.
+/// What a reader of `wanted` sees, a line for each partition, row and marker; and the bytes of the rows.
 fn seen(mut cursor: BoxCursor<'_>, table: &Table, wanted: &[usize]) -> (Vec<String>, usize) {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while cursor.advance_partition().expect("memory") {
