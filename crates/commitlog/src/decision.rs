@@ -1,11 +1,11 @@
-//! What recovery makes of each bookkeeping entry and of each block: FORMAT.md's decision tables, as data.
+//! The decisions of recovery for each bookkeeping entry and each block: FORMAT.md's decision tables, as data.
 
 use crate::format::{BlockState, BookkeepingEntry, EntryFault, SegmentState};
 
-/// What a block turned out to be, without its particulars.
+/// The kind of a block, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// Sound, and the one expected.
+    /// Sound, and the block that is expected here.
     Live,
     /// Zeros, or past the end of the file.
     Blank,
@@ -13,7 +13,7 @@ pub enum BlockKind {
     Stale,
     /// Unsound.
     Torn,
-    /// Sound, but it belongs elsewhere.
+    /// Sound, but it belongs to another side.
     Misplaced,
 }
 
@@ -31,77 +31,77 @@ impl From<&BlockState> for BlockKind {
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Below a durable horizon that some sound block states: it was on the device once.
+pub enum HorizonSide {
+    /// Below a durable horizon that some sound block states: the block was once on the device.
     BelowHorizon,
-    /// At or above all horizons known: what is here may never have been acknowledged.
+    /// At or above every known horizon: what is here may never have been acknowledged.
     AboveHorizon,
 }
 
-/// In what order the blocks of a segment were acknowledged.
+/// The order in which the blocks of a segment were acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Gapless, from the first (`periodic`, `batch`, `group`).
+    /// Without gaps, from the first block on (`periodic`, `batch`, `group`).
     Ordered,
-    /// Each frame by itself (`each`).
+    /// Each frame independently (`each`).
     Unordered,
 }
 
-/// What recovery does with it.
+/// What recovery does with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Replay its records.
+    /// Replay the block's records.
     Take,
-    /// The segment ends before it: it and all behind it was never acknowledged.
+    /// The segment ends before this block: neither it nor anything behind it was acknowledged.
     End,
-    /// It was never acknowledged; what is behind it counts.
+    /// The block was never acknowledged, but blocks behind it may have been.
     Skip,
-    /// Damage: refuse to start, or report the gap and go on behind it (salvage).
+    /// The block is damaged: refuse to start, or (in salvage) report the gap and continue behind it.
     Damage,
 }
 
-/// The table. Every kind, place and order has one row.
-pub const DECISIONS: [(BlockKind, Place, Order, Decision); 20] = [
-    (BlockKind::Live, Place::BelowHorizon, Order::Ordered, Decision::Take),
-    (BlockKind::Live, Place::AboveHorizon, Order::Ordered, Decision::Take),
-    (BlockKind::Live, Place::BelowHorizon, Order::Unordered, Decision::Take),
-    (BlockKind::Live, Place::AboveHorizon, Order::Unordered, Decision::Take),
-    (BlockKind::Blank, Place::BelowHorizon, Order::Ordered, Decision::Damage),
-    (BlockKind::Blank, Place::AboveHorizon, Order::Ordered, Decision::End),
-    (BlockKind::Blank, Place::BelowHorizon, Order::Unordered, Decision::Damage),
-    (BlockKind::Blank, Place::AboveHorizon, Order::Unordered, Decision::Skip),
-    (BlockKind::Stale, Place::BelowHorizon, Order::Ordered, Decision::Damage),
-    (BlockKind::Stale, Place::AboveHorizon, Order::Ordered, Decision::End),
-    (BlockKind::Stale, Place::BelowHorizon, Order::Unordered, Decision::Damage),
-    (BlockKind::Stale, Place::AboveHorizon, Order::Unordered, Decision::Skip),
-    (BlockKind::Torn, Place::BelowHorizon, Order::Ordered, Decision::Damage),
-    (BlockKind::Torn, Place::AboveHorizon, Order::Ordered, Decision::End),
-    (BlockKind::Torn, Place::BelowHorizon, Order::Unordered, Decision::Damage),
-    (BlockKind::Torn, Place::AboveHorizon, Order::Unordered, Decision::Skip),
-    (BlockKind::Misplaced, Place::BelowHorizon, Order::Ordered, Decision::Damage),
-    (BlockKind::Misplaced, Place::AboveHorizon, Order::Ordered, Decision::Damage),
-    (BlockKind::Misplaced, Place::BelowHorizon, Order::Unordered, Decision::Damage),
-    (BlockKind::Misplaced, Place::AboveHorizon, Order::Unordered, Decision::Damage),
+/// The table of block decisions. Every combination of kind, side and order has one row.
+pub const DECISIONS: [(BlockKind, HorizonSide, Order, Decision); 20] = [
+    (BlockKind::Live, HorizonSide::BelowHorizon, Order::Ordered, Decision::Take),
+    (BlockKind::Live, HorizonSide::AboveHorizon, Order::Ordered, Decision::Take),
+    (BlockKind::Live, HorizonSide::BelowHorizon, Order::Unordered, Decision::Take),
+    (BlockKind::Live, HorizonSide::AboveHorizon, Order::Unordered, Decision::Take),
+    (BlockKind::Blank, HorizonSide::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Blank, HorizonSide::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Blank, HorizonSide::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Blank, HorizonSide::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Stale, HorizonSide::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Stale, HorizonSide::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Stale, HorizonSide::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Stale, HorizonSide::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Torn, HorizonSide::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Torn, HorizonSide::AboveHorizon, Order::Ordered, Decision::End),
+    (BlockKind::Torn, HorizonSide::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Torn, HorizonSide::AboveHorizon, Order::Unordered, Decision::Skip),
+    (BlockKind::Misplaced, HorizonSide::BelowHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Misplaced, HorizonSide::AboveHorizon, Order::Ordered, Decision::Damage),
+    (BlockKind::Misplaced, HorizonSide::BelowHorizon, Order::Unordered, Decision::Damage),
+    (BlockKind::Misplaced, HorizonSide::AboveHorizon, Order::Unordered, Decision::Damage),
 ];
 
-/// Looks the table up.
-pub fn decide(kind: BlockKind, place: Place, order: Order) -> Decision {
-    let row = DECISIONS.iter().find(|(k, p, o, _)| (*k, *p, *o) == (kind, place, order));
+/// Looks up [`DECISIONS`].
+pub fn decide(kind: BlockKind, side: HorizonSide, order: Order) -> Decision {
+    let row = DECISIONS.iter().find(|(k, p, o, _)| (*k, *p, *o) == (kind, side, order));
     row.map_or(Decision::Damage, |(.., decision)| *decision)
 }
 
-/// What a bookkeeping entry turned out to be.
+/// The kind of a bookkeeping entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Sound: the segment is free.
     Free,
     /// Sound: the segment is in use.
     Live,
-    /// Sound, of another segment.
+    /// Sound, but of another segment.
     Elsewhere,
     /// Never written.
     Zeros,
-    /// Neither.
+    /// None of the above.
     Unsound,
 }
 
@@ -125,27 +125,27 @@ impl From<SegmentState> for EntryKind {
     }
 }
 
-/// What the first block of a segment says of the segment's entry.
+/// What the first block of a segment says about the segment's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstBlock {
-    /// Nothing, or that the entry tells of its use or of a later one.
+    /// The block is unusable, or it belongs to the entry's use or to an earlier one.
     Older,
-    /// It is sound, and of a use after the one that the entry tells of.
+    /// The block is sound, and belongs to a later use than the entry describes.
     Newer,
 }
 
 /// What recovery does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryDecision {
-    /// The segment holds nothing.
+    /// Skip the segment: it holds nothing.
     Skip,
     /// Read the segment.
     Read,
-    /// Damage: refuse to start, or ask the segment's blocks (salvage).
+    /// The entry is damaged: refuse to start, or (in salvage) rebuild it from the segment's blocks.
     Damage,
 }
 
-/// The table. Every kind, beside every first block, has one row.
+/// The table of entry decisions. Every combination of entry and first block has one row.
 pub const ENTRY_DECISIONS: [(EntryKind, FirstBlock, EntryDecision); 10] = [
     (EntryKind::Free, FirstBlock::Older, EntryDecision::Skip),
     (EntryKind::Free, FirstBlock::Newer, EntryDecision::Damage),
@@ -159,7 +159,7 @@ pub const ENTRY_DECISIONS: [(EntryKind, FirstBlock, EntryDecision); 10] = [
     (EntryKind::Unsound, FirstBlock::Newer, EntryDecision::Damage),
 ];
 
-/// Looks that table up.
+/// Looks up [`ENTRY_DECISIONS`].
 pub fn decide_entry(kind: EntryKind, first: FirstBlock) -> EntryDecision {
     let row = ENTRY_DECISIONS.iter().find(|(k, f, _)| (*k, *f) == (kind, first));
     row.map_or(EntryDecision::Damage, |(.., decision)| *decision)
@@ -190,11 +190,11 @@ mod tests {
         let kinds = [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
         for kind in kinds {
             let mut row = format!("| {} |", word(&kind));
-            for place in [Place::BelowHorizon, Place::AboveHorizon] {
+            for side in [HorizonSide::BelowHorizon, HorizonSide::AboveHorizon] {
                 for order in [Order::Ordered, Order::Unordered] {
-                    let rows = DECISIONS.iter().filter(|(k, p, o, _)| (*k, *p, *o) == (kind, place, order));
+                    let rows = DECISIONS.iter().filter(|(k, p, o, _)| (*k, *p, *o) == (kind, side, order));
                     assert_eq!(rows.count(), 1);
-                    row += &format!(" {} |", word(&decide(kind, place, order)));
+                    row += &format!(" {} |", word(&decide(kind, side, order)));
                 }
             }
             assert!(include_str!("../FORMAT.md").contains(&row), "{row}");

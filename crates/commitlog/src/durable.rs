@@ -1,4 +1,4 @@
-//! Waiting: for the device, or for room.
+//! Futures that wait for the device, or for room in the log.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,18 +12,18 @@ use crate::hold::{self, write_held};
 use crate::shared::Shared;
 use crate::waiters::Awaits;
 
-/// A wait for the device, without the log: whoever polls it has that. Many wait, and a count of the log's owners is a
-/// line of memory that their threads would take from each other.
+/// A wait for the device that does not hold a reference to the log; the caller passes the log to each poll. There are
+/// many such waits, and a reference count that all of them change would be a cache line that their threads contend for.
 #[derive(Debug)]
 pub struct LogWait {
     awaits: Awaits,
     key: Option<u64>,
-    /// Whoever polls it wants to be woken by itself, not to be told what it waits for.
+    /// Always register the waker, even where its position could be noted for a thread that polls many waits.
     registers: bool,
 }
 
 impl LogWait {
-    /// For the record that ends at the position.
+    /// Waits for the record that ends at the position.
     pub(crate) fn new(position: u64) -> LogWait {
         LogWait { awaits: Awaits::Record(position), key: None, registers: false }
     }
@@ -35,7 +35,7 @@ impl LogWait {
     }
 }
 
-/// Resolves when a record is on the device, or can no longer get there.
+/// Resolves when a record is on the device, or can no longer reach it.
 #[must_use = "a record is acknowledged only after its future has resolved"]
 pub struct Durable {
     shared: Arc<Shared>,
@@ -47,17 +47,17 @@ impl Durable {
         Durable { shared, wait }
     }
 
-    /// Of all records that end at or before the position.
+    /// Waits for all records that end at or before the position.
     pub(crate) fn of_all(shared: Arc<Shared>, position: u64) -> Durable {
         Durable::new(shared, LogWait { awaits: Awaits::AllUpTo(position), ..LogWait::new(position) })
     }
 
-    /// Wakes who polls it, whatever [`LogHold`](crate::LogHold) say.
+    /// Always registers its waker, also while a [`LogHold`](crate::LogHold) collects the positions of this thread.
     pub(crate) fn registered(shared: Arc<Shared>, position: u64) -> Durable {
         Durable::new(shared, LogWait { registers: true, ..LogWait::new(position) })
     }
 
-    /// Waits on this thread.
+    /// Blocks this thread until the wait is over.
     pub fn wait(mut self) -> Result<(), LogError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
@@ -91,7 +91,7 @@ impl Future for Durable {
     }
 }
 
-/// Resolves when there may be room for a record that was refused for want of it.
+/// Resolves when there may be room for a record that was refused because the log was full.
 #[derive(Debug)]
 #[must_use = "it only waits when polled"]
 pub struct RoomChange {
@@ -121,7 +121,7 @@ impl Future for RoomChange {
 }
 
 impl Drop for RoomChange {
-    /// Whether it ended with room or was given up: it was waited for.
+    /// Counts the time waited, whether the wait ended with room or was abandoned.
     fn drop(&mut self) {
         if let Some(since) = self.waiting_since {
             self.shared.counters.allocation_waits.add(since.elapsed());

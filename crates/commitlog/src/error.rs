@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller does next.
+//! The log's errors, distinguished by what the caller does next.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,41 +9,41 @@ use blockio::DiskError;
 /// A failure of the log.
 #[derive(Clone, Debug)]
 pub enum LogError {
-    /// The log takes no more records: it was shut down, or a write or sync failed earlier. Refuse writes, go on
-    /// reading.
+    /// The log accepts no more records: it was shut down, or a write or sync failed earlier. Refuse writes; reads may
+    /// continue.
     Closed(Arc<str>),
-    /// The record can never be taken.
+    /// The record is too large for this log and will never be accepted.
     TooLarge {
-        /// What it would take in the log.
+        /// The space that the record would need in the log.
         size_bytes: u64,
-        /// The most that is taken: half a segment, and 253 MiB at most.
+        /// The largest record accepted: half a segment, and 253 MiB at most.
         max_bytes: u64,
     },
     /// Every segment holds records of tables that are not flushed. Flush (see
-    /// [`CommitLog::pressure`](crate::CommitLog::pressure)) and try again.
+    /// [`CommitLog::pressure`](crate::CommitLog::pressure)) and retry.
     NoFreeSegment,
-    /// The disk is full: the log cannot grow. Nothing is lost; try again when there is room or a segment is free.
+    /// The disk is full and the log cannot grow. Nothing is lost; retry when there is room or a segment is free.
     DiskFull(DiskError),
-    /// The log on disk is damaged. Restore it, or open with salvage and lose what is named.
+    /// The log on disk is damaged. Restore it, or open it with salvage and lose what the report names.
     Corrupt(Box<Corruption>),
-    /// The log on disk is sound, but not one we can use: another format version, another host's.
+    /// The log on disk is sound but cannot be used: it has another format version or belongs to another host.
     Refused {
         /// The file.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// The options contradict themselves.
+    /// The options contradict each other.
     InvalidOptions(String),
     /// The disk failed.
     Disk(DiskError),
 }
 
-/// What to do about damage.
+/// The advice that error texts give about damage.
 const WAY_OUT: &str =
     "restore the file, or start with --commitlog-salvage to replay what is sound and be told what is not";
 
-/// Damage: where, and how it shows.
+/// Damage: its place, and what was found there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     /// The file.
@@ -52,7 +52,7 @@ pub struct Corruption {
     pub offset: u64,
     /// What should be there.
     pub expected: String,
-    /// What is.
+    /// What is there.
     pub got: String,
 }
 

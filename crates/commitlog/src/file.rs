@@ -1,4 +1,5 @@
-//! The log's one file: made whole under another name, then opened, read in large pieces and written in blocks.
+//! The log's single file. A new file is made complete under another name before it is used; afterwards it is read in
+//! large pieces and written in blocks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,12 @@ use crate::{Corruption, LogError, LogOptions};
 
 /// The file's name in the commit log directory.
 pub const FILE_NAME: &str = "commitlog.log";
-/// Its name until it is whole.
+/// The file's name while it is incomplete.
 const NEW_FILE_NAME: &str = "commitlog.log.new";
-/// How much is prewritten at once.
+/// How many bytes are prewritten at once.
 pub(crate) const CHUNK_SIZE: usize = 1 << 20;
 
-/// How many writes are timed.
+/// How many writes a measurement times.
 const TIMED_WRITES: usize = 9;
 
 /// The open file.
@@ -30,23 +31,23 @@ const TIMED_WRITES: usize = 9;
 pub(crate) struct LogFile {
     file: Box<dyn File>,
     pub superblock: Superblock,
-    /// Of the checksums of bookkeeping and blocks: the checksum of the log's id.
+    /// The seed of the checksums of bookkeeping and blocks: the checksum of the log's id.
     pub seed: u32,
-    /// A superblock copy was of an older version; likewise.
+    /// A superblock copy has an older version; opening the log for writing rewrites it.
     pub is_old: bool,
-    /// The superblock copy that was found damaged; the one who opens the log for writing writes it anew.
+    /// A superblock copy that was found damaged; opening the log for writing rewrites it.
     pub damaged_superblock: Option<Corruption>,
-    /// One block, for bookkeeping entries.
+    /// A buffer of one block, for writing bookkeeping entries.
     entry: Mutex<AlignedBuffer>,
 }
 
-/// The seed of a log's checksums.
+/// The seed of the checksums of the log with this id.
 pub(crate) fn seed_of(log_id: Uuid) -> u32 {
     crc32fast::hash(log_id.as_bytes())
 }
 
 impl LogFile {
-    /// Opens the log of the options' directory or device; `None` if there is none.
+    /// Opens the log in the options' directory or device. Returns `None` if there is none.
     pub fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Option<LogFile>, LogError> {
         let file = match disk.open(&options.log_path(), OpenOptions::write().blocks()) {
             Ok(file) => file,
@@ -63,14 +64,15 @@ impl LogFile {
         Ok(Some(log))
     }
 
-    /// Opens the log for reading only: nothing is locked or repaired.
+    /// Opens the log for reading only: this neither locks nor repairs anything.
     pub fn open_to_read(disk: &dyn Disk, path: &Path) -> Result<LogFile, LogError> {
         let file = disk.open(path, OpenOptions::read())?;
         let found = read_head(&*file)?;
         Ok(LogFile::with(file, found))
     }
 
-    /// Makes a new log on a device: superblocks last, so that until it is whole the device is blank.
+    /// Makes a new log on a device. The superblocks are written last, so the device looks blank until the log is
+    /// complete.
     pub fn create_on_device(
         disk: &dyn Disk,
         device: &Path,
@@ -88,7 +90,7 @@ impl LogFile {
         Ok(log)
     }
 
-    /// Makes a new log, in place of the one that is there if any, and opens it.
+    /// Makes a new log, replacing any log that is there, and opens it.
     pub fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -132,7 +134,8 @@ impl LogFile {
         self.file.block_writes()
     }
 
-    /// What a durable write of one block takes: the median of several, of a superblock that says the same as before.
+    /// Measures how long a durable write of one block takes: the median of several writes that leave a superblock
+    /// unchanged.
     pub fn time_durable_write(&self) -> Result<Duration, LogError> {
         let mut times = [Duration::ZERO; TIMED_WRITES];
         for time in &mut times {
@@ -158,7 +161,7 @@ impl LogFile {
         }
     }
 
-    /// Makes a log of an older version one of this version, which only adds to it.
+    /// Upgrades a log of an older version to this version, which only adds to the format.
     pub fn renew(&self) -> Result<(), LogError> {
         if self.is_old {
             self.write_superblock(0)?;
@@ -167,9 +170,9 @@ impl LogFile {
         Ok(())
     }
 
-    /// Says that every segment is free; for a new log. All bear the greatest id of the log that was there before:
-    /// whichever is used first, and whenever that is, a clock that stepped back does not bring back an id of that
-    /// one.
+    /// Writes for a new log that every segment is free. All entries carry the greatest segment id of the previous log.
+    /// Whichever segment is used first, and however far the clock has stepped back, its id is then greater than every
+    /// id of the previous log.
     fn write_all_free(&self, last_id: i64) -> Result<(), LogError> {
         let segments = self.geometry().segments;
         let per_chunk = (CHUNK_SIZE / BLOCK_SIZE) as u32;
@@ -185,7 +188,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Writes a segment's entry; on the device when it returns.
+    /// Writes a segment's entry, which is on the device when this returns.
     pub fn write_entry(&self, entry: BookkeepingEntry) -> Result<(), LogError> {
         let mut block = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
         entry.encode(self.seed, &mut block);
@@ -213,8 +216,8 @@ impl LogFile {
         Ok(BookkeepingEntry::decode(&block, self.seed, slot))
     }
 
-    /// Whether the segment's first block is of a later use than its entry knows: the entry of that use was lost, for an
-    /// entry is durable before any block of the use it tells of.
+    /// Whether the segment's first block belongs to a later use than its entry describes. If so, the entry of that use
+    /// was lost, because an entry is made durable before any block of its use.
     pub fn was_used_since(&self, entry: &BookkeepingEntry) -> Result<bool, LogError> {
         let mut block = vec![0; BLOCK_SIZE];
         let got = self.file.read_at(&mut block, self.geometry().segment_offset(entry.index))?;
@@ -222,33 +225,35 @@ impl LogFile {
         Ok(matches!(state, BlockState::Misplaced(header) if header.index == 0 && header.segment_id > entry.id))
     }
 
-    /// The damage of an entry after which the segment was used.
+    /// The damage report of an entry that is older than its segment's blocks.
     pub fn lost_entry(&self, entry: &BookkeepingEntry) -> Corruption {
         self.unsound_entry(entry.index, &format!("{:?} with id {}, though it was used since", entry.state, entry.id))
     }
 
-    /// The damage of an entry that is not what it should be.
+    /// The damage report of an entry that is not what it should be.
     pub fn unsound_entry(&self, slot: u32, got: &dyn fmt::Display) -> Corruption {
         let offset = self.geometry().bookkeeping_offset(slot);
         self.corrupt(offset, format!("the bookkeeping of segment {slot}"), got.to_string())
     }
 
-    /// The damage of an entry that promises what the segment does not keep: a record at byte offset `record` of it.
+    /// The damage report of an entry that promises to have no record of some tables, while a record of theirs is at
+    /// byte offset `record` of the segment.
     pub fn broken_promise(&self, slot: u32, record: u32) -> Corruption {
         let at = self.geometry().segment_offset(slot) + u64::from(record);
         self.unsound_entry(slot, &format!("a promise that it has no records like the one at offset {at}"))
     }
 
-    /// The damage of two segments in use with one id.
+    /// The damage report of two segments in use that have the same id.
     pub fn twin_entries(&self, [a, b]: &[BookkeepingEntry; 2]) -> Corruption {
         let offset = self.geometry().bookkeeping_offset(b.index);
         self.corrupt(offset, "a segment id of its own", format!("id {}, which segment {} has too", a.id, a.index))
     }
 
-    /// Reads a segment and looks at its blocks, as those of use `id`. `memory` is of an image that is needed no more.
+    /// Reads a segment and classifies its blocks as those of use `id`. `memory` is the buffer of an earlier image,
+    /// reused if given.
     pub fn read_image(&self, slot: u32, id: i64, memory: Option<AlignedBuffer>) -> Result<SegmentImage, LogError> {
         let (start, segment_size) = (self.geometry().segment_offset(slot), self.geometry().segment_size_bytes);
-        // Whole blocks, fewer than a segment has if the file ends in it.
+        // Reads whole blocks only: fewer than a segment has if the file ends inside it.
         let written = self.file.len()?.saturating_sub(start).min(u64::from(segment_size));
         let length = written as usize / BLOCK_SIZE * BLOCK_SIZE;
         let memory = memory.filter(|memory| memory.len() == segment_size as usize);
@@ -267,8 +272,8 @@ impl LogFile {
     }
 }
 
-/// Makes what is found durable, before anything relies on it: a process that was killed may have left the file's name,
-/// or blocks of it, to the page cache or the device's cache alone.
+/// Makes everything found durable before anything relies on it. A process that was killed may have left the file's name
+/// or its blocks in the page cache or in the device's cache only.
 fn keep_found(disk: &dyn Disk, file: &dyn File, options: &LogOptions) -> Result<(), LogError> {
     file.sync_data()?;
     match options.device {
@@ -277,14 +282,14 @@ fn keep_found(disk: &dyn Disk, file: &dyn File, options: &LogOptions) -> Result<
     }
 }
 
-/// Whether there are zeros where superblocks should be.
+/// Whether the superblocks' place holds only zeros.
 fn is_blank(file: &dyn File) -> Result<bool, LogError> {
     let mut bytes = vec![0; Geometry::bookkeeping_start() as usize];
     let got = file.read_at(&mut bytes, 0)?;
     Ok(bytes.iter().take(got).all(|byte| *byte == 0))
 }
 
-/// A device is not made a log over what may be somebody's data.
+/// The error for a device that holds data which is not a log; making a log there could destroy it.
 pub(crate) fn foreign_device(damage: &Corruption, was_searched: bool) -> LogError {
     let more = if was_searched {
         "what lies behind tells of no log"
@@ -297,7 +302,7 @@ pub(crate) fn foreign_device(damage: &Corruption, was_searched: bool) -> LogErro
     LogError::Refused { path: damage.path.clone(), reason }
 }
 
-/// What the two copies say.
+/// What the two superblock copies say.
 #[derive(Clone, Debug)]
 struct FoundSuperblock {
     superblock: Superblock,
@@ -305,8 +310,8 @@ struct FoundSuperblock {
     is_old: bool,
 }
 
-/// Reads the superblocks of a file that has all of the bookkeeping that they tell of: what is not there needs no
-/// memory.
+/// Reads the superblocks, and checks that the file holds all the bookkeeping that they describe. Without that check a
+/// damaged superblock could cause a large allocation.
 fn read_head(file: &dyn File) -> Result<FoundSuperblock, LogError> {
     let found = read_superblocks(file)?;
     let (length, end) = (file.len()?, found.superblock.geometry.segment_offset(0));
@@ -361,7 +366,7 @@ fn read_superblocks(file: &dyn File) -> Result<FoundSuperblock, LogError> {
     }
 }
 
-/// Where the log of a directory lies.
+/// The path of the log in a directory.
 pub fn log_path(directory: &Path) -> PathBuf {
     directory.join(FILE_NAME)
 }

@@ -15,7 +15,7 @@ pub use geometry::{Geometry, advance, record_start};
 pub use record::{RECORD_OVERHEAD, RecordFault, RecordHead, TABLE_ID_SIZE, body_crc};
 pub use superblock::{FORMAT_VERSION, FORMAT_VERSION_MIN, Superblock, SuperblockFault};
 
-/// `N` bytes of a larger piece, or zeros where it ends early: decoders check lengths before.
+/// Returns `N` bytes of a larger slice, zero-filled where the slice ends early. Decoders check lengths first.
 fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut out = [0; N];
     if let Some(source) = bytes.get(offset..).and_then(|rest| rest.get(..N)) {
@@ -24,7 +24,7 @@ fn array<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     out
 }
 
-/// Writes `value` at `offset`; encoders size their buffers.
+/// Writes `value` at `offset`. Encoders make their buffers large enough.
 fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     bytes[offset..offset + value.len()].copy_from_slice(value);
 }

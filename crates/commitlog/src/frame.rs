@@ -1,4 +1,4 @@
-//! Finishing what one or several device writes carry: padding, and the headers of blocks.
+//! Finishing the blocks of device writes: padding and block headers.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::record_starts::RecordStarts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// The ring positions of the records of a batch in which each record begins a block, in order.
+/// The ring positions of a batch's records, in order, for a batch in which each record begins a block.
 pub(crate) fn find_records(batch: &FilledBatch) -> Result<Vec<Range<u64>>, LogError> {
     let mut records = Vec::new();
     let mut at = batch.start();
@@ -24,7 +24,7 @@ pub(crate) fn find_records(batch: &FilledBatch) -> Result<Vec<Range<u64>>, LogEr
     Ok(records)
 }
 
-/// The bytes of a head, which may lie across two blocks.
+/// The bytes of a record's head, which may lie across two blocks.
 fn head_at(batch: &FilledBatch, start: u64) -> [u8; RecordHead::SIZE] {
     let mut head = [0; RecordHead::SIZE];
     let block = start / BLOCK * BLOCK;
@@ -40,22 +40,22 @@ fn head_at(batch: &FilledBatch, start: u64) -> [u8; RecordHead::SIZE] {
     head
 }
 
-/// What one device write carries, and what its blocks say in common.
+/// The contents of one device write, and the header fields that its blocks share.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameHead {
-    /// Of the log's checksums.
+    /// The seed of the log's checksums.
     pub seed: u32,
-    /// Code of the sync mode.
+    /// The code of the sync mode.
     pub mode: u8,
-    /// Id of the segment's use.
+    /// The id of the segment's use.
     pub segment_id: i64,
     /// The ring position where the segment begins.
     pub base: u64,
-    /// Its blocks, as ring positions.
+    /// The frame's blocks, as ring positions.
     pub run: Range<u64>,
-    /// The ring position behind its last record, or the run's end if that lies further on.
+    /// The ring position behind the last record, or the end of `run` if that is further on.
     pub filled: u64,
-    /// What was durable when it was issued, as blocks of a segment; (0, 0) for nothing.
+    /// What was durable when the frame was issued, as a segment id and a count of its blocks; (0, 0) for nothing.
     pub horizon: (i64, u32),
 }
 
@@ -65,7 +65,7 @@ impl FrameHead {
         FrameHead { run, filled, ..self.clone() }
     }
 
-    /// Pads the last block and writes the headers of all.
+    /// Pads the last block and writes the headers of all blocks.
     pub fn finish(&self, batch: &mut FilledBatch, record_starts: &RecordStarts) {
         if self.filled < self.run.end {
             batch.bytes_mut(self.filled..self.run.end).fill(0);

@@ -1,4 +1,4 @@
-//! Looking at a log without opening it: nothing is locked, repaired or written, so that it may be in use meanwhile.
+//! Reading a log without opening it. This locks, repairs and writes nothing, so the log may be in use at the same time.
 
 use std::path::Path;
 
@@ -11,23 +11,23 @@ use crate::format::{RecordFault, TABLE_ID_SIZE};
 use crate::scan::{RecordCursor, SegmentImage, Step, Verdict};
 use crate::{Corruption, LogError, LogPosition, Record};
 
-/// A log, read only. What a running node writes meanwhile may or may not be seen.
+/// A log opened for reading only. Concurrent writes of a running node may or may not be visible.
 #[derive(Debug)]
 pub struct LogInspector {
     file: LogFile,
     entries: Vec<Result<BookkeepingEntry, EntryFault>>,
 }
 
-/// A segment in use, as found.
+/// A segment in use, as it was found.
 #[derive(Debug)]
 pub struct Inspected {
-    /// Its bookkeeping.
+    /// The segment's bookkeeping entry.
     pub entry: BookkeepingEntry,
-    /// Its blocks.
+    /// The segment's blocks.
     pub image: SegmentImage,
-    /// Blocks known to have been durable.
+    /// The number of blocks known to have been durable.
     pub horizon_blocks: u32,
-    /// What recovery would make of them.
+    /// What recovery would decide about them.
     pub verdict: Verdict,
 }
 
@@ -36,7 +36,7 @@ pub struct Inspected {
 pub enum Walked<'a> {
     /// A sound record.
     Record(Record<'a>),
-    /// The log ends within a record that begins at this byte offset: it was never acknowledged.
+    /// The log ends within a record that begins at this byte offset; the record was never acknowledged.
     Cut(u32),
     /// A damaged record at this byte offset, in sound blocks.
     Fault(u32, RecordFault),
@@ -88,7 +88,7 @@ impl LogInspector {
         self.file.path()
     }
 
-    /// What log it is.
+    /// The log's identity.
     pub fn superblock(&self) -> &Superblock {
         &self.file.superblock
     }
@@ -103,8 +103,8 @@ impl LogInspector {
         Ok(self.file.file().len()?)
     }
 
-    /// Damage of a superblock copy and of bookkeeping. A running node may have written an entry just then: it is read
-    /// once more.
+    /// The damage found in the superblock copies and the bookkeeping. An unsound entry is read a second time, because a
+    /// running node may have been writing it.
     pub fn damage(&self) -> Result<Vec<Corruption>, LogError> {
         let mut damage: Vec<Corruption> = self.file.damaged_superblock.iter().cloned().collect();
         for (slot, entry) in (0..).zip(&self.entries) {
@@ -112,7 +112,7 @@ impl LogInspector {
                 Err(_) => {
                     damage.extend(self.file.read_entry(slot)?.err().map(|fault| self.file.unsound_entry(slot, &fault)))
                 }
-                // The segment may have been used anew: its entry says so then.
+                // The segment may have been reused meanwhile; its entry then says so.
                 Ok(entry)
                     if self.file.was_used_since(entry)?
                         && self.file.read_entry(slot)?.is_ok_and(|now| now.is_same_use(entry)) =>
@@ -140,8 +140,8 @@ impl LogInspector {
         live
     }
 
-    /// Reads and judges the segments in use one by one, oldest first. Those that a running node stops using meanwhile
-    /// are left out.
+    /// Reads and judges the segments in use one by one, oldest first. It leaves out segments that a running node stops
+    /// using meanwhile.
     pub fn segments(&self) -> impl Iterator<Item = Result<Inspected, LogError>> {
         let live = self.live();
         let mut ahead: Option<SegmentImage> = None;
@@ -151,8 +151,8 @@ impl LogInspector {
         })
     }
 
-    /// `None` if the segment is in this use no more. `ahead` is its image, if that was read already, and then that of
-    /// the next one.
+    /// Returns `None` if the segment's use has ended. `ahead` holds the segment's image if it was already read, and
+    /// receives the image of the next one.
     fn segment(
         &self,
         entry: BookkeepingEntry,
@@ -168,9 +168,9 @@ impl LogInspector {
         }
         let mut verdict = image.judge(horizon_blocks);
         if !verdict.damaged.is_empty() {
-            // A running node writes while we read: a block may have been read before it was there, and the claim that
-            // it is after. What was claimed then is there now, unless the segment was used anew, and then
-            // its entry said so before.
+            // A running node writes while this thread reads. A block may have been read before it was written, while
+            // the claim that it is durable was read afterwards. A second read finds every claimed block, unless the
+            // segment was reused, and then its entry said so first.
             image = read(&entry)?;
             if !self.file.read_entry(entry.index)?.is_ok_and(|now| now.is_same_use(&entry)) {
                 return Ok(None);
@@ -180,7 +180,7 @@ impl LogInspector {
         Ok(Some(Inspected { entry, image, horizon_blocks, verdict }))
     }
 
-    /// Damage at a byte offset of a segment in use.
+    /// The damage report for a byte offset of a segment in use.
     pub fn corruption(
         &self,
         slot: u32,

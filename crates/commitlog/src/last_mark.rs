@@ -1,5 +1,6 @@
-//! Which segment a record is in, and that its tables need it. A thread mostly appends to the same segment for the same
-//! table as before: what it found then it keeps, so that threads meet at the end of the table's records alone.
+//! Finding the segment of a new record, and marking that the record's tables need the segment. A thread usually appends
+//! to the same segment and the same table as before, so it caches what it found. Threads then share only the word that
+//! holds the end of the table's records.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,9 +12,9 @@ use crate::segment::DirtyRange;
 use crate::shared::Shared;
 use crate::{Appended, LogError, LogPosition};
 
-/// What a thread found at its last record of one table alone.
+/// What a thread found for its last record that touched a single table.
 struct LastMark {
-    /// Of the log in this process, and of the segment in this run of it.
+    /// Identifies the log in this process, and the segment in this run of it.
     log: u64,
     number: u64,
     segment_id: i64,
@@ -25,7 +26,7 @@ thread_local! {
     static LAST: RefCell<Option<LastMark>> = const { RefCell::new(None) };
 }
 
-/// Notes that the record between two ring positions touches the tables. Returns its place.
+/// Marks that the record between two ring positions touches the tables. Returns the record's place.
 pub(crate) fn mark(shared: &Shared, tables: &[Uuid], record: Range<u64>) -> Result<Appended, LogError> {
     let number = record.start / shared.segment_size();
     let offset = |position: u64| (position - number * shared.segment_size()) as i32;

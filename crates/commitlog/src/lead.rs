@@ -1,12 +1,12 @@
-//! Writing in the place of the writer's thread. A thread that has appended, and would now sleep until that is on the
-//! device, writes it itself where nothing is under way: nobody has to be woken for it, and what it copied is in its own
-//! processor's cache.
+//! Writing in place of the writer thread. A thread that appended records, and would otherwise sleep until they are on
+//! the device, writes them itself if no frame is in flight. No other thread has to be woken, and the copied bytes are
+//! still in its own processor's cache.
 //!
-//! What it writes is a frame under way like any other. Others append meanwhile, and wake the writer for what is worth a
-//! frame beside it; what others leave at the end the writer is woken for. It does the plain case alone: `batch`, in
-//! blocks that were prewritten. A segment's border is such a case, and so is the next segment's preparation: were the
-//! writer woken for it, it would write a part of what this thread appends, and from then on two halves of its writes
-//! would take turns, in twice as many frames.
+//! This write is a frame in flight like any other. Other threads may append meanwhile; they wake the writer for
+//! anything that deserves a frame of its own, and whatever they leave at the end is handed to the writer. Only the
+//! simple case is handled here: `batch` mode, and blocks that are prewritten. Crossing a segment border and preparing
+//! the next segment count as simple too. If the writer were woken for these, it would write part of this thread's
+//! appends, and from then on two halves of the writes would alternate in twice as many frames.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,14 +14,14 @@ use std::thread;
 use blockio::{BLOCK_SIZE, DiskError, Durability};
 
 use crate::SyncMode;
-use crate::course::{Course, Placed};
 use crate::primitive::Frame;
+use crate::progress::{LocatedBatch, Progress};
 use crate::shared::Shared;
 use crate::writer::{FRAME_SIZE_MAX, OVERLAP_SIZE, has_untaken, wait_filled};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Nobody may wait for a frame whose writer is gone.
+/// Closes the log on a panic, so that no thread waits for a frame whose writer is gone.
 struct FailOnPanic<'a>(&'a Shared);
 
 impl Drop for FailOnPanic<'_> {
@@ -32,26 +32,29 @@ impl Drop for FailOnPanic<'_> {
     }
 }
 
-/// A frame under way, and what is to be done behind it.
-struct Begun {
+/// A frame in flight, and what has to be done once it completes.
+struct LedFrame {
     frame: Frame,
     offset: u64,
-    /// The next segment is to be prepared, which nobody else was asked for.
+    /// The next segment has to be prepared, and no other thread was asked to.
     asks_for_segment: bool,
 }
 
-/// Writes what was appended if nothing is under way, and goes on until all up to `reach` is on the device: what lies in
-/// the next segment is another frame. Answers whether it wrote; if not, the caller has the writer woken.
+/// Writes what was appended if nothing is in flight, and continues until everything up to `reach` is on the device;
+/// what lies in the next segment is another frame. Returns whether it wrote. If it did not, the caller has to wake the
+/// writer.
 pub(crate) fn lead(shared: &Shared, reach: u64) -> bool {
     if shared.sync != SyncMode::Batch {
         return false;
     }
     let _guard = FailOnPanic(shared);
-    // Else the writer is awake, or somebody else does what we would.
-    let Some(mut begun) = shared.try_course().and_then(|mut course| begin(shared, &mut course)) else { return false };
+    // Otherwise the writer is awake, or another thread is already leading.
+    let Some(mut begun) = shared.try_progress().and_then(|mut progress| begin(shared, &mut progress)) else {
+        return false;
+    };
     loop {
         let result = shared.file.file().write_blocks(begun.frame.blocks(), begun.offset, Durability::Durable);
-        let Begun { frame, offset, asks_for_segment } = begun;
+        let LedFrame { frame, offset, asks_for_segment } = begun;
         drop(frame);
         let next = end(shared, offset, result, reach);
         if let (true, Err(error)) = (asks_for_segment, shared.make_room()) {
@@ -64,34 +67,34 @@ pub(crate) fn lead(shared: &Shared, reach: u64) -> bool {
     }
 }
 
-fn begin(shared: &Shared, course: &mut Course) -> Option<Begun> {
-    if !course.is_writer_idle || course.under_way() > 0 || course.left.is_some() {
+fn begin(shared: &Shared, progress: &mut Progress) -> Option<LedFrame> {
+    if !progress.is_writer_idle || progress.in_flight() > 0 || progress.left.is_some() {
         return None;
     }
     shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
     let batch = shared.tail.ring.take_sealed()?;
-    if !is_plain(shared, course, batch.start(), batch.end()) {
-        course.left = Some(batch);
+    if !is_plain(shared, progress, batch.start(), batch.end()) {
+        progress.left = Some(batch);
         return None;
     }
     let batch = wait_filled(batch);
     if shared.closed().is_some() {
         return None;
     }
-    let mut placed = Placed::new(shared, batch).inspect_err(|error| shared.fail(&error.to_string())).ok()?;
-    let (run, filled) = (placed.batch.start()..placed.batch.end(), placed.batch.filled());
-    course.taken = run.end;
-    let head = course.frame_head(shared, &placed).of(run.clone(), filled);
-    head.finish(&mut placed.batch, &shared.record_starts);
-    let offset = course.begin(shared, &placed, run.clone(), filled);
-    let asks_for_segment = course.asks_for_segment(shared, &placed);
+    let mut located = LocatedBatch::new(shared, batch).inspect_err(|error| shared.fail(&error.to_string())).ok()?;
+    let (run, filled) = (located.batch.start()..located.batch.end(), located.batch.filled());
+    progress.taken = run.end;
+    let head = progress.frame_head(shared, &located).of(run.clone(), filled);
+    head.finish(&mut located.batch, &shared.record_starts);
+    let offset = progress.begin(shared, &located, run.clone(), filled);
+    let asks_for_segment = progress.asks_for_segment(shared, &located);
     let wake_at = run.end + OVERLAP_SIZE;
     shared.signals.sleep_on(wake_at, || shared.tail.ring.tail() >= wake_at);
-    Some(Begun { frame: Arc::new(placed.batch).frame(run), offset, asks_for_segment })
+    Some(LedFrame { frame: Arc::new(located.batch).frame(run), offset, asks_for_segment })
 }
 
-/// Whether the writer's thread would do no more with the batch than write it.
-fn is_plain(shared: &Shared, course: &Course, start: u64, filled: u64) -> bool {
+/// Whether the writer thread would only write this batch and do nothing else with it.
+fn is_plain(shared: &Shared, progress: &Progress, start: u64, filled: u64) -> bool {
     let (size, segment_size) = (filled - start, shared.segment_size());
     let number = start / segment_size;
     let Some(segment) = shared.recent_segment(number) else { return false };
@@ -99,31 +102,31 @@ fn is_plain(shared: &Shared, course: &Course, start: u64, filled: u64) -> bool {
     let end = geometry.segment_offset(segment.slot) + (filled - number * segment_size).next_multiple_of(BLOCK);
     size <= FRAME_SIZE_MAX - BLOCK
         && filled <= (number + 1) * segment_size
-        && !course.prewriting.is_due(end, geometry.segment_offset(segment.slot + 1))
+        && !progress.prewriting.is_due(end, geometry.segment_offset(segment.slot + 1))
 }
 
-/// Takes in the end of a frame. Answers the next one, if something up to `reach` is left that is to be written here; of
-/// other things the writer is told.
-fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>, reach: u64) -> Option<Begun> {
-    let mut course = shared.course();
+/// Records that a frame is complete. Returns the next frame if something up to `reach` is left to be written here. The
+/// writer is woken for anything else.
+fn end(shared: &Shared, offset: u64, result: Result<(), DiskError>, reach: u64) -> Option<LedFrame> {
+    let mut progress = shared.progress();
     match result {
         Ok(()) => {
-            course.ended(shared, offset);
-            course.advance(shared);
+            progress.ended(shared, offset);
+            progress.advance(shared);
         }
         Err(error) => {
-            course.has_failed = true;
+            progress.has_failed = true;
             shared.fail(&error.to_string());
         }
     }
-    if !course.is_writer_idle || course.has_failed {
+    if !progress.is_writer_idle || progress.has_failed {
         shared.signals.wake();
         return None;
     }
     let is_reached = shared.waiters.horizon() >= reach;
-    let next = if is_reached { None } else { begin(shared, &mut course) };
+    let next = if is_reached { None } else { begin(shared, &mut progress) };
     if next.is_none() {
-        shared.signals.sleep_on(0, || has_untaken(shared, &course));
+        shared.signals.sleep_on(0, || has_untaken(shared, &progress));
     }
     next
 }

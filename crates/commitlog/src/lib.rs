@@ -1,19 +1,18 @@
 //! Durable append of opaque records, and their replay.
 //!
-//! The log is one file of fixed segments, which many threads fill in parallel: a record reserves its place by one
-//! compare-and-swap, copies itself into memory with no lock held, and a writer thread, or one that waits, puts whole
-//! blocks on the device. A record is known by the position of its end. Each segment knows the tables that have records
-//! in it; once all of them have flushed past it ([`CommitLog::flushed`]) it is used again.
+//! The log is one file of fixed segments, which many threads fill in parallel. A record reserves its place with one
+//! compare-and-swap and is copied into memory without a lock; the writer thread, or a thread that waits, writes whole
+//! blocks to the device. The position of a record's end identifies the record. Each segment knows which tables have
+//! records in it; once all of them have been flushed past it ([`CommitLog::flushed`]) the segment is reused.
 //!
-//! The order of a write: [`append`](CommitLog::append), [`durable`](CommitLog::durable), then acknowledge. What is
-//! promised: every acknowledged record is there after a crash; one that was appended and not acknowledged is there
-//! whole or not at all.
+//! The order of a write is [`append`](CommitLog::append), [`durable`](CommitLog::durable), acknowledge. The log
+//! guarantees that every acknowledged record survives a crash, and that a record which was appended and not
+//! acknowledged is found whole or not at all.
 //!
-//! The bytes are described in `FORMAT.md`. What is assumed of the disk is said in `blockio`.
+//! `FORMAT.md` describes the bytes. `blockio` says what is assumed of the disk.
 
 #![forbid(unsafe_code)]
 
-mod course;
 mod decision;
 mod durable;
 mod error;
@@ -30,6 +29,7 @@ mod options;
 mod position;
 mod prewrite;
 mod primitive;
+mod progress;
 mod rebuild;
 mod record_starts;
 mod recovery;
@@ -46,7 +46,7 @@ mod writer;
 
 pub use blockio::{BlockWrites, QueueMeans};
 pub use decision::{
-    BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, Order, Place, decide,
+    BlockKind, DECISIONS, Decision, ENTRY_DECISIONS, EntryDecision, EntryKind, FirstBlock, HorizonSide, Order, decide,
     decide_entry,
 };
 pub use durable::{Durable, LogWait, RoomChange};

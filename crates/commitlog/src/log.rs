@@ -1,4 +1,4 @@
-//! The log itself: appending, waiting, flushing, closing.
+//! The log itself: appending, waiting, flushing and closing.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use blockio::{BLOCK_SIZE, BlockWrites, DirectoryLock, Disk, QueueMeans, Reservation, ReserveError};
 use uuid::Uuid;
 
-use crate::course::Course;
 use crate::format::{Geometry, RECORD_OVERHEAD, RecordHead, Superblock, TABLE_ID_SIZE, body_crc, record_start};
+use crate::progress::Progress;
 use crate::segment::SegmentUse;
 use crate::segments::Segments;
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ use crate::{
 const BLOCK: u64 = BLOCK_SIZE as u64;
 const SHUT_DOWN: &str = "it was shut down";
 
-/// A durable log of opaque records, in one directory that it holds for itself. See the crate's text.
+/// A durable log of opaque records in one directory, which it locks while it is open. The crate's text describes it.
 #[derive(Debug)]
 pub struct CommitLog {
     shared: Arc<Shared>,
@@ -44,8 +44,8 @@ pub struct Appended {
 }
 
 impl CommitLog {
-    /// Opens the log in `options.directory`, or makes one. The log takes records at once, but what was in it should be
-    /// replayed first: [`Replay`] yields it.
+    /// Opens the log in `options.directory`, or makes one. The log accepts records at once, but its old records, which
+    /// [`Replay`] yields, should be replayed first.
     pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<(CommitLog, Replay), LogError> {
         disk.create_dir_all(&options.directory)?;
         let lock = disk.lock_dir(&options.directory)?;
@@ -57,8 +57,8 @@ impl CommitLog {
             found.file.geometry().segments,
             found.live.clone(),
         );
-        let course = Course::new(found.file.file().len()?);
-        let shared = Arc::new(Shared::new(found.file, segments, course, &options));
+        let progress = Progress::new(found.file.file().len()?);
+        let shared = Arc::new(Shared::new(found.file, segments, progress, &options));
         let (thread, queue) = start_writer(&shared)?;
         let log = CommitLog {
             shared: Arc::clone(&shared),
@@ -69,7 +69,7 @@ impl CommitLog {
         };
         match shared.prepare_segment().and_then(|is_prepared| if is_prepared { shared.next_segment(0) } else { Ok(()) })
         {
-            // Replay and flushes will free some; a full disk must not keep anyone from reading.
+            // Replay and flushes will free some segments; a full disk must not prevent reads.
             Ok(()) | Err(LogError::DiskFull(_)) => {}
             Err(error) => return Err(error),
         }
@@ -77,20 +77,20 @@ impl CommitLog {
         Ok((log, replay))
     }
 
-    /// Writes a block durably a few times, and answers how long one write takes on the log's device. Blocks meanwhile.
+    /// Makes a few durable writes of one block and returns how long one takes on the log's device. This blocks.
     pub fn time_durable_write(&self) -> Result<Duration, LogError> {
         self.shared.file.time_durable_write()
     }
 
-    /// Segments get ids greater than `seen`, which is known from elsewhere: from the intervals of SSTables and from
-    /// truncations, which may be older than the log. To be called before the first append.
+    /// Makes all further segment ids greater than `seen`. The caller knows such ids from SSTables' intervals and from
+    /// truncations, which may be older than the log. Call it before the first append.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         self.shared.raise_segment_ids(seen)
     }
 
-    /// Appends a record that touches `tables`, waiting up to the append timeout for room. It is neither durable nor
-    /// refused yet: see [`durable`](Self::durable). Many threads may append at once; none holds a lock while it
-    /// copies.
+    /// Appends a record that touches `tables`, and waits up to the append timeout for room. On return the record is not
+    /// durable and may still fail to become so: see [`durable`](Self::durable). Many threads may append at the same
+    /// time; none holds a lock while it copies.
     ///
     /// Fails with [`LogError::TooLarge`], [`LogError::NoFreeSegment`], [`LogError::DiskFull`] or [`LogError::Closed`].
     pub fn append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
@@ -111,8 +111,8 @@ impl CommitLog {
         }
     }
 
-    /// As [`append`](Self::append), but never waits: [`LogError::NoFreeSegment`] says that there is no room now. Take
-    /// [`room`](Self::room) before trying, to wait for some after.
+    /// Like [`append`](Self::append), but never waits: [`LogError::NoFreeSegment`] says that there is no room now. To
+    /// wait for room after a refusal, call [`room`](Self::room) before the attempt.
     pub fn try_append(&self, tables: &[Uuid], record: &[u8]) -> Result<Appended, LogError> {
         let shared = &*self.shared;
         let head = self.head(tables.len(), record.len()).inspect_err(|_| {
@@ -121,13 +121,15 @@ impl CommitLog {
         let body_crc = body_crc(tables, record);
         let reservation = self.reserve(head.record_size())?;
         let Range { start, end } = reservation.range();
-        // Before the reservation is done: a segment whose batches are all written is then known to whoever frees it.
+        // This must come before the reservation is done. Once all batches of a segment are written, the thread that
+        // frees segments must see the marks of all its records.
         let appended = last_mark::mark(shared, tables, start..end)?;
         shared.record_starts.note(record_start(start));
         fill(reservation, &head, tables, record, body_crc);
         shared.counters.completed_tasks.fetch_add(1, Ordering::Relaxed);
         if hold::holds_back(shared, start, end) {
-            // As in `appended`: whoever appends looks then whether a memtable was replaced before.
+            // Pairs with the fence of a thread that replaces a memtable: either that thread sees this record's mark, or
+            // this thread sees the replacement.
             fence(Ordering::SeqCst);
         } else {
             shared.signals.appended(end);
@@ -135,7 +137,7 @@ impl CommitLog {
         Ok(appended)
     }
 
-    /// Fails with [`LogError::TooLarge`] as an append of so much data of so many tables would.
+    /// Fails with [`LogError::TooLarge`] if an append of `data_bytes` bytes for `tables` tables would.
     pub fn check_size(&self, tables: usize, data_bytes: usize) -> Result<(), LogError> {
         self.head(tables, data_bytes).map(|_| ())
     }
@@ -178,12 +180,12 @@ impl CommitLog {
     }
 
     /// Resolves when all records up to `position` are on the device; in `periodic` mode at once. An error means that
-    /// they may never be: do not acknowledge.
+    /// they may never be, so the caller must not acknowledge them.
     pub fn durable(&self, position: LogPosition) -> Durable {
         Durable::new(Arc::clone(&self.shared), self.wait_for(position))
     }
 
-    /// The same for whoever polls it by [`poll_wait`](Self::poll_wait).
+    /// The same wait, for a caller that polls it with [`poll_wait`](Self::poll_wait).
     pub fn wait_for(&self, position: LogPosition) -> LogWait {
         LogWait::new(self.durable_from(position))
     }
@@ -193,17 +195,18 @@ impl CommitLog {
         wait.poll(&self.shared, context)
     }
 
-    /// Whether nobody has to wait for what was appended, however far the log is on the device.
+    /// Whether appended records are acknowledged without waiting for the device.
     pub fn is_periodic(&self) -> bool {
         matches!(self.shared.sync, SyncMode::Periodic { .. })
     }
 
-    /// Whether [`durable`](Self::durable) would have nothing to wait for.
+    /// Whether [`durable`](Self::durable) would resolve at once.
     pub fn is_durable(&self, position: LogPosition) -> bool {
         self.shared.waiters.horizon() >= self.durable_from(position)
     }
 
-    /// How far the log has to be on the device for a record that ends there to be acknowledged.
+    /// The ring position up to which the log must be durable before a record that ends at `position` may be
+    /// acknowledged.
     fn durable_from(&self, position: LogPosition) -> u64 {
         match self.shared.sync {
             SyncMode::Periodic { .. } => 0,
@@ -211,29 +214,31 @@ impl CommitLog {
         }
     }
 
-    /// Has the appends of this thread go together while what is returned lives, and the waits of what is polled with
-    /// `waker`.
+    /// While the result lives, this thread's appends are written together, and waits that are polled with `waker` are
+    /// collected.
     pub fn hold_wake_ups(&self, waker: &Waker) -> LogHold {
         LogHold::new(&self.shared, waker)
     }
 
-    /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.
+    /// The end of the log: all records appended before this call end at or before it, and all appended later end behind
+    /// it.
     pub fn position(&self) -> LogPosition {
         self.shared.position()
     }
 
-    /// Resolves when there may be room again. Take it before an append that may be refused.
+    /// Resolves when there may be room again. Call it before an append that may be refused.
     pub fn room(&self) -> RoomChange {
         RoomChange::new(Arc::clone(&self.shared))
     }
 
-    /// Has those who wait for [`room`](Self::room) look again, though there may be no more than before.
+    /// Wakes all tasks that wait for [`room`](Self::room) so that they look again, although there may be no more room
+    /// than before.
     pub fn look_for_room(&self) {
         self.shared.room.announce();
     }
 
-    /// The records of `table` in the interval are durable elsewhere (in SSTables, or their table is gone). Frees the
-    /// segments that nothing else needs. Intervals may come in any order.
+    /// Records that the records of `table` in the interval are durable elsewhere: they are in SSTables, or the table is
+    /// gone. Frees the segments that nothing else needs. Intervals may come in any order.
     pub fn flushed(&self, table: Uuid, interval: PositionInterval) -> Result<(), LogError> {
         let shared = &*self.shared;
         shared.free_later();
@@ -241,13 +246,13 @@ impl CommitLog {
         shared.free_unused()
     }
 
-    /// Everything that was found at open is durable elsewhere: frees all segments from before it.
+    /// Records that everything found at open is durable elsewhere, and frees all segments of the previous run.
     pub fn discard_replayed(&self) -> Result<(), LogError> {
         self.shared.free_if(|segment| segment.number.is_none())
     }
 
-    /// The tables whose records that were found at open are not all durable elsewhere, as far as the log was told.
-    /// Complete once the replay was read to its end.
+    /// The tables that have records found at open which are not known to be durable elsewhere. The list is complete
+    /// once the replay was read to its end.
     pub fn replayed_tables(&self) -> Vec<Uuid> {
         let segments = self.shared.segments();
         let found = segments.live().filter(|segment| segment.number.is_none());
@@ -257,20 +262,20 @@ impl CommitLog {
         tables
     }
 
-    /// The id of the oldest segment in use; a start replays records of this one and later ones.
+    /// The id of the oldest segment in use. A start replays records of this segment and later ones.
     pub fn oldest_segment(&self) -> i64 {
         self.shared.segments().oldest_id().unwrap_or(i64::MAX)
     }
 
-    /// The tables to flush so that the log does not run out of segments; `None` while enough are free.
+    /// The tables to flush so that the log does not run out of segments; `None` while enough segments are free.
     pub fn pressure(&self) -> Option<Pressure> {
         self.shared.segments().pressure()
     }
 
-    /// Makes everything appended before this call durable, whatever the mode. Waits.
+    /// Makes everything appended before this call durable, whatever the sync mode. Blocks.
     ///
-    /// Fails once the log has, also where everything is on the device: a record may be there by now whose append was
-    /// told that it never would be.
+    /// Fails once the log has failed, even if everything is on the device: a record may be there whose append was
+    /// already reported as failed.
     pub fn sync(&self) -> Result<(), LogError> {
         let end = self.shared.data_end();
         self.shared.signals.sync_wanted.fetch_max(end, Ordering::AcqRel);
@@ -279,8 +284,8 @@ impl CommitLog {
         self.shared.closed().map_or(Ok(()), Err)
     }
 
-    /// Takes no more records, makes those there are durable and, where every table has flushed all of them, frees the
-    /// last segments: a log that was shut down after a drain has nothing to replay. Further calls do nothing.
+    /// Stops accepting records and makes those in the log durable. If every table has flushed all of them, this also
+    /// frees the last segments, so that nothing has to be replayed after a drain. Further calls do nothing.
     pub fn shutdown(&self) -> Result<(), LogError> {
         let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         self.stop(writer);
@@ -291,10 +296,10 @@ impl CommitLog {
         self.shared.free_if(SegmentUse::is_clean)
     }
 
-    /// Closes the log because of a failure that is not its own: a record that it holds could not be applied. What was
-    /// appended before is made durable first; a start replays it.
+    /// Closes the log because of a failure outside of it: a record that it holds could not be applied. Makes everything
+    /// appended so far durable first, so that a start replays it.
     pub fn fail(&self, reason: &str) {
-        // Where that fails, the log has closed for a reason of its own.
+        // If this fails, the log has already closed for a reason of its own.
         let _ = self.sync();
         self.shared.fail(reason);
     }
@@ -307,12 +312,12 @@ impl CommitLog {
         }
     }
 
-    /// Who and how large the log is.
+    /// The id of the node that owns the log.
     pub fn host_id(&self) -> Uuid {
         self.superblock().host_id
     }
 
-    /// The layout in force; it may differ from the options until a log with nothing in it is opened.
+    /// The layout in force. It may differ from the options, which take effect when a log with nothing in it is opened.
     pub fn geometry(&self) -> Geometry {
         self.superblock().geometry
     }
@@ -321,22 +326,22 @@ impl CommitLog {
         &self.shared.file.superblock
     }
 
-    /// The largest record it takes, overhead included, in bytes.
+    /// The largest record that the log accepts, overhead included, in bytes.
     pub fn record_size_max(&self) -> u64 {
         self.shared.file.geometry().record_size_max()
     }
 
-    /// How blocks reach the device; worth a line in the node's log after the first write.
+    /// How blocks reach the device; a node should log this after the first write.
     pub fn block_writes(&self) -> BlockWrites {
         self.shared.file.block_writes()
     }
 
-    /// How its writes are kept under way; worth a line in the node's log.
+    /// How the log keeps writes in flight; a node should log this.
     pub fn queue_means(&self) -> &QueueMeans {
         &self.queue
     }
 
-    /// Why it takes no more records, if so.
+    /// The reason why the log accepts no more records, if it is closed.
     pub fn closed(&self) -> Option<LogError> {
         self.shared.closed()
     }
@@ -351,7 +356,7 @@ impl CommitLog {
 }
 
 impl Drop for CommitLog {
-    /// Writes what was appended; nothing is freed.
+    /// Writes what was appended; frees nothing.
     fn drop(&mut self) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(writer) = writer {
@@ -360,13 +365,13 @@ impl Drop for CommitLog {
     }
 }
 
-/// Starts the writer and waits until it can be woken.
+/// Starts the writer thread and waits until it can be woken.
 fn start_writer(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, QueueMeans), LogError> {
     let closed = |reason: String| LogError::Closed(reason.into());
     let (started, answer) = mpsc::sync_channel(1);
     let writer = Arc::clone(shared);
     let run = move || {
-        // Whoever waits for the device waits for this thread to have a processor first.
+        // A thread that waits for the device first waits until this thread gets a processor.
         blockio::start_promptly();
         writer::run(writer, started);
     };
@@ -377,7 +382,7 @@ fn start_writer(shared: &Arc<Shared>) -> Result<(JoinHandle<()>, QueueMeans), Lo
     Ok((thread, means))
 }
 
-/// Copies a record into its place, stepping over the headers of blocks.
+/// Copies a record to its place, stepping over block headers.
 fn fill(mut reservation: Reservation<'_>, head: &RecordHead, tables: &[Uuid], record: &[u8], body_crc: u32) {
     let mut at = reservation.range().start;
     let mut put = |mut bytes: &[u8]| {

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the log did so far and what it has at hand. A snapshot.
+/// A snapshot of the log's counters and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogMetrics {
     /// `CompletedTasks`: records appended.
     pub completed_tasks: u64,
-    /// `PendingTasks`: waiters for records not yet on the device.
+    /// `PendingTasks`: waiters for records that are not yet on the device.
     pub pending_tasks: u64,
     /// `TotalCommitLogSize`: bytes of the segments in use.
     pub total_size_bytes: u64,
     /// `WaitingOnCommit`: waits for the device.
     pub waiting_on_commit: WaitCount,
-    /// `WaitingOnFlush`: device writes, and syncs in `periodic`, from their issue to their end.
+    /// `WaitingOnFlush`: device writes, and syncs in `periodic`, from issue to completion.
     pub waiting_on_flush: WaitCount,
     /// `WaitingOnSegmentAllocation`: waits for room in memory or in the log.
     pub waiting_on_segment_allocation: WaitCount,
@@ -22,18 +22,18 @@ pub struct LogMetrics {
     pub over_sized_mutations: u64,
     /// Device writes.
     pub frames: u64,
-    /// Bytes in them.
+    /// Bytes in these writes.
     pub written_bytes: u64,
-    /// Of these, bytes of padding at frames' ends.
+    /// Bytes of padding at the ends of frames, included in `written_bytes`.
     pub padding_bytes: u64,
     /// Syncs of the file (`periodic` mode).
     pub syncs: u64,
 }
 
-/// How many waits there were, and how long together.
+/// The number of waits and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitCount {
-    /// Waits.
+    /// The number of waits.
     pub count: u64,
     /// Their sum.
     pub total: Duration,

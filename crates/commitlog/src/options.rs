@@ -1,4 +1,4 @@
-//! What a log is opened with.
+//! The options of a log.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ use crate::LogError;
 use crate::file::FILE_NAME;
 use crate::format::Geometry;
 
-/// When a record is on the device.
+/// When records reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Within `period`; nobody waits. Records reach the operating system within 10 ms.
+    /// Within `period`; no caller waits. Records reach the operating system within 10 ms.
     Periodic {
         /// `commitlog_sync_period`.
         period: Duration,
     },
-    /// Before it is acknowledged. Whoever finds the device idle issues at once; what comes meanwhile goes with the next
-    /// write.
+    /// Before they are acknowledged. A record that finds the device idle is written at once; records that arrive
+    /// meanwhile go with the next write.
     Batch,
-    /// Before it is acknowledged; the first record waits `window` for company.
+    /// Before they are acknowledged; the first record waits `window` for others to share its write.
     Group {
         /// `commitlog_sync_group_window`.
         window: Duration,
     },
-    /// Before it is acknowledged, each record by itself: in blocks of its own, written on its own, many under way, in
-    /// any order.
+    /// Before they are acknowledged, and each record by itself: in blocks and a device write of its own, with many
+    /// writes in flight, in any order.
     Each,
 }
 
@@ -45,53 +45,54 @@ impl SyncMode {
     }
 }
 
-/// Milliseconds since the epoch, by whatever clock the node goes by.
+/// Returns milliseconds since the epoch, by the node's clock.
 pub type Clock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// Told why the log takes no more records.
+/// Receives the reason why the log accepts no more records.
 pub type FailureHook = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Told the host id of a log that is about to be made, before there is any of it.
+/// Receives the host id of a new log before any of it is made.
 pub type NewLogHook = Arc<dyn Fn(Uuid) -> Result<(), DiskError> + Send + Sync>;
 
-/// What a log is opened with.
+/// The options of a log.
 #[derive(Clone)]
 pub struct LogOptions {
-    /// `commitlog_directory`. Taken for this process alone while the log is open.
+    /// `commitlog_directory`. The log locks it while it is open.
     pub directory: PathBuf,
-    /// `commitlog_device`: a block device, or a file of a fixed size that was written to its end, which is the log in
-    /// place of a file in the directory. Taken likewise. It holds a log already or begins with 8 KiB of zeros;
-    /// anything else is refused.
+    /// `commitlog_device`: a block device, or a file of fixed size that was written to its end. It then holds the log
+    /// in place of a file in the directory, and is locked likewise. It must hold a log already or begin with 8 KiB of
+    /// zeros; anything else is refused.
     pub device: Option<PathBuf>,
-    /// `commitlog_segment_size`, in bytes: a multiple of 4096. Holds for a new log, and for one that is opened with
-    /// nothing in it.
+    /// `commitlog_segment_size`, in bytes: a multiple of 4096. It applies to a new log, and to a log that is opened
+    /// with nothing in it.
     pub segment_size_bytes: u32,
-    /// `commitlog_total_space`, in bytes: the log never takes more. At least two segments. Holds as the segment size
-    /// does.
+    /// `commitlog_total_space`, in bytes: the most space that the log takes, at least two segments. It applies when the
+    /// segment size does.
     pub total_space_bytes: u64,
     /// `commitlog_sync` and its window.
     pub sync: SyncMode,
-    /// The node. A log of another one is refused; `None` takes what is there, or makes one for a new log.
+    /// The node's id. A log of another node is refused. `None` accepts the id of the log that is there, or makes one
+    /// for a new log.
     pub host_id: Option<Uuid>,
-    /// Where the node keeps its host id: a log that has to be made gets one of its own then, and is not made if it
-    /// cannot be kept.
+    /// Stores the host id that a new log gets; if storing fails, the log is not made.
     pub on_new_log: Option<NewLogHook>,
-    /// The identity of a log that has to be made; `None`: random.
+    /// The id of a new log; `None` for a random one.
     pub log_id: Option<Uuid>,
     /// How long [`CommitLog::append`](crate::CommitLog::append) waits for room.
     pub append_timeout: Duration,
-    /// Replay what is sound in a damaged log, keep a copy of the rest, report the gaps.
+    /// Replay the sound parts of a damaged log, keep a copy of the rest, and report the gaps.
     pub salvage: bool,
-    /// Tables whose records a start has to see before it replays any ([`Replay::preview`](crate::Replay::preview)). A
-    /// segment's bookkeeping says if it has none of them.
+    /// The tables whose records a start must read before it replays any ([`Replay::preview`](crate::Replay::preview)).
+    /// A segment's bookkeeping says whether it has none of them.
     pub preview_tables: Vec<Uuid>,
-    /// Where segment ids come from; a clock that steps back does no harm.
+    /// The source of segment ids; a clock that steps back does no harm.
     pub clock: Clock,
-    /// Called, from any thread and with no lock held, when [`CommitLog::pressure`](crate::CommitLog::pressure) begins
-    /// to have something to say. Must return soon.
+    /// Called from any thread, without a lock, when [`CommitLog::pressure`](crate::CommitLog::pressure) starts to name
+    /// tables. It must return soon.
     pub on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Called, from any thread, when the disk has failed, or [`CommitLog::fail`](crate::CommitLog::fail) says so, and
-    /// the log takes no more records for that reason (`commit_failure_policy` decides what follows). Once at most.
+    /// Called from any thread when the disk has failed, or [`CommitLog::fail`](crate::CommitLog::fail) was called, and
+    /// the log accepts no more records for that reason (`commit_failure_policy` decides what follows). Called at most
+    /// once.
     pub on_failure: Option<FailureHook>,
 }
 
@@ -116,12 +117,12 @@ impl LogOptions {
         }
     }
 
-    /// Where the log lies.
+    /// The path of the log.
     pub fn log_path(&self) -> PathBuf {
         self.device.clone().unwrap_or_else(|| self.directory.join(FILE_NAME))
     }
 
-    /// The layout they ask for, on a device of that many bytes if it is one.
+    /// The layout that the options ask for, on a device of that many bytes if the log is on one.
     pub(crate) fn geometry(&self, device_size_bytes: Option<u64>) -> Result<Geometry, LogError> {
         let invalid = |reason: String| Err(LogError::InvalidOptions(reason));
         let size = self.segment_size_bytes;

@@ -1,10 +1,10 @@
-//! Places in the log.
+//! Positions in the log.
 
 use std::fmt;
 
-/// A place in the log: a segment and a byte offset in it. Ordered as the log is.
+/// A position in the log: a segment and a byte offset in it, in the order of the log.
 ///
-/// A record is known by the position of its *end*; positions of ends are distinct and grow with the order of
+/// The position of a record's *end* identifies the record. End positions are distinct and increase in the order of
 /// reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPosition {
@@ -25,7 +25,7 @@ impl fmt::Display for LogPosition {
     }
 }
 
-/// The records whose ends lie behind `start`, up to and including `end`.
+/// The records whose ends lie after `start`, up to and including `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PositionInterval {
     /// Exclusive: usually the end of the interval flushed before.
@@ -41,14 +41,14 @@ impl PositionInterval {
     }
 }
 
-/// A set of positions as disjoint intervals in order; what two intervals cover together they may cover as one.
+/// A set of positions, kept as ordered disjoint intervals. Adjacent intervals may be merged into one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSet {
     intervals: Vec<PositionInterval>,
 }
 
 impl IntervalSet {
-    /// Adds an interval, joining it with those it touches. An empty one changes nothing.
+    /// Adds an interval and joins it with those that it touches. An empty interval changes nothing.
     pub fn add(&mut self, interval: PositionInterval) {
         if interval.start >= interval.end {
             return;
@@ -69,7 +69,7 @@ impl IntervalSet {
         self.intervals.get(at).is_some_and(|i| i.contains(position))
     }
 
-    /// Whether all records that end from `first` to `last`, both included, are in the set by way of one interval.
+    /// Whether a single interval of the set contains all records that end from `first` to `last`, both included.
     pub fn covers(&self, first: LogPosition, last: LogPosition) -> bool {
         let at = self.intervals.partition_point(|i| i.end < last);
         self.intervals.get(at).is_some_and(|i| i.contains(first) && i.contains(last))
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn intervals_join_in_whatever_order_they_come() {
         let pieces = [(0, 10), (10, 20), (20, 30), (25, 40), (50, 60)];
-        // All orders of five pieces, by the factorial number system.
+        // All orders of five pieces, enumerated with the factorial number system.
         for mut code in 0..120usize {
             let mut left = pieces.to_vec();
             let mut set = IntervalSet::default();

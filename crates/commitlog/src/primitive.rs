@@ -1,5 +1,5 @@
-//! What the hand-off between appenders, writer and waiters is built from. `tests/model.rs` and `tests/writer_model.rs`
-//! put a model checker's in its place.
+//! The primitives of the hand-off between appenders, writer and waiters. `tests/model.rs` and `tests/writer_model.rs`
+//! replace them with a model checker's.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};

@@ -1,7 +1,8 @@
-//! How far the log is: which frames are under way, what of it is written, what is durable.
+//! The log's progress: which frames are in flight, which blocks are written, and what is durable.
 //!
-//! One lock guards it. Whoever issues frames or takes in their ends holds it, and nobody does who waits for anything
-//! long: mostly that is the writer's thread, at times one that [writes in its place](crate::lead).
+//! One lock guards this state. A thread takes it to issue frames or to record that frames have completed, and never
+//! holds it across a long wait. That thread is usually the log's writer, and sometimes an appender that [writes in its
+//! place](crate::lead).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,56 +22,56 @@ use crate::{LogError, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// See the module's text.
+/// The state that the module's text describes.
 #[derive(Debug)]
-pub(crate) struct Course {
-    /// Frames that were issued, without the gapless part that is written. In order.
-    issued: VecDeque<Issued>,
-    /// The ring position where the last batch that was issued ends.
+pub(crate) struct Progress {
+    /// Frames that were issued and are not yet part of the gapless written prefix, in order of issue.
+    issued: VecDeque<IssuedFrame>,
+    /// The ring position where the last issued batch ends.
     pub taken: u64,
-    /// The ring position up to which blocks are written, gapless.
+    /// The ring position up to which all blocks are written, without a gap.
     pub written: u64,
-    /// The same as blocks of a segment; (0, 0) at first.
+    /// The same position as a segment id and a count of its blocks; (0, 0) at first.
     written_place: (i64, u32),
-    /// The place of the durable horizon.
+    /// The durable horizon as a segment id and a count of its blocks.
     horizon: (i64, u32),
     pub prewriting: Prewriting,
-    /// The segment whose successor was asked for last.
+    /// The number of the last segment whose successor was requested.
     prepared_behind: Option<u64>,
-    /// A batch that was sealed, and is for the writer's thread to issue.
+    /// A sealed batch that the writer thread has to issue.
     pub left: Option<SealedBatch>,
-    /// The writer's thread sleeps, and has done so since before the first of what is under way.
+    /// The writer thread is asleep, and fell asleep before the first frame in flight was issued.
     pub is_writer_idle: bool,
-    /// A write failed that was not the writer thread's own.
+    /// A write failed that another thread made in the writer's place.
     pub has_failed: bool,
-    /// Scratch: who is woken after a frame.
+    /// Scratch space: the wakers to call after a frame completes.
     pub ready: Vec<Waker>,
 }
 
-/// A frame under way, or done behind one that is.
+/// A frame in flight, or one that is complete while an earlier frame is not.
 #[derive(Debug)]
-struct Issued {
+struct IssuedFrame {
     run: Range<u64>,
     offset: u64,
-    /// Its end as blocks of a segment.
+    /// The frame's end as a segment id and a count of blocks.
     place: (i64, u32),
     since: Instant,
     done: bool,
 }
 
-/// A batch, and the use of a segment that it lies in.
-pub(crate) struct Placed<B = FilledBatch> {
+/// A batch, and the use of the segment that it lies in.
+pub(crate) struct LocatedBatch<B = FilledBatch> {
     pub batch: B,
     pub segment: Arc<SegmentUse>,
-    /// The segment's number in this run, and the ring position where it begins.
+    /// The segment's number in this run, and the ring position where the segment begins.
     pub number: u64,
     pub base: u64,
 }
 
-impl Course {
-    /// Of a file of this length.
-    pub fn new(length: u64) -> Course {
-        Course {
+impl Progress {
+    /// The progress of a log whose file has this length, in bytes.
+    pub fn new(length: u64) -> Progress {
+        Progress {
             issued: VecDeque::new(),
             taken: 0,
             written: 0,
@@ -85,34 +86,34 @@ impl Course {
         }
     }
 
-    /// Frames under way.
-    pub fn under_way(&self) -> usize {
+    /// The number of frames in flight.
+    pub fn in_flight(&self) -> usize {
         self.issued.len()
     }
 
-    /// A frame of these blocks is under way. Answers its place in the file.
-    pub fn begin(&mut self, shared: &Shared, placed: &Placed<impl Sized>, run: Range<u64>, filled: u64) -> u64 {
-        let blocks = u32::try_from((run.end - placed.base) / BLOCK).unwrap_or(u32::MAX);
-        let (offset, place) = (placed.offset(shared, run.start), (placed.segment.id, blocks));
+    /// Records that a frame of these blocks is in flight. Returns the frame's offset in the file.
+    pub fn begin(&mut self, shared: &Shared, located: &LocatedBatch<impl Sized>, run: Range<u64>, filled: u64) -> u64 {
+        let blocks = u32::try_from((run.end - located.base) / BLOCK).unwrap_or(u32::MAX);
+        let (offset, place) = (located.offset(shared, run.start), (located.segment.id, blocks));
         count(shared, &run, filled);
-        self.issued.push_back(Issued { run, offset, place, since: Instant::now(), done: false });
+        self.issued.push_back(IssuedFrame { run, offset, place, since: Instant::now(), done: false });
         offset
     }
 
-    /// What the blocks of its frames say in common.
-    pub fn frame_head(&self, shared: &Shared, placed: &Placed) -> FrameHead {
+    /// The header fields that all blocks of the batch's frames share.
+    pub fn frame_head(&self, shared: &Shared, located: &LocatedBatch) -> FrameHead {
         FrameHead {
             seed: shared.file.seed,
             mode: shared.sync.code(),
-            segment_id: placed.segment.id,
-            base: placed.base,
+            segment_id: located.segment.id,
+            base: located.base,
             run: 0..0,
             filled: 0,
             horizon: self.horizon,
         }
     }
 
-    /// The frame at this place of the file is written.
+    /// Records that the frame at this file offset is written.
     pub fn ended(&mut self, shared: &Shared, offset: u64) {
         if let Some(issued) = self.issued.iter_mut().find(|issued| issued.offset == offset) {
             issued.done = true;
@@ -120,7 +121,7 @@ impl Course {
         }
     }
 
-    /// Takes in the gapless part of what is done.
+    /// Extends the gapless written prefix over all frames that are complete.
     pub fn advance(&mut self, shared: &Shared) {
         while let Some(issued) = self.issued.pop_front_if(|issued| issued.done) {
             self.written = issued.run.end;
@@ -132,23 +133,23 @@ impl Course {
         shared.room.announce();
     }
 
-    /// What is written is durable.
+    /// Makes everything that is written durable, and wakes its waiters.
     pub fn advance_horizon(&mut self, shared: &Shared) {
         self.horizon = self.written_place;
         shared.waiters.advance(self.written, &mut self.ready);
         shared.free_unused_if_waiting();
     }
 
-    /// Whether the segment is half full, so that the next one should be prepared, and nobody was asked to.
-    pub fn asks_for_segment(&mut self, shared: &Shared, placed: &Placed<impl Sized>) -> bool {
-        let is_half_full = self.taken - placed.base > shared.segment_size() / 2;
-        is_half_full && self.prepared_behind.replace(placed.number) != Some(placed.number)
+    /// Returns true once for each segment, when it is half full: the caller should then have the next one prepared.
+    pub fn asks_for_segment(&mut self, shared: &Shared, located: &LocatedBatch<impl Sized>) -> bool {
+        let is_half_full = self.taken - located.base > shared.segment_size() / 2;
+        is_half_full && self.prepared_behind.replace(located.number) != Some(located.number)
     }
 }
 
-impl Placed {
-    /// Where the batch lies; of one that is about to be issued.
-    pub fn new(shared: &Shared, batch: FilledBatch) -> Result<Placed, LogError> {
+impl LocatedBatch {
+    /// Finds the segment of a batch that is about to be issued.
+    pub fn new(shared: &Shared, batch: FilledBatch) -> Result<LocatedBatch, LogError> {
         let number = batch.start() / shared.segment_size();
         let segment = shared.recent_segment(number);
         let segment = segment.ok_or_else(|| LogError::Closed("a segment was lost from memory".into()))?;
@@ -156,17 +157,17 @@ impl Placed {
         if batch.end() > base + shared.segment_size() {
             return Err(LogError::Closed("a batch reaches beyond its segment".into()));
         }
-        Ok(Placed { batch, segment, number, base })
+        Ok(LocatedBatch { batch, segment, number, base })
     }
 
-    /// The batch finished, to be written in parts.
-    pub fn share(self) -> Placed<Arc<FilledBatch>> {
-        Placed { batch: Arc::new(self.batch), segment: self.segment, number: self.number, base: self.base }
+    /// Shares the finished batch, so that it can be written in parts.
+    pub fn share(self) -> LocatedBatch<Arc<FilledBatch>> {
+        LocatedBatch { batch: Arc::new(self.batch), segment: self.segment, number: self.number, base: self.base }
     }
 }
 
-impl<B> Placed<B> {
-    /// The place in the file of a ring position.
+impl<B> LocatedBatch<B> {
+    /// The offset in the file of a ring position.
     pub fn offset(&self, shared: &Shared, position: u64) -> u64 {
         shared.file.geometry().segment_offset(self.segment.slot) + (position - self.base)
     }

@@ -1,9 +1,9 @@
-//! A log whose superblocks are both lost: what its other blocks tell of it, for a start that salvages.
+//! Rebuilding both superblocks of a log from its other blocks, for a start with salvage.
 //!
-//! The checksum of a bookkeeping entry is computed from the log's seed on, and all else in it is known: so each tells
-//! the seed. A sound block of a segment tells which use it is of, whose entry tells the segment, and which block of it
-//! it is: so it tells where segments begin, and how far apart. What more than half of them say is taken; of entries two
-//! at least have to say it.
+//! The checksum of a bookkeeping entry starts from the log's seed, and everything else in the entry is known, so each
+//! entry yields the seed. A sound block of a segment names its use, whose entry names the segment, and its index in the
+//! segment. Blocks therefore tell where segments begin and how far apart they are. A value counts if more than half of
+//! the blocks agree on it; of entries, at least two must agree.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Blocks before the bookkeeping.
 const SUPERBLOCKS: u64 = 2;
 
-/// Writes the superblocks anew as the log's other blocks tell them, if they do, and opens it. What was there is kept in
-/// a file apart.
+/// Rewrites the superblocks from the log's other blocks if these are sufficient, and opens the log. Keeps what was in
+/// the superblocks' place in a separate file.
 pub(crate) fn open(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> Result<Option<LogFile>, LogError> {
     let path = options.log_path();
     let file = disk.open(&path, OpenOptions::write().blocks())?;
@@ -38,7 +38,7 @@ pub(crate) fn open(disk: &dyn Disk, options: &LogOptions, wanted: Geometry) -> R
     LogFile::open(disk, options)
 }
 
-/// Puts what lies in the place of the superblocks away.
+/// Copies the contents of the superblocks' place to a separate file.
 fn keep_head(disk: &dyn Disk, options: &LogOptions, file: &dyn File) -> Result<(), LogError> {
     let mut head = vec![0; Geometry::bookkeeping_start() as usize];
     let got = file.read_at(&mut head, 0)?;
@@ -49,7 +49,7 @@ fn keep_head(disk: &dyn Disk, options: &LogOptions, file: &dyn File) -> Result<(
     Ok(())
 }
 
-/// The seed, and the entries that have it.
+/// The log's seed, and the entries that agree on it.
 struct Evidence {
     seed: u32,
     entries: Vec<BookkeepingEntry>,
@@ -64,11 +64,11 @@ impl Evidence {
         Ok((entries.len() >= 2).then_some(Evidence { seed, entries }))
     }
 
-    /// Where segments lie, as their blocks tell it; as wanted, where none is of a segment but the first.
+    /// The layout that the segments' blocks imply; the wanted layout if only the first segment has blocks.
     fn geometry(&self, file: &dyn File, wanted: Geometry) -> Result<Option<Geometry>, LogError> {
         let slots: BTreeMap<i64, u32> = self.entries.iter().map(|entry| (entry.id, entry.index)).collect();
         let listed = self.entries.iter().map(|entry| entry.index + 1).max().unwrap_or(0);
-        // By slot, where the segment seems to begin, in blocks of the file; and how long one is at least.
+        // For each slot, the block of the file where the segment seems to begin; and the least length of a segment.
         let mut begins: Vec<(u32, u64)> = Vec::new();
         let mut longest = 0;
         each_block(file, |number, block| {
@@ -96,7 +96,7 @@ impl Evidence {
             .map(|(segment_size_bytes, segments)| Geometry { segment_size_bytes, segments }))
     }
 
-    /// Of a sound block of any use of any segment.
+    /// The header of a sound block, of any use of any segment.
     fn header(&self, block: &[u8]) -> Option<BlockHeader> {
         match classify_block(block, self.seed, i64::MAX, 0) {
             BlockState::Live(header) | BlockState::Stale(header) | BlockState::Misplaced(header) => Some(header),
@@ -105,14 +105,14 @@ impl Evidence {
     }
 }
 
-/// A bookkeeping entry that lies where it should, and the seed of its checksum.
+/// A bookkeeping entry that lies in its right place, and the seed of its checksum.
 fn entry_at(number: u64, block: &[u8]) -> Option<(u32, BookkeepingEntry)> {
     let index = u32::try_from(number.checked_sub(SUPERBLOCKS)?).ok()?;
     let seed = BookkeepingEntry::seed(block)?;
     BookkeepingEntry::decode(block, seed, index).ok().map(|entry| (seed, entry))
 }
 
-/// Every whole block of the file, with its number.
+/// Visits every whole block of the file with its number.
 fn each_block(file: &dyn File, mut visit: impl FnMut(u64, &[u8])) -> Result<(), LogError> {
     let mut chunk = AlignedBuffer::new(CHUNK_SIZE);
     let mut number = 0;
@@ -131,7 +131,7 @@ fn each_block(file: &dyn File, mut visit: impl FnMut(u64, &[u8])) -> Result<(), 
     Ok(())
 }
 
-/// What more than half say.
+/// The value that more than half of the inputs agree on.
 fn most<T: Ord + Copy>(told: impl Iterator<Item = T>) -> Option<T> {
     let mut votes: BTreeMap<T, usize> = BTreeMap::new();
     let mut all = 0;
@@ -142,12 +142,12 @@ fn most<T: Ord + Copy>(told: impl Iterator<Item = T>) -> Option<T> {
     votes.into_iter().find(|(_, count)| 2 * count > all).map(|(one, _)| one)
 }
 
-/// The checksum from which on one of `bytes` comes to `checksum`.
+/// The checksum state from which `bytes` lead to `checksum`.
 pub(crate) fn checksum_before(checksum: u32, bytes: &[u8]) -> u32 {
     let mut register = !checksum;
     for byte in bytes.iter().rev() {
         for _ in 0..8 {
-            // The polynomial has the highest bit, which a shift to the right leaves free.
+            // The polynomial's highest bit is set, and a shift to the right leaves that bit clear.
             let was_odd = register >> 31 == 1;
             register = if was_odd { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
         }
@@ -156,11 +156,12 @@ pub(crate) fn checksum_before(checksum: u32, bytes: &[u8]) -> u32 {
     !register
 }
 
-/// A new id with that checksum: what the log's blocks know of its id.
+/// A new id with that checksum, which is all that the log's blocks know about its id.
 fn id_of_checksum(checksum: u32) -> Uuid {
     let mut bytes = *Uuid::new_v4().as_bytes();
     let (head, tail) = bytes.split_at_mut(12);
-    // Four bytes change the checksum as that of four zeros is changed by what stands before them.
+    // The effect of the last four bytes is linear: they change the checksum by the same difference, whatever precedes
+    // them.
     let last = checksum_before(checksum, &[0; 4]) ^ crc32fast::hash(head);
     tail.copy_from_slice(&last.to_le_bytes());
     Uuid::from_bytes(bytes)

@@ -1,4 +1,4 @@
-//! Opening: which log is there, what its bookkeeping says, and whether it may be used.
+//! Opening a log: which log is there, what its bookkeeping says, and whether it may be used.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::rebuild;
 use crate::segment::SegmentUse;
 use crate::{Corruption, Gap, LogError, LogOptions};
 
-/// Where salvage puts a log that it cannot make anything of, or the superblocks of one that it can.
+/// The file to which salvage moves a log that it cannot read at all, or the superblocks of one that it can.
 pub(crate) const DAMAGED_FILE_NAME: &str = "commitlog.damaged";
 
-/// The first of `name`, `name.2`, `name.3`, … under which there is nothing yet: what an earlier salvage kept stays.
+/// The first of `name`, `name.2`, `name.3`, … that does not exist, so that files kept by earlier salvages stay.
 pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result<PathBuf, LogError> {
     let mut path = directory.join(name);
     let mut number = 2;
@@ -28,19 +28,19 @@ pub(crate) fn free_path(disk: &dyn Disk, directory: &Path, name: &str) -> Result
     Ok(path)
 }
 
-/// What is there.
+/// A log that was opened or made.
 pub(crate) struct Opened {
     pub file: LogFile,
     /// The greatest segment id ever seen.
     pub last_id: i64,
     /// The segments that hold records, in order of ids.
     pub live: Vec<Arc<SegmentUse>>,
-    /// Damage in superblocks and bookkeeping that was got over.
+    /// The damage in superblocks and bookkeeping that was repaired or bypassed.
     pub gaps: Vec<Gap>,
 }
 
-/// Opens the log of the options' directory; makes one if there is none, or if the one that is there holds nothing and
-/// has another layout than they ask for.
+/// Opens the log in the options' directory. Makes one if there is none, or if the one there holds nothing and has
+/// another layout than the options ask for.
 pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Opened, LogError> {
     let measure = |device: &PathBuf| disk.open(device, OpenOptions::read())?.len();
     let wanted = options.geometry(options.device.as_ref().map(measure).transpose()?)?;
@@ -68,7 +68,7 @@ pub(crate) fn open_or_create(disk: &dyn Disk, options: &LogOptions) -> Result<Op
     Ok(opened)
 }
 
-/// With salvage, a log whose superblocks were lost and whose other blocks tell them.
+/// With salvage, rebuilds a log whose superblocks are lost from its other blocks.
 fn rebuilt(
     disk: &dyn Disk,
     options: &LogOptions,
@@ -79,7 +79,7 @@ fn rebuilt(
     if options.salvage && is_head { rebuild::open(disk, options, wanted) } else { Ok(None) }
 }
 
-/// In place of a log that nobody can tell anything of; a device is left alone.
+/// Makes a new log in place of one that cannot be read at all. A device is left untouched.
 fn begin_anew(disk: &dyn Disk, options: &LogOptions, wanted: Geometry, damage: Corruption) -> Result<Opened, LogError> {
     if options.device.is_some() {
         return Err(foreign_device(&damage, options.salvage));
@@ -92,7 +92,7 @@ fn begin_anew(disk: &dyn Disk, options: &LogOptions, wanted: Geometry, damage: C
     Ok(Opened { gaps: vec![gap], ..made })
 }
 
-/// Of a log that has to be made, where there is none.
+/// The host id for a new log, where there was none before.
 fn new_host_id(options: &LogOptions) -> Result<Uuid, LogError> {
     let Some(hook) = &options.on_new_log else { return Ok(options.host_id.unwrap_or_else(Uuid::new_v4)) };
     let id = Uuid::new_v4();
@@ -116,8 +116,8 @@ fn create(
     Ok(Opened { file, last_id, live: Vec::new(), gaps: Vec::new() })
 }
 
-/// Neither superblock copy is sound, or the file ends within the bookkeeping: there is nothing in the log that anybody
-/// could tell of. It is kept under another name.
+/// Keeps a file under another name because nothing in it can be read: neither superblock copy is sound, or the file
+/// ends within the bookkeeping.
 fn set_aside(disk: &dyn Disk, options: &LogOptions, damage: Corruption) -> Result<Gap, LogError> {
     let length_bytes = disk.open(&damage.path, OpenOptions::read())?.len()?;
     disk.rename(&damage.path, &free_path(disk, &options.directory, DAMAGED_FILE_NAME)?)?;
@@ -177,26 +177,27 @@ fn read_bookkeeping(file: LogFile, options: &LogOptions) -> Result<Opened, LogEr
     for entry in entries.iter_mut().filter(|entry| twins.contains(&entry.index)) {
         *entry = restore_entry(&file, entry.index)?;
     }
-    // If the blocks of several say that they are of one use, all of them are replayed.
+    // If the blocks of several segments claim the same use, all of them are replayed.
     entries.retain(is_read);
     entries.sort_by_key(|entry| entry.id);
     let live = entries.iter().map(|entry| Arc::new(SegmentUse::found(entry.id, entry.index, entry.without))).collect();
     Ok(Opened { file, last_id, live, gaps })
 }
 
-/// Whether the segment of a sound entry is to be read.
+/// Whether the segment of a sound entry has to be read.
 fn is_read(entry: &BookkeepingEntry) -> bool {
     decide_entry(EntryKind::from(entry.state), FirstBlock::Older) == EntryDecision::Read
 }
 
-/// Writes a segment's bookkeeping anew, as its blocks tell it.
+/// Rewrites a segment's bookkeeping from its blocks.
 fn restore_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
     let entry = guess_entry(file, slot)?;
     file.write_entry(entry)?;
     Ok(entry)
 }
 
-/// What a segment's blocks say when its bookkeeping is lost: the greatest id among them, taken for live.
+/// An entry derived from the segment's blocks when its bookkeeping is lost: the greatest id among them, treated as
+/// live.
 fn guess_entry(file: &LogFile, slot: u32) -> Result<BookkeepingEntry, LogError> {
     let id = file.read_image(slot, i64::MAX, None)?.greatest_stale_id();
     let state = if id.is_some() { SegmentState::Live } else { SegmentState::Free };

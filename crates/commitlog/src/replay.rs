@@ -1,5 +1,5 @@
-//! Replay: the records found at open, in order, each checked three times: its blocks' ids and checksums, its head's,
-//! its body's.
+//! Replay: the records found at open, in order. Each is checked three times: by its blocks' ids and checksums, by its
+//! head's checksum, and by its body's.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,23 +18,23 @@ use crate::segment::{DirtyRange, SegmentUse};
 use crate::shared::Shared;
 use crate::{Corruption, LogError, LogOptions, LogPosition};
 
-/// The records found at open. To be read to the end before the log's segments can be freed.
+/// The records found at open. They must be read to the end before the log's segments can be freed.
 #[derive(Debug)]
 pub struct Replay {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     salvage: bool,
-    /// A copy is kept of every segment, not of the damaged alone.
+    /// Keep a copy of every segment, not only of damaged ones.
     keeps_copies: bool,
-    /// Segments to come, oldest first.
+    /// The segments still to be read, oldest first.
     pending: VecDeque<Arc<SegmentUse>>,
-    /// Records that touch none of these are passed over; `None` for all.
+    /// If set, records that touch none of these tables are skipped.
     wanted: Option<Vec<Uuid>>,
     found: Vec<Arc<SegmentUse>>,
-    /// The images of the segments, in order, once the first was asked for.
+    /// The images of the segments, in order, once the first was requested.
     images: Option<Images>,
-    /// The image of the first pending segment, if it was looked at already.
+    /// The image of the first pending segment, if it was already read.
     ahead: Option<SegmentImage>,
     current: Option<Current>,
     /// Table ids and data of the last record.
@@ -43,11 +43,11 @@ pub struct Replay {
     report: ReplayReport,
 }
 
-/// What a thread reads ahead.
+/// The prefetch of segment images by a background thread.
 #[derive(Debug)]
 struct Images {
     read: Receiver<Result<SegmentImage, LogError>>,
-    /// Memory to read into once more: its pages are there.
+    /// Returns buffers for reuse; their pages are already mapped.
     used: Sender<AlignedBuffer>,
 }
 
@@ -58,16 +58,17 @@ struct Current {
     image: SegmentImage,
     runs: VecDeque<Run>,
     cursor: Option<RecordCursor>,
-    /// Where the last record of one table alone was taken in: mostly the next is of the same.
+    /// The table of the last record that touched a single table, with its range: the next record usually touches the
+    /// same table.
     last: Option<(Uuid, Arc<DirtyRange>)>,
 }
 
-/// A record of the log. Its bytes are borrowed from the replay until the next one is asked for.
+/// A record of the log. Its bytes are borrowed from the replay until the next record is requested.
 #[derive(Debug)]
 pub struct Record<'a> {
     /// Where it begins.
     pub start: LogPosition,
-    /// Where it ends: the position it is known by.
+    /// Where it ends: the position that identifies it.
     pub position: LogPosition,
     /// The tables it touches.
     pub tables: &'a [Uuid],
@@ -84,20 +85,20 @@ pub struct ReplayReport {
     pub records: u64,
     /// Bytes of data in them.
     pub data_bytes: u64,
-    /// Records cut by the log's end: never acknowledged, dropped.
+    /// Records that the end of the log cuts off. They were never acknowledged and are dropped.
     pub cut_records: u64,
-    /// Damage that was got over: a superblock copy, or, with salvage, anything.
+    /// The damage that was bypassed: of a superblock copy, or, with salvage, of anything.
     pub gaps: Vec<Gap>,
 }
 
 /// A damaged piece of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where, and how it shows.
+    /// Its place, and what was found there.
     pub damage: Corruption,
-    /// Bytes of segments that could not be replayed for it; 0 where only bookkeeping was hit.
+    /// How many bytes of segments could not be replayed because of it; 0 where only bookkeeping was damaged.
     pub length_bytes: u64,
-    /// The segment's id, where it concerns one.
+    /// The segment's id, if the damage concerns one.
     pub segment: Option<i64>,
 }
 
@@ -144,8 +145,8 @@ impl Replay {
         }
     }
 
-    /// The next record, in the order of positions; `None` at the end. [`LogError::Corrupt`] is final, unless the log
-    /// was opened with salvage.
+    /// Returns the next record in order of positions, or `None` at the end. [`LogError::Corrupt`] is final unless the
+    /// log was opened with salvage.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, LogError> {
         let found = loop {
             let Some(current) = &mut self.current else {
@@ -190,8 +191,8 @@ impl Replay {
         match (&*self.tables, &current.last) {
             ([table], Some((last, range))) if table == last => range.extend(position.offset),
             (tables, _) => {
-                // It was to be on the device before such a record that there may be some, and is not. Nobody has seen
-                // it who should have.
+                // The bookkeeping still promises that there is no such record. The withdrawal of the promise was to be
+                // on the device before such a record, and is not; so the preview did not see this record.
                 let promised = !self.salvage && self.shared.is_promised(&current.segment);
                 if promised && tables.iter().any(|table| self.shared.preview_tables.contains(table)) {
                     let damage = self.shared.file.broken_promise(current.segment.slot, found.start);
@@ -208,10 +209,10 @@ impl Replay {
         Ok(Record { start, position, tables: &self.tables, data })
     }
 
-    /// Another replay, from the first record, of those that touch one of
-    /// [`preview_tables`](LogOptions::preview_tables), for whoever has to know something of them beforehand. The
-    /// data of others is not looked at, and segments that have none are not read. Only this one, not the other,
-    /// makes the segments free to be used again.
+    /// Another replay, from the first record, of the records that touch one of
+    /// [`preview_tables`](LogOptions::preview_tables), for a caller that needs to know these beforehand. It does not
+    /// check the data of other records, and does not read segments that have none. Only this replay, and not the
+    /// preview, frees segments.
     pub fn preview(&self) -> Replay {
         Replay {
             shared: Arc::clone(&self.shared),
@@ -231,14 +232,14 @@ impl Replay {
         }
     }
 
-    /// Another replay of the same records, for a caller that learns during the first one that it needs some of them
-    /// once more. To be made before the first is read, and read before anything of the log is freed; see
+    /// Another replay of the same records, for a caller that learns during the first replay that it needs some of them
+    /// again. Make it before the first replay is read, and read it before anything of the log is freed; see
     /// [`only`](Replay::only).
     pub fn again(&self) -> Replay {
         Replay { pending: self.found.clone().into(), wanted: None, ..self.preview() }
     }
 
-    /// Passes over the records that touch none of these tables, and over segments in which none of them has any left.
+    /// Skips the records that touch none of these tables, and the segments in which none of them has any left.
     pub fn only(mut self, tables: Vec<Uuid>) -> Replay {
         debug_assert!(self.current.is_none(), "nothing was read of it");
         self.pending.retain(|segment| segment.dirty_tables().iter().any(|table| tables.contains(table)));
@@ -246,8 +247,8 @@ impl Replay {
         self
     }
 
-    /// The segments whose bookkeeping does not promise that they have none, and each one's next, which knows how far
-    /// that goes. Whoever salvages believes no promise.
+    /// The segments whose bookkeeping does not promise that they have no such record, each with its successor, which
+    /// knows how far it is durable. Salvage trusts no promise.
     fn to_preview(&self) -> Vec<Arc<SegmentUse>> {
         let mut is_next = false;
         let is_read = |segment: &&Arc<SegmentUse>| {
@@ -257,13 +258,13 @@ impl Replay {
         self.found.iter().filter(is_read).cloned().collect()
     }
 
-    /// From now on a copy is kept of every segment, as of those that are damaged: the caller cannot make anything of
-    /// all records.
+    /// Keeps a copy of every segment from now on, as if all were damaged, because the caller cannot interpret all
+    /// records.
     pub fn keep_copies(&mut self) {
         self.keeps_copies = true;
     }
 
-    /// What was found, so far.
+    /// What was found so far.
     pub fn report(&self) -> &ReplayReport {
         &self.report
     }
@@ -284,7 +285,7 @@ impl Replay {
         }
         let mut horizon = image.horizon_of(segment.id);
         if !self.pending.is_empty() {
-            // The first frame of the next segment says how far this one goes.
+            // The first frame of the next segment says how far this one is durable.
             let next = self.next_image()?;
             horizon = horizon.max(next.horizon_of(segment.id));
             self.ahead = Some(next);
@@ -295,14 +296,14 @@ impl Replay {
         Ok(Current { segment, image, runs: verdict.runs.into(), cursor: None, last: None })
     }
 
-    /// Has this segment and those to come read, and their blocks looked at, while the records of those before are
-    /// applied: one is ready while the next is read.
+    /// Starts a thread that reads this segment and the following ones and classifies their blocks, while the records of
+    /// earlier segments are applied. It keeps one image ready while it reads the next.
     fn read_ahead(&self, first: &Arc<SegmentUse>) -> Result<Images, LogError> {
         let ((send, read), (used, memory)) = (sync_channel(0), channel());
         let shared = Arc::clone(&self.shared);
         let segments: Vec<_> = [first].into_iter().chain(&self.pending).map(|found| (found.slot, found.id)).collect();
         let read_all = move || {
-            // Nobody takes them: the replay was given up.
+            // The send fails when the replay was abandoned.
             let mut read = |(slot, id)| send.send(shared.file.read_image(slot, id, memory.try_recv().ok()));
             let _ = segments.into_iter().try_for_each(&mut read);
         };
@@ -317,10 +318,10 @@ impl Replay {
         next.unwrap_or_else(|| Err(LogError::Closed("the reader of the commit log failed".into())))
     }
 
-    /// The segment is at its end.
+    /// Leaves the current segment, which is at its end.
     fn leave(&mut self) {
         if let (Some(current), Some(images)) = (self.current.take(), &self.images) {
-            // The last was read.
+            // The send fails when the last segment was already read.
             let _ = images.used.send(current.image.into_memory());
         }
     }
@@ -339,7 +340,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Damage: an error, unless we salvage.
+    /// Reports damage: as an error, unless the log is opened with salvage.
     fn got_over(&mut self, gap: Gap) -> Result<(), LogError> {
         if !self.salvage {
             return Err(LogError::Corrupt(Box::new(gap.damage)));
@@ -348,8 +349,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Keeps the bytes of a segment, for whoever wants to look at them after the segment is reused; once, however often
-    /// it is looked at before.
+    /// Keeps a copy of a segment's bytes for later inspection, because the segment will be reused. Keeps one copy,
+    /// however often the start is tried.
     fn keep_copy(&self, segment: &SegmentUse, image: &SegmentImage) -> Result<(), LogError> {
         let name = format!("commitlog.damaged-{}", segment.id);
         if self.is_kept(&name, image)? {
@@ -362,7 +363,7 @@ impl Replay {
         Ok(self.disk.sync_dir(&self.directory)?)
     }
 
-    /// Whether a copy has the same bytes.
+    /// Whether an existing copy has the same bytes.
     fn is_kept(&self, name: &str, image: &SegmentImage) -> Result<bool, LogError> {
         let file_names = self.disk.list(&self.directory)?.into_iter().map(|entry| entry.name);
         let copies = file_names
@@ -380,7 +381,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// All is known of the segments found: those that nobody needs are freed.
+    /// Ends the replay: everything about the found segments is known now, and those that no table needs are freed.
     fn finish(&mut self) -> Result<(), LogError> {
         for segment in self.found.drain(..) {
             segment.replayed();

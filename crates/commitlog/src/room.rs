@@ -1,11 +1,12 @@
-//! News of room in the log, for those who wait for it. `tests/model.rs` has them come in every order.
+//! Notification of room in the log. `tests/model.rs` checks it in every order of events.
 
 use std::task::Waker;
 use std::time::Instant;
 
 use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
-/// News of room: counted, so that whoever looks, fails and then waits misses nothing.
+/// Notification of room. Announcements are counted, so that a thread which looks for room, fails and then waits does
+/// not miss one.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     epoch: AtomicU64,
@@ -16,18 +17,18 @@ pub(crate) struct Room {
 #[derive(Debug, Default)]
 struct Waiting {
     wakers: Vec<Waker>,
-    /// Threads that wait for `changed`: telling nobody costs a system call too, and there is news after every device
-    /// write.
+    /// The number of threads blocked on `changed`. Notifying costs a system call even when none is, and there is an
+    /// announcement after every device write.
     blocked: usize,
 }
 
 impl Room {
-    /// The count so far; take it before looking for room.
+    /// The current count. Take it before looking for room.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// There may be room now.
+    /// Announces that there may be room now.
     pub fn announce(&self) {
         let mut waiting = self.lock();
         self.epoch.fetch_add(1, Ordering::AcqRel);
@@ -41,7 +42,8 @@ impl Room {
         }
     }
 
-    /// Waits until there is news since `epoch`, or the deadline; `false` once that has passed, whatever the news.
+    /// Waits until there is an announcement after `epoch`, or until the deadline. Returns `false` once the deadline has
+    /// passed, in any case.
     pub fn wait(&self, epoch: u64, deadline: Instant) -> bool {
         let mut waiting = self.lock();
         loop {
@@ -58,7 +60,7 @@ impl Room {
         }
     }
 
-    /// Whether there is news since `epoch`; if not, the next wakes the waker.
+    /// Whether there was an announcement after `epoch`. If not, the next one wakes the waker.
     pub fn has_news(&self, epoch: u64, waker: &Waker) -> bool {
         let mut waiting = self.lock();
         let has_news = self.epoch() != epoch;

@@ -1,5 +1,5 @@
-//! Judging a segment's bytes and walking its records. No I/O: what a segment holds comes in as bytes, so that tests,
-//! tools and fuzzers drive it as recovery does.
+//! Judging a segment's bytes and walking its records. This does no I/O: callers pass in the segment's bytes, so that
+//! tests, tools and fuzzers use the same code as recovery.
 
 use std::ops::Range;
 
@@ -8,56 +8,57 @@ use uuid::Uuid;
 
 use crate::{BookkeepingEntry, Superblock};
 
-use crate::decision::{BlockKind, Decision, Order, Place, decide};
+use crate::decision::{BlockKind, Decision, HorizonSide, Order, decide};
 use crate::file::seed_of;
 use crate::format::{
     BLOCK_HEADER_SIZE, BLOCK_PAYLOAD_SIZE, BlockHeader, BlockState, NO_RECORD_STARTS, RecordFault, RecordHead,
     TABLE_ID_SIZE, classify_block,
 };
 
-/// The code of the sync mode whose frames count each by itself; those of lesser modes were acknowledged in order.
+/// The code of the sync mode whose frames are acknowledged independently. Blocks of modes with lower codes were
+/// acknowledged in order.
 const UNORDERED_MODE: u8 = 3;
 
-/// A segment as found: its bytes and what each block is.
+/// A segment as it was found: its bytes and the state of each block.
 #[derive(Debug)]
 pub struct SegmentImage {
     id: i64,
     memory: AlignedBuffer,
-    /// So much of it is the segment's.
+    /// How many bytes of the buffer belong to the segment.
     length: usize,
     states: Vec<BlockState>,
     blocks: u32,
 }
 
-/// What follows from a segment's blocks.
+/// What recovery decides about a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Runs of sound blocks to replay, in order.
     pub runs: Vec<Run>,
-    /// Blocks that are damaged, as runs of neighbours.
+    /// The damaged blocks, as runs of neighbours.
     pub damaged: Vec<Range<u32>>,
 }
 
-/// Sound blocks in a row.
+/// A run of sound blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Their indices.
     pub blocks: Range<u32>,
-    /// A record may begin before the run, in what is damaged or was never acknowledged; its rest is skipped.
+    /// A record may begin before the run, in blocks that are damaged or were never acknowledged; its rest is skipped.
     pub after_damage: bool,
-    /// A record may be cut at the run's end: it was never acknowledged, or the damage behind the run has the rest.
+    /// A record may be cut at the run's end: it was never acknowledged, or its rest is in the damage behind the run.
     pub may_be_cut: bool,
 }
 
 impl SegmentImage {
-    /// The segment's bytes, of the log `log_id`, in a use of id `id`. Bytes that are missing at the end are blank.
+    /// Classifies a segment's bytes as use `id` of the log `log_id`. Bytes missing at the end count as blank.
     pub fn new(log_id: Uuid, id: i64, bytes: &[u8], segment_size_bytes: u32) -> SegmentImage {
         let mut memory = AlignedBuffer::new(bytes.len());
         memory[..bytes.len()].copy_from_slice(bytes);
         SegmentImage::in_memory(log_id, id, memory, bytes.len(), segment_size_bytes)
     }
 
-    /// As `new`, of the first `length` bytes of what was read.
+    /// Like `new`, for the first `length` bytes of a buffer that was read.
     pub(crate) fn in_memory(
         log_id: Uuid,
         id: i64,
@@ -73,7 +74,7 @@ impl SegmentImage {
         SegmentImage { id, states: states.collect(), memory, length, blocks }
     }
 
-    /// Its memory, for another one.
+    /// Returns the buffer for reuse.
     pub(crate) fn into_memory(self) -> AlignedBuffer {
         self.memory
     }
@@ -83,28 +84,28 @@ impl SegmentImage {
         self.id
     }
 
-    /// What a block is.
+    /// The state of a block.
     pub fn state(&self, block: u32) -> BlockState {
         self.states.get(block as usize).copied().unwrap_or(BlockState::Blank)
     }
 
-    /// Blocks the segment has room for.
+    /// The number of blocks that the segment has room for.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Its bytes, as found.
+    /// The segment's bytes, as found.
     pub fn bytes(&self) -> &[u8] {
         &self.memory[..self.length]
     }
 
-    /// The most blocks of segment `id` that a sound block of this one says are durable.
+    /// The greatest number of blocks of segment `id` that a sound block of this segment says are durable.
     pub fn horizon_of(&self, id: i64) -> u32 {
         let claims = self.live().filter(|header| header.horizon_segment == id).map(|header| header.horizon_blocks);
         claims.max().unwrap_or(0)
     }
 
-    /// The greatest id among sound blocks of earlier uses.
+    /// The greatest id among the sound blocks of earlier uses.
     pub fn greatest_stale_id(&self) -> Option<i64> {
         let ids = self.states.iter().filter_map(|state| match state {
             BlockState::Stale(header) => Some(header.segment_id),
@@ -118,7 +119,7 @@ impl SegmentImage {
         self.live().map(|header| header.mode).find(|mode| *mode > UNORDERED_MODE)
     }
 
-    /// In what order its blocks were acknowledged; a segment is written in one mode.
+    /// The order in which its blocks were acknowledged. A segment is written in one mode only.
     pub fn order(&self) -> Order {
         let unordered = self.live().any(|header| header.mode == UNORDERED_MODE);
         if unordered { Order::Unordered } else { Order::Ordered }
@@ -131,9 +132,9 @@ impl SegmentImage {
         })
     }
 
-    /// Applies the decision table from the first block on. `horizon_blocks` are known to have been durable, from this
-    /// segment or another. After damage it goes on as far as the horizon reaches; a caller that does not salvage
-    /// stops at any.
+    /// Applies the decision table from the first block on. `horizon_blocks` blocks are known to have been durable, from
+    /// this segment or another one. It continues after damage as far as the horizon reaches; a caller that does not
+    /// salvage stops at the first damage.
     pub fn judge(&self, horizon_blocks: u32) -> Verdict {
         let order = self.order();
         let mut verdict = Verdict::default();
@@ -163,8 +164,8 @@ impl SegmentImage {
     }
 
     fn decide(&self, block: u32, horizon_blocks: u32, order: Order) -> Decision {
-        let place = if block < horizon_blocks { Place::BelowHorizon } else { Place::AboveHorizon };
-        decide(BlockKind::from(&self.state(block)), place, order)
+        let side = if block < horizon_blocks { HorizonSide::BelowHorizon } else { HorizonSide::AboveHorizon };
+        decide(BlockKind::from(&self.state(block)), side, order)
     }
 
     fn header(&self, block: u32) -> Option<&BlockHeader> {
@@ -187,44 +188,44 @@ impl SegmentImage {
 pub struct RecordCursor {
     run: Run,
     block: u32,
-    /// In the block's payload.
+    /// The offset in the block's payload.
     offset: usize,
 }
 
-/// A record found.
+/// A record that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Byte offset of its head in the segment.
+    /// The byte offset of its head in the segment.
     pub start: u32,
-    /// Byte offset behind its last byte: the offset of its position.
+    /// The byte offset behind its last byte, which is the offset of its position.
     pub end: u32,
-    /// Tables it touches: their ids begin the scratch buffer.
+    /// The number of tables it touches. Their ids begin the scratch buffer.
     pub tables: u16,
 }
 
 /// One step of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A sound record: table ids and data are in the scratch buffer.
+    /// A sound record; its table ids and data are in the scratch buffer.
     Record(Found),
-    /// No more.
+    /// There are no more records.
     End,
     /// The run ends within a record that begins at this byte offset of the segment; it was never acknowledged.
     Cut(u32),
-    /// A damaged record at this byte offset, in sound blocks. The cursor stands behind it, as far as that can be told.
+    /// A damaged record at this byte offset, in sound blocks. The cursor stands behind it, as far as its end is known.
     Fault(u32, RecordFault),
 }
 
-/// Why bytes could not be taken.
+/// Why the next bytes could not be read.
 enum Short {
-    /// The run is at its end.
+    /// The run has ended.
     RunEnds,
-    /// A frame ends; records never go on in the next.
+    /// The frame has ended; a record never continues in the next frame.
     FrameEnds,
 }
 
 impl RecordCursor {
-    /// At the run's first record.
+    /// A cursor at the run's first record.
     pub fn new(image: &SegmentImage, run: Run) -> RecordCursor {
         let mut cursor = RecordCursor { block: run.blocks.start, offset: 0, run };
         if cursor.run.after_damage {
@@ -233,7 +234,7 @@ impl RecordCursor {
         cursor
     }
 
-    /// Moves to the first record that starts in `block` or behind it.
+    /// Moves to the first record that starts in `block` or after it.
     fn seek_record(&mut self, image: &SegmentImage, block: u32) {
         self.block = block;
         self.offset = 0;
@@ -248,12 +249,13 @@ impl RecordCursor {
         }
     }
 
-    /// The next record; its table ids and data replace what `scratch` held.
+    /// Returns the next record. Its table ids and data replace the contents of `scratch`.
     pub fn next(&mut self, image: &SegmentImage, scratch: &mut Vec<u8>) -> Step {
         self.next_of(None, image, scratch)
     }
 
-    /// The next record that touches one of the tables, if only some are wanted; the data of others is not checked.
+    /// Returns the next record that touches one of the wanted tables, or simply the next one if `wanted` is `None`. The
+    /// data of other records is not checked.
     pub fn next_of(&mut self, wanted: Option<&[Uuid]>, image: &SegmentImage, scratch: &mut Vec<u8>) -> Step {
         loop {
             self.skip_used_up(image);
@@ -266,7 +268,7 @@ impl RecordCursor {
         }
     }
 
-    /// `None` if it went over a record that is not wanted.
+    /// Returns `None` if it skipped a record that is not wanted.
     fn step(&mut self, wanted: Option<&[Uuid]>, image: &SegmentImage, scratch: &mut Vec<u8>) -> Option<Step> {
         let start = self.position();
         let first_block = self.block;
@@ -274,7 +276,7 @@ impl RecordCursor {
             Ok(Ok(Some(tables))) => Step::Record(Found { start, end: self.position(), tables }),
             Ok(Ok(None)) => return None,
             Ok(Err(fault)) => {
-                // A sound head tells where the next record is.
+                // A sound head tells where the next record begins.
                 if !matches!(fault, RecordFault::Body { .. }) {
                     self.seek_record(image, first_block + 1);
                 }
@@ -292,7 +294,7 @@ impl RecordCursor {
         Some(step)
     }
 
-    /// The number of tables; `None` for a record that is not wanted.
+    /// Returns the number of tables, or `None` for a record that is not wanted.
     fn read(
         &mut self,
         wanted: Option<&[Uuid]>,
@@ -316,7 +318,7 @@ impl RecordCursor {
         let body = ids + head.data_size as usize;
         self.take(image, ids, scratch)?;
         if !is_wanted(wanted, scratch) {
-            self.go_on(image, head.data_size as usize + 4, |_| {})?;
+            self.pass_over(image, head.data_size as usize + 4, |_| {})?;
             return Ok(Ok(None));
         }
         self.take(image, head.data_size as usize, scratch)?;
@@ -327,7 +329,7 @@ impl RecordCursor {
         Ok(if expected == got { Ok(Some(head.tables)) } else { Err(RecordFault::Body { expected, got }) })
     }
 
-    /// The head and all bytes of a record that lies in one block, as most do, if its head is sound.
+    /// The head and all bytes of a record that lies in one block, as most do, if the head is sound.
     fn in_one_block<'i>(&self, image: &'i SegmentImage) -> Option<(RecordHead, &'i [u8])> {
         let rest = image.payload(self.block).get(self.offset..)?;
         let head = RecordHead::decode(rest.first_chunk()?).ok()?;
@@ -336,11 +338,11 @@ impl RecordCursor {
 
     /// Appends the next `count` bytes of the stream to `out`.
     fn take(&mut self, image: &SegmentImage, count: usize, out: &mut Vec<u8>) -> Result<(), (Short, RecordFault)> {
-        self.go_on(image, count, |bytes| out.extend_from_slice(bytes))
+        self.pass_over(image, count, |bytes| out.extend_from_slice(bytes))
     }
 
-    /// Goes over the next `count` bytes of the stream.
-    fn go_on(
+    /// Steps over the next `count` bytes of the stream.
+    fn pass_over(
         &mut self,
         image: &SegmentImage,
         count: usize,
@@ -378,14 +380,14 @@ impl RecordCursor {
         }
     }
 
-    /// The byte offset in the segment. Behind the last byte of a block it is the block's end.
+    /// The byte offset in the segment. After the last byte of a block it is the block's end.
     fn position(&self) -> u32 {
         let position = u64::from(self.block) * BLOCK_SIZE as u64 + (BLOCK_HEADER_SIZE + self.offset) as u64;
         u32::try_from(position).unwrap_or(u32::MAX)
     }
 }
 
-/// As [`RecordCursor::read`], of a record whose bytes are at hand.
+/// Like [`RecordCursor::read`], for a record whose bytes are in one piece.
 fn read_whole(
     wanted: Option<&[Uuid]>,
     head: RecordHead,
@@ -401,13 +403,13 @@ fn read_whole(
     if expected == got { Ok(Some(head.tables)) } else { Err(RecordFault::Body { expected, got }) }
 }
 
-/// Whether one of the tables' ids is among those wanted, if not all are.
+/// Whether one of the tables' ids is wanted; all are if `wanted` is `None`.
 fn is_wanted(wanted: Option<&[Uuid]>, ids: &[u8]) -> bool {
     wanted.is_none_or(|wanted| ids.chunks_exact(TABLE_ID_SIZE).any(|id| wanted.iter().any(|w| w.as_bytes() == id)))
 }
 
-/// Decodes a log file held in memory, damaged or not, as salvage would, and answers how many sound records it has. For
-/// tools and fuzzers: whatever the bytes are, it ends, and does not panic.
+/// Decodes a log file in memory, damaged or not, as salvage would, and returns how many sound records it has. For tools
+/// and fuzzers: it terminates without a panic, whatever the bytes are.
 pub fn count_records(file: &[u8]) -> u64 {
     let copies = file.chunks_exact(BLOCK_SIZE).take(2).find_map(|block| Superblock::decode(block).ok());
     let Some(superblock) = copies else { return 0 };

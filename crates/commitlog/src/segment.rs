@@ -1,4 +1,4 @@
-//! One use of a segment: its id, and what tables still need it.
+//! One use of a segment: its id, and the tables that still need it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,21 +18,21 @@ pub(crate) struct SegmentUse {
     pub slot: u32,
     /// How many segments were activated before it in this run; `None` for one found at open.
     pub number: Option<u64>,
-    /// The ring position behind its last record, once no more can follow; until then `u64::MAX`.
+    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
     closed_at: AtomicU64,
-    /// Found at open and not replayed yet: not all that is in it is known.
+    /// It was found at open and is not replayed yet, so not all of its records are known.
     replaying: AtomicBool,
-    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. Changed with `promising` held, and to
-    /// 0 only.
+    /// What its bookkeeping promises: see [`crate::BookkeepingEntry::without`]. It changes only while `promising` is
+    /// held, and only to 0.
     without: AtomicU32,
     promising: Mutex<()>,
-    /// Of each table that has had records here.
+    /// The range of each table that has had records in this use.
     dirty: RwLock<HashMap<Uuid, Arc<DirtyRange>, BuildHasherDefault<TableHasher>>>,
     clean: Mutex<HashMap<Uuid, IntervalSet>>,
 }
 
-/// Hashes a table's id, which is looked up for every record. Ids are random or times, and chosen by whoever may make
-/// tables.
+/// Hashes a table's id, which is looked up for every record. Ids are random or time-based, and chosen by users who may
+/// create tables.
 #[derive(Debug, Default)]
 struct TableHasher(u64);
 
@@ -54,11 +54,12 @@ impl Hasher for TableHasher {
     }
 }
 
-/// Offsets of the ends of the first and the last record of a table in the segment that it needs. It stays when the
-/// table needs none of them, so that whoever appends may keep it.
+/// The end offsets of the first and the last record of a table in this segment that the table still needs. The range
+/// stays when the table needs none of them, so that appending threads may cache it.
 ///
-/// Both lie in one word, and begin anew behind what is clean: nobody may ever say that what is between is, for the
-/// table may have been another one then, which was dropped, and created again under its id.
+/// Both offsets lie in one word. After the range was clean, it starts again at the next record. It never covers the
+/// clean part between: the table may have been dropped then and created again under the same id, and no flush would
+/// ever report that part as clean.
 #[derive(Debug)]
 pub(crate) struct DirtyRange(AtomicU64);
 
@@ -70,15 +71,15 @@ impl DirtyRange {
         DirtyRange(AtomicU64::new(CLEAN))
     }
 
-    /// The ends, if the table needs the records.
+    /// The end offsets, if the table needs any record.
     fn ends(&self) -> Option<(i32, i32)> {
         let ends = self.0.load(Ordering::Acquire);
         (ends != CLEAN).then(|| unpack(ends))
     }
 
-    /// The table does not need its records if `covers` says so of the ends of the first and the last.
-    /// All up to that one have been taken in: whoever flushes has waited for the appends that its interval covers, else
-    /// one that comes between would be forgotten.
+    /// Marks the range clean if `covers` holds for the ends of its first and last record. All records up to the last
+    /// one must already be part of the range. A flush therefore waits for the appends that its interval covers;
+    /// otherwise a record that arrives in between would be forgotten.
     fn clean_if(&self, covers: impl Fn(i32, i32) -> bool) {
         let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
             let (first, last) = unpack(ends);
@@ -86,7 +87,7 @@ impl DirtyRange {
         });
     }
 
-    /// Takes in a record.
+    /// Adds a record to the range.
     pub fn extend(&self, offset: i32) {
         let _ = self.0.try_update(Ordering::AcqRel, Ordering::Acquire, |ends| {
             let (first, last) = if ends == CLEAN { (offset, offset) } else { unpack(ends) };
@@ -105,7 +106,7 @@ fn unpack(ends: u64) -> (i32, i32) {
 }
 
 impl SegmentUse {
-    /// A segment to be filled.
+    /// A segment that will be filled.
     pub fn new(id: i64, slot: u32, number: u64, without: u32) -> SegmentUse {
         SegmentUse {
             id,
@@ -128,12 +129,12 @@ impl SegmentUse {
         found
     }
 
-    /// A place in it.
+    /// The position at an offset of this segment.
     pub fn at(&self, offset: i32) -> LogPosition {
         LogPosition { segment: self.id, offset }
     }
 
-    /// No record follows the ring position.
+    /// Records that no record follows the ring position.
     pub fn close(&self, position: u64) {
         self.closed_at.store(position, Ordering::Release);
     }
@@ -147,7 +148,7 @@ impl SegmentUse {
         self.without.load(Ordering::Acquire)
     }
 
-    /// Has `write` take the promise out of its bookkeeping, unless that was done.
+    /// Withdraws the promise by calling `write`, unless that was already done.
     pub fn withdraw(&self, write: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
         let _one_at_a_time = self.promising.lock().unwrap_or_else(PoisonError::into_inner);
         if self.without() != 0 {
@@ -157,12 +158,12 @@ impl SegmentUse {
         Ok(())
     }
 
-    /// A record that ends at `offset` touches the tables.
+    /// Marks that a record that ends at `offset` touches the tables.
     pub fn mark_dirty(&self, tables: &[Uuid], offset: i32) {
         tables.iter().for_each(|table| self.range_of(*table).extend(offset));
     }
 
-    /// Where records of the table are to be taken in. Takes no exclusive lock but for a table's first record here.
+    /// The range that records of the table extend. Takes an exclusive lock only for a table's first record in this use.
     pub fn range_of(&self, table: Uuid) -> Arc<DirtyRange> {
         let known = self.dirty.read().unwrap_or_else(PoisonError::into_inner).get(&table).cloned();
         known.unwrap_or_else(|| {
@@ -171,7 +172,7 @@ impl SegmentUse {
         })
     }
 
-    /// The records of `table` in the interval are in SSTables.
+    /// Marks that the records of `table` in the interval are in SSTables.
     pub fn mark_clean(&self, table: Uuid, interval: PositionInterval) {
         let start = interval.start.max(self.at(0));
         let end = interval.end.min(self.at(i32::MAX));
@@ -184,17 +185,17 @@ impl SegmentUse {
         }
     }
 
-    /// Whether no table needs it and no record can still come in; `horizon` is the durable ring position.
+    /// Whether no table needs the segment and no record can still be added; `horizon` is the durable ring position.
     pub fn is_unused(&self, horizon: u64) -> bool {
         self.closed_at() <= horizon && self.is_clean()
     }
 
-    /// The ring position behind its last record, once no more can follow; until then `u64::MAX`.
+    /// The ring position behind its last record, once no more can follow; `u64::MAX` until then.
     pub fn closed_at(&self) -> u64 {
         self.closed_at.load(Ordering::Acquire)
     }
 
-    /// Whether no table needs what is in it, all of which is known.
+    /// Whether all its records are known and no table needs any of them.
     pub fn is_clean(&self) -> bool {
         !self.replaying.load(Ordering::Acquire) && self.dirty_tables().is_empty()
     }
@@ -261,8 +262,8 @@ mod tests {
         assert_eq!(segment.dirty_tables(), [a]);
         segment.mark_clean(a, interval(150, 199));
         assert_eq!(segment.dirty_tables(), [a]);
-        // Nobody says so of what is between: the table was dropped, and there was none of its id until it was created
-        // again.
+        // No flush reports the part in between as clean: the table was dropped, and did not exist until it was created
+        // again under its id.
         range.extend(250);
         segment.mark_clean(a, interval(199, 300));
         assert!(segment.is_clean());

@@ -1,4 +1,4 @@
-//! All segments: which are free, which are live and in what order, and who gets the next id.
+//! All segments: which are free, which are live and in what order, and which id comes next.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -11,25 +11,27 @@ use crate::format::{BookkeepingEntry, SegmentState};
 use crate::segment::SegmentUse;
 use crate::{Clock, LogError, LogPosition, PositionInterval};
 
-/// Guarded by one lock, which appends take only when their segment is full: so nothing is written under it.
+/// The state of all segments, under one lock. An append takes the lock only when its segment is full, so nothing is
+/// written to the device under it.
 pub(crate) struct Segments {
     clock: Clock,
     /// The greatest id ever seen.
     last_id: i64,
-    /// By slot: whether it is in no use.
+    /// For each slot, whether it is unused.
     free: Vec<bool>,
     /// The segments in use, in order of ids.
     live: VecDeque<Arc<SegmentUse>>,
-    /// Those that nothing needs any more and whose bookkeeping does not say so yet: after a crash they are in use.
+    /// The segments that nothing needs any more, but whose bookkeeping does not say so yet: after a crash they are
+    /// still in use.
     freeing: Vec<Arc<SegmentUse>>,
     next: Next,
 }
 
-/// The segment that follows the one that is being filled.
+/// The segment that follows the one being filled.
 enum Next {
-    /// None yet.
+    /// Not chosen yet.
     Unknown,
-    /// Its bookkeeping is being written; its id.
+    /// Its bookkeeping is being written; this is its id.
     UnderWay(i64),
     /// Its bookkeeping is on the device.
     Prepared(Arc<SegmentUse>),
@@ -37,7 +39,7 @@ enum Next {
     Refused,
 }
 
-/// A slot taken for a new use that nothing on the device tells of yet.
+/// A slot taken for a new use that nothing on the device records yet.
 pub(crate) struct Claim {
     slot: u32,
     id: i64,
@@ -49,21 +51,21 @@ impl fmt::Debug for Segments {
     }
 }
 
-/// Tables to flush, so that the oldest segments can be used again.
+/// The tables to flush so that the oldest segments can be reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pressure {
-    /// Segments that can be taken at once.
+    /// The number of segments that can be used at once.
     pub free_segments: u32,
-    /// All segments of the log.
+    /// The number of all segments of the log.
     pub segments: u32,
-    /// The tables whose records hold the oldest segments; those of the oldest first.
+    /// The tables whose records occupy the oldest segments, in the order of those segments.
     pub tables: Vec<Uuid>,
-    /// A flush of these tables that covers records up to here frees them.
+    /// A flush of these tables that covers all records up to this position frees the segments.
     pub up_to: LogPosition,
 }
 
 impl Segments {
-    /// From what was found at open; `live` in order of ids.
+    /// Starts with what was found at open; `live` is in order of ids.
     pub fn new(clock: Clock, last_id: i64, slots: u32, live: Vec<Arc<SegmentUse>>) -> Segments {
         let mut free = vec![true; slots as usize];
         for segment in &live {
@@ -74,7 +76,7 @@ impl Segments {
         Segments { clock, last_id, free, live: live.into(), freeing: Vec::new(), next: Next::Unknown }
     }
 
-    /// The segment to go on in; `None` if there is none that was [prepared](Self::prepare).
+    /// Takes the next segment to fill; `None` if none was [prepared](Self::prepare).
     pub fn take_next(&mut self) -> Option<Arc<SegmentUse>> {
         match std::mem::replace(&mut self.next, Next::Unknown) {
             Next::Prepared(segment) => Some(segment),
@@ -85,7 +87,7 @@ impl Segments {
         }
     }
 
-    /// A segment that [`take_next`](Self::take_next) gave was not gone on in: it is the next one still.
+    /// Returns a segment that [`take_next`](Self::take_next) gave and that was not used: it is the next one again.
     pub fn put_back(&mut self, segment: Arc<SegmentUse>) {
         self.next = Next::Prepared(segment);
     }
@@ -95,9 +97,9 @@ impl Segments {
         matches!(self.next, Next::Refused)
     }
 
-    /// Begins to prepare the next segment, whose bookkeeping the caller writes with no lock held; `None` if there is
-    /// one or no slot is free. To be told by [`prepared`](Self::prepared). The file's first slots are preferred, so
-    /// that it grows only when it must.
+    /// Begins to prepare the next segment. The caller then writes its bookkeeping without a lock and calls
+    /// [`prepared`](Self::prepared). Returns `None` if a segment is already prepared or no slot is free. The file's
+    /// first slots are preferred, so that it grows only when it must.
     pub fn prepare(&mut self) -> Option<Claim> {
         if matches!(self.next, Next::UnderWay(_) | Next::Prepared(_)) {
             return None;
@@ -115,8 +117,8 @@ impl Segments {
         self.last_id
     }
 
-    /// From now on ids are greater than `seen`. The newest segment gets such a one too, if its number in this run is
-    /// `unfilled` or above: the caller writes its bookkeeping.
+    /// Makes all further ids greater than `seen`. The newest segment also gets such an id if its number in this run is
+    /// `unfilled` or above; the caller then writes its bookkeeping.
     pub fn raise_ids(&mut self, seen: i64, unfilled: u64) -> Option<Arc<SegmentUse>> {
         self.last_id = self.last_id.max(seen);
         let low = self.live.pop_back_if(|newest| newest.id <= seen && newest.number >= Some(unfilled))?;
@@ -128,7 +130,7 @@ impl Segments {
         Some(raised)
     }
 
-    /// The end of what [`prepare`](Self::prepare) began: segment `number` is the next, or the slot is free again.
+    /// Completes what [`prepare`](Self::prepare) began: segment `number` is the next one, or the slot is free again.
     pub fn prepared(
         &mut self,
         claim: Claim,
@@ -162,7 +164,8 @@ impl Segments {
         }
     }
 
-    /// Takes out the segments that `unused` says are not needed: nobody else frees them.
+    /// Removes and returns the segments that `unused` says are not needed. The caller is then the only one to free
+    /// them.
     pub fn take_unused(&mut self, unused: impl Fn(&SegmentUse) -> bool) -> Vec<Arc<SegmentUse>> {
         let (taken, live) = self.live.drain(..).partition::<VecDeque<_>, _>(|segment| unused(segment));
         self.live = live;
@@ -170,7 +173,7 @@ impl Segments {
         taken.into()
     }
 
-    /// A segment that was taken out is free, and its bookkeeping says so.
+    /// Marks a removed segment free, after its bookkeeping says so.
     pub fn freed(&mut self, segment: &SegmentUse) {
         self.freeing.retain(|freeing| freeing.slot != segment.slot);
         self.set_free(segment.slot, true);
@@ -180,7 +183,7 @@ impl Segments {
         }
     }
 
-    /// The id of the oldest segment that a start would find in use now; `None` if it would find none.
+    /// The id of the oldest segment that a start would find in use now, if any.
     pub fn oldest_id(&self) -> Option<i64> {
         self.live.front().into_iter().chain(&self.freeing).map(|segment| segment.id).min()
     }
@@ -190,7 +193,7 @@ impl Segments {
         self.live.iter()
     }
 
-    /// The greatest id of all segments that were gone on in, or an id between it and that of the next one.
+    /// The greatest id of the segments used so far, or an id between it and that of the next one.
     pub fn last_used_id(&self) -> i64 {
         match &self.next {
             Next::UnderWay(id) => id - 1,
@@ -199,18 +202,19 @@ impl Segments {
         }
     }
 
-    /// Segments that hold no records.
+    /// The number of segments that hold no records.
     pub fn free_count(&self) -> u32 {
         let next = matches!(self.next, Next::UnderWay(_) | Next::Prepared(_));
         self.free.iter().filter(|free| **free).count() as u32 + u32::from(next)
     }
 
-    /// Fewer free segments than this and the oldest should be flushed: a quarter of the log, at most 8, at least 1.
+    /// The oldest segments should be flushed when fewer segments than this are free: a quarter of the log, at most 8,
+    /// at least 1.
     pub fn free_wanted(&self) -> u32 {
         (self.free.len() as u32 / 4).clamp(1, 8)
     }
 
-    /// What to flush so that as many segments are free as are wanted.
+    /// What to flush so that enough segments are free.
     pub fn pressure(&self) -> Option<Pressure> {
         let free = self.free_count();
         let missing = self.free_wanted().saturating_sub(free);
@@ -228,14 +232,14 @@ impl Segments {
 }
 
 impl Claim {
-    /// Writes its bookkeeping, with a promise; on the device when it returns.
+    /// Writes the segment's bookkeeping with a promise; it is on the device when this returns.
     pub fn make(&self, file: &LogFile, without: u32) -> Result<(), LogError> {
         reserve_space(file, self.slot)?;
         file.write_entry(BookkeepingEntry { index: self.slot, state: SegmentState::Live, id: self.id, without })
     }
 }
 
-/// Makes sure at a segment's first use that the disk has room for all of it.
+/// Reserves disk space for the whole segment at its first use.
 fn reserve_space(file: &LogFile, slot: u32) -> Result<(), LogError> {
     let geometry = file.geometry();
     let end = geometry.segment_offset(slot + 1);

@@ -1,4 +1,4 @@
-//! What appenders, waiters and the writer thread share: the ring, the segments that records in it belong to, and
+//! The state that appenders, waiters and the writer thread share: the ring, the segments of the records in it, and the
 //! signals.
 
 use std::fmt;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use blockio::{BLOCK_SIZE, BlockRing, Seal};
 use uuid::Uuid;
 
-use crate::course::Course;
 use crate::file::LogFile;
 use crate::format::{BookkeepingEntry, SegmentState, advance, record_start, tables_checksum};
 use crate::metrics::Counters;
+use crate::progress::Progress;
 use crate::record_starts::RecordStarts;
 use crate::room::Room;
 use crate::segment::SegmentUse;
@@ -23,20 +23,21 @@ use crate::waiters::Waiters;
 use crate::{FailureHook, LogError, LogOptions, LogPosition, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Segments of this run that records in memory may belong to: the ring holds one segment's length, so at most two at a
-/// time.
+/// How many segments of this run are remembered. The ring holds one segment's length, so records in memory belong to at
+/// most two.
 const RECENT: u64 = 4;
 
-/// What appenders, waiters and the writer thread share.
+/// The state that appenders, waiters and the writer thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Which of the logs that this process has opened.
+    /// Identifies this log among those that this process has opened.
     pub instance: u64,
     pub file: LogFile,
     pub sync: SyncMode,
-    /// Tables whose records a start has to see before it replays any.
+    /// The tables whose records a start must read before it replays any.
     pub preview_tables: Vec<Uuid>,
-    /// Their checksum: what a segment's bookkeeping promises until it has a record of theirs.
+    /// The checksum of these tables, which a segment's bookkeeping carries as a promise until the segment has a record
+    /// of theirs.
     pub without: u32,
     pub tail: Tail,
     pub record_starts: RecordStarts,
@@ -44,19 +45,19 @@ pub(crate) struct Shared {
     pub room: Room,
     pub counters: Counters,
     pub signals: Signals,
-    course: Mutex<Course>,
+    progress: Mutex<Progress>,
     /// The last activated segments, by number modulo [`RECENT`].
     recent: [RwLock<Option<Arc<SegmentUse>>>; RECENT as usize],
-    /// Their ids, for those who need no more. Set before the tail says that there is such a segment, and reused when
-    /// positions in it have been durable for long.
+    /// The ids of these segments, for callers that need nothing else. An id is set before the tail says that there is
+    /// such a segment, and is replaced long after its positions became durable.
     recent_ids: [AtomicI64; RECENT as usize],
     segments: Mutex<Segments>,
-    /// Whether a segment may wait to be freed for nothing but its last frames to become durable.
+    /// Whether some segment may only be waiting for its last frames to become durable before it can be freed.
     free_later: AtomicBool,
     hooks: Hooks,
 }
 
-/// The caller's hooks; apart because they cannot be printed.
+/// The caller's hooks, separate because they do not implement `Debug`.
 pub(crate) struct Hooks {
     on_pressure: Option<Arc<dyn Fn() + Send + Sync>>,
     on_failure: Option<FailureHook>,
@@ -69,7 +70,7 @@ impl fmt::Debug for Hooks {
 }
 
 impl Shared {
-    pub fn new(file: LogFile, segments: Segments, course: Course, options: &LogOptions) -> Shared {
+    pub fn new(file: LogFile, segments: Segments, progress: Progress, options: &LogOptions) -> Shared {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let segment_size = file.geometry().segment_size_bytes;
         let ring = BlockRing::new(segment_size as usize);
@@ -85,7 +86,7 @@ impl Shared {
             room: Room::default(),
             counters: Counters::default(),
             signals: Signals::new(),
-            course: Mutex::new(course),
+            progress: Mutex::new(progress),
             recent: Default::default(),
             recent_ids: Default::default(),
             segments: Mutex::new(segments),
@@ -94,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// How many segments were activated in this run.
+    /// The number of segments activated in this run.
     pub fn activated(&self) -> u64 {
         self.tail.activated()
     }
@@ -103,13 +104,13 @@ impl Shared {
         self.tail.segment_size()
     }
 
-    /// The segment of this run with that number, if records of it may be in memory.
+    /// The segment with that number in this run, if its records may be in memory.
     pub fn recent_segment(&self, number: u64) -> Option<Arc<SegmentUse>> {
         let recent = self.recent_slot(number).read().unwrap_or_else(PoisonError::into_inner);
         recent.as_ref().filter(|segment| segment.number == Some(number)).cloned()
     }
 
-    /// Where segment `number` of this run is, while records of it are in memory.
+    /// The slot that holds segment `number` of this run while its records are in memory.
     pub fn recent_slot(&self, number: u64) -> &RwLock<Option<Arc<SegmentUse>>> {
         &self.recent[(number % RECENT) as usize]
     }
@@ -118,12 +119,12 @@ impl Shared {
         &self.recent_ids[(number % RECENT) as usize]
     }
 
-    /// Why the log takes no more records, if so.
+    /// The reason why the log accepts no more records, if it is closed.
     pub fn closed(&self) -> Option<LogError> {
         self.waiters.closed().map(LogError::Closed)
     }
 
-    /// The log takes no more records; the first reason stays. Answers whether this is it.
+    /// Closes the log for records. The first reason stays; returns whether this call set it.
     pub fn close(&self, reason: &str) -> bool {
         let first = self.waiters.close(reason);
         self.room.announce();
@@ -137,7 +138,8 @@ impl Shared {
         }
     }
 
-    /// An I/O failure on the log's own blocks is sticky; other refusals are not.
+    /// Closes the log if the result is an I/O failure on the log's own blocks, because such a failure is permanent.
+    /// Other errors pass through.
     pub fn failing<T>(&self, result: Result<T, LogError>) -> Result<T, LogError> {
         if let Err(LogError::Disk(error)) = &result {
             self.fail(&error.to_string());
@@ -145,31 +147,31 @@ impl Shared {
         result
     }
 
-    /// How far the log is; for whoever issues frames.
-    pub fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The log's progress, for a thread that issues frames.
+    pub fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, unless somebody else has it.
-    pub fn try_course(&self) -> Option<MutexGuard<'_, Course>> {
-        self.course.try_lock().ok()
+    /// The same, unless another thread holds the lock.
+    pub fn try_progress(&self) -> Option<MutexGuard<'_, Progress>> {
+        self.progress.try_lock().ok()
     }
 
-    /// The segments; the lock is taken for a segment's change, never for an append inside one.
+    /// The segments. The lock is taken to change segments, never for an append inside one.
     pub fn segments(&self) -> MutexGuard<'_, Segments> {
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a record of `size` bytes goes that is reserved at `tail`, if the segment has room for it.
+    /// The range for a record of `size` bytes that is reserved at `tail`, if the segment has room for it.
     pub fn place(&self, tail: u64, size: u64) -> Range<u64> {
         let start = record_start(if self.sync == SyncMode::Each { tail.next_multiple_of(BLOCK) } else { tail });
         start..advance(start, size)
     }
 
-    /// Goes on in the next segment, unless somebody else did since `activated` was read. Mostly it was prepared; else
-    /// the writer is asked to, which tells it as room. Writes nothing itself, so that a device that stalls does not
-    /// hold who appends; but where the disk was full the last time: whoever comes then looks for himself, and is
-    /// told that it is, or goes on.
+    /// Moves on to the next segment, unless another thread did so since `activated` was read. Usually the next segment
+    /// is prepared; otherwise the writer is asked to prepare it and announces it as room. This function writes nothing
+    /// itself, so that a stalled device does not block appenders. The exception is a disk that was full at the last
+    /// attempt: each caller then tries again itself, and gets the error or the segment.
     pub fn next_segment(&self, activated: u64) -> Result<(), LogError> {
         let mut segments = self.segments();
         if self.activated() != activated {
@@ -186,7 +188,7 @@ impl Shared {
         };
         self.recent_id(activated).store(segment.id, Ordering::Relaxed);
         *self.recent_slot(activated).write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&segment));
-        let Some((seal, end)) = self.tail.go_on() else {
+        let Some((seal, end)) = self.tail.next_segment() else {
             segments.put_back(segment);
             return Err(LogError::NoFreeSegment);
         };
@@ -194,9 +196,9 @@ impl Shared {
             before.close(end);
         }
         drop(segments);
-        // The one before may wait for nothing but its last frames.
+        // The previous segment may only be waiting for its last frames.
         self.free_later();
-        // In `batch` whoever appended tells the writer himself, or writes: nothing waits for company.
+        // In `batch` the appending thread signals the writer or writes itself; nothing waits for more records.
         if seal == Seal::Sealed && self.sync != SyncMode::Batch {
             self.signals.hurry();
         }
@@ -204,8 +206,8 @@ impl Shared {
         Ok(())
     }
 
-    /// New segments get ids greater than `seen`, and so does the one to be filled first, in its place, as long as it
-    /// has no record.
+    /// Makes the ids of new segments greater than `seen`. The segment to be filled first gets such an id too, as long
+    /// as it has no record.
     pub fn raise_segment_ids(&self, seen: i64) -> Result<(), LogError> {
         let unfilled = self.tail.ring.tail().div_ceil(self.segment_size());
         let raised = self.segments().raise_ids(seen, unfilled);
@@ -219,13 +221,13 @@ impl Shared {
         self.failing(self.file.write_entry(entry))
     }
 
-    /// Has the next segment's bookkeeping on the device before it is wanted, and tells it as room; false where there is
-    /// one, somebody else is at it, or no segment is free.
+    /// Puts the next segment's bookkeeping on the device before it is needed, and announces it as room. Returns false
+    /// if one is prepared, another thread is preparing one, or no segment is free.
     pub fn prepare_segment(&self) -> Result<bool, LogError> {
         let Some(claim) = self.segments().prepare() else { return Ok(false) };
         let made = claim.make(&self.file, self.without);
         let mut segments = self.segments();
-        // Nobody goes on in a segment while one is being prepared.
+        // No thread moves on to another segment while one is being prepared.
         let prepared = segments.prepared(claim, made, self.activated(), self.without);
         drop(segments);
         self.failing(prepared)?;
@@ -233,13 +235,13 @@ impl Shared {
         Ok(true)
     }
 
-    /// Whether the segment's bookkeeping says that it has no record of the tables that a start has to see first.
+    /// Whether the segment's bookkeeping says that it has no record of the tables that a start must read first.
     pub fn is_promised(&self, segment: &SegmentUse) -> bool {
         self.without != 0 && segment.without() == self.without
     }
 
-    /// Before a record of the tables can be acknowledged, the bookkeeping of its segment promises no more that there is
-    /// none of them: if they are such as a start has to see first.
+    /// Withdraws the promise in the segment's bookkeeping before a record of such tables can be acknowledged. Does
+    /// nothing if none of `tables` is one that a start must read first.
     pub fn withdraw_promise(&self, segment: &SegmentUse, tables: &[Uuid]) -> Result<(), LogError> {
         if segment.without() == 0 || !tables.iter().any(|table| self.preview_tables.contains(table)) {
             return Ok(());
@@ -249,13 +251,13 @@ impl Shared {
         segment.withdraw(|| self.failing(self.file.write_entry(entry)))
     }
 
-    /// Looks for a segment to go on in, because somebody waits for one or soon will. Called by the writer, or who
+    /// Prepares the next segment because a thread waits for one or soon will. The writer calls this, or a thread that
     /// writes in its place.
     pub fn make_room(&self) -> Result<(), LogError> {
         self.free_unused()?;
         match self.prepare_segment() {
             Err(LogError::DiskFull(_)) => {
-                // Whoever waits looks for himself now, and is told why.
+                // Every waiting thread now tries again, and gets the error itself.
                 self.room.announce();
                 Ok(())
             }
@@ -263,9 +265,10 @@ impl Shared {
         }
     }
 
-    /// The ring position behind the last record, which is not the tail where that has just moved to a fresh segment.
+    /// The ring position behind the last record. It differs from the tail just after the tail has moved to a new
+    /// segment.
     pub fn data_end(&self) -> u64 {
-        // A segment's change moves the tail before it closes the segment before.
+        // Moving to the next segment moves the tail before it closes the previous segment.
         let _unchanged = self.segments();
         let tail = self.tail.ring.tail();
         let before = (tail / self.segment_size()).checked_sub(1).filter(|_| tail.is_multiple_of(self.segment_size()));
@@ -273,11 +276,11 @@ impl Shared {
         end.min(tail)
     }
 
-    /// The ring position of a place in the log; 0 for one in a segment that left memory, and is durable therefore.
+    /// The ring position of a log position; 0 for one in a segment that has left memory, and is therefore durable.
     pub fn ring_position(&self, position: LogPosition) -> u64 {
         let activated = self.activated();
-        // Whoever has a position has seen its segment activated; of later activations at most one is under way, in the
-        // slot left out.
+        // A caller that has a position has seen its segment activated. At most one later activation is in progress, and
+        // it uses the slot left out here.
         for number in (0..activated).rev().take(RECENT as usize - 1) {
             if self.recent_id(number).load(Ordering::Relaxed) == position.segment {
                 return number * self.segment_size() + u64::try_from(position.offset).unwrap_or(0);
@@ -286,14 +289,15 @@ impl Shared {
         0
     }
 
-    /// The end of the log: all records appended before this call end at or before it, all appended after it behind it.
+    /// The end of the log: all records appended before this call end at or before it, and all appended later end behind
+    /// it.
     pub fn position(&self) -> LogPosition {
         loop {
             let activated = self.activated();
             let Some(last) = activated.checked_sub(1) else {
                 let segments = self.segments();
-                // While the lock was waited for, the first segment may have become one: then its id is the last, and
-                // its records lie before its end.
+                // The first segment may have been activated while this thread waited for the lock. Then its id is the
+                // last one, and its records lie before its end.
                 if self.activated() > activated {
                     continue;
                 }
@@ -308,7 +312,7 @@ impl Shared {
         }
     }
 
-    /// Tells the caller's hook if the log wants flushes.
+    /// Calls the caller's hook if the log needs flushes.
     pub fn press(&self) {
         let is_short = self.segments().pressure().is_some();
         if let Some(hook) = self.hooks.on_pressure.as_ref().filter(|_| is_short) {
@@ -321,7 +325,7 @@ impl Shared {
         self.free_if(|segment| segment.is_unused(self.waiters.horizon()))
     }
 
-    /// Frees the segments that `unused` says are not needed, and tells those who wait for room.
+    /// Frees the segments that `unused` says are not needed, and announces the room.
     pub fn free_if(&self, unused: impl Fn(&SegmentUse) -> bool) -> Result<(), LogError> {
         let taken = self.segments().take_unused(unused);
         for segment in &taken {
@@ -336,15 +340,17 @@ impl Shared {
         Ok(())
     }
 
-    /// A segment may soon be unused that is not durable yet: look again when the horizon moves.
+    /// Notes that a segment may soon be unused but is not durable yet; segments are checked again when the horizon
+    /// moves.
     pub fn free_later(&self) {
         self.free_later.store(true, Ordering::Release);
     }
 
-    /// Frees segments that only waited for their last frames. Called by the writer when the horizon has moved.
+    /// Frees the segments that were only waiting for their last frames. The writer calls this when the horizon has
+    /// moved.
     pub fn free_unused_if_waiting(&self) {
         if self.free_later.swap(false, Ordering::AcqRel) {
-            // A failure is sticky and told by `failing`; the writer finds out at its next write.
+            // A failure is permanent and recorded by `failing`; the writer meets it at its next write.
             let _ = self.free_unused();
         }
     }

@@ -1,22 +1,21 @@
-//! How the writer thread is told things.
+//! The signals to the writer thread.
 
 use std::sync::OnceLock;
 
 use crate::primitive::{AtomicBool, AtomicU64, Ordering, QueueWaker, fence};
 
-/// How the writer thread is told things. See [`appended`](Signals::appended) for the hand-off between it and those who
-/// append.
+/// The signals to the writer thread. [`appended`](Signals::appended) describes the hand-off between it and appenders.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// An append that reaches this ring position wakes the writer; `u64::MAX`: none does.
+    /// An append that reaches this ring position wakes the writer; with `u64::MAX` none does.
     wake_at: AtomicU64,
-    /// Somebody waits for room in the ring: do not wait for company.
+    /// A thread waits for room in the ring, so the writer must not wait for more records.
     pub urgent: AtomicBool,
-    /// Somebody waits for a segment to go on in.
+    /// A thread waits for the next segment.
     segment_wanted: AtomicBool,
-    /// No more appends; write what there is and exit.
+    /// There will be no more appends; the writer writes what there is and exits.
     pub stopping: AtomicBool,
-    /// A ring position that somebody wants durable now, whatever the mode.
+    /// A ring position that has to become durable now, whatever the mode.
     pub sync_wanted: AtomicU64,
     waker: OnceLock<QueueWaker>,
 }
@@ -33,22 +32,23 @@ impl Signals {
         }
     }
 
-    /// What wakes the writer; set once, before anything is appended.
+    /// Sets what wakes the writer; called once, before anything is appended.
     pub fn woken_by(&self, waker: QueueWaker) {
         let _ = self.waker.set(waker);
     }
 
-    /// Wakes the writer, or has its next sleep end at once.
+    /// Wakes the writer, or makes its next sleep end at once.
     pub fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake();
         }
     }
 
-    /// After an append that ends at a ring position: wakes the writer if that is what it sleeps for. One of those who
-    /// find it asleep pays for waking it.
+    /// Called after an append that ends at a ring position: wakes the writer if that is what it sleeps for. Of several
+    /// threads that find it asleep, one makes the system call.
     pub fn appended(&self, end: u64) {
-        // Pairs with the fence in `fall_asleep`: either the writer sees our reservation, or we see what it waits for.
+        // Pairs with the fence in `fall_asleep`: either the writer sees this reservation, or this thread sees what it
+        // waits for.
         fence(Ordering::SeqCst);
         let wake_at = self.wake_at.load(Ordering::Relaxed);
         let exchange =
@@ -58,40 +58,40 @@ impl Signals {
         }
     }
 
-    /// The writer goes to sleep until something is appended that reaches `wake_at`; `false` if `ready` says that it is
-    /// there.
+    /// Puts the writer to sleep until an append reaches `wake_at`. Returns `false` if `ready` says that one already
+    /// has.
     pub fn fall_asleep(&self, wake_at: u64, ready: impl FnOnce() -> bool) -> bool {
         self.wake_at.store(wake_at, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         !ready()
     }
 
-    /// For the writer, which sleeps, by whoever writes in its place: it sleeps on until something is appended that
-    /// reaches `wake_at`. It is woken if `ready` says that it is there.
+    /// Called for the sleeping writer by a thread that writes in its place: the writer sleeps on until an append
+    /// reaches `wake_at`. It is woken now if `ready` says that one already has.
     pub fn sleep_on(&self, wake_at: u64, ready: impl FnOnce() -> bool) {
         if !self.fall_asleep(wake_at, ready) {
             self.wake();
         }
     }
 
-    /// The writer is awake: appends need not tell it.
+    /// The writer is awake, so appends need not signal it.
     pub fn awake(&self) {
         self.wake_at.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Somebody waits for room in memory.
+    /// Signals that a thread waits for room in memory.
     pub fn hurry(&self) {
         self.urgent.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Somebody waits for a segment to go on in.
+    /// Signals that a thread waits for the next segment.
     pub fn want_segment(&self) {
         self.segment_wanted.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether somebody does; forgets it.
+    /// Whether a thread waits for the next segment; clears the signal.
     pub fn is_segment_wanted(&self) -> bool {
         self.segment_wanted.load(Ordering::Acquire) && self.segment_wanted.swap(false, Ordering::AcqRel)
     }

@@ -1,5 +1,5 @@
-//! The log's tail: where the next record goes, and the step from one segment into the next. `tests/model.rs` takes both
-//! in every order.
+//! The log's tail: where the next record goes, and the step from one segment to the next. `tests/model.rs` checks both
+//! in every order of events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use blockio::BLOCK_SIZE;
 
 use crate::primitive::{AtomicU64, BlockRing, Ordering, Reservation, ReserveError, Seal};
 
-/// See the module's text. Segment `n` of this run lies at ring positions from `n * segment size` on.
+/// The log's tail. Segment `n` of this run lies at ring positions from `n * segment size` on.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Records between reservation and device.
+    /// The records between reservation and device.
     pub ring: Arc<BlockRing>,
     segment_size: u64,
-    /// Segments gone on in; reservations stay inside them.
+    /// The number of segments activated so far; reservations stay inside them.
     activated: AtomicU64,
 }
 
 impl Tail {
-    /// In no segment yet.
+    /// A tail before the first segment.
     pub fn new(ring: BlockRing, segment_size: u64) -> Tail {
         Tail { ring: Arc::new(ring), segment_size, activated: AtomicU64::new(0) }
     }
 
-    /// How many segments were gone on in.
+    /// The number of segments activated so far.
     pub fn activated(&self) -> u64 {
         self.activated.load(Ordering::Acquire)
     }
@@ -33,8 +33,8 @@ impl Tail {
         self.segment_size
     }
 
-    /// Reserves the range that `place` chooses for the tail that it is given; refused unless that is inside one segment
-    /// gone on in.
+    /// Reserves the range that `place` chooses for a given tail. Refuses it unless it lies inside one activated
+    /// segment.
     pub fn reserve(&self, place: impl Fn(u64) -> Range<u64>) -> Result<Reservation<'_>, ReserveError> {
         self.ring.reserve(|tail| {
             let range = place(tail);
@@ -44,10 +44,10 @@ impl Tail {
         })
     }
 
-    /// Goes on in the next segment; by one thread at a time, which knows that none has since the last that it saw.
-    /// Answers what the seal of the one before found and where its records end; `None` if too many batches wait to
-    /// be written, and nothing changed.
-    pub fn go_on(&self) -> Option<(Seal, u64)> {
+    /// Moves on to the next segment. One thread calls this at a time, and it knows that no segment was activated since
+    /// the last one it saw. Returns what sealing the previous segment found and where its records end; `None`, with
+    /// nothing changed, if too many batches wait to be written.
+    pub fn next_segment(&self) -> Option<(Seal, u64)> {
         let activated = self.activated();
         let start = activated * self.segment_size;
         let mut end = start;
@@ -58,8 +58,8 @@ impl Tail {
         if seal == Seal::TooMany {
             return None;
         }
-        // Only now, with the tail at its start: a record that was let into it earlier would share a batch with the one
-        // before, and whoever was refused before the seal would go on in the segment after it.
+        // Only now, with the tail at the segment's start. A record admitted earlier would share a batch with the
+        // previous segment, and a thread that was refused before the seal would skip a segment.
         self.activated.store(activated + 1, Ordering::Release);
         Some((seal, end))
     }

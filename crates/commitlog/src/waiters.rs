@@ -1,4 +1,4 @@
-//! Those who wait for the device.
+//! The threads and tasks that wait for the device.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 
 use crate::primitive::{AtomicU64, Mutex, MutexGuard, OnceLock, Ordering};
 
-/// Wakers by the ring position they wait for. The durable horizon itself lies beside, so that most look-ups take no
-/// lock.
+/// Wakers by the ring position that they wait for. The durable horizon is stored beside them, so that most look-ups
+/// take no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     horizon: AtomicU64,
     list: Mutex<List>,
-    /// Why nothing more will be on the device, if so.
+    /// The reason why nothing more will reach the device, if the log is closed.
     closed: OnceLock<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
 struct List {
     next_key: u64,
-    /// In order of positions, which is nearly that of coming.
+    /// In order of positions, which is nearly the order of arrival.
     waiting: VecDeque<Waiting>,
-    /// What is written behind the horizon, where records are acknowledged by themselves.
+    /// The ranges that are written behind the horizon, in the mode that acknowledges records independently.
     written: Vec<Range<u64>>,
-    /// The time when waiters last came or went, as far as it is known without asking for every one of them.
+    /// The time when waiters last came or went, without asking the clock for each of them.
     clock: Option<Instant>,
     waits: u64,
     waited: Duration,
 }
 
-/// What somebody waits for.
+/// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The record that ends at this ring position.
     Record(u64),
-    /// All that ends at or before it: in `each` that may be later.
+    /// All records that end at or before it; in `each` that may be later.
     AllUpTo(u64),
 }
 
@@ -47,7 +47,7 @@ impl Awaits {
         }
     }
 
-    /// Whether it is a record in this part of the log.
+    /// Whether this is a record in that part of the log.
     fn is_in(self, range: &Range<u64>) -> bool {
         matches!(self, Awaits::Record(end) if range.start < end && end <= range.end)
     }
@@ -67,19 +67,19 @@ impl Waiters {
         self.horizon.load(Ordering::Acquire)
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn count(&self) -> u64 {
         self.lock().waiting.len() as u64
     }
 
-    /// How many waits ended, and how long they were together. Those that begin between two device writes count from the
+    /// The number of finished waits and their total duration. Waits that begin between two device writes count from the
     /// first of them.
     pub fn waits(&self) -> (u64, Duration) {
         let list = self.lock();
         (list.waits, list.waited)
     }
 
-    /// Moves the horizon and wakes those it passes. `ready` is scratch space, left empty.
+    /// Moves the horizon and wakes the waiters that it passes. `ready` is scratch space, left empty.
     pub fn advance(&self, horizon: u64, ready: &mut Vec<Waker>) {
         self.horizon.store(horizon, Ordering::Release);
         let mut list = self.lock();
@@ -89,7 +89,7 @@ impl Waiters {
         wake(ready);
     }
 
-    /// Those who wait for a record in the range have it, wherever the horizon is.
+    /// Wakes the waiters for records in the range, wherever the horizon is.
     pub fn written(&self, range: Range<u64>, ready: &mut Vec<Waker>) {
         let mut list = self.lock();
         list.take(range.clone(), |awaits| awaits.is_in(&range), ready);
@@ -98,7 +98,8 @@ impl Waiters {
         wake(ready);
     }
 
-    /// Nothing more will be on the device: everyone looks again. The first reason stays; answers whether this is it.
+    /// Wakes all waiters because nothing more will reach the device. The first reason stays; returns whether this call
+    /// set it.
     pub fn close(&self, reason: &str) -> bool {
         let first = self.closed.set(reason.into()).is_ok();
         let mut ready = Vec::new();
@@ -107,13 +108,13 @@ impl Waiters {
         first
     }
 
-    /// Why nothing more will be on the device, if so.
+    /// The reason why nothing more will reach the device, if the log is closed.
     pub fn closed(&self) -> Option<Arc<str>> {
         self.closed.get().cloned()
     }
 
-    /// Whether what is waited for is on the device, or why it never will be. Else the waker is registered, unless
-    /// `notes` says that whoever polls asks for the position himself.
+    /// Whether what is waited for is on the device, or never will be. Otherwise registers the waker, unless `notes`
+    /// says that the polling thread collects the position itself.
     pub fn poll(
         &self,
         awaits: Awaits,
@@ -124,14 +125,15 @@ impl Waiters {
         if self.horizon() >= awaits.position() || !notes() && !self.register(awaits, key, waker) {
             return Poll::Ready(Ok(()));
         }
-        // A failure is announced by waking all who are registered: look for one that came before we were.
+        // A failure wakes all registered waiters, so look for one that came before this registration.
         self.closed().map_or(Poll::Pending, |reason| Poll::Ready(Err(reason)))
     }
 
-    /// Registers a waker, or renews it under its key. `false` if what it waits for is on the device meanwhile.
+    /// Registers a waker, or renews it under its key. Returns `false` if what it waits for has reached the device
+    /// meanwhile.
     pub fn register(&self, awaits: Awaits, key: &mut Option<u64>, waker: &Waker) -> bool {
         let mut list = self.lock();
-        // Looked at under the lock: the writer moves the horizon first and takes the lock then.
+        // Checked under the lock: the writer moves the horizon first and takes the lock afterwards.
         if self.horizon() >= awaits.position() || list.written.iter().any(|range| awaits.is_in(range)) {
             return false;
         }
@@ -154,7 +156,7 @@ impl List {
         equal.into_iter().find(|waiting| waiting.key == key)
     }
 
-    /// Answers the new waiter's key.
+    /// Returns the new waiter's key.
     fn add(&mut self, awaits: Awaits, waker: Waker) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
@@ -168,7 +170,7 @@ impl List {
         key
     }
 
-    /// Moves the wakers of those who wait for a position in the range, as far as they have what they wait for.
+    /// Moves the wakers of waiters for a position in the range to `ready`, if `have` says that their wait is over.
     fn take(&mut self, range: Range<u64>, have: impl Fn(Awaits) -> bool, ready: &mut Vec<Waker>) {
         let first = self.waiting.partition_point(|waiting| waiting.awaits.position() <= range.start);
         let end = self.waiting.partition_point(|waiting| waiting.awaits.position() <= range.end);
@@ -191,7 +193,7 @@ impl List {
     }
 }
 
-/// Wakes them all; with no lock held, because it may take long.
+/// Wakes them all, without holding a lock, because that may take long.
 fn wake(ready: &mut Vec<Waker>) {
     for waker in ready.drain(..) {
         waker.wake();

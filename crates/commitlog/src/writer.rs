@@ -1,13 +1,13 @@
-//! The writer thread: seals what was appended, finishes its blocks, hands them to the device as frames, and tells those
-//! who wait.
+//! The writer thread: seals what was appended, finishes its blocks, gives them to the device as frames, and wakes the
+//! waiters.
 //!
-//! Whoever finds the device idle wakes it, and its record goes at once, or [writes itself](crate::lead); while
-//! frames are under way what comes meanwhile collects, and goes when the device is idle again, or before that if it is
-//! worth a frame by itself. Frames end in any order. In the ordered modes what is acknowledged is the gapless part; in
-//! `each` every record is a frame and acknowledged as it ends.
+//! A thread that finds the device idle wakes the writer so that its record is written at once, or [writes it
+//! itself](crate::lead). Records that arrive while frames are in flight are collected, and written when the device is
+//! idle again, or earlier if they are worth a frame of their own. Frames complete in any order. In the ordered modes
+//! the gapless prefix is acknowledged; in `each` every record is a frame and is acknowledged when it completes.
 //!
-//! The first frame of a segment is issued only when the segment before it is durable to its end, and says so: therefore
-//! recovery can judge each segment by the horizons that name it.
+//! The first frame of a segment is issued only when the previous segment is durable to its end, and the frame says so.
+//! Recovery can therefore judge each segment by the horizons that name it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,43 +17,43 @@ use std::time::{Duration, Instant};
 
 use blockio::{BLOCK_SIZE, Durability};
 
-use crate::course::{Course, Placed};
 use crate::frame::find_records;
 use crate::primitive::{
     BlockQueue, FilledBatch, MutexGuard, QueueMeans, QueueWaker, SealedBatch, Written, hint, thread,
 };
+use crate::progress::{LocatedBatch, Progress};
 use crate::shared::Shared;
 use crate::{LogError, SyncMode};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// The longest device write, but for a single record in `each`.
+/// The longest device write, except for a single record in `each`.
 pub(crate) const FRAME_SIZE_MAX: u64 = 1 << 20;
-/// While a frame is under way, so much makes another one worth its costs, at least: see [`Writer::wake_at`].
+/// The least amount that makes another frame worthwhile while one is in flight: see [`Writer::wake_at`].
 pub(crate) const OVERLAP_SIZE: u64 = 32 << 10;
-/// A shorter frame beside which nothing is under way is written by this thread itself: its end then comes by way of
-/// none of the kernel's threads, each of which has to wait for a processor too.
+/// A shorter frame that is alone in flight is written by this thread itself. Its completion then involves no kernel
+/// thread, which would have to wait for a processor too.
 const ALONE_SIZE: u64 = 128 << 10;
-/// Frames under way in the ordered modes: more only make them smaller.
+/// The most frames in flight in the ordered modes; more would only be smaller.
 const FRAMES_MAX: usize = 8;
-/// Frames under way in `each`.
+/// The most frames in flight in `each`.
 const FRAMES_MAX_EACH: usize = 32;
-/// In `periodic` mode: how long a record may stay in our memory before the operating system has it.
+/// In `periodic` mode, how long a record may stay in the log's memory before the operating system has it.
 const PERIODIC_DELAY: Duration = Duration::from_millis(10);
 
-/// The thread's own state.
+/// The writer thread's own state.
 pub(crate) struct Writer<'a> {
     shared: &'a Shared,
     queue: Box<dyn BlockQueue>,
-    /// Since when the oldest record waits that is in no batch.
+    /// When the oldest record that is in no sealed batch began to wait.
     open_since: Option<Instant>,
     /// When the file was last synced (`periodic`).
     synced_at: Instant,
 }
 
-/// The lock on where the log is; given back while the thread waits.
-type Held<'a> = MutexGuard<'a, Course>;
+/// The lock on the log's progress, released while the thread waits.
+type ProgressGuard<'a> = MutexGuard<'a, Progress>;
 
-/// Nobody may wait for a thread that is gone.
+/// Closes the log on a panic, so that no thread waits for a writer that is gone.
 struct FailOnPanic(Arc<Shared>);
 
 impl Drop for FailOnPanic {
@@ -64,11 +64,11 @@ impl Drop for FailOnPanic {
     }
 }
 
-/// What to do next.
+/// What the writer does next.
 enum Step {
     Issue,
     Sync,
-    /// Sleep until a frame is done, the time, or an append that reaches `wake_at`.
+    /// Sleep until a frame completes, the time comes, or an append reaches `wake_at`.
     Sleep {
         until: Option<Instant>,
         wake_at: u64,
@@ -76,7 +76,7 @@ enum Step {
     Exit,
 }
 
-/// What the thread tells whoever started it.
+/// What the writer reports to the thread that started it.
 pub(crate) type Started = Result<(QueueWaker, QueueMeans), LogError>;
 
 /// Runs the writer until the log is closed.
@@ -84,7 +84,7 @@ pub(crate) fn run(shared: Arc<Shared>, started: SyncSender<Started>) {
     let _guard = FailOnPanic(Arc::clone(&shared));
     match Writer::new(&shared) {
         Ok(writer) => {
-            // Whoever started us waits for this.
+            // The thread that started the writer waits for this.
             let _ = started.send(Ok((writer.queue.waker(), writer.queue.means())));
             drop(started);
             writer.run();
@@ -101,7 +101,7 @@ impl<'a> Writer<'a> {
 
     fn run(mut self) {
         loop {
-            match self.go_on() {
+            match self.step() {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => return self.shared.fail(&error.to_string()),
@@ -109,50 +109,50 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Does what is next; false if that is nothing, for good.
-    fn go_on(&mut self) -> Result<bool, LogError> {
-        let mut course = self.shared.course();
-        course.is_writer_idle = false;
-        self.collect(&mut course)?;
+    /// Does the next step. Returns false when there is none and never will be.
+    fn step(&mut self) -> Result<bool, LogError> {
+        let mut progress = self.shared.progress();
+        progress.is_writer_idle = false;
+        self.collect(&mut progress)?;
         if self.shared.signals.is_segment_wanted() {
             self.shared.make_room()?;
         }
-        match self.next_step(&course) {
-            Step::Issue => self.issue(course)?,
-            Step::Sync => self.sync(&mut course)?,
-            Step::Sleep { until, wake_at } => self.sleep(course, until, wake_at)?,
+        match self.next_step(&progress) {
+            Step::Issue => self.issue(progress)?,
+            Step::Sync => self.sync(&mut progress)?,
+            Step::Sleep { until, wake_at } => self.sleep(progress, until, wake_at)?,
             Step::Exit => return Ok(false),
         }
         Ok(true)
     }
 
-    fn next_step(&mut self, course: &Course) -> Step {
+    fn next_step(&mut self, progress: &Progress) -> Step {
         let shared = self.shared;
         let signals = &shared.signals;
         let urgent = signals.urgent.swap(false, Ordering::AcqRel);
         let stopping = signals.stopping.load(Ordering::Acquire);
         let now = Instant::now();
-        let idle = course.under_way() == 0;
-        let unsynced = course.written > shared.waiters.horizon();
+        let idle = progress.in_flight() == 0;
+        let unsynced = progress.written > shared.waiters.horizon();
         let sync_due = match shared.sync {
             SyncMode::Periodic { period } if unsynced => Some(self.synced_at + period),
             _ => None,
         };
-        // What is appended behind it does not matter to whoever wants a sync: it would never end while others append.
+        // A sync does not wait for what is appended behind it; it would never end while other threads append.
         let sync_wanted = signals.sync_wanted.load(Ordering::Acquire);
-        let is_wanted_written = sync_wanted > shared.waiters.horizon() && sync_wanted <= course.written;
+        let is_wanted_written = sync_wanted > shared.waiters.horizon() && sync_wanted <= progress.written;
         if unsynced && (sync_due.is_some_and(|due| due <= now) || is_wanted_written) {
             return Step::Sync;
         }
-        if has_untaken(shared, course) {
+        if has_untaken(shared, progress) {
             let due = *self.open_since.get_or_insert(now) + delay(shared.sync);
-            let in_a_hurry = urgent || stopping || sync_wanted > course.taken;
+            let in_a_hurry = urgent || stopping || sync_wanted > progress.taken;
             if due > now && !in_a_hurry {
                 let until = sync_due.map_or(due, |sync| sync.min(due));
                 return Step::Sleep { until: Some(until), wake_at: u64::MAX };
             }
-            let wake_at = self.wake_at(course);
-            if shared.tail.ring.tail() >= wake_at || in_a_hurry && course.under_way() < self.frames_max() {
+            let wake_at = self.wake_at(progress);
+            if shared.tail.ring.tail() >= wake_at || in_a_hurry && progress.in_flight() < self.frames_max() {
                 return Step::Issue;
             }
             return Step::Sleep { until: None, wake_at };
@@ -160,18 +160,18 @@ impl<'a> Writer<'a> {
         if stopping && idle {
             return if unsynced { Step::Sync } else { Step::Exit };
         }
-        Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at(course) }
+        Step::Sleep { until: sync_due.filter(|_| idle), wake_at: self.wake_at(progress) }
     }
 
-    /// An append that reaches this ring position makes a frame to be issued at once. Beside frames under way it has to
-    /// be half as long as they are together: the device is kept busy by two or three, and the more there is to
-    /// write, the fewer they are.
-    fn wake_at(&self, course: &Course) -> u64 {
-        match course.under_way() {
+    /// The ring position that an append must reach to be written at once. While frames are in flight, the new frame has
+    /// to be at least half as long as all of them together: two or three frames keep the device busy, and the more
+    /// there is to write, the fewer and longer they are.
+    fn wake_at(&self, progress: &Progress) -> u64 {
+        match progress.in_flight() {
             0 => 0,
             frames if frames >= self.frames_max() => u64::MAX,
             _ if self.shared.sync == SyncMode::Each => 0,
-            _ => course.taken + ((course.taken - course.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
+            _ => progress.taken + ((progress.taken - progress.written) / 2).clamp(OVERLAP_SIZE, FRAME_SIZE_MAX),
         }
     }
 
@@ -179,80 +179,85 @@ impl<'a> Writer<'a> {
         if self.shared.sync == SyncMode::Each { FRAMES_MAX_EACH } else { FRAMES_MAX }
     }
 
-    /// Sleeps until woken, a frame is done or the time has come.
-    fn sleep(&mut self, mut course: Held<'a>, until: Option<Instant>, wake_at: u64) -> Result<(), LogError> {
+    /// Sleeps until woken, a frame completes, or the time comes.
+    fn sleep(&mut self, mut progress: ProgressGuard<'a>, until: Option<Instant>, wake_at: u64) -> Result<(), LogError> {
         let shared = self.shared;
-        let ready = || shared.tail.ring.tail() >= wake_at && has_untaken(shared, &course);
+        let ready = || shared.tail.ring.tail() >= wake_at && has_untaken(shared, &progress);
         let falls_asleep = shared.signals.fall_asleep(wake_at, ready);
-        course.is_writer_idle = falls_asleep && course.under_way() == 0;
-        drop(course);
+        progress.is_writer_idle = falls_asleep && progress.in_flight() == 0;
+        drop(progress);
         let slept = if falls_asleep { self.queue.wait(until) } else { Ok(()) };
         shared.signals.awake();
         Ok(slept?)
     }
 
-    /// Waits for the queue without the lock.
-    fn wait(&mut self, course: Held<'a>) -> Result<Held<'a>, LogError> {
-        drop(course);
+    /// Waits for the queue without holding the lock.
+    fn wait(&mut self, progress: ProgressGuard<'a>) -> Result<ProgressGuard<'a>, LogError> {
+        drop(progress);
         self.queue.wait(None)?;
-        let mut course = self.shared.course();
-        self.collect(&mut course)?;
-        Ok(course)
+        let mut progress = self.shared.progress();
+        self.collect(&mut progress)?;
+        Ok(progress)
     }
 
-    /// Seals the open batch and issues all that are sealed.
-    fn issue(&mut self, mut course: Held<'a>) -> Result<(), LogError> {
+    /// Seals the open batch and issues all sealed batches.
+    fn issue(&mut self, mut progress: ProgressGuard<'a>) -> Result<(), LogError> {
         self.open_since = None;
         let shared = self.shared;
         shared.tail.ring.seal(|tail| tail.next_multiple_of(BLOCK));
-        while let Some(batch) = course.left.take().or_else(|| shared.tail.ring.take_sealed()) {
+        while let Some(batch) = progress.left.take().or_else(|| shared.tail.ring.take_sealed()) {
             let batch = wait_filled(batch);
-            // A record may lie in it that was not copied, because what has to be on the device before it is not.
+            // The batch may contain a record that was not copied, because what has to be on the device before it failed
+            // to get there.
             if let Some(closed) = shared.closed() {
                 return Err(closed);
             }
-            course = self.issue_batch(course, Placed::new(shared, batch)?)?;
+            progress = self.issue_batch(progress, LocatedBatch::new(shared, batch)?)?;
         }
         Ok(())
     }
 
-    fn issue_batch(&mut self, mut course: Held<'a>, mut placed: Placed) -> Result<Held<'a>, LogError> {
+    fn issue_batch(
+        &mut self,
+        mut progress: ProgressGuard<'a>,
+        mut located: LocatedBatch,
+    ) -> Result<ProgressGuard<'a>, LogError> {
         let shared = self.shared;
-        course.taken = placed.batch.end();
-        if placed.batch.start() == placed.base {
-            course = self.complete(course)?;
+        progress.taken = located.batch.end();
+        if located.batch.start() == located.base {
+            progress = self.complete(progress)?;
         }
         let apart = shared.sync == SyncMode::Each;
-        let frames = if apart { find_records(&placed.batch)? } else { ordered_frames(&placed.batch) };
-        let head = course.frame_head(shared, &placed);
+        let frames = if apart { find_records(&located.batch)? } else { ordered_frames(&located.batch) };
+        let head = progress.frame_head(shared, &located);
         let finish = |data: Range<u64>| {
             let run = data.start / BLOCK * BLOCK..data.end.next_multiple_of(BLOCK);
-            head.of(run.clone(), data.end).finish(&mut placed.batch, &shared.record_starts);
+            head.of(run.clone(), data.end).finish(&mut located.batch, &shared.record_starts);
             (run, data.end)
         };
         let runs: Vec<_> = frames.into_iter().map(finish).collect();
-        let is_alone = !apart && course.under_way() == 0 && placed.batch.end() - placed.batch.start() < ALONE_SIZE;
-        let placed = placed.share();
+        let is_alone = !apart && progress.in_flight() == 0 && located.batch.end() - located.batch.start() < ALONE_SIZE;
+        let located = located.share();
         for (run, filled) in runs {
-            course = self.prewrite(course, placed.offset(shared, run.end), placed.segment.slot)?;
-            course = self.wait_for_turn(course)?;
-            let offset = course.begin(shared, &placed, run.clone(), filled);
-            let frame = placed.batch.frame(run);
+            progress = self.prewrite(progress, located.offset(shared, run.end), located.segment.slot)?;
+            progress = self.wait_for_turn(progress)?;
+            let offset = progress.begin(shared, &located, run.clone(), filled);
+            let frame = located.batch.frame(run);
             if is_alone {
                 self.queue.submit_alone(frame, offset, self.durability());
             } else {
                 self.queue.submit(frame, offset, self.durability());
             }
         }
-        if course.asks_for_segment(shared, &placed) {
+        if progress.asks_for_segment(shared, &located) {
             shared.make_room()?;
         }
-        Ok(course)
+        Ok(progress)
     }
 
-    /// Takes in what is done.
-    fn collect(&mut self, course: &mut Course) -> Result<(), LogError> {
-        if let (true, Some(closed)) = (course.has_failed, self.shared.closed()) {
+    /// Records the completion of finished writes.
+    fn collect(&mut self, progress: &mut Progress) -> Result<(), LogError> {
+        if let (true, Some(closed)) = (progress.has_failed, self.shared.closed()) {
             return Err(closed);
         }
         let mut any = false;
@@ -260,38 +265,38 @@ impl<'a> Writer<'a> {
             result?;
             let run = frame.range();
             drop(frame);
-            if course.prewriting.is_done(offset) {
+            if progress.prewriting.is_done(offset) {
                 continue;
             }
             any = true;
-            course.ended(self.shared, offset);
+            progress.ended(self.shared, offset);
             if self.shared.sync == SyncMode::Each {
-                self.shared.waiters.written(run, &mut course.ready);
+                self.shared.waiters.written(run, &mut progress.ready);
             }
         }
         if any {
-            course.advance(self.shared);
+            progress.advance(self.shared);
         }
         Ok(())
     }
 
-    /// Waits until another frame may be under way: one batch may be more frames than that.
-    fn wait_for_turn(&mut self, mut course: Held<'a>) -> Result<Held<'a>, LogError> {
-        while course.under_way() >= self.frames_max() {
-            course = self.wait(course)?;
+    /// Waits until another frame may be in flight: one batch may be more frames than the limit.
+    fn wait_for_turn(&mut self, mut progress: ProgressGuard<'a>) -> Result<ProgressGuard<'a>, LogError> {
+        while progress.in_flight() >= self.frames_max() {
+            progress = self.wait(progress)?;
         }
-        Ok(course)
+        Ok(progress)
     }
 
     /// Waits until everything issued is durable.
-    fn complete(&mut self, mut course: Held<'a>) -> Result<Held<'a>, LogError> {
-        while course.under_way() > 0 {
-            course = self.wait(course)?;
+    fn complete(&mut self, mut progress: ProgressGuard<'a>) -> Result<ProgressGuard<'a>, LogError> {
+        while progress.in_flight() > 0 {
+            progress = self.wait(progress)?;
         }
-        if course.written > self.shared.waiters.horizon() {
-            self.sync(&mut course)?;
+        if progress.written > self.shared.waiters.horizon() {
+            self.sync(&mut progress)?;
         }
-        Ok(course)
+        Ok(progress)
     }
 
     fn durability(&self) -> Durability {
@@ -301,36 +306,41 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Syncs the file; what was written is durable then.
-    fn sync(&mut self, course: &mut Course) -> Result<(), LogError> {
+    /// Syncs the file, which makes everything written durable.
+    fn sync(&mut self, progress: &mut Progress) -> Result<(), LogError> {
         let since = Instant::now();
         self.shared.file.file().sync_data()?;
         self.shared.counters.flush_waits.add(since.elapsed());
         self.shared.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.synced_at = Instant::now();
-        course.advance_horizon(self.shared);
+        progress.advance_horizon(self.shared);
         Ok(())
     }
 
-    /// Makes sure that the file reaches to `end` with blocks that were written before: overwriting them later changes
-    /// no metadata, so a durable write is one device write.
-    fn prewrite(&mut self, mut course: Held<'a>, end: u64, slot: u32) -> Result<Held<'a>, LogError> {
+    /// Makes sure that the file reaches `end` with blocks that were written before. Overwriting such blocks changes no
+    /// metadata, so that a durable write is one device write.
+    fn prewrite(
+        &mut self,
+        mut progress: ProgressGuard<'a>,
+        end: u64,
+        slot: u32,
+    ) -> Result<ProgressGuard<'a>, LogError> {
         let segment_end = self.shared.file.geometry().segment_offset(slot + 1);
-        course.prewriting.go_on(end, segment_end, &mut *self.queue);
-        while !course.prewriting.reaches(end) {
-            course = self.wait(course)?;
-            course.prewriting.go_on(end, segment_end, &mut *self.queue);
+        progress.prewriting.begin_next(end, segment_end, &mut *self.queue);
+        while !progress.prewriting.reaches(end) {
+            progress = self.wait(progress)?;
+            progress.prewriting.begin_next(end, segment_end, &mut *self.queue);
         }
-        Ok(course)
+        Ok(progress)
     }
 }
 
 /// Whether something was appended that is not issued.
-pub(crate) fn has_untaken(shared: &Shared, course: &Course) -> bool {
-    course.left.is_some() || shared.tail.ring.has_untaken()
+pub(crate) fn has_untaken(shared: &Shared, progress: &Progress) -> bool {
+    progress.left.is_some() || shared.tail.ring.has_untaken()
 }
 
-/// How long the first record of a frame waits for company when nothing is under way.
+/// How long the first record of a frame waits for others when nothing is in flight.
 fn delay(sync: SyncMode) -> Duration {
     match sync {
         SyncMode::Batch | SyncMode::Each => Duration::ZERO,
@@ -339,7 +349,7 @@ fn delay(sync: SyncMode) -> Duration {
     }
 }
 
-/// A batch in pieces that lie in one piece of memory and are not too long, as the data in them.
+/// Splits a batch into frames that are contiguous in memory and not too long.
 fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
     let mut frames = Vec::with_capacity(1);
     let mut at = batch.start();
@@ -351,7 +361,7 @@ fn ordered_frames(batch: &FilledBatch) -> Vec<Range<u64>> {
     frames
 }
 
-/// Waits for the last copies into a sealed batch: each takes no longer than a memcpy, unless its thread lost the
+/// Waits for the last copies into a sealed batch. Each takes no longer than a memcpy, unless its thread lost the
 /// processor.
 pub(crate) fn wait_filled(mut batch: SealedBatch) -> FilledBatch {
     let mut tries = 0u32;

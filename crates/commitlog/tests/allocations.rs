@@ -1,5 +1,4 @@
-//! What an append asks of the allocator: nothing. But for the first record of a table in a segment, and a segment's
-//! change.
+//! An append allocates nothing, except for a table's first record in a segment and at a change of segments.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -18,7 +17,7 @@ const MODES: [SyncMode; 4] = [
     SyncMode::Periodic { period: Duration::from_millis(1) },
 ];
 
-/// Of each append after the first, the allocations; and the segments that all of them went to.
+/// The allocations of each append after the first, and the number of segments that the appends used.
 fn allocations(segment_size_bytes: u32, sync: SyncMode, tables: &[u128]) -> (Vec<u64>, usize) {
     let tables: Vec<Uuid> = tables.iter().map(|table| Uuid::from_u128(*table)).collect();
     let options = LogOptions { segment_size_bytes, total_space_bytes: 16 << 20, sync, ..LogOptions::new("/log") };
@@ -47,7 +46,7 @@ fn an_append_allocates_nothing() {
     }
 }
 
-/// Over many segments: only those appends allocate that go on in the next one, and they wait for it.
+/// Over many segments, only those appends allocate that move on to the next segment, and they wait for it.
 #[test]
 fn as_many_appends_allocate_as_segments_are_begun() {
     for sync in MODES {

@@ -1,4 +1,4 @@
-//! Appenders, waiters and flushes all at once, on a log of few small segments.
+//! Appenders, waiters and flushes at the same time, on a log of a few small segments.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -36,15 +36,16 @@ fn appends_and_flushes_keep_out_of_each_others_way() {
         SyncMode::Periodic { period: Duration::from_millis(1) },
         SyncMode::Group { window: Duration::ZERO },
     ];
-    // Where every record begins a block, one that comes at a segment's border may be let into the next one: that is
-    // raced for oftener.
+    // Where every record begins a block, a record at a segment's border might be admitted to the next one. This race is
+    // tried more often.
     for sync in ordered.into_iter().chain(std::iter::repeat_n(SyncMode::Each, 10)) {
         let disk = SimulatedDisk::new();
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options(sync)).unwrap();
         let appended = Mutex::new(BTreeMap::new());
         let flushed_to = Mutex::new(LogPosition::NONE);
         let running = AtomicU64::new(8);
-        // Appends hold it shared, a flush takes it alone while it reads the position: the engine's write groups.
+        // The engine's write groups: appends hold this lock shared, and a flush holds it exclusively while it reads the
+        // position.
         let group = std::sync::RwLock::new(());
         std::thread::scope(|scope| {
             for thread in 0..8u64 {
@@ -131,7 +132,7 @@ fn whoever_waits_for_room_is_woken_by_a_flush() {
             Ok(_) => log.sync().unwrap(),
             Err(error) => {
                 assert!(matches!(error, LogError::NoFreeSegment));
-                // Else one is being prepared.
+                // Otherwise a segment is being prepared.
                 if log.pressure().is_some_and(|pressure| pressure.free_segments == 0) {
                     break Box::pin(room);
                 }
@@ -148,7 +149,7 @@ fn whoever_waits_for_room_is_woken_by_a_flush() {
     log.append(&[table], &[1; 9000]).unwrap();
 }
 
-/// A future that moves between tasks tells the last one; one that is dropped disturbs nobody.
+/// A future that moves between tasks wakes the last one; one that is dropped disturbs nothing.
 #[test]
 fn a_waiter_is_woken_by_its_latest_waker() {
     let sync = SyncMode::Group { window: Duration::from_millis(30) };
@@ -202,7 +203,7 @@ fn a_failure_wakes_all_who_wait_and_is_told_to_all_who_come() {
     assert_eq!(reasons.lock().unwrap().len(), 1);
 }
 
-/// The kernel's ring itself fails, not a write in it: what became of the writes under way is not to be learnt any more.
+/// The kernel's ring itself fails, not a write in it: the outcome of the writes in flight cannot be learnt.
 #[test]
 fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
     for sync in [SyncMode::Batch, SyncMode::Each, SyncMode::Periodic { period: Duration::ZERO }] {
@@ -226,7 +227,7 @@ fn a_queue_that_is_lost_closes_the_log_and_leaves_nobody_waiting() {
     }
 }
 
-/// So much is appended at once that it is more frames than may be under way.
+/// More is appended at once than may be in flight.
 #[test]
 fn no_more_frames_are_under_way_than_the_format_says() {
     for (sync, records, length, frames_max) in [(SyncMode::Batch, 12, 1 << 20, 8), (SyncMode::Each, 100, 10, 32)] {
@@ -247,8 +248,7 @@ fn no_more_frames_are_under_way_than_the_format_says() {
     }
 }
 
-/// The second of two frames ends first: in `each` its record is acknowledged, where records are acknowledged in order
-/// it waits.
+/// The second of two frames completes first: its record is acknowledged in `each`, and waits in the ordered modes.
 #[test]
 fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_alone() {
     for sync in [SyncMode::Batch, SyncMode::Each] {
@@ -256,7 +256,7 @@ fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_al
         let options = LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 1 << 20, ..options(sync) };
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
         disk.hold();
-        // Long enough to be worth a frame beside another one.
+        // Long enough to be worth a frame of its own.
         let append = |count| {
             let position = log.append(&[], &[7; 40_000]).unwrap().position;
             disk.wait_for(count);
@@ -276,8 +276,7 @@ fn a_frame_that_ends_before_the_one_before_it_acknowledges_its_record_in_each_al
     }
 }
 
-/// What was appended last is written, and acknowledged in `each`, while what came before it is not: whoever syncs was
-/// promised both.
+/// The last record is written, and acknowledged in `each`, while an earlier one is not: a sync has to wait for both.
 #[test]
 fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
     for sync in [SyncMode::Batch, SyncMode::Each] {
@@ -286,7 +285,7 @@ fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
         let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
         disk.hold();
         for count in 1..=2 {
-            // Long enough to be worth a frame beside another one.
+            // Long enough to be worth a frame of its own.
             log.append(&[], &[7; 40_000]).unwrap();
             disk.wait_for(count);
         }
@@ -305,7 +304,7 @@ fn a_sync_ends_when_all_before_it_is_written_in_any_order() {
     }
 }
 
-/// Under load there is always something that was appended behind it.
+/// Under load, something is always appended behind the sync.
 #[test]
 fn a_sync_ends_when_what_it_is_for_is_written() {
     let disk = HoldingDisk::new();
@@ -321,14 +320,15 @@ fn a_sync_ends_when_what_it_is_for_is_written() {
         log.try_append(&[Uuid::from_u128(1)], b"behind").unwrap();
         disk.let_go(0);
         let outcome = synced.recv_timeout(Duration::from_secs(60));
-        // Lest a sync that waits for more keeps the test from ending.
+        // So that a sync that waits for too much does not keep the test from ending.
         disk.let_all_go();
         outcome.expect("the frame behind it is held").unwrap();
     });
     log.shutdown().unwrap();
 }
 
-/// What a thread holds back is told when it lets go, when it waits, and by whoever else appends.
+/// The writer learns of appends that a thread held back when the thread releases them, when it waits, and when another
+/// thread appends.
 #[test]
 fn appends_that_are_held_back_are_not_forgotten() {
     let (log, _) = CommitLog::open(Arc::new(SimulatedDisk::new()), options(SyncMode::Batch)).unwrap();
@@ -343,12 +343,13 @@ fn appends_that_are_held_back_are_not_forgotten() {
             log.durable(position).wait().unwrap();
         }
     }
-    // Whoever waits lets go by waiting.
+    // Waiting releases them.
     let _held = log.hold_wake_ups(std::task::Waker::noop());
     log.durable(log.append(&[], b"last").unwrap().position).wait().unwrap();
 }
 
-/// Held back or not, what is worth a frame beside others is written while the thread appends more.
+/// Appends that are worth a frame of their own are written while the thread appends more, although it holds wake-ups
+/// back.
 #[test]
 fn a_thread_that_holds_much_back_has_it_written_meanwhile() {
     let disk = HoldingDisk::new();
@@ -362,7 +363,7 @@ fn a_thread_that_holds_much_back_has_it_written_meanwhile() {
     positions.into_iter().for_each(|position| log.durable(position).wait().unwrap());
 }
 
-/// A log in which a frame was written, so that the next lies in the middle of a segment.
+/// A log with one frame written, so that the next frame lies in the middle of a segment.
 fn begun_log(disk: &HoldingDisk) -> CommitLog {
     let options = LogOptions { segment_size_bytes: 256 << 10, total_space_bytes: 4 << 20, ..options(SyncMode::Batch) };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
@@ -372,7 +373,7 @@ fn begun_log(disk: &HoldingDisk) -> CommitLog {
     log
 }
 
-/// Frames that went past the writer's queue: nothing else writes them.
+/// The number of frames that bypassed the writer's queue; only a leading thread writes such frames.
 fn led(log: &CommitLog, disk: &HoldingDisk, before: u64) -> u64 {
     log.metrics().frames - before - disk.came()
 }
@@ -391,7 +392,7 @@ fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sl
         led(&log, &disk, before) > 0
     });
     assert!(has_led);
-    // Others are told of it, and go on.
+    // Other waiters are woken and continue.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -404,14 +405,13 @@ fn a_thread_that_waits_writes_what_it_held_back_in_the_place_of_a_writer_that_sl
     });
 }
 
-/// What a thread appends across a segment's border is two frames: it writes both, and those whom they are for stay
-/// together.
+/// Appends across a segment border are two frames: the leading thread writes both.
 #[test]
 fn a_thread_that_waits_writes_on_both_sides_of_a_segments_border() {
     let disk = HoldingDisk::new();
     let log = begun_log(&disk);
     let append = || log.append(&[], &[7; 10_000]).unwrap().position;
-    // Once around: blocks that were never written are the writer's.
+    // Once around the log: only the writer writes blocks that were never written before.
     for _ in 0..500 {
         log.durable(append()).wait().unwrap();
     }

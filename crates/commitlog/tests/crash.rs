@@ -1,7 +1,7 @@
-//! The promise, over random histories on the simulated disk with power cuts and kills: every acknowledged record is
-//! replayed or flushed; one that was sent and not acknowledged is there whole or not at all; nothing that was never
-//! sent is there. What a start has replayed is replayed by every later one, whether the life before ended by a kill,
-//! which leaves the page cache, or by a power cut.
+//! The log's promise, over random histories on the simulated disk with power cuts and kills. Every acknowledged record
+//! is replayed or flushed; a record that was sent and not acknowledged is there whole or not at all; nothing is there
+//! that was never sent. What one start has replayed, every later start replays too, whether the process was killed,
+//! which keeps the page cache, or lost power.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -39,10 +39,10 @@ impl Choices {
 struct Sent {
     tables: Vec<Uuid>,
     data: Vec<u8>,
-    /// Its place in this life of the log, once appended or replayed.
+    /// Its position in this life of the log, once appended or replayed.
     position: Option<LogPosition>,
     acknowledged: bool,
-    /// The tables that hold it in an SSTable.
+    /// The tables that have it in an SSTable.
     flushed: BTreeSet<Uuid>,
 }
 
@@ -52,7 +52,7 @@ struct Node {
     clock: Arc<AtomicI64>,
     sync: SyncMode,
     sent: Vec<Sent>,
-    /// Per table, where its last flush ended in this life of the log.
+    /// For each table, where its last flush ended in this life of the log.
     flushed_to: BTreeMap<Uuid, LogPosition>,
 }
 
@@ -96,7 +96,7 @@ impl Node {
         CommitLog::open(Arc::new(self.disk.clone()), self.options())
     }
 
-    /// Replays, and checks the promise for all that was ever sent.
+    /// Replays the log, and checks the promise for everything that was ever sent.
     fn replay(&mut self, mut replay: Replay) -> Result<(), LogError> {
         let mut last = LogPosition::NONE;
         for sent in &mut self.sent {
@@ -119,17 +119,17 @@ impl Node {
         Ok(())
     }
 
-    /// A start goes on with what it has replayed: clients may see it from now on.
+    /// Counts all replayed records as acknowledged, because clients may see them from now on.
     fn take_replayed_for_acknowledged(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.acknowledged |= sent.position.is_some());
     }
 
-    /// The process is killed; the next one finds what the page cache has.
+    /// Kills the process; the next one finds what is in the page cache.
     fn die(&mut self) {
         self.disk = self.disk.after_process_death();
     }
 
-    /// The machine loses power.
+    /// Cuts the machine's power.
     fn lose_power(&mut self) {
         let image_seed = self.choices.next();
         self.disk = self.disk.crash_image(image_seed);
@@ -168,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Puts a table's records into an SSTable: by the time the log is told, it is durable.
+    /// Flushes a table's records into an SSTable, which is durable before the log learns of it.
     fn flush(&mut self, log: &CommitLog, table: Uuid) -> Result<(), LogError> {
         let start = self.flushed_to.get(&table).copied().unwrap_or(LogPosition::NONE);
         let interval = PositionInterval { start, end: log.position() };
@@ -193,7 +193,7 @@ impl Node {
             }
             log.discard_replayed()?;
         }
-        // Then the thread that waits writes, where nothing is under way.
+        // The waiting thread then writes itself, if nothing is in flight.
         let _held = (self.choices.below(2) == 0).then(|| log.hold_wake_ups(Waker::noop()));
         let mut waiting = Vec::new();
         for _ in 0..20 + self.choices.below(60) {
@@ -229,7 +229,7 @@ impl Node {
     }
 }
 
-/// Several lives of one log, each up to a kill or a power cut; returns how many ended early.
+/// Several lives of one log, each up to a kill or a power cut. Returns how many ended early.
 fn history(seed: u64) -> u32 {
     let mut node = Node::new(seed);
     let mut cuts = 0;
@@ -256,8 +256,8 @@ fn history(seed: u64) -> u32 {
     cuts
 }
 
-/// Calls `case` with the seeds that `SEED` and `CASES` choose (`make torture`), or with `cases` of its own; answers how
-/// many there were, and the sum of the answers.
+/// Calls `case` with the seeds that `SEED` and `CASES` choose (`make torture`), or with `cases` seeds. Returns how many
+/// there were, and the sum of the results.
 fn for_seeds(cases: u64, case: impl Fn(u64) -> u64 + Sync) -> (u64, u64) {
     let setting = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, cases) = (setting("SEED").unwrap_or(1).wrapping_mul(1_000_003), setting("CASES").unwrap_or(cases));
@@ -311,8 +311,8 @@ fn the_promise_holds_over_a_power_cut_at_every_operation() {
     }
 }
 
-/// A process is killed at its first operation, its second, and so on; the next one replays what it finds, acknowledges
-/// one more record, and then the power is cut.
+/// A process is killed at its first operation, its second, and so on. The next process replays what it finds and
+/// acknowledges one more record; then the power is cut.
 #[test]
 fn the_promise_holds_over_a_kill_at_every_operation_and_a_power_cut_after_it() {
     for (seed, sync) in (0..).zip(["periodic", "group", "batch", "each"]) {
@@ -358,9 +358,9 @@ fn a_log_is_made_whole_or_not_at_all() {
     }
 }
 
-/// A life in which the device once writes something wrong, or to the wrong place, and says nothing. Every record is
-/// acknowledged before the next is sent, so that each is a frame, and all but the last are vouched for: a salvage loses
-/// the frame that went wrong, and one that it was written over. Answers whether damage was reported.
+/// A life in which the device once writes wrong bytes, or to the wrong place, and reports success. Every record is
+/// acknowledged before the next is sent, so each is a frame, and a later horizon covers all but the last. A salvage
+/// loses the frame that went wrong, and a frame that it overwrote. Returns whether damage was reported.
 fn silent_fault(seed: u64) -> bool {
     let mut node = Node::new(seed);
     if matches!(node.sync, SyncMode::Periodic { .. }) {
@@ -419,8 +419,8 @@ fn what_the_device_did_wrong_in_silence_is_reported() {
     assert!(reported > cases / 4, "{reported} of {cases}");
 }
 
-/// A history in which an operation fails: what was acknowledged before and after still holds, and nothing is
-/// acknowledged after the log has closed. Answers whether it has.
+/// A history in which an operation fails. What was acknowledged before and after still holds, and nothing is
+/// acknowledged after the log has closed. Returns whether it has closed.
 fn failed_operation(seed: u64) -> bool {
     let mut node = Node::new(seed);
     let (log, _) = node.open().unwrap();
@@ -476,7 +476,7 @@ fn a_clock_that_steps_back_changes_nothing() {
         node.append(&log).unwrap();
     }
     node.open().unwrap().0.discard_replayed().unwrap();
-    // SSTables may be of a log that was lost.
+    // SSTables may belong to a log that was lost.
     let (log, _) = node.open().unwrap();
     log.raise_segment_ids(90_000).unwrap();
     assert_eq!(log.position().segment, 90_001);
@@ -484,7 +484,7 @@ fn a_clock_that_steps_back_changes_nothing() {
     assert_eq!(log.position().segment, 90_001);
 }
 
-/// All segments but the one to be filled hold records: there is none to go on in instead.
+/// All segments but the one to be filled hold records, so there is no other one to move on to.
 #[test]
 fn ids_are_raised_where_no_other_segment_is_free_and_records_are_found_under_them() {
     let disk = SimulatedDisk::new();
@@ -504,7 +504,7 @@ fn ids_are_raised_where_no_other_segment_is_free_and_records_are_found_under_the
     let after = log.append(&[], b"after").unwrap().position;
     log.durable(after).wait().unwrap();
     assert_eq!((before.segment, after.segment), (10, 5001));
-    // From the first record on an id is not to be changed.
+    // An id never changes once its segment has a record.
     log.raise_segment_ids(6000).unwrap();
     assert_eq!(log.append(&[], b"not durable").unwrap().position.segment, 5001);
     let image = disk.crash_image(1);
@@ -515,7 +515,8 @@ fn ids_are_raised_where_no_other_segment_is_free_and_records_are_found_under_the
     }
 }
 
-/// The clock has stepped back when the log gets another layout, and the power is cut before a segment of that is used.
+/// The clock has stepped back when the log gets another layout, and the power is cut before a segment of the new layout
+/// is used.
 #[test]
 fn a_log_of_another_layout_goes_on_with_the_ids() {
     let mut cuts = 0;

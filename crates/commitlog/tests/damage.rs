@@ -1,4 +1,4 @@
-//! Damage is found, named, and got over with salvage.
+//! Damage is found and named, and salvage continues past it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -76,7 +76,7 @@ fn damage_of(result: Result<(Records, ReplayReport), LogError>) -> u64 {
     }
 }
 
-/// The block of the file that a position lies in.
+/// The block of the file that contains a position.
 fn block_of(position: LogPosition) -> u64 {
     FIRST + (position.offset as u64 - 1) / BLOCK * BLOCK
 }
@@ -143,13 +143,14 @@ fn one_superblock_is_enough_and_the_other_is_repaired() {
     }
 }
 
-/// Writes nonsense over the file's first bytes, other than zeros.
+/// Overwrites the file's first bytes with nonsense other than zeros.
 fn overwrite_head(disk: &SimulatedDisk, length: u64) {
     let nonsense: Vec<u8> = (0..length).map(|at| ((at * 31) >> 3) as u8 | 1).collect();
     disk.open(&path(), OpenOptions::write()).unwrap().write_at(&nonsense, 0).unwrap();
 }
 
-/// By bits that are wrong in both, by nonsense over them, and by nonsense over half of the bookkeeping too.
+/// The superblocks are lost by wrong bits in both, by nonsense over both, and by nonsense over half of the bookkeeping
+/// too.
 #[test]
 fn superblocks_that_are_both_lost_are_told_by_the_other_blocks() {
     type Damage = fn(&SimulatedDisk);
@@ -188,8 +189,8 @@ fn geometry() -> Geometry {
     Geometry { segment_size_bytes: 64 << 10, segments: SEGMENTS as u32 }
 }
 
-/// The configured layout has changed meanwhile: blocks of other segments than the first tell the one in force, and
-/// where there are none it is believed if it may be right.
+/// The configured layout has changed meanwhile. Blocks of segments other than the first tell the layout in force;
+/// without such blocks the configured layout is used if it is possible.
 #[test]
 fn superblocks_are_told_with_the_layout_that_the_blocks_have() {
     let salvaging = |segment_size_bytes| LogOptions { salvage: true, segment_size_bytes, ..options() };
@@ -208,7 +209,7 @@ fn superblocks_are_told_with_the_layout_that_the_blocks_have() {
     }
     let (disk, records) = log_of(5, 9000);
     assert_eq!(opened(&disk.crash_image(0), 128 << 10), (records.len(), 128 << 10, false));
-    // It has more blocks than that: nothing is proved, and all of it is set aside.
+    // The log has more blocks than that layout: nothing is proved, and the whole log is set aside.
     assert_eq!(opened(&disk.crash_image(0), 32 << 10), (0, 32 << 10, true));
 }
 
@@ -262,7 +263,7 @@ fn bookkeeping(slot: u32, state: u8, id: i64) -> [u8; 28] {
     entry
 }
 
-/// Every row of the table of entries, in every sync mode, with whatever the first block may be.
+/// Every row of the table of entries, in every sync mode, with every kind of first block.
 #[test]
 fn the_decision_table_of_entries_holds_in_every_mode() {
     let period = Duration::from_secs(3600);
@@ -271,7 +272,7 @@ fn the_decision_table_of_entries_holds_in_every_mode() {
         let (whole, records) = log_with(&LogOptions { sync, ..options() }, 5, 600);
         let first = first_block_of(&whole);
         for (kind, says, decision) in ENTRY_DECISIONS {
-            // Blank, torn, and of the use that the entry tells of.
+            // Blank, torn, and of the use that the entry describes.
             let older = vec![vec![0; BLOCK as usize], [&[first[0] ^ 1], &first[1..]].concat(), first.clone()];
             let firsts = if says == FirstBlock::Older { older } else { vec![first.clone()] };
             for block in firsts {
@@ -289,7 +290,7 @@ fn the_decision_table_of_entries_holds_in_every_mode() {
                         assert!(found.len() >= records.len() - 1, "{case}");
                     }
                     EntryDecision::Skip => assert_eq!(replay(&disk, false).unwrap().0, Records::new(), "{case}"),
-                    // Where the first block is lost the next ones tell that it was there.
+                    // Where the first block is lost, the following blocks show that it was there.
                     EntryDecision::Read if block == first => {
                         assert_eq!(replay(&disk, false).unwrap().0, records, "{case}");
                     }
@@ -337,8 +338,7 @@ fn two_segments_of_one_id_are_named_and_salvage_asks_the_blocks() {
         let (found, report) = replay(&disk, false).unwrap();
         assert_eq!((found, report.gaps), (records.clone(), vec![]), "got over for good");
     }
-    // Blocks that say the same: whatever made them, nothing of them is left out, and once they are free there is one of
-    // each.
+    // Two segments claim the same use: neither is skipped, and once they are free there is one of each.
     let mut segment = vec![0; 64 << 10];
     raw(&disk).read_exact_at(&mut segment, FIRST).unwrap();
     raw(&disk).write_at(&segment, FIRST + 3 * (64 << 10)).unwrap();
@@ -387,7 +387,7 @@ fn what_an_earlier_salvage_kept_is_not_lost_to_a_later_one() {
         .map(|name| open(name).unwrap().len().unwrap());
     assert_eq!(kept, [2 * BLOCK, 3 * BLOCK, FIRST - 1]);
 
-    // A segment is copied once, however often the start is tried; again when there is more damage in it.
+    // A segment is copied once, however often the start is tried, and again when there is more damage in it.
     let (disk, _) = log_of(5, 600);
     let copies =
         || disk.list(Path::new(DIR)).unwrap().into_iter().filter(|file| file.name.starts_with("commitlog.damaged-100"));
@@ -400,8 +400,7 @@ fn what_an_earlier_salvage_kept_is_not_lost_to_a_later_one() {
     }
 }
 
-/// An entry as it was before the last use of its segment: sound, and older than the blocks. Tools see it, as a start
-/// does.
+/// An entry from before the last use of its segment: sound, but older than the blocks. Tools see this as a start does.
 #[test]
 fn bookkeeping_that_was_lost_is_named_by_a_start_and_by_tools() {
     let (disk, records) = log_of(5, 600);
@@ -441,8 +440,7 @@ fn silent_faults_of_the_device_are_found_once_a_later_frame_vouches() {
             }
             drop(log);
             let offset = damage_of(replay(&disk.crash_image(1), false));
-            // The first write of all was preceded by the prewriting of its segment, where a fault is harmless or hits
-            // block 0.
+            // The first write of all comes after its segment was prewritten, where a fault is harmless or hits block 0.
             assert!(offset == FIRST + u64::from(hit) * BLOCK, "{fault:?} {hit}: {offset}");
         }
     }
@@ -466,7 +464,7 @@ fn another_format_version_is_refused_by_name() {
     }
 }
 
-/// Version 1 had all of this format but the mode `each`.
+/// Version 1 had everything in this format except the mode `each`.
 #[test]
 fn a_log_of_version_1_is_read_and_made_one_of_this_version() {
     let (disk, records) = log_of(3, 600);

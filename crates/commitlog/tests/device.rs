@@ -1,4 +1,4 @@
-//! A log on a device: a file of a fixed size stands in for it.
+//! A log on a device; a file of a fixed size stands in for it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -28,7 +28,7 @@ fn device(disk: &dyn Disk, path: &Path, bytes: &[u8]) {
     disk.sync_dir(path.parent().unwrap()).unwrap();
 }
 
-/// What was on a disk before, but for its first blocks.
+/// Old contents of a disk, except for its first blocks.
 fn used(length: usize) -> Vec<u8> {
     (0..length).map(|at| if at < 8192 { 0 } else { ((at * 31) >> 3) as u8 }).collect()
 }
@@ -49,7 +49,7 @@ fn fills_and_comes_back(disk: Arc<dyn Disk>, path: &Path, directory: &Path) {
         let (log, mut replay) = CommitLog::open(Arc::clone(&disk), options.clone()).unwrap();
         assert!(replay.next_record().unwrap().is_none());
         let size = disk.open(path, OpenOptions::read()).unwrap().len().unwrap();
-        // As many segments as fit: what was written to the device before is in nobody's way.
+        // As many segments as fit; the old contents of the device do not matter.
         assert_eq!(u64::from(log.geometry().segments), (size - 8192) / (u64::from(SEGMENT) + 4096));
         let mut written = Vec::new();
         let refused = loop {
@@ -58,7 +58,7 @@ fn fills_and_comes_back(disk: Arc<dyn Disk>, path: &Path, directory: &Path) {
                 Ok(at) => log.durable(at.position).wait().unwrap(),
                 Err(LogError::NoFreeSegment) => match log.pressure() {
                     Some(pressure) if pressure.free_segments == 0 => break LogError::NoFreeSegment,
-                    // The next one is being prepared.
+                    // The next segment is being prepared.
                     _ => continue,
                 },
                 Err(error) => break error,
@@ -77,7 +77,7 @@ fn fills_and_comes_back(disk: Arc<dyn Disk>, path: &Path, directory: &Path) {
     }
 }
 
-/// All of them: the one that was opened last found no free one.
+/// The number of all segments: the one that was opened last found none free.
 fn log_segments(size: u64) -> usize {
     ((size - 8192) / (u64::from(SEGMENT) + 4096)) as usize
 }
@@ -119,7 +119,7 @@ fn a_device_that_holds_something_else_is_refused_and_left_alone() {
     assert!(refused.to_string().contains("commitlog_device of 100000 bytes holds 1 segments"), "{refused}");
 }
 
-/// Its superblocks are lost; what lies behind them tells that it is one.
+/// The superblocks are lost; the blocks behind them show that this is a log.
 #[test]
 fn a_damaged_log_on_a_device_is_refused_and_salvaged_from_what_its_blocks_tell() {
     let disk = SimulatedDisk::new();
@@ -153,7 +153,7 @@ fn two_nodes_do_not_share_a_device() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Until the new log is whole the device is blank, whenever the power is cut.
+/// The device stays blank until the new log is complete, whenever the power is cut.
 #[test]
 fn a_log_is_made_whole_on_a_device_or_not_at_all() {
     for cut in 0..14 {

@@ -32,7 +32,7 @@ fn example() -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a dump in FORMAT.md: what stands before the `;` of each line, without the offset.
+/// The bytes of a dump in FORMAT.md: the part of each line before the `;`, without the offset.
 fn dumped(name: &str) -> Vec<u8> {
     let text = include_str!("../FORMAT.md");
     let dump = text.split_once(&format!("```hex {name}\n")).unwrap().1.split_once("```").unwrap().0;

@@ -1,4 +1,4 @@
-//! A process that is killed under load: what it acknowledged is there.
+//! What a process acknowledged under load is there after the process is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -12,12 +12,12 @@ use blockio::SystemDisk;
 use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
 use uuid::Uuid;
 
-/// Set in the child: its sync mode.
+/// Set in the child process: its sync mode.
 const MODE: &str = "ESPALIER_TEST_LOG_MODE";
-/// Set in the child: the directory of its log.
+/// Set in the child process: the directory of its log.
 const CHILD: &str = "ESPALIER_TEST_LOG_DIRECTORY";
 const WRITERS: u64 = 64;
-/// Records below this of each writer are flushed as they are acknowledged, so that segments are used again.
+/// Each writer's older records are flushed as newer ones are acknowledged, so that segments are reused.
 const TABLES: u128 = 3;
 
 fn options(directory: PathBuf, sync: SyncMode) -> LogOptions {
@@ -34,7 +34,7 @@ fn data_of(writer: u64, number: u64) -> Vec<u8> {
     data
 }
 
-/// The child: writes until it is killed, and tells each acknowledgement on its standard output.
+/// The child process writes until it is killed, and prints each acknowledgement to its standard output.
 #[test]
 fn child() {
     let Ok(directory) = std::env::var(CHILD) else { return };
@@ -60,7 +60,7 @@ fn child() {
                 }
             });
         }
-        // Everything that is far behind counts as flushed: the parent takes no account of it.
+        // Everything far behind counts as flushed; the parent ignores it.
         scope.spawn(|| {
             loop {
                 std::thread::sleep(std::time::Duration::from_millis(1));
@@ -120,7 +120,7 @@ fn what_a_killed_process_acknowledged_is_replayed() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// What the child said; its last line may be cut.
+/// Reads a line of the child's output; the last line may be cut.
 fn note(line: &str, acknowledged: &mut BTreeSet<(i64, i32)>, flushed: &mut i64) {
     let words: Vec<_> = line.split(' ').collect();
     match words[..] {

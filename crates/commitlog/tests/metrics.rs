@@ -1,4 +1,4 @@
-//! The counters say who waits, and for what.
+//! The counters tell which waits there were, and for what.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -59,7 +59,7 @@ fn whoever_waits_in_vain_for_a_segment_and_what_is_too_large_are_counted() {
     let refused = loop {
         match log.append(&[TABLE], &[7; 10_000]) {
             Ok(at) => log.durable(at.position).wait().unwrap(),
-            // The next segment was not ready yet.
+            // The next segment was not prepared yet.
             Err(LogError::NoFreeSegment) if log.metrics().total_size_bytes < all_bytes => {}
             Err(refused) => break refused,
         }

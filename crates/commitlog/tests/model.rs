@@ -1,5 +1,5 @@
 //! The hand-off between appenders, writer and waiters, in every order that two or three threads can take: the crate's
-//! own source over a model checker's atomics, locks and threads. A wake-up that is lost is a deadlock, which it finds.
+//! own source over a model checker's atomics, locks and threads. A lost wake-up is a deadlock, which the checker finds.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 #![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use tail::Tail;
 use waiters::{Awaits, Waiters};
 
-/// What of the log those need who hold wake-ups back.
+/// The part of the log that holding wake-ups back needs.
 mod shared {
     #[derive(Debug)]
     pub(crate) struct Shared {
@@ -47,7 +47,7 @@ mod shared {
     }
 }
 
-/// Nobody writes in the writer's place here; `writer_model.rs` has who does.
+/// No thread writes in the writer's place here; `writer_model.rs` covers that.
 mod lead {
     pub(crate) fn lead(_: &crate::shared::Shared, _: u64) -> bool {
         false
@@ -60,7 +60,7 @@ enum SyncMode {
     Each,
 }
 
-/// Nobody waits by it here.
+/// Nothing waits by it here.
 struct Durable;
 
 impl Durable {
@@ -71,12 +71,12 @@ impl Durable {
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Segments of one block, of which the first is almost full. Two threads append a record each, which has no room in it,
-/// and go on in the next as the log does: under a lock, unless somebody else did meanwhile. Answers how many segments
-/// that took.
-fn segments_gone_on_in(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
+/// Segments of one block, the first of which is almost full. Two threads each append a record that does not fit, and
+/// move on to the next segment as the log does: under a lock, unless the other thread already did. Returns how many
+/// segments that took.
+fn segments_activated(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
     let log = Arc::new((Tail::new(BlockRing::new(8 * BLOCK_SIZE), BLOCK), Mutex::new(())));
-    log.0.go_on().unwrap();
+    log.0.next_segment().unwrap();
     drop(log.0.reserve(|_| 0..BLOCK - 100).unwrap());
     let append = move |(tail, changing): &(Tail, Mutex<()>)| {
         loop {
@@ -87,7 +87,7 @@ fn segments_gone_on_in(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
                 Err(ReserveError::Refused) => {
                     let _alone = changing.lock().unwrap();
                     if tail.activated() == activated {
-                        tail.go_on().unwrap();
+                        tail.next_segment().unwrap();
                     }
                 }
             }
@@ -111,24 +111,24 @@ fn segments_gone_on_in(place: fn(u64) -> std::ops::Range<u64>) -> u64 {
     log.0.activated()
 }
 
-/// Records that go on where the one before ends: both find room in the second segment.
+/// Each record starts where the previous one ends: both fit into the second segment.
 #[test]
 fn whoever_is_refused_at_a_segments_end_leaves_none_out() {
-    loom::model(|| assert_eq!(segments_gone_on_in(|tail| tail..tail + 200), 2));
+    loom::model(|| assert_eq!(segments_activated(|tail| tail..tail + 200), 2));
 }
 
-/// Records that each begin a block, which at a segment's end is the first of the next one.
+/// Each record begins a block, which at a segment's end is the first block of the next one.
 #[test]
 fn a_record_that_begins_a_block_is_never_in_a_batch_of_the_segment_before() {
     loom::model(|| {
         let place = |tail: u64| tail.next_multiple_of(BLOCK)..tail.next_multiple_of(BLOCK) + 200;
-        assert_eq!(segments_gone_on_in(place), 3);
+        assert_eq!(segments_activated(place), 3);
     });
 }
 
-/// Two threads append; the writer sleeps until there is something, or until both are in, and takes it.
+/// Two threads append; the writer sleeps until there is something, or until both records are in, and takes them.
 fn appends_are_taken(sleep_until: u64) {
-    // Three threads: all orders with so many forced switches, which is where faults of this kind are found.
+    // Three threads, in all orders with this many forced switches, which is where faults of this kind are found.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
@@ -201,7 +201,7 @@ fn a_waiter_is_woken_however_the_horizon_moves() {
     });
 }
 
-/// In `each`, a record behind the horizon is told by itself, before or after its waiter has come.
+/// In `each`, a record behind the horizon is reported by itself, before or after its waiter has come.
 #[test]
 fn a_record_written_by_itself_is_told_to_its_waiter() {
     loom::model(|| {
@@ -214,7 +214,7 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
         let mut key = None;
         while waiters.register(Awaits::Record(7), &mut key, &waker) {
             thread::park();
-            // Woken, it is no more registered.
+            // Once woken, it is no longer registered.
             key = None;
         }
         assert_eq!(waiters.horizon(), 0);
@@ -222,7 +222,7 @@ fn a_record_written_by_itself_is_told_to_its_waiter() {
     });
 }
 
-/// The log fails while a waiter registers: it is told of that, before it sleeps or after.
+/// The log fails while a waiter registers: the waiter learns of it, before it sleeps or after.
 #[test]
 fn a_failure_is_told_to_whoever_registers_meanwhile() {
     loom::model(|| {
@@ -245,7 +245,7 @@ fn a_failure_is_told_to_whoever_registers_meanwhile() {
     });
 }
 
-/// Whoever looks for room, finds none and waits is told of room that is made meanwhile: a thread, and a task.
+/// A thread and a task that look for room, find none and wait do not miss room that is made meanwhile.
 #[test]
 fn news_of_room_is_missed_by_nobody() {
     for by_waker in [false, true] {
@@ -275,8 +275,8 @@ fn news_of_room_is_missed_by_nobody() {
     }
 }
 
-/// A thread holds two appends back; the writer falls asleep before, between or after, and is woken when they are let
-/// go.
+/// A thread holds two appends back; the writer falls asleep before, between or after them, and is woken when they are
+/// released.
 #[test]
 fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
     let mut builder = loom::model::Builder::new();
@@ -312,45 +312,45 @@ fn appends_that_are_held_back_wake_the_writer_when_they_are_let_go() {
     });
 }
 
-/// A thread appends and writes in the place of the writer, which sleeps, while another appends: what that one has
-/// appended is written, by whichever of them.
+/// A thread appends and writes in the place of the writer, which sleeps, while another appends: one of them writes the
+/// other's record.
 #[test]
 fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
     #[derive(Default)]
-    struct Course {
+    struct Progress {
         is_writer_idle: bool,
         taken: u64,
-        under_way: bool,
+        in_flight: bool,
     }
 
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(|| {
         let (signals, tail) = (Arc::new(Signals::new()), Arc::new(AtomicU64::new(0)));
-        let course = Arc::new(Mutex::new(Course::default()));
+        let progress = Arc::new(Mutex::new(Progress::default()));
         signals.woken_by(QueueWaker::Parked(thread::current()));
         let leading = {
-            let (signals, tail, course) = (Arc::clone(&signals), Arc::clone(&tail), Arc::clone(&course));
+            let (signals, tail, progress) = (Arc::clone(&signals), Arc::clone(&tail), Arc::clone(&progress));
             thread::spawn(move || {
                 let end = tail.fetch_add(1, Ordering::AcqRel) + 1;
-                let mut held = course.lock().unwrap();
+                let mut held = progress.lock().unwrap();
                 if !held.is_writer_idle {
                     drop(held);
                     return signals.appended(end);
                 }
-                held.under_way = true;
+                held.in_flight = true;
                 held.taken = tail.load(Ordering::Acquire);
-                // Nothing that comes is worth a frame beside this one.
+                // Nothing that comes is worth a frame of its own.
                 signals.sleep_on(u64::MAX, || false);
                 drop(held);
-                let mut held = course.lock().unwrap();
-                held.under_way = false;
+                let mut held = progress.lock().unwrap();
+                held.in_flight = false;
                 match held.is_writer_idle {
                     true => signals.sleep_on(0, || tail.load(Ordering::Acquire) > held.taken),
                     false => signals.wake(),
                 }
                 if held.taken == 2 {
-                    // Nothing is left for it but to end.
+                    // The writer has nothing left to do but to end.
                     signals.wake();
                 }
             })
@@ -363,18 +363,18 @@ fn what_is_appended_beside_a_write_in_the_writers_place_is_written() {
             })
         };
         loop {
-            let mut held = course.lock().unwrap();
+            let mut held = progress.lock().unwrap();
             held.is_writer_idle = false;
-            if !held.under_way {
+            if !held.in_flight {
                 held.taken = tail.load(Ordering::Acquire);
             }
-            if held.taken == 2 && !held.under_way {
+            if held.taken == 2 && !held.in_flight {
                 break;
             }
-            let wake_at = if held.under_way { u64::MAX } else { 0 };
+            let wake_at = if held.in_flight { u64::MAX } else { 0 };
             let is_asleep =
-                signals.fall_asleep(wake_at, || !held.under_way && tail.load(Ordering::Acquire) > held.taken);
-            held.is_writer_idle = is_asleep && !held.under_way;
+                signals.fall_asleep(wake_at, || !held.in_flight && tail.load(Ordering::Acquire) > held.taken);
+            held.is_writer_idle = is_asleep && !held.in_flight;
             drop(held);
             if is_asleep {
                 thread::park();

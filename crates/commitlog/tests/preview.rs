@@ -1,4 +1,4 @@
-//! What a start has to see before it replays anything is found without reading all of the log.
+//! What a start must read before it replays anything is found without reading all of the log.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -29,13 +29,13 @@ fn open(disk: &SimulatedDisk, options: LogOptions) -> (CommitLog, Replay) {
     CommitLog::open(Arc::new(disk.clone()), options).unwrap()
 }
 
-/// A durable record.
+/// Appends a durable record.
 fn append(log: &CommitLog, tables: &[Uuid], data: &[u8]) {
     let at = log.append(tables, data).unwrap();
     log.durable(at.position).wait().unwrap();
 }
 
-/// What the tables of the preview are told, and how many segments are read for it.
+/// The records that a preview yields, and how many segments it reads.
 fn previewed(disk: &SimulatedDisk, options: LogOptions) -> (Vec<Vec<u8>>, u64) {
     let (_log, replay) = open(disk, options);
     let mut preview = replay.preview();
@@ -55,7 +55,7 @@ fn replayed(disk: &SimulatedDisk, salvage: bool) -> Result<usize, LogError> {
     Ok(records)
 }
 
-/// Six segments, the first and the fourth of which have something to be seen.
+/// Six segments, of which the first and the fourth have records for the preview.
 fn six_segments() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let (log, _) = open(&disk, options());
@@ -81,7 +81,7 @@ fn only_segments_that_may_have_something_to_see_are_looked_through_twice() {
     assert_eq!((&found[..], segments), (&all[..], 4), "each with the next one, which says how far it goes");
     assert!(in_use > 5);
 
-    // What other tables were promised says nothing of these; nor does anything when the log is damaged.
+    // A promise about other tables says nothing about these; nor does any promise when the log is damaged.
     let fewer = LogOptions { preview_tables: vec![TRUNCATIONS], ..options() };
     let (found, segments) = previewed(fewer);
     assert_eq!((&found[..], segments), (&all[1..], in_use));
@@ -114,7 +114,7 @@ fn a_promise_that_is_not_kept_is_damage_and_salvage_does_without() {
     let mut promise = [0; 28];
     file.read_exact_at(&mut promise, entry(1)).unwrap();
     assert_ne!(promise[12..16], [0; 4]);
-    // The entry of the fourth segment as it was before the record of such a table: the write that changed it was lost.
+    // The fourth segment's entry from before the record of such a table: the write that changed the entry was lost.
     let mut old = [0; 28];
     file.read_exact_at(&mut old, entry(3)).unwrap();
     assert_eq!(old[12..16], [0; 4]);

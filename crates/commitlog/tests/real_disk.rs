@@ -14,7 +14,7 @@ use commitlog::{
 };
 use uuid::Uuid;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -126,7 +126,7 @@ fn flushed_segments_are_used_again_and_the_log_stays_within_its_space() {
     assert!(log.metrics().total_size_bytes <= options.total_space_bytes);
 }
 
-/// Ends the other threads of a test, also where it fails.
+/// Stops the other threads of a test, also when it fails.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -135,8 +135,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Whoever looks at a log while it is written, and its segments are used again and again, sees no damage that is not
-/// there.
+/// An inspection of a log that is being written, and whose segments are reused again and again, sees no damage.
 #[test]
 fn a_log_in_use_looks_sound_to_whoever_inspects_it() {
     for (index, sync) in [SyncMode::Batch, SyncMode::Each].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Going from one segment to the next.
+//! The change from one segment to the next.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 
@@ -30,7 +30,7 @@ fn live(disk: &SimulatedDisk) -> usize {
     LogInspector::open(disk, &log_path(Path::new("/log"))).unwrap().live().len()
 }
 
-/// So many records of 10,000 bytes, each on the device before the next: the writer has gone on when the last one is.
+/// Appends this many records of 10,000 bytes, each on the device before the next.
 fn append(log: &CommitLog, records: u8) {
     for record in 0..records {
         let at = log.append(&[TABLE], &[record; 10_000]).unwrap();
@@ -47,7 +47,7 @@ fn the_next_segment_is_ready_before_it_is_wanted() {
     append(&log, 3);
     assert_eq!(live(&disk), 2);
 
-    // Whoever crosses the border writes nothing: the next write of anybody fails.
+    // The thread that crosses the border writes nothing: the next write of any thread fails.
     let held = log.hold_wake_ups(Waker::noop());
     disk.inject(Fault::Fail, 0);
     let crossing = log.try_append(&[TABLE], &[9; 20_000]).unwrap();
@@ -57,7 +57,7 @@ fn the_next_segment_is_ready_before_it_is_wanted() {
     log.durable(crossing.position).wait().unwrap_err();
     drop(log);
 
-    // What was acknowledged is there, and the segment that was ready holds nothing.
+    // What was acknowledged is there, and the prepared segment holds nothing.
     let (log, mut replay) = CommitLog::open(Arc::new(disk.crash_image(7)), options()).unwrap();
     let mut records = 0;
     while let Some(record) = replay.next_record().unwrap() {
@@ -83,12 +83,12 @@ fn a_segment_that_was_ready_and_never_used_is_free_again_after_a_shutdown() {
     assert_eq!(live(&disk), 0);
 }
 
-/// Everything so far is in SSTables.
+/// Reports everything so far as flushed.
 fn flush(log: &CommitLog) -> Result<(), LogError> {
     log.flushed(TABLE, PositionInterval { start: LogPosition::NONE, end: log.position() })
 }
 
-/// A log none of whose segments is free.
+/// A log without a free segment.
 fn full_log(disk: &SimulatedDisk) -> CommitLog {
     let options = LogOptions { append_timeout: Duration::from_millis(200), ..options() };
     let (log, _) = CommitLog::open(Arc::new(disk.clone()), options).unwrap();
@@ -103,7 +103,7 @@ fn full_log(disk: &SimulatedDisk) -> CommitLog {
     }
 }
 
-/// What `ask` answers while the device stands still.
+/// What `ask` returns while the device stands still.
 fn while_stalled<T: Send>(disk: &SimulatedDisk, ask: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let (send, answer) = mpsc::channel();
@@ -195,6 +195,6 @@ fn a_log_whose_bookkeeping_failed_is_synced_no_more_and_its_segments_stay_in_use
     disk.inject(Fault::Fail, 0);
     flush(&log).unwrap_err();
     assert_eq!(log.oldest_segment(), oldest, "its bookkeeping says so");
-    // All of it is on the device; but a record may be that was refused.
+    // All of it is on the device; but it may contain a record that was refused.
     assert!(log.sync().is_err());
 }

@@ -1,13 +1,11 @@
-//! The hand-off between writers, issuer and waiters as a whole: the crate's own ring, course, writer's thread and those
-//! who write in its place, over a model checker's atomics, locks and threads, in every order with few forced switches.
-//! `model.rs` takes its parts in more of them. Everybody who waits is told in the end, by whoever has written it, or
-//! the model is at a deadlock, which it finds.
+//! The whole hand-off between appenders, leader, writer and waiters: the crate's own ring, progress, writer thread and
+//! leading threads, over a model checker's atomics, locks and threads, in every order with few forced switches.
+//! `model.rs` takes its parts in more orders. Every waiter must be woken in the end, or the model deadlocks, which the
+//! checker finds.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
 #![allow(dead_code, reason = "the hand-off alone is driven, not all that the modules have")]
 
-#[path = "../src/course.rs"]
-mod course;
 #[path = "../src/hold.rs"]
 mod hold;
 #[path = "../src/lead.rs"]
@@ -16,6 +14,8 @@ mod lead;
 mod metrics;
 #[path = "modelled/primitive.rs"]
 mod primitive;
+#[path = "../src/progress.rs"]
+mod progress;
 #[path = "../../blockio/src/ring.rs"]
 mod ring;
 #[path = "../src/room.rs"]
@@ -41,7 +41,7 @@ use shared::Shared;
 use waiters::Awaits;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// One segment, in which nothing is at its border.
+/// One segment, whose border is never reached.
 const SEGMENT: u64 = 8 * BLOCK;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl From<DiskError> for LogError {
     }
 }
 
-/// Nobody waits by it here.
+/// Nothing waits by it here.
 struct Durable;
 
 impl Durable {
@@ -85,7 +85,7 @@ impl Durable {
     }
 }
 
-/// What blocks say is not looked at.
+/// The contents of blocks do not matter.
 mod frame {
     use std::ops::Range;
 
@@ -116,7 +116,7 @@ mod frame {
     }
 }
 
-/// All was written before.
+/// Everything was written before.
 mod prewrite {
     use crate::primitive::BlockQueue;
 
@@ -136,7 +136,7 @@ mod prewrite {
             false
         }
 
-        pub fn go_on(&mut self, _: u64, _: u64, _: &mut dyn BlockQueue) {}
+        pub fn begin_next(&mut self, _: u64, _: u64, _: &mut dyn BlockQueue) {}
 
         pub fn is_done(&mut self, _: u64) -> bool {
             false
@@ -151,15 +151,15 @@ mod segment {
     }
 }
 
-/// What of the log the hand-off needs.
+/// The part of the log that the hand-off needs.
 mod shared {
     use std::sync::Arc;
 
     use commitlog::Geometry;
 
-    use crate::course::Course;
     use crate::metrics::Counters;
     use crate::primitive::{Bell, BlockQueue, BlockRing, Mutex, MutexGuard};
+    use crate::progress::Progress;
     use crate::segment::SegmentUse;
     use crate::{BLOCK, DiskError, LogError, ModelQueue, SEGMENT, SyncMode};
 
@@ -172,7 +172,7 @@ mod shared {
         pub room: crate::room::Room,
         pub counters: Counters,
         pub signals: crate::signals::Signals,
-        course: Mutex<Course>,
+        progress: Mutex<Progress>,
     }
 
     pub(crate) struct File {
@@ -196,7 +196,7 @@ mod shared {
             _: u64,
             _: blockio::Durability,
         ) -> Result<(), DiskError> {
-            // The device takes its time: others go on meanwhile.
+            // The device takes its time; other threads run meanwhile.
             loom::thread::yield_now();
             Ok(())
         }
@@ -206,20 +206,20 @@ mod shared {
         }
 
         pub fn block_queue(&self) -> Result<Box<dyn BlockQueue>, DiskError> {
-            Ok(Box::new(ModelQueue { bell: Arc::clone(&self.bell), under_way: Vec::new(), done: Vec::new() }))
+            Ok(Box::new(ModelQueue { bell: Arc::clone(&self.bell), in_flight: Vec::new(), done: Vec::new() }))
         }
     }
 
     impl Shared {
-        /// Of a log in which the first block is written.
+        /// The state of a log whose first block is written.
         pub fn new() -> Shared {
             let tail = crate::tail::Tail::new(BlockRing::new(SEGMENT as usize), SEGMENT);
-            tail.go_on().unwrap();
+            tail.next_segment().unwrap();
             drop(tail.reserve(|_| 40..BLOCK).unwrap());
             tail.ring.seal(|tail| tail);
             drop(tail.ring.take_sealed().unwrap().filled().unwrap());
-            let mut course = Course::new(0);
-            (course.taken, course.written) = (BLOCK, BLOCK);
+            let mut progress = Progress::new(0);
+            (progress.taken, progress.written) = (BLOCK, BLOCK);
             let waiters = crate::waiters::Waiters::default();
             waiters.advance(BLOCK, &mut Vec::new());
             Shared {
@@ -231,7 +231,7 @@ mod shared {
                 room: crate::room::Room::default(),
                 counters: Counters::default(),
                 signals: crate::signals::Signals::new(),
-                course: Mutex::new(course),
+                progress: Mutex::new(progress),
             }
         }
 
@@ -251,12 +251,12 @@ mod shared {
             assert!(std::thread::panicking(), "nothing fails here: {reason}");
         }
 
-        pub fn course(&self) -> MutexGuard<'_, Course> {
-            self.course.lock().unwrap()
+        pub fn progress(&self) -> MutexGuard<'_, Progress> {
+            self.progress.lock().unwrap()
         }
 
-        pub fn try_course(&self) -> Option<MutexGuard<'_, Course>> {
-            self.course.try_lock().ok()
+        pub fn try_progress(&self) -> Option<MutexGuard<'_, Progress>> {
+            self.progress.try_lock().ok()
         }
 
         pub fn make_room(&self) -> Result<(), LogError> {
@@ -273,17 +273,17 @@ mod shared {
     }
 }
 
-/// Writes that are done when they are waited for.
+/// Writes that complete when they are waited for.
 #[derive(Debug)]
 struct ModelQueue {
     bell: Arc<Bell>,
-    under_way: Vec<(ring::Frame, u64)>,
+    in_flight: Vec<(ring::Frame, u64)>,
     done: Vec<primitive::Written>,
 }
 
 impl primitive::BlockQueue for ModelQueue {
     fn submit(&mut self, frame: ring::Frame, offset: u64, _: blockio::Durability) {
-        self.under_way.push((frame, offset));
+        self.in_flight.push((frame, offset));
     }
 
     fn next_written(&mut self) -> Option<primitive::Written> {
@@ -291,7 +291,7 @@ impl primitive::BlockQueue for ModelQueue {
     }
 
     fn wait(&mut self, _: Option<std::time::Instant>) -> Result<(), DiskError> {
-        match self.under_way.pop() {
+        match self.in_flight.pop() {
             Some((frame, offset)) => self.done.push(primitive::Written { frame, offset, result: Ok(()) }),
             None => self.bell.wait(),
         }
@@ -303,7 +303,7 @@ impl primitive::BlockQueue for ModelQueue {
     }
 }
 
-/// Appends a record, and waits until it is on the device; `holds`: as a thread does that would write it itself.
+/// Appends a record and waits until it is on the device. `holds`: as a thread that would write it itself.
 fn write(shared: &Arc<Shared>, holds: bool) {
     let held = holds.then(|| hold::LogHold::new(shared, Waker::noop()));
     let place = |tail: u64| if tail.is_multiple_of(BLOCK) { tail + 40..tail + 140 } else { tail..tail + 100 };
@@ -325,7 +325,8 @@ fn write(shared: &Arc<Shared>, holds: bool) {
     drop(held);
 }
 
-/// The writer's thread, and others that append; each of `appenders` says whether it would write in the writer's place.
+/// The writer thread and threads that append; each of `appenders` says whether that thread would write in the writer's
+/// place.
 fn hand_off(appenders: &'static [bool], preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -349,7 +350,7 @@ fn hand_off(appenders: &'static [bool], preemptions: usize) {
             .collect();
         writer::run(Arc::clone(&shared), sync_channel(1).0);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!((shared.waiters.count(), shared.course().under_way()), (0, 0));
+        assert_eq!((shared.waiters.count(), shared.progress().in_flight()), (0, 0));
         assert!(!shared.tail.ring.has_untaken() && shared.waiters.horizon() == shared.tail.ring.tail());
     });
 }

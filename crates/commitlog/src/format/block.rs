@@ -1,4 +1,4 @@
-//! A block of a segment: a header that tells by itself what the block is, and payload.
+//! A block of a segment: a self-describing header, and payload.
 
 use blockio::BLOCK_SIZE;
 
@@ -14,10 +14,10 @@ pub const NO_RECORD_STARTS: u16 = u16::MAX;
 /// The version of the block's layout.
 const VERSION: u8 = 1;
 
-/// What a block says of itself.
+/// The fields of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// The sync mode it was written in (its code; see FORMAT.md).
+    /// The code of the sync mode in which the block was written (see FORMAT.md).
     pub mode: u8,
     /// Bytes of payload in use; the rest is padding.
     pub used: u16,
@@ -25,39 +25,39 @@ pub struct BlockHeader {
     pub segment_id: i64,
     /// The block's index in the segment.
     pub index: u32,
-    /// Its index in the frame: the device write that carried it.
+    /// The block's index in its frame, which is the device write that carried it.
     pub frame_index: u16,
-    /// Blocks of the frame.
+    /// The number of blocks in the frame.
     pub frame_blocks: u16,
-    /// The segment that the durable horizon lies in, when the frame was issued; 0: none.
+    /// The segment that contained the durable horizon when the frame was issued; 0 for none.
     pub horizon_segment: i64,
-    /// Blocks of that segment, from its first, that were durable then.
+    /// The number of that segment's blocks, from its first, that were durable then.
     pub horizon_blocks: u32,
-    /// Offset in the payload of the first record that starts in the block, or [`NO_RECORD_STARTS`].
+    /// The offset in the payload of the first record that starts in the block, or [`NO_RECORD_STARTS`].
     pub first_record: u16,
 }
 
-/// What a block is, to one who expects block `index` of segment `id`.
+/// The state of a block, for a reader that expects block `index` of segment `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// The expected block, sound.
     Live(BlockHeader),
-    /// Zeros: prewritten, never used; or past the end of the file.
+    /// Zeros: prewritten and never used, or past the end of the file.
     Blank,
     /// A sound block of an earlier use of the segment.
     Stale(BlockHeader),
-    /// Its checksum does not match: a write cut short, or damage.
+    /// The checksum does not match: an incomplete write, or damage.
     Torn {
         /// As computed.
         expected: u32,
         /// As stored.
         got: u32,
     },
-    /// A sound block that belongs elsewhere: a misdirected write.
+    /// A sound block that belongs to another place: a misdirected write.
     Misplaced(BlockHeader),
 }
 
-/// Writes the header and with it the checksum; the payload must be in place, its unused end zero.
+/// Writes the header with its checksum. The payload must be in place, and its unused end must be zero.
 pub fn write_block_header(header: &BlockHeader, seed: u32, block: &mut [u8]) {
     put(block, 4, &[VERSION, header.mode]);
     put(block, 6, &header.used.to_be_bytes());
@@ -73,7 +73,7 @@ pub fn write_block_header(header: &BlockHeader, seed: u32, block: &mut [u8]) {
     put(block, 0, &crc.to_be_bytes());
 }
 
-/// Looks at what should be block `index` of segment `id`.
+/// Classifies what should be block `index` of segment `id`.
 pub fn classify_block(block: &[u8], seed: u32, id: i64, index: u32) -> BlockState {
     let got = u32::from_be_bytes(array(block, 0));
     if got == 0 && block.iter().all(|byte| *byte == 0) {

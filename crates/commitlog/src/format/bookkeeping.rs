@@ -1,5 +1,5 @@
-//! A segment's bookkeeping block: who uses it now. All of it lies in one 512-byte sector and is written without
-//! reading.
+//! A segment's bookkeeping block says who uses the segment now. All of it lies in one 512-byte sector and is written
+//! without being read first.
 
 use uuid::Uuid;
 
@@ -12,9 +12,9 @@ const SIZE: usize = 28;
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// Holds nothing that is needed.
+    /// The segment holds nothing that is needed.
     Free = 1,
-    /// Holds records, or is about to.
+    /// The segment holds records, or soon will.
     Live = 2,
 }
 
@@ -25,13 +25,13 @@ pub struct BookkeepingEntry {
     pub index: u32,
     /// What it is used for.
     pub state: SegmentState,
-    /// The id of this use, or of the last one if free; 0 if it was never used.
+    /// The id of this use, or of the last use if the segment is free; 0 if it was never used.
     pub id: i64,
-    /// The [`checksum`](tables_checksum) of tables none of which has a record in this use; 0 promises nothing.
+    /// The [`checksum`](tables_checksum) of a set of tables of which this use has no record; 0 makes no promise.
     pub without: u32,
 }
 
-/// What a promise names tables by; in any order. 0 if there are none.
+/// The checksum by which a promise names a set of tables, given in any order. It is 0 for an empty set.
 pub fn tables_checksum(tables: &[Uuid]) -> u32 {
     let mut tables = tables.to_vec();
     tables.sort_unstable();
@@ -43,21 +43,21 @@ pub fn tables_checksum(tables: &[Uuid]) -> u32 {
 /// What is wrong with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFault {
-    /// All zeros: never written, which a log that was made whole does not have.
+    /// All zeros: never written. A log that was made completely has no such entry.
     Zero,
-    /// Magic, checksum or state do not fit.
+    /// The magic, the checksum or the state is wrong.
     Damaged(String),
     /// A sound entry of another segment: a misdirected write.
     Misplaced(u32),
 }
 
 impl BookkeepingEntry {
-    /// Whether both tell of the same use, whatever they promise.
+    /// Whether both entries describe the same use, whatever they promise.
     pub fn is_same_use(&self, other: &BookkeepingEntry) -> bool {
         (self.index, self.state, self.id) == (other.index, other.state, other.id)
     }
 
-    /// The entry as a block. `seed` is the checksum of the log's id.
+    /// Encodes the entry as a block. `seed` is the checksum of the log's id.
     pub fn encode(&self, seed: u32, block: &mut [u8]) {
         block.fill(0);
         put(block, 0, &MAGIC);
@@ -69,13 +69,13 @@ impl BookkeepingEntry {
         put(block, SIZE - 4, &crc.to_be_bytes());
     }
 
-    /// The seed with which the block is an entry; `None` if it does not begin as one.
+    /// The seed under which the block is a valid entry; `None` if it does not start like an entry.
     pub fn seed(block: &[u8]) -> Option<u32> {
         let bytes = block.get(..SIZE - 4).filter(|bytes| bytes.starts_with(&MAGIC))?;
         Some(checksum_before(u32::from_be_bytes(array(block, SIZE - 4)), bytes))
     }
 
-    /// Reads the entry of segment `index`.
+    /// Decodes the entry of segment `index`.
     pub fn decode(block: &[u8], seed: u32, index: u32) -> Result<BookkeepingEntry, EntryFault> {
         if block.iter().all(|byte| *byte == 0) {
             return Err(EntryFault::Zero);

@@ -1,4 +1,4 @@
-//! Where things are: superblocks, bookkeeping, segments; and how far a record reaches over the blocks' headers.
+//! Where superblocks, bookkeeping and segments lie, and how records step over the headers of blocks.
 
 use blockio::BLOCK_SIZE;
 
@@ -8,12 +8,12 @@ use super::block::BLOCK_PAYLOAD_SIZE;
 /// Superblock copies at the head of the file.
 const SUPERBLOCKS: u64 = 2;
 
-/// The layout of one log. Fixed when it is made.
+/// The layout of one log, which never changes after the log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Size of each segment: a multiple of the block's.
+    /// The size of each segment: a multiple of the block size.
     pub segment_size_bytes: u32,
-    /// Segments the log may have; the file grows up to that.
+    /// The most segments that the log may have; the file grows up to that.
     pub segments: u32,
 }
 
@@ -48,20 +48,20 @@ impl Geometry {
         self.segment_offset(index) + u64::from(block) * BLOCK_SIZE as u64
     }
 
-    /// The most a record may take, overhead included: half a segment, and no more than the blocks of one frame, which
-    /// their headers count in 16 bits.
+    /// The largest record, overhead included: half a segment, and no more than one frame's blocks, which block headers
+    /// count in 16 bits.
     pub fn record_size_max(&self) -> u64 {
         u64::from(self.segment_size_bytes / 2).min(u64::from(u16::MAX) * BLOCK_PAYLOAD_SIZE as u64)
     }
 }
 
-/// Where a record may begin that is reserved at `position`: not in a block's header.
+/// Where a record that is reserved at `position` may begin: never inside a block's header.
 pub fn record_start(position: u64) -> u64 {
     if position.is_multiple_of(BLOCK_SIZE as u64) { position + BLOCK_HEADER_SIZE as u64 } else { position }
 }
 
-/// Where `length` bytes of payload end that begin at `start`, stepping over blocks' headers. At a block's end the
-/// answer is that end, not the next payload.
+/// Where `length` bytes of payload that begin at `start` end, stepping over block headers. At the end of a block the
+/// result is that end, not the start of the next payload.
 pub fn advance(start: u64, length: u64) -> u64 {
     let block = BLOCK_SIZE as u64;
     let payload = BLOCK_PAYLOAD_SIZE as u64;
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// In `each` a record is a frame.
+    /// In `each` a record is a whole frame.
     #[test]
     fn the_largest_record_fits_into_half_a_segment_and_into_a_frame() {
         for segment_size_bytes in [16 << 10, 1 << 20, 32 << 20, 506 << 20, 508 << 20, 1 << 30] {

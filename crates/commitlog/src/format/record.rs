@@ -24,7 +24,7 @@ pub const TABLE_ID_SIZE: usize = 16;
 pub struct RecordHead {
     /// Bytes of data.
     pub data_size: u32,
-    /// Tables it touches.
+    /// The number of tables that the record touches.
     pub tables: u16,
 }
 
@@ -45,11 +45,11 @@ pub enum RecordFault {
         /// As stored.
         got: u32,
     },
-    /// The sound blocks it lies in end before it does, where a record must end.
+    /// The sound blocks that hold the record end before it does, at a place where a record must end.
     Cut {
-        /// Bytes of it that should follow.
+        /// How many bytes of it should follow.
         expected: u64,
-        /// Bytes that do.
+        /// How many bytes do.
         got: u64,
     },
 }
@@ -68,7 +68,7 @@ impl RecordHead {
         bytes
     }
 
-    /// Reads and checks a head.
+    /// Decodes a head and checks it.
     pub fn decode(bytes: &[u8; Self::SIZE]) -> Result<RecordHead, RecordFault> {
         let expected = crc32fast::hash(&bytes[..8]);
         let got = u32::from_be_bytes(array(bytes, 8));

@@ -1,4 +1,4 @@
-//! The superblock: what log this is. Two copies, each inside one 512-byte sector.
+//! The superblock identifies the log. There are two copies, each inside one 512-byte sector.
 
 use blockio::BLOCK_SIZE;
 use uuid::Uuid;
@@ -7,30 +7,30 @@ use super::{Geometry, array, put};
 
 /// The version of this format.
 pub const FORMAT_VERSION: u32 = 2;
-/// The oldest version that is read; a log of it is made one of this version when it is opened.
+/// The oldest version that can be read. Opening such a log upgrades it to this version.
 pub const FORMAT_VERSION_MIN: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"ESPALLOG";
 const SIZE: usize = 64;
 
-/// What log this is.
+/// The identity and layout of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The layout.
     pub geometry: Geometry,
-    /// Made anew with each log; it seeds the checksum of every other block, so that those of an earlier log are never
-    /// taken for ours.
+    /// A new random id for each log. It seeds the checksum of every other block, so that blocks of an earlier log are
+    /// never accepted as ours.
     pub log_id: Uuid,
-    /// The node it belongs to.
+    /// The node that owns the log.
     pub host_id: Uuid,
 }
 
 /// What is wrong with a superblock copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockFault {
-    /// No magic: not a log of ours, or damaged.
+    /// The magic is missing: this is no log of ours, or it is damaged.
     Magic([u8; 8]),
-    /// Another format version, of a sound superblock.
+    /// The superblock is sound, but has another format version.
     Version(u32),
     /// The checksum does not match.
     Checksum {
@@ -39,12 +39,12 @@ pub enum SuperblockFault {
         /// As stored.
         got: u32,
     },
-    /// Sound, but its numbers make no sense.
+    /// The superblock is sound, but its numbers make no sense.
     Geometry(Geometry),
 }
 
 impl Superblock {
-    /// One copy, as a block.
+    /// Encodes one copy as a block.
     pub fn encode(&self, block: &mut [u8]) {
         block.fill(0);
         put(block, 0, &MAGIC);
@@ -58,12 +58,12 @@ impl Superblock {
         put(block, SIZE - 4, &crc.to_be_bytes());
     }
 
-    /// Whether a sound copy is of an older version.
+    /// Whether a sound copy has an older version.
     pub fn is_old(block: &[u8]) -> bool {
         u32::from_be_bytes(array(block, 8)) < FORMAT_VERSION
     }
 
-    /// Reads one copy.
+    /// Decodes one copy.
     pub fn decode(block: &[u8]) -> Result<Superblock, SuperblockFault> {
         let magic = array(block, 0);
         if magic != MAGIC {

@@ -53,7 +53,7 @@ const KINDS: [BlockKind; 5] =
     [BlockKind::Live, BlockKind::Blank, BlockKind::Stale, BlockKind::Torn, BlockKind::Misplaced];
 
 /// Every row of the table, in every mode, at every block, beside every combination of kinds in the blocks before and
-/// behind.
+/// after.
 #[test]
 fn the_decision_table_holds_for_every_combination_in_every_mode() {
     const WALKED: u32 = 4;
@@ -63,15 +63,15 @@ fn the_decision_table_holds_for_every_combination_in_every_mode() {
             let kinds: Vec<BlockKind> =
                 (0..WALKED).map(|at| KINDS[combination / KINDS.len().pow(at) % KINDS.len()]).collect();
             let image = image((0..).zip(&kinds).map(|(index, kind)| block_of(*kind, index, mode)).collect());
-            // Nothing tells the mode of a segment without a sound block.
+            // A segment without a sound block does not say its mode.
             let tells = kinds.contains(&BlockKind::Live);
             let order = if mode == UNORDERED_MODE && tells { Order::Unordered } else { Order::Ordered };
             for horizon in 0..=WALKED {
                 let decisions: Vec<Decision> = (0..)
                     .zip(&kinds)
                     .map(|(at, kind)| {
-                        let place = if at < horizon { Place::BelowHorizon } else { Place::AboveHorizon };
-                        let row = DECISIONS.iter().position(|(k, p, o, _)| (*k, *p, *o) == (*kind, place, order));
+                        let side = if at < horizon { HorizonSide::BelowHorizon } else { HorizonSide::AboveHorizon };
+                        let row = DECISIONS.iter().position(|(k, p, o, _)| (*k, *p, *o) == (*kind, side, order));
                         met[row.unwrap()] += 1;
                         DECISIONS[row.unwrap()].3
                     })
@@ -83,7 +83,7 @@ fn the_decision_table_holds_for_every_combination_in_every_mode() {
     assert!(met.iter().all(|count| *count > 0), "{met:?}");
 }
 
-/// What a segment whose blocks are decided so comes to.
+/// Checks the verdict on a segment against the decisions about its blocks.
 fn check_verdict(verdict: &Verdict, decisions: &[Decision], case: &str) {
     let end = decisions.iter().position(|decision| *decision == Decision::End).unwrap_or(decisions.len());
     let of = |decision| (0..end as u32).filter(move |at| decisions[*at as usize] == decision);
@@ -95,7 +95,7 @@ fn check_verdict(verdict: &Verdict, decisions: &[Decision], case: &str) {
         let before = run.blocks.start.checked_sub(1).map(|at| decisions[at as usize]);
         assert_ne!(before, Some(Decision::Take), "{case}: a run begins where one can");
         assert_eq!(run.after_damage, before.is_some(), "{case}");
-        // What lies behind the blocks that are walked is blank.
+        // The blocks behind those that are walked are blank.
         assert!(run.may_be_cut, "{case}");
     }
 }
@@ -123,7 +123,7 @@ fn an_unknown_sync_mode_is_told() {
     assert_eq!(image(vec![block(&BlockHeader { mode: 4, ..header(0) })]).unknown_mode(), Some(4));
 }
 
-/// Sound blocks with nonsense in them: the walk ends and reports, whatever the numbers are.
+/// Sound blocks with nonsense in them: the walk ends and reports it, whatever the numbers are.
 #[test]
 fn nonsense_in_sound_blocks_is_walked_to_the_end() {
     let mut state = 7u64;

@@ -1,5 +1,4 @@
-//! A disk that keeps frames of the log under way until the test lets them go, by the number in which they came, and
-//! counts them.
+//! A disk that holds the log's frames until the test releases them by number, in order of arrival, and counts them.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -19,17 +18,17 @@ pub struct HoldingDisk {
     frames: Arc<(Mutex<Frames>, Condvar)>,
 }
 
-/// Frames with records; what is prewritten passes.
+/// Frames with records; prewriting passes through.
 #[derive(Debug, Default)]
 struct Frames {
     holds: bool,
-    /// Since it holds.
+    /// How many frames came since it began to hold.
     came: usize,
     let_go: Vec<usize>,
     under_way: usize,
     under_way_most: usize,
     told: usize,
-    /// Of those that were told, how many the log has looked at: it waits for others since.
+    /// How many of the reported frames the log has processed; it waits for others since.
     looked_at: usize,
     waker: Option<QueueWaker>,
 }
@@ -39,17 +38,17 @@ impl HoldingDisk {
         HoldingDisk { inner: SimulatedDisk::new(), frames: Arc::default() }
     }
 
-    /// Frames that come from now on are held.
+    /// Holds the frames that come from now on.
     pub fn hold(&self) {
         *self.frames.0.lock().unwrap() = Frames { holds: true, ..Frames::default() };
     }
 
-    /// Lets one go, by the number in which it came, from 0 on.
+    /// Releases the frame with this number, counted from 0 in order of arrival.
     pub fn let_go(&self, number: usize) {
         self.change(|frames| frames.let_go.push(number));
     }
 
-    /// Lets all go, now and from now on.
+    /// Releases all frames, now and from now on.
     pub fn let_all_go(&self) {
         self.change(|frames| frames.holds = false);
     }
@@ -60,12 +59,12 @@ impl HoldingDisk {
         frames.waker.iter().for_each(QueueWaker::wake);
     }
 
-    /// Waits until so many have come.
+    /// Waits until this many frames have come.
     pub fn wait_for(&self, count: usize) {
         self.wait_until(|frames| frames.came >= count);
     }
 
-    /// Waits until the log has taken in that so many are written.
+    /// Waits until the log has processed the completion of this many frames.
     pub fn wait_until_looked_at(&self, count: usize) {
         self.wait_until(|frames| frames.looked_at >= count);
     }
@@ -76,17 +75,17 @@ impl HoldingDisk {
         assert!(is_so(&frames), "{frames:?}");
     }
 
-    /// How many came, since it was asked to hold any.
+    /// How many frames came since it began to hold.
     pub fn came(&self) -> u64 {
         self.frames.0.lock().unwrap().came as u64
     }
 
-    /// The next operation of the disk itself ends so.
+    /// Injects a fault into the next operation of the disk itself.
     pub fn inject(&self, fault: Fault) {
         self.inner.inject(fault, 0);
     }
 
-    /// The most that were under way at a time, since it holds.
+    /// The most frames in flight at a time since it began to hold.
     pub fn under_way_most(&self) -> usize {
         self.frames.0.lock().unwrap().under_way_most
     }
@@ -105,13 +104,13 @@ struct HoldingQueue {
     held: Vec<(usize, Frame, u64, Durability)>,
 }
 
-/// What is prewritten is zeros; a block of records begins with its checksum.
+/// Prewritten blocks are zeros; a block of records begins with its checksum.
 fn has_records(frame: &Frame) -> bool {
     frame.blocks()[..BLOCK_SIZE].iter().any(|byte| *byte != 0)
 }
 
 impl HoldingQueue {
-    /// Hands on what was let go.
+    /// Passes on the released frames.
     fn hand_on(&mut self) {
         let frames = self.frames.0.lock().unwrap();
         let is_let_go = |number: usize| !frames.holds || frames.let_go.contains(&number);

@@ -1,4 +1,4 @@
-//! A model checker's atomics, locks and threads, in place of what `src/primitive.rs` has.
+//! A model checker's atomics, locks and threads, in place of those in `src/primitive.rs`.
 
 #![allow(unused_imports, reason = "each model needs its part")]
 
@@ -15,7 +15,7 @@ macro_rules! modelled_thread_local {
 }
 pub(crate) use modelled_thread_local as thread_local;
 
-/// The standard one, whose uses are steps of the model.
+/// The standard one; its uses are steps of the model.
 #[derive(Debug, Default)]
 pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>, AtomicBool);
 
@@ -27,7 +27,7 @@ impl<T> OnceLock<T> {
     }
 
     pub fn get(&self) -> Option<&T> {
-        // What it holds is seen by whoever sees that it was set, or later in the model's order of steps.
+        // A thread that sees that the value was set, or that comes later in the model's order of steps, sees the value.
         if self.1.load(Ordering::Acquire) { self.0.get() } else { None }
     }
 }
@@ -35,8 +35,8 @@ impl<T> OnceLock<T> {
 /// Ends a queue's wait.
 #[derive(Clone, Debug)]
 pub(crate) enum QueueWaker {
-    /// It waits by parking, and for nothing else: a thread that waits for a lock is woken by `unpark` here, and knows
-    /// no more of it then.
+    /// The queue waits by parking, and for nothing else. In the model `unpark` also wakes a thread that waits for a
+    /// lock, and is then lost.
     Parked(loom::thread::Thread),
     Bell(std::sync::Arc<Bell>),
 }
@@ -50,7 +50,7 @@ impl QueueWaker {
     }
 }
 
-/// Wakes whoever waits for it, and nobody that waits for something else.
+/// Wakes the thread that waits for it, and none that waits for something else.
 #[derive(Debug, Default)]
 pub(crate) struct Bell(Mutex<bool>, Condvar);
 
@@ -75,7 +75,7 @@ impl std::task::Wake for Bell {
     }
 }
 
-/// The ring's memory, which nobody looks at here.
+/// The ring's memory, which no thread reads here.
 pub(crate) struct AlignedBuffer(blockio::AlignedBuffer);
 
 impl AlignedBuffer {
@@ -92,7 +92,7 @@ impl AlignedBuffer {
     }
 }
 
-/// As `blockio`'s, of frames of the ring that is modelled.
+/// Like `blockio`'s trait, for frames of the modelled ring.
 pub(crate) trait BlockQueue: std::fmt::Debug {
     fn submit(&mut self, frame: Frame, offset: u64, durability: blockio::Durability);
 
@@ -111,7 +111,7 @@ pub(crate) trait BlockQueue: std::fmt::Debug {
     }
 }
 
-/// A write that is done.
+/// A write that is complete.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub frame: Frame,
