@@ -1,5 +1,6 @@
-//! SSTables of the format `big`, versions `nb` and `oa`, which a stock Cassandra 4 or 5.0 node writes: found, read in
-//! file order, and written again as BTI. Their Summary.db and Filter.db are not looked at, Index.db by `verify` only.
+//! SSTables of the format `big`, versions `nb` and `oa`, which a stock Cassandra 4 or 5.0 node writes. They are found,
+//! read in file order, and rewritten as BTI. Their Summary.db and Filter.db are not read, and Index.db by `verify`
+//! only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use crate::new_files::PreparedSSTable;
 use crate::reader::{SSTableReader, list_tables};
 use crate::writer::{SSTableWriter, WriterOptions};
 
-/// Reads in file order go past the cache.
+/// Reads in file order bypass the cache.
 const CACHE_BYTES: u64 = 1 << 20;
 /// Bytes of Index.db read at a time.
 const INDEX_READ_BYTES: usize = 64 * 1024;
 
-/// The complete `big` tables of a directory (they have a TOC.txt), oldest id first. A table of a version that is not
-/// read, of this format or of BTI, is an error that names the file: there would be rows that nobody reads.
+/// The complete `big` tables of a directory (those with a TOC.txt), oldest id first. A table of an unsupported version,
+/// of this format or of BTI, is an error that names the file, because its rows would silently be missing.
 pub fn list_big_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = Vec::new();
     for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
@@ -39,15 +40,15 @@ pub fn list_big_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, S
     Ok(tables)
 }
 
-/// The complete tables of a directory, of every format that is read: BTI, then `big`.
+/// The complete tables of a directory, of every supported format: BTI, then `big`.
 pub fn list_all_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let mut tables = list_tables(disk, dir)?;
     tables.extend(list_big_tables(disk, dir)?);
     Ok(tables)
 }
 
-/// The tables of a directory that another node wrote, of every format that is read. One without a TOC.txt is an error:
-/// there would be rows that nobody reads.
+/// The tables of a directory that another node wrote, of every supported format. One without a TOC.txt is an error,
+/// because its rows would silently be missing.
 pub fn list_foreign_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTableError> {
     let tables = list_all_tables(disk, dir)?;
     for entry in disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir) {
@@ -62,7 +63,7 @@ pub fn list_foreign_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor
     Ok(tables)
 }
 
-/// Version and format of the table whose TOC.txt has this name.
+/// The version and format of the table whose TOC.txt has this name.
 fn toc_of(name: &str) -> Option<(&str, &str)> {
     let mut parts = name.splitn(4, '-');
     let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -70,19 +71,19 @@ fn toc_of(name: &str) -> Option<(&str, &str)> {
     (is_toc && SSTableId::parse(id).is_some()).then_some((version, format))
 }
 
-/// A `big` table, for reading in file order. Its first and last key are not known.
+/// Opens a `big` table for reading in file order. Its first and last key are not known.
 pub fn open_big(disk: &dyn Disk, descriptor: &Descriptor, table: &Arc<Table>) -> Result<SSTableReader, SSTableError> {
     SSTableReader::open_for_scan(disk, descriptor, table, &BlockCache::new(CACHE_BYTES))
 }
 
-/// Index.db, entry by entry: a key, where its partition starts in the data, and an index of its columns that is passed
-/// over.
+/// A reader of Index.db, entry by entry: a key, the position of its partition in the data, and an index of its columns,
+/// which is skipped.
 pub(crate) struct BigIndex {
     name: String,
     file: Box<dyn File>,
     /// Offset of the next entry.
     position: u64,
-    /// Bytes read ahead from `position` on.
+    /// Prefetched bytes from `position` on.
     ahead: Vec<u8>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct BigIndexEntry {
 }
 
 impl BigIndex {
-    /// None if the table has no Index.db.
+    /// Opens Index.db. `None` if the table has none.
     pub fn open(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<BigIndex>, SSTableError> {
         let name = format!("{}-Index.db", descriptor.name());
         let path = descriptor.dir.join(&name);
@@ -108,7 +109,7 @@ impl BigIndex {
         Ok(Some(BigIndex { name, file, position: 0, ahead: Vec::new() }))
     }
 
-    /// Where the next entry is.
+    /// The position of the next entry.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -118,7 +119,7 @@ impl BigIndex {
         Corruption::new(&self.name, offset, expected, got).into()
     }
 
-    /// The next entry; none at the end of the file.
+    /// Reads the next entry; `None` at the end of the file.
     pub fn next(&mut self) -> Result<Option<BigIndexEntry>, SSTableError> {
         loop {
             let mut input = Input::new(&self.name, self.position, &self.ahead);
@@ -153,7 +154,7 @@ impl BigIndex {
         Ok(())
     }
 
-    /// Goes on behind an entry's index of columns, of which some may have been read.
+    /// Continues behind an entry's index of columns, part of which may already have been read.
     fn pass_over(&mut self, entry: usize, columns: u64) -> Result<(), SSTableError> {
         let start = self.position + entry as u64;
         let end = start.checked_add(columns).filter(|end| self.file.len().is_ok_and(|length| *end <= length));
@@ -167,14 +168,14 @@ impl BigIndex {
     }
 }
 
-/// Key, data position, and the length of the index of columns that follows.
+/// Reads the key, the data position, and the length of the index of columns that follows.
 fn read_entry<'a>(input: &mut Input<'a>) -> Decoded<(&'a [u8], u64, u64)> {
     let key = input.short_bytes("partition key")?;
     Ok((key, input.uvint("data position")?, input.uvint("length of the index of columns")?))
 }
 
-/// Writes a `big` table, which the caller has verified, again as the BTI table `target` of no node. None if there is
-/// nothing in it.
+/// Rewrites a `big` table, which the caller has verified, as the BTI table `target` that belongs to no node. `None` if
+/// there is nothing in it.
 pub(crate) fn rewrite_big(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,

@@ -1,9 +1,9 @@
 //! The bounded cache that all tables share: index pages and uncompressed data blocks.
 //!
-//! What is held, and for how long, is `quick_cache`'s business. A look-up there waits for memory four times, one after
-//! the other, and for a lock. So blocks that are looked up also stand in [`NearBlocks`], a plain array that a look-up
-//! needs one step into; what is evicted is taken out of both, and what was seen in the array since the last eviction
-//! that came by is passed over by that one. What a file has here leaves with it: see
+//! `quick_cache` decides what is kept, and for how long. A look-up there waits for memory four times in a row, and for
+//! a lock. Blocks that are looked up are therefore also in [`NearBlocks`], a plain array in which a look-up takes one
+//! step. Evicted blocks are removed from both. An eviction spares a block that was used through the array since the
+//! last eviction considered it. A file's blocks leave the cache with the file: see
 //! [`CachedFile`](crate::cached_file::CachedFile).
 
 use std::ops::Deref;
@@ -19,20 +19,20 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 use crate::cached_file::HeldNumbers;
 use crate::error::Corruption;
 
-/// A block of a file: the file's number and the block's.
+/// The key of a block: the file's number and the block's.
 pub(crate) type Key = (u64, u64);
 
 /// A page or chunk in memory.
 pub(crate) type Block = Arc<Held>;
 
-/// The bytes of a block. They are by themselves, so that a power of two of them takes no more than that.
+/// The bytes of a block. They have their own allocation, so that a power of two of them takes no more than that.
 #[derive(Debug)]
 pub(crate) struct Held {
     key: Key,
-    /// Whether it was seen in the array since an eviction came by.
+    /// Whether it was used through the array since an eviction last considered it.
     is_seen: AtomicBool,
     bytes: Box<[u8]>,
-    /// What the cache has of the same file.
+    /// The numbers of the blocks that the cache has of the same file.
     file: Arc<HeldNumbers>,
 }
 
@@ -42,7 +42,7 @@ impl Held {
     }
 
     fn see(&self) {
-        // Most were: then nothing is written to what other threads look at as well.
+        // It usually is set already. Then nothing is written to memory that other threads read.
         if !self.is_seen.load(Ordering::Relaxed) {
             self.is_seen.store(true, Ordering::Relaxed);
         }
@@ -57,7 +57,7 @@ impl Deref for Held {
     }
 }
 
-/// A block that is looked at for a moment: it is held without counting its holders.
+/// A block borrowed for a moment, without a reference count.
 pub(crate) struct Lent(Guard<Option<Block>>);
 
 impl From<Block> for Lent {
@@ -77,8 +77,8 @@ impl Deref for Lent {
     }
 }
 
-/// What a look that must not wait ends with where the cache lacks something, or what it has makes no sense: whoever
-/// waits will be told more.
+/// The result of a look-up that must not wait, when the cache lacks something or its contents make no sense. A caller
+/// that may wait will get the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotCached;
 
@@ -88,10 +88,10 @@ impl From<Box<Corruption>> for NotCached {
     }
 }
 
-/// Bytes an entry costs beside its content: its places in the cache's tables and among its file's numbers, and the
-/// counted pointer.
+/// The bytes of an entry in addition to its content: its places in the cache's tables and among its file's numbers, and
+/// the counted pointer.
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
-/// There is a place in the array for so many bytes of the cache: twice and more of what chunks of the usual sizes need.
+/// The array has a place for every so many bytes of the cache: at least twice what chunks of the usual sizes need.
 const BYTES_PER_PLACE: u64 = 4096;
 
 #[derive(Clone)]
@@ -103,10 +103,10 @@ impl Weighter<Key, Block> for Bytes {
     }
 }
 
-/// Blocks of the cache, each in the one place that its key gives it, if no other was there first.
+/// Blocks of the cache, each in the one place that its key determines, unless another block is there.
 struct NearBlocks {
     places: Box<[ArcSwapOption<Held>]>,
-    /// By how much a hash is shifted for the number of a place.
+    /// How far a hash is shifted to get the number of a place.
     shift: u32,
 }
 
@@ -118,7 +118,7 @@ impl NearBlocks {
     }
 
     fn place(&self, key: Key) -> &ArcSwapOption<Held> {
-        // Neighbours in a file come apart by this.
+        // This spreads neighbours in a file.
         let hash = (key.0.rotate_left(40) ^ key.1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.places[(hash >> self.shift) as usize]
     }
@@ -131,14 +131,14 @@ impl NearBlocks {
         Some(Lent(lent))
     }
 
-    /// Puts a block of the cache in its place, if that is free.
+    /// Stores a block of the cache in its place, if that is free.
     fn put(&self, block: &Block, cache: &Blocks) {
         let place = self.place(block.key);
         if place.load().is_some() {
             return;
         }
         place.compare_and_swap(&None::<Block>, Some(block.clone()));
-        // It may have been evicted, or another put in its place, before it was here.
+        // It may have been evicted, or replaced by another, before it was stored here.
         if !cache.peek(&block.key).is_some_and(|held| Arc::ptr_eq(&held, block)) {
             self.take_out(block);
         }
@@ -152,20 +152,20 @@ impl NearBlocks {
     }
 }
 
-/// So many blocks that were seen an eviction passes over at most: it ends soon, and room is made even where all were
-/// seen since the last one.
+/// The most used blocks that an eviction spares. It then ends soon, and makes room even if all blocks were used since
+/// the last one.
 const PASSED_OVER_MAX: u64 = 8;
 
-/// What the cache does with the array.
+/// How evictions treat the array.
 #[derive(Clone)]
 struct Evictions {
     near: Arc<NearBlocks>,
-    /// Blocks passed over since one was evicted.
+    /// The blocks spared since one was evicted.
     passed_over: Arc<AtomicU64>,
 }
 
 impl Lifecycle<Key, Block> for Evictions {
-    /// What was evicted, which is freed once the cache's lock is.
+    /// The evicted block, which is freed after the cache's lock was released.
     type RequestState = Option<Block>;
 
     fn is_pinned(&self, _: &Key, block: &Block) -> bool {
@@ -183,8 +183,8 @@ impl Lifecycle<Key, Block> for Evictions {
 
 type Blocks = Cache<Key, Block, Bytes, DefaultHashBuilder, Evictions>;
 
-/// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into it. Cheap to clone;
-/// clones share the content.
+/// Blocks of files in memory, up to a number of bytes, and how files are opened that are read into the cache. Cheap to
+/// clone; clones share the content.
 #[derive(Clone)]
 pub struct BlockCache {
     near: Arc<NearBlocks>,
@@ -202,7 +202,7 @@ impl BlockCache {
         BlockCache { near, blocks: Arc::new(blocks), open_options: OpenOptions::read() }
     }
 
-    /// The same, for files that are opened from now on to be read past the kernel's page cache where it allows.
+    /// The same, with the kernel's page cache bypassed, where possible, for files that are opened from now on.
     pub fn with_direct_reads(self) -> Self {
         BlockCache { open_options: OpenOptions::read().blocks(), ..self }
     }
@@ -222,8 +222,8 @@ impl BlockCache {
         self.blocks.capacity()
     }
 
-    /// A block, read by `load` unless it is here. Threads that want the same missing block wait for one load; those
-    /// that may not wait fail with what `would_wait` says.
+    /// Returns a block, reading it with `load` if it is not here. Threads that want the same missing block wait for one
+    /// load. Threads that may not wait fail with the error that `would_wait` makes.
     pub(crate) fn get<E>(
         &self,
         key: Key,
@@ -239,7 +239,7 @@ impl BlockCache {
         let block = match self.blocks.get(&key) {
             Some(block) => block,
             None => {
-                // Noted before it is there: whoever evicts it finds the note.
+                // The number is recorded before the block is inserted, so that an eviction finds it.
                 let load = || {
                     let bytes = load()?;
                     file.add(key.1);
@@ -266,7 +266,7 @@ impl BlockCache {
             GuardResult::Value(block) => Ok(block),
             GuardResult::Guard(place) => {
                 let block = load()?;
-                // Fails where the block was removed meanwhile: then it is not kept.
+                // This fails if the block was removed meanwhile, and then it is not kept.
                 let _ = place.insert(block.clone());
                 Ok(block)
             }
@@ -283,29 +283,29 @@ impl BlockCache {
         })
     }
 
-    /// What was put here last under a key of which nothing is loaded.
+    /// What was stored last with `put` under this key. Such keys are never loaded.
     pub(crate) fn latest(&self, key: Key) -> Option<Block> {
         self.peek(key).and_then(|Lent(lent)| Guard::into_inner(lent))
     }
 
-    /// Puts bytes in the place of what was there, under a key of which nothing is loaded.
+    /// Replaces the bytes under a key that is never loaded.
     pub(crate) fn put(&self, key: Key, file: &Arc<HeldNumbers>, bytes: Box<[u8]>) {
         let block = Held::new(key, file, bytes);
-        // What was there before is taken out of the array as if it were evicted.
+        // The old bytes are removed from the array as if they were evicted.
         self.blocks.insert(key, block.clone());
-        // Noted when it is there: what it took the place of was evicted under the same number.
+        // The number is recorded after the insertion, because the replaced block is evicted under the same number.
         file.add(key.1);
         self.near.put(&block, &self.blocks);
     }
 
-    /// Takes out a block of a file that nobody reads any more.
+    /// Removes a block of a file that is no longer read.
     pub(crate) fn remove(&self, key: Key) {
         if let Some((_, block)) = self.blocks.remove(&key) {
             self.near.take_out(&block);
         }
     }
 
-    /// A number for a file that is opened, never used again in this process.
+    /// A number for a file that is opened, which this process never uses again.
     pub(crate) fn file_number() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
@@ -330,7 +330,7 @@ mod tests {
 
     const BLOCK_BYTES: usize = 1000;
 
-    /// What the block of a key must hold.
+    /// The expected content of a key's block.
     fn content(key: Key) -> Box<[u8]> {
         let word = (key.0 << 32 | key.1).to_be_bytes();
         (0..BLOCK_BYTES).map(|at| word[at % 8]).collect()
@@ -344,7 +344,7 @@ mod tests {
         Arc::default()
     }
 
-    /// Who may wait does.
+    /// For threads that may wait.
     fn unexpected() -> NotCached {
         panic!("this thread may wait")
     }

@@ -1,12 +1,12 @@
-//! One file's part of the cache. Blocks come in by their numbers, and all of them leave with the file: nobody can ask
-//! for them any more.
+//! One file's share of the cache. Blocks enter by their numbers, and all of them leave with the file, because nothing
+//! can request them any more.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cache::{Block, BlockCache, Key, Lent};
 
-/// An open file's blocks in the cache; when it is dropped they leave.
+/// An open file's blocks in the cache, which are removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct CachedFile {
     cache: BlockCache,
@@ -14,7 +14,7 @@ pub(crate) struct CachedFile {
     held: Arc<HeldNumbers>,
 }
 
-/// Numbers of the blocks that the cache has of a file. One that was never let in may be among them.
+/// The numbers of the blocks that the cache has of a file. It may contain numbers of blocks that were never admitted.
 #[derive(Debug, Default)]
 pub(crate) struct HeldNumbers(Mutex<HashSet<u64>>);
 
@@ -23,7 +23,7 @@ impl HeldNumbers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
     }
 
-    /// Called under a lock of the cache; takes no other but its own.
+    /// Called under a lock of the cache; takes only its own lock.
     pub fn remove(&self, number: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
@@ -39,7 +39,7 @@ impl HeldNumbers {
 }
 
 impl CachedFile {
-    /// Of a file of which the cache has nothing yet.
+    /// For a file of which the cache has nothing yet.
     pub fn new(cache: BlockCache) -> CachedFile {
         CachedFile { cache, number: BlockCache::file_number(), held: Arc::default() }
     }
@@ -64,12 +64,12 @@ impl CachedFile {
         self.cache.peek(self.key(number))
     }
 
-    /// What was put here last under a number of which nothing is loaded.
+    /// What was stored last with `put` under this number. Such numbers are never loaded.
     pub fn latest(&self, number: u64) -> Option<Block> {
         self.cache.latest(self.key(number))
     }
 
-    /// Puts bytes in the place of what was there, under a number of which nothing is loaded.
+    /// Replaces the bytes under a number that is never loaded.
     pub fn put(&self, number: u64, bytes: Box<[u8]>) {
         self.cache.put(self.key(number), &self.held, bytes);
     }
@@ -95,7 +95,8 @@ mod tests {
         file.get(number, load, || panic!("this thread may wait")).unwrap_or_else(|NotCached| panic!("it was loaded"))
     }
 
-    /// Some were evicted, replaced, read again: what is left when a file goes is what the other one has.
+    /// Some blocks are evicted, replaced and read again: when a file is dropped, exactly the other file's blocks
+    /// remain.
     #[test]
     fn blocks_leave_with_their_file_and_no_others_do() {
         let cache = BlockCache::new(100_000);

@@ -1,4 +1,4 @@
-//! Clustering values as Data.db and Statistics.db hold them, to and from the model's serialized clusterings.
+//! Clustering values in the form of Data.db and Statistics.db, from and to the model's serialized clusterings.
 
 use model::{Clusterings, push_component};
 use types::vint;
@@ -7,7 +7,7 @@ use crate::error::{Decoded, SSTableError};
 use crate::input::Input;
 use crate::stats::push_vbytes;
 
-/// Values announced by one header.
+/// The number of values that one header describes.
 const GROUP: usize = 32;
 
 /// Kinds of bounds, with their numbers in files.
@@ -21,7 +21,7 @@ pub(crate) mod kind {
     pub const EXCL_START_BOUND: u8 = 7;
 }
 
-/// Appends a value, without a length where its type has a fixed one.
+/// Appends a value, without a length if its type has a fixed one.
 #[inline]
 pub(crate) fn write_value(fixed_length: Option<usize>, value: &[u8], out: &mut Vec<u8>) -> Result<(), SSTableError> {
     match fixed_length {
@@ -78,7 +78,7 @@ pub(crate) fn write_values(
     Ok(())
 }
 
-/// How many components a serialized clustering or prefix has.
+/// The number of components of a serialized clustering or prefix.
 pub(crate) fn component_count(serialized: &[u8]) -> usize {
     Clusterings(serialized).count()
 }

@@ -19,14 +19,14 @@ pub enum Compressor {
     Deflate,
     /// One Zstd frame, with the level to compress at.
     Zstd {
-        /// Compression level.
+        /// The compression level.
         level: i32,
     },
-    /// No compression, but chunks with checksums all the same.
+    /// No compression, but still chunks with checksums.
     Noop,
 }
 
-/// Zstd's level where the table does not say.
+/// Zstd's level if the table gives none.
 const ZSTD_LEVEL_DEFAULT: i32 = 3;
 
 impl Compressor {
@@ -67,7 +67,7 @@ pub struct CompressionParams {
     pub options: BTreeMap<String, String>,
     /// Uncompressed bytes per chunk, a power of two.
     pub chunk_length: u32,
-    /// A chunk that would not be shorter than this is stored as it is.
+    /// A chunk that would not become shorter than this is stored uncompressed.
     pub max_compressed_length: u32,
 }
 
@@ -77,7 +77,7 @@ const CHUNK_LENGTH_KIB_DEFAULT: u32 = 16;
 const COMPRESSED_LENGTH_UNLIMITED: u32 = i32::MAX as u32;
 
 impl CompressionParams {
-    /// What the table option `compression` asks for; none = uncompressed.
+    /// Parses the table option `compression`; `None` means uncompressed.
     pub fn from_options(options: &BTreeMap<String, String>) -> Result<Option<CompressionParams>, SSTableError> {
         let refuse = |what: String| SSTableError::Unsupported { file: "table option compression".into(), what };
         let class = options.get("class").map(String::as_str).unwrap_or_default();
@@ -111,7 +111,7 @@ impl CompressionParams {
     }
 }
 
-/// Stored bytes on their way to a file, in memory that a device takes. The room behind them is kept, so that it is not
+/// Stored bytes to be written to a file, in aligned memory. The free space behind them is kept, so that it is not
 /// cleared for each chunk.
 pub(crate) struct Stored {
     bytes: AlignedBuffer,
@@ -119,7 +119,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// None yet, and room for so many.
+    /// Starts empty, with room for `length` bytes.
     pub fn with_room(length: usize) -> Self {
         Stored { bytes: AlignedBuffer::new(length), length: 0 }
     }
@@ -129,12 +129,12 @@ impl Stored {
         &self.bytes[..self.length]
     }
 
-    /// How many they are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Room for `length` bytes more, with anything in it.
+    /// Room for `length` more bytes, with arbitrary contents.
     fn room(&mut self, length: usize) -> &mut [u8] {
         let end = self.length + length;
         if self.bytes.len() < end {
@@ -145,32 +145,32 @@ impl Stored {
         &mut self.bytes[self.length..end]
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.length += bytes.len();
     }
 
-    /// Adds zeroes up to a length, where that is longer.
+    /// Appends zeros up to a length.
     pub fn pad(&mut self, length: usize) {
         let missing = length.saturating_sub(self.length);
         self.room(missing).fill(0);
         self.length += missing;
     }
 
-    /// Goes back to the first bytes.
+    /// Keeps only the first bytes.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Lets go of the first bytes.
+    /// Removes the first bytes.
     pub fn remove_first(&mut self, count: usize) {
         self.bytes.copy_within(count..self.length, 0);
         self.length -= count;
     }
 }
 
-/// Compresses chunk after chunk with one reused context.
+/// Compresses chunks with one reused context.
 pub(crate) struct ChunkCompressor {
     compressor: Compressor,
     lz4: lz4_flex::block::CompressTable,
@@ -227,7 +227,7 @@ fn failed(what: String) -> SSTableError {
 }
 
 impl Compressor {
-    /// Decompresses a chunk body that must become exactly `out.len()` bytes. The error says what was wrong.
+    /// Decompresses the body of a chunk to exactly `out.len()` bytes. The error describes what was wrong.
     pub(crate) fn decompress(&self, body: &[u8], out: &mut [u8]) -> Result<(), String> {
         let length = match self {
             Compressor::Lz4 => decompress_lz4(body, out)?,
@@ -277,10 +277,10 @@ fn decompress_deflate(body: &[u8], out: &mut [u8]) -> Result<usize, String> {
     })
 }
 
-/// CompressionInfo.db: where each chunk of Data.db lies.
+/// CompressionInfo.db: the place of each chunk of Data.db.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompressionInfo {
-    /// How chunks are compressed.
+    /// The compression of chunks.
     pub params: CompressionParams,
     /// Length of the uncompressed data in bytes.
     pub data_length: u64,
@@ -363,14 +363,14 @@ impl CompressionInfo {
         Ok(out)
     }
 
-    /// Uncompressed length of chunk `index`; zero behind the data.
+    /// The uncompressed length of chunk `index`; zero behind the data.
     pub fn chunk_data_length(&self, index: u64) -> usize {
         let chunk_length = u64::from(self.params.chunk_length);
         let start = index.saturating_mul(chunk_length);
         self.data_length.saturating_sub(start).min(chunk_length) as usize
     }
 
-    /// File range of chunk `index`, checksum included, in a Data.db of `file_length` bytes.
+    /// The file range of chunk `index`, including its checksum, in a Data.db of `file_length` bytes.
     pub(crate) fn chunk_range(&self, file: &str, index: u64, file_length: u64) -> Decoded<(u64, usize)> {
         let wrong = |offset| {
             Corruption::new(file, offset, "a chunk of at least 4 bytes in the file", format!("{file_length} bytes"))
@@ -379,7 +379,8 @@ impl CompressionInfo {
         let start = *self.offsets.get(index).ok_or_else(|| wrong(file_length))?;
         let end = self.offsets.get(index + 1).copied().unwrap_or(file_length);
         let length = end.checked_sub(start).filter(|length| *length >= 4 && end <= file_length);
-        // A chunk grows little when it does not compress: anything longer is damage, not a reason to take memory.
+        // A chunk grows only a little when it does not compress. A longer one is damage, and must not cause a large
+        // allocation.
         let limit = u64::from(self.params.chunk_length) * 2 + 4096;
         match length {
             Some(length) if length <= limit => Ok((start, length as usize)),
@@ -477,7 +478,7 @@ mod tests {
                 damaged[at] ^= 4;
                 let error = info.unpack("Data.db", 9, &damaged, true, &mut out).unwrap_err();
                 assert_eq!(error.offset, 9);
-                // Without the checksum anything may come out, but nothing may panic.
+                // Without the checksum any result is possible, but nothing may panic.
                 let _ = info.unpack("Data.db", 9, &damaged, false, &mut out);
             }
         }

@@ -1,5 +1,5 @@
-//! Copies of tables under other names: what comes from elsewhere and what goes there. The rows stay as they are; what a
-//! table knows of the node that wrote it does not come along.
+//! Copies of tables under other names: import and export. The rows stay as they are; what a table knows about the node
+//! that wrote it is not copied.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::verify::verify;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 * 1024;
 
-/// What holds rows and indexes; Statistics.db, Checksums.db and TOC.txt are made anew.
+/// The components with rows and indexes. Statistics.db, Checksums.db and TOC.txt are made anew.
 const COPIED: [Component; 7] = [
     Component::Crc,
     Component::CompressionInfo,
@@ -29,10 +29,10 @@ const COPIED: [Component; 7] = [
     Component::Rows,
 ];
 
-/// Verifies a table from elsewhere to its last row and copies it to `target`, one of the format `big` written again as
-/// BTI; none if no row of that is left. It belongs to no node yet ([`PreparedSSTable::belong_to`]).
+/// Verifies a foreign table to its last row and copies it to `target`; one of the format `big` is rewritten as BTI.
+/// `None` if no row remains after that. The copy belongs to no node yet ([`PreparedSSTable::belong_to`]).
 ///
-/// Fails if it is damaged or does not fit `table`.
+/// Fails if the table is damaged or does not fit `table`.
 pub fn adopt_table(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,
@@ -57,7 +57,7 @@ pub fn export_table(
     Copy::of_rows(disk, source, target)?.complete()
 }
 
-/// Gives a BTI table of a directory the id of `target` there as well, by links: the same rows as a table of no node
+/// Gives a BTI table the id of `target` in the same directory by hard links: the same rows as a table of no node
 /// ([`PreparedSSTable::belong_to`]).
 pub fn link_table(
     disk: &Arc<dyn Disk>,
@@ -75,7 +75,7 @@ pub fn link_table(
     files.prepare(statistics_of_no_node(&**disk, source)?, data_length)
 }
 
-/// What a table knows of itself, without what it knows of the node that wrote it.
+/// A table's statistics, without what it knows about the node that wrote it.
 fn statistics_of_no_node(disk: &dyn Disk, source: &Descriptor) -> Result<Statistics, SSTableError> {
     let mut statistics = read_statistics(disk, source)?;
     statistics.stats.originating_host_id = None;
@@ -84,7 +84,7 @@ fn statistics_of_no_node(disk: &dyn Disk, source: &Descriptor) -> Result<Statist
     Ok(statistics)
 }
 
-/// A copy of what holds rows and indexes.
+/// A copy of the components with rows and indexes.
 struct Copy<'a> {
     disk: &'a dyn Disk,
     source: &'a Descriptor,
@@ -144,7 +144,7 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Whether a table was written with keys of the types that `table` has; the error names the first difference.
+/// Checks that a table was written with keys of the types that `table` has. The error names the first difference.
 fn check_key_types(disk: &dyn Disk, descriptor: &Descriptor, table: &Table) -> Result<(), SSTableError> {
     let header = read_statistics(disk, descriptor)?.header;
     let expected = crate::writer::WriterOptions::for_table(table)?.header(table);

@@ -1,4 +1,4 @@
-//! Counter cells: their value is the sum of shards, one per node that counted.
+//! Counter cells: their value is the sum of shards, one for each node that counted.
 
 /// Bytes of a shard: counter id, clock, count.
 const SHARD_LENGTH: usize = 32;

@@ -20,7 +20,7 @@ pub(crate) mod flag {
     pub const EXTENSION: u8 = 0x80;
 }
 
-/// The flags of a row that may be passed on as it is stored.
+/// The flags of a row that may be passed on in stored form.
 pub(crate) const STORED_ROW: u8 = flag::HAS_TIMESTAMP | flag::HAS_ALL_COLUMNS;
 
 /// Flags of the extension byte.
@@ -38,7 +38,7 @@ pub(crate) mod cell_flag {
     pub const USE_ROW_TTL: u8 = 0x10;
 }
 
-/// Tables with this many columns list the indexes of missing columns instead of a bitmap.
+/// Tables with at least this many columns list the indexes of missing columns in place of a bitmap.
 pub(crate) const BITMAP_COLUMNS_MAX: usize = 64;
 
 /// First byte of "no partition deletion".

@@ -1,7 +1,7 @@
 //! Decoders of single components, for fuzzing and for tools that have single files.
 //!
-//! Each answers an error or `Ok`, never panics, and takes memory in proportion to the bytes that it is given. The
-//! caller brings the disk on which the bytes are put, an empty one in memory.
+//! Each returns an error or `Ok`, never panics, and allocates memory in proportion to its input. The caller provides
+//! the disk that receives the bytes, an empty one in memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::reader::{Checksums, ReadMode, SSTableReader};
 use crate::row_index::{BlockCursor, RowIndexEntry};
 use crate::stats::Statistics;
 
-/// Entries of an index that are walked at most: noise can make a small trie endless.
+/// The most entries of an index that are walked: random bytes can make a small trie endless.
 const ENTRIES_MAX: usize = 10_000;
 /// Memory for index pages.
 const CACHE_BYTES: u64 = 1 << 20;
@@ -72,7 +72,7 @@ fn partitions(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
     Ok(())
 }
 
-/// Takes every position of a Rows.db for that of a record.
+/// Treats every position of a Rows.db as that of a record.
 fn rows(disk: &dyn Disk, bytes: &[u8]) -> Result<(), SSTableError> {
     let file = index_file(disk, Component::Rows, bytes)?;
     let mut first_error = None;
@@ -108,7 +108,7 @@ pub fn data(disk: &dyn Disk, statistics: &[u8], data: &[u8]) -> Result<(), SSTab
     let write = |component: Component, bytes: &[u8]| -> Result<(), SSTableError> {
         Ok(disk.open(&descriptor.path(component), OpenOptions::create())?.write_at(bytes, 0)?)
     };
-    // An index of one entry serves: a scan follows the data alone.
+    // An index with one entry is enough: a scan follows the data alone.
     let mut index = PartitionIndexWriter::new();
     let key = PartitionKey::new(b"key");
     index.add(&key, murmur3::hash128(key.bytes()), Place::Data(0));
@@ -133,7 +133,7 @@ pub fn data(disk: &dyn Disk, statistics: &[u8], data: &[u8]) -> Result<(), SSTab
     Ok(())
 }
 
-/// Decompresses a chunk of a compressed Data.db, as `class` does, into `length` bytes; its checksum is not looked at.
+/// Decompresses a chunk of a compressed Data.db, as `class` does, into `length` bytes. Its checksum is not checked.
 pub fn chunk(class: &str, stored: &[u8], length: usize) -> Result<Vec<u8>, SSTableError> {
     let unknown = || SSTableError::Unsupported { file: "Data.db".into(), what: format!("compressor {class}") };
     let compressor = crate::compression::Compressor::of_class(class, &BTreeMap::new()).ok_or_else(unknown)?;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-/// The version that we write.
+/// The version that this crate writes.
 const VERSION: &str = "da";
 /// Its format.
 const FORMAT: &str = "bti";
-/// Ending of files that are being written; they mean nothing after a crash.
+/// The suffix of files that are being written, which are meaningless after a crash.
 pub(crate) const TEMPORARY: &str = ".tmp";
 /// Length of an id made of a UUID: `DDDD_SSSS_NNNNNRRRRRRRRRRRRR`.
 const UUID_ID_LENGTH: usize = 28;
@@ -21,7 +21,8 @@ const SECONDS_PER_DAY: u64 = 86_400;
 /// From the start of the UUID calendar (15 October 1582) to 1970, in seconds.
 const UUID_EPOCH_SECONDS: u64 = 12_219_292_800;
 
-/// What tells the tables of a directory apart. Within a kind, later is greater; sequence numbers come before UUIDs.
+/// The id that distinguishes the tables of a directory. Within a kind, later ids are greater; sequence numbers come
+/// before UUIDs.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SSTableId(Arc<str>);
 
@@ -55,7 +56,7 @@ impl SSTableId {
         (sequence || uuid).then(|| SSTableId(text.into()))
     }
 
-    /// When the id was made, in seconds since the epoch; none for a sequence number.
+    /// When the id was made, in seconds since the epoch; `None` for a sequence number.
     pub fn created_seconds(&self) -> Option<u64> {
         if self.0.len() != UUID_ID_LENGTH {
             return None;
@@ -64,7 +65,7 @@ impl SSTableId {
         (part(0..4)? * SECONDS_PER_DAY + part(5..9)?).checked_sub(UUID_EPOCH_SECONDS)
     }
 
-    /// The id as it stands in file names.
+    /// The id as in file names.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,9 +110,9 @@ impl PartialOrd for SSTableId {
 pub enum Component {
     /// Checksums of an uncompressed Data.db.
     Crc,
-    /// Checksums of what Cassandra's format leaves without; ours alone.
+    /// Checksums for components that have none in Cassandra's format; written by this database only.
     Checksums,
-    /// Where the chunks of a compressed Data.db lie.
+    /// The place of each chunk of a compressed Data.db.
     CompressionInfo,
     /// The partitions.
     Data,
@@ -169,7 +170,7 @@ impl Component {
 /// Version and format of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Version {
-    /// `da`, BTI: ours, and Cassandra 5.0's where it is configured so.
+    /// `da`, BTI: this database's version, and Cassandra 5.0's if configured so.
     Da,
     /// `nb`, `big`: Cassandra 4, and a stock 5.0.
     Nb,
@@ -178,7 +179,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// Version and format as they stand in file names.
+    /// Version and format as in file names.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Version::Da => (VERSION, FORMAT),
@@ -191,11 +192,11 @@ impl Version {
 /// One table in one directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Descriptor {
-    /// Where its files are.
+    /// The directory of its files.
     pub dir: PathBuf,
-    /// Which of the directory's tables it is.
+    /// Its id in that directory.
     pub id: SSTableId,
-    /// The form of its files.
+    /// The encoding of its files.
     pub(crate) version: Version,
 }
 
@@ -205,7 +206,7 @@ impl Descriptor {
         Descriptor { dir: dir.into(), id, version: Version::Da }
     }
 
-    /// What the names of all its files begin with: version, id and format.
+    /// The common beginning of the names of all its files: version, id and format.
     pub fn name(&self) -> String {
         let (version, format) = self.version.names();
         format!("{version}-{}-{format}", self.id)
@@ -221,19 +222,19 @@ impl Descriptor {
         self.dir.join(self.file_name(component))
     }
 
-    /// Where a component is while it is written.
+    /// The path of a component while it is written.
     pub(crate) fn temporary_path(&self, component: Component) -> PathBuf {
         self.dir.join(self.file_name(component) + TEMPORARY)
     }
 
-    /// Splits a file name into id and component name; none for names that are not of a `da` BTI table.
+    /// Splits a file name into id and component name; `None` for names that are not of a `da` BTI table.
     pub fn parse_file_name(name: &str) -> Option<(SSTableId, &str)> {
         let mut parts = name.splitn(4, '-');
         let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         (version == VERSION && format == FORMAT).then(|| SSTableId::parse(id).map(|id| (id, component)))?
     }
 
-    /// The descriptor of any component's path, of every version that is read.
+    /// The descriptor of any component's path, of every supported version.
     pub fn of_path(path: &Path) -> Option<Descriptor> {
         let mut parts = path.file_name()?.to_str()?.splitn(4, '-');
         let (version, id, format, _component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -243,7 +244,7 @@ impl Descriptor {
         Some(Descriptor { dir, id: SSTableId::parse(id)?, version })
     }
 
-    /// Whether the files are of Cassandra's older format `big`, which is read in file order only.
+    /// Whether the files have Cassandra's older format `big`, which is read in file order only.
     pub fn is_big(&self) -> bool {
         self.version != Version::Da
     }

@@ -14,18 +14,18 @@ use types::{CqlType, identifier::Quoted};
 use crate::error::SSTableError;
 use crate::reader::{SSTableCursor, SSTableReader};
 
-/// How to dump.
+/// The options of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpOptions {
-    /// The time by which `expired` is judged, seconds since the epoch.
+    /// The time at which `expired` is decided, seconds since the epoch.
     pub now_seconds: u32,
     /// Times as numbers (`sstabledump -t`) instead of dates.
     pub raw_timestamps: bool,
-    /// What is put together.
+    /// How the output is grouped.
     pub layout: DumpLayout,
 }
 
-/// What of a dump stands together.
+/// How the output of a dump is grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DumpLayout {
     /// One array of partitions, as `sstabledump` prints.
@@ -184,7 +184,7 @@ impl Dump<'_> {
         self.out.push('}');
     }
 
-    /// A value as a JSON string.
+    /// Writes a value as a JSON string.
     fn text_of(&mut self, ty: &CqlType, value: &[u8]) {
         let json = ty.to_json(value);
         match json.starts_with('"') {
@@ -193,7 +193,7 @@ impl Dump<'_> {
         }
     }
 
-    /// A timestamp in microseconds.
+    /// Writes a timestamp in microseconds.
     fn timestamp(&mut self, micros: i64) {
         match self.options.raw_timestamps {
             true => {
@@ -203,7 +203,7 @@ impl Dump<'_> {
         }
     }
 
-    /// A time in seconds.
+    /// Writes a time in seconds.
     fn seconds(&mut self, seconds: u32) {
         match self.options.raw_timestamps {
             true => {
@@ -213,7 +213,7 @@ impl Dump<'_> {
         }
     }
 
-    /// An instant as Java prints it: the fraction only if there is one, in groups of three digits.
+    /// Writes an instant as Java prints it: with a fraction only if it is not zero, in groups of three digits.
     fn date(&mut self, seconds: i64, micros: i64) {
         let text = types::text::format_timestamp(seconds.saturating_mul(1000), types::text::Separator::Literal);
         let whole = text.split('.').next().unwrap_or_default();
@@ -330,7 +330,7 @@ impl Dump<'_> {
         self.out.push_str("},");
     }
 
-    /// Clustering values; a prefix is filled up with `*`.
+    /// Writes clustering values; a prefix is padded with `*`.
     fn clustering(&mut self, serialized: &[u8]) {
         self.out.push_str("\"clustering\":[");
         let mut values = Clusterings(serialized);
@@ -374,7 +374,7 @@ impl Dump<'_> {
     }
 }
 
-/// How the path of a complex column's cell reads.
+/// How the path of a complex column's cell is printed.
 enum Path {
     /// As a value of this type.
     Value(CqlType),
@@ -382,7 +382,7 @@ enum Path {
     Field(String),
 }
 
-/// What a cell of a complex column is called and what type its value has.
+/// The path's form and the type of the value, for a cell of a complex column.
 fn element_types(ty: &CqlType, path: &[u8]) -> (Path, CqlType) {
     match ty {
         CqlType::List { element, .. } => (Path::Value(CqlType::Timeuuid), (**element).clone()),

@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller does next.
+//! The crate's errors, distinguished by what the caller does next.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,30 +7,30 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SSTableError {
-    /// The disk refused an operation: the caller follows its disk failure policy.
+    /// The disk failed an operation: the caller applies its disk failure policy.
     Disk(blockio::DiskError),
-    /// Bytes are not what they must be: the table is damaged, other tables are not.
+    /// Bytes are not what they must be: this table is damaged, other tables are not.
     Corruption(Box<Corruption>),
-    /// The table is sound but needs something this version does not do.
+    /// The table is sound but needs a feature that this version lacks.
     Unsupported {
-        /// The file or table concerned.
+        /// The file or table.
         file: String,
         /// What it needs.
         what: String,
     },
-    /// The writer was fed something a table cannot hold (wrong order, value too long): a bug or a limit of the caller.
+    /// The writer's input cannot be stored in a table (wrong order, value too long): a bug or a limit of the caller.
     Unwritable {
         /// What was wrong with it.
         what: String,
     },
-    /// The cursor that a writer was fed from failed.
+    /// The cursor that a writer reads from failed.
     Source(model::ReadError),
 }
 
-/// Where a file differs from what its format demands.
+/// A place where a file violates its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
-    /// Keyspace and name of the table, where the file was read as one of its files.
+    /// The keyspace and name of the table, if the file was read as part of one.
     pub table: Option<String>,
     /// Name of the damaged file.
     pub file: String,
@@ -40,7 +40,7 @@ pub struct Corruption {
     pub expected: Cow<'static, str>,
     /// What is there.
     pub got: Cow<'static, str>,
-    /// True when decoding merely ran out of bytes; a caller that has more of them may try again.
+    /// Whether decoding only ran out of bytes. A caller that has more may retry.
     pub(crate) short: bool,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Corruption {
 impl std::error::Error for Corruption {}
 
 impl SSTableError {
-    /// The error with the name of the table whose files were read.
+    /// Adds the name of the table whose files were read to the error.
     pub fn of_table(mut self, table: &model::Table) -> SSTableError {
         if let SSTableError::Corruption(corruption) = &mut self {
             corruption.table.get_or_insert_with(|| format!("{}.{}", table.keyspace, table.name));
@@ -101,7 +101,7 @@ impl std::error::Error for SSTableError {
 }
 
 impl From<blockio::DiskError> for SSTableError {
-    /// A file that ends early is damage of the table, not of the disk.
+    /// A file that ends early is damage to the table, not a failure of the disk.
     fn from(error: blockio::DiskError) -> Self {
         if error.kind() != blockio::DiskErrorKind::UnexpectedEnd {
             return SSTableError::Disk(error);

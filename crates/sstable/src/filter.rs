@@ -10,13 +10,13 @@ const EXCESS_BITS: u64 = 20;
 /// Cassandra's table of false positive rates ends here.
 const BUCKETS_MAX: u32 = 20;
 
-/// Keys whose bits are set together.
+/// The number of keys whose bits are set together.
 const BATCH: usize = 64;
 
 /// A filter under construction.
 ///
-/// The bits of a key lie anywhere in memory. Set for many keys one right after the other, the processor waits for many
-/// of them at once; set between the other work for a key, it waits for a few each time.
+/// The bits of a key are scattered in memory. When the bits of many keys are set in one loop, the processor waits for
+/// many cache misses at once; when they are set between the other work for each key, it waits for a few each time.
 #[derive(Debug)]
 pub(crate) struct BloomFilterBuilder {
     filter: BloomFilter,
@@ -50,7 +50,7 @@ impl BloomFilterBuilder {
     }
 }
 
-/// Answers "certainly not here" for most keys that are not.
+/// A filter that says "certainly not here" for most absent keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BloomFilter {
     hash_count: u32,
@@ -58,7 +58,7 @@ pub struct BloomFilter {
     bits: Divisor,
 }
 
-/// Division by a number that stays the same, by multiplication.
+/// Division by a constant, implemented as a multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Divisor {
     divisor: u64,
@@ -67,7 +67,7 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// Zero divides nothing and must not be asked.
+    /// For a divisor of zero, nothing may be divided.
     fn new(divisor: u64) -> Divisor {
         Divisor { divisor, reciprocal: u64::MAX.checked_div(divisor).unwrap_or(0) }
     }
@@ -106,7 +106,7 @@ fn best_hash_count(buckets: u32) -> u32 {
 }
 
 impl BloomFilter {
-    /// A filter sized for `key_count` keys, or none where the chance asks for no filter.
+    /// A filter sized for `key_count` keys; `None` if the chance asks for no filter.
     pub fn new(key_count: u64, false_positive_chance: f64) -> Option<BloomFilter> {
         if false_positive_chance >= 1.0 {
             return None;
@@ -132,7 +132,7 @@ impl BloomFilter {
         }
     }
 
-    /// The bit of a signed hash: its absolute remainder, as Java has it.
+    /// The bit of a signed hash: its absolute remainder, as Java computes it.
     fn bit(&self, base: u64) -> u64 {
         self.bits.remainder((base as i64).unsigned_abs())
     }
@@ -142,8 +142,8 @@ impl BloomFilter {
         if self.words.is_empty() {
             return true;
         }
-        // All bits are looked at, without a branch for each: the processor then waits for all of them at once, and for
-        // those of the next filter beside them.
+        // All bits are tested without a branch for each. The processor then waits for all of them at once, together
+        // with those of the next filter.
         let (increment, mut base) = hash;
         let mut all = 1;
         for _ in 0..self.hash_count {
@@ -164,7 +164,7 @@ impl BloomFilter {
         self.words.len() * 8
     }
 
-    /// Reads Filter.db; an empty file is a filter that lets everything pass.
+    /// Reads Filter.db; an empty file is a filter that passes every key.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<BloomFilter, SSTableError> {
         Ok(Self::parse(file, bytes)?)
     }

@@ -1,4 +1,4 @@
-//! A schema made of a file's own header: enough to read the file where no other schema is at hand.
+//! A schema made from a file's own header: enough to read the file where no other schema is known.
 
 use model::{Table, TableBuilder, TableId};
 use types::{CqlType, MarshalClass};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::error::{Corruption, SSTableError};
 use crate::stats::{HeaderColumn, SerializationHeader, Statistics};
 
-/// The name of the `index`-th key column where nothing tells: `key`, `key2`, ...
+/// The name of the `index`-th key column if it is not known: `key`, `key2`, ...
 fn default_name(stem: &str, index: usize) -> String {
     if index == 0 { stem.to_owned() } else { format!("{stem}{}", index + 1) }
 }
@@ -36,7 +36,7 @@ impl SerializationHeader {
 
 impl Statistics {
     /// A table with the columns of the header. The header does not name key columns: `key_names` gives the names of
-    /// partition key and clustering columns in order; what it lacks is named as Cassandra names what has no name.
+    /// partition key and clustering columns in order, and missing ones get Cassandra's default names.
     pub fn to_table(
         &self,
         file: &str,

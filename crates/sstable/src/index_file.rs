@@ -1,4 +1,4 @@
-//! Partitions.db and Rows.db as pages behind the cache.
+//! Partitions.db and Rows.db as pages read through the cache.
 
 use blockio::{DiskError, File};
 
@@ -19,7 +19,7 @@ pub(crate) struct IndexFile {
 }
 
 impl IndexFile {
-    /// Pages are verified against `checksums` where they are read.
+    /// Pages are verified against `checksums` when they are read.
     pub fn new(
         name: String,
         file: Box<dyn File>,
@@ -33,12 +33,12 @@ impl IndexFile {
         Ok(IndexFile { name, file, length, pages: CachedFile::new(cache), checksums })
     }
 
-    /// A file without content, which stands for one that cannot be read.
+    /// A file without content, in place of one that cannot be read.
     pub fn empty(name: String, file: Box<dyn File>, cache: BlockCache) -> Self {
         IndexFile { name, file, length: 0, pages: CachedFile::new(cache), checksums: None }
     }
 
-    /// Bytes held in memory besides the cache.
+    /// The bytes held in memory outside of the cache.
     pub fn memory_bytes(&self) -> usize {
         self.checksums.as_ref().map_or(0, |checksums| checksums.crcs.len() * 4)
     }
@@ -65,7 +65,7 @@ impl IndexFile {
     }
 }
 
-/// Pages that the cache has.
+/// The pages that the cache has.
 pub(crate) struct CachedPages<'f>(pub &'f IndexFile);
 
 impl Pages for CachedPages<'_> {
@@ -95,7 +95,7 @@ impl Pages for IndexFile {
 }
 
 impl IndexFile {
-    /// A page that may be kept.
+    /// A page that the caller may keep.
     pub fn block(&self, number: u64) -> Result<Block, SSTableError> {
         let start = number.saturating_mul(PAGE_SIZE as u64);
         if start >= self.length {

@@ -1,8 +1,8 @@
-//! A bounds-checked view of file bytes that knows where it is, so that every error can say so.
+//! A bounds-checked view of file bytes that knows its position, so that every error can report it.
 
 use crate::error::{Corruption, Decoded};
 
-/// What is copied as one block rather than byte by byte.
+/// The size of a copy as one block, which replaces a copy of unknown length.
 pub(crate) const BLOCK_BYTES: usize = 64;
 
 /// Bytes of a file with a read position.
@@ -15,12 +15,12 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Bytes of which nobody is told what is wrong with them: errors say nothing, and are made soon.
+    /// Bytes whose errors are discarded: they carry no information, and are cheap to make.
     pub fn unnamed(base: u64, bytes: &'a [u8]) -> Self {
         Input::new("", base, bytes)
     }
 
-    /// `bytes` were found at offset `base` of `file`.
+    /// `bytes` are at offset `base` of `file`.
     pub fn new(file: &'a str, base: u64, bytes: &'a [u8]) -> Self {
         Input { file, base, bytes, at: 0 }
     }
@@ -73,15 +73,15 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Takes `length` bytes as a view of their own.
+    /// Takes `length` bytes as a separate view.
     #[inline]
     pub fn part(&mut self, length: usize, what: &'static str) -> Decoded<Input<'a>> {
         let base = self.offset();
         Ok(Input { file: self.file, base, bytes: self.take(length, what)?, at: 0 })
     }
 
-    /// Takes `length` bytes, if they are few and enough others come behind them: a block that begins with them, which
-    /// is sooner copied and cut than they are by themselves.
+    /// Takes `length` bytes, if they are few and enough other bytes follow: returns a block that begins with them,
+    /// which is faster to copy and truncate than the bytes alone.
     #[inline]
     pub fn take_in_block(&mut self, length: usize) -> Option<&'a [u8; BLOCK_BYTES]> {
         let block = self.bytes.get(self.at..)?.first_chunk()?;
@@ -208,7 +208,8 @@ impl<'a> Input<'a> {
         std::str::from_utf8(bytes).map_err(|_| start.damaged(what, "bytes that are not UTF-8"))
     }
 
-    /// A count of items that take at least `least` bytes each, so that a wrong count cannot ask for memory.
+    /// Checks a count of items that take at least `least` bytes each, so that a wrong count cannot cause a large
+    /// allocation.
     pub fn checked_count(&self, count: u64, least: usize, what: &'static str) -> Decoded<usize> {
         match usize::try_from(count) {
             Ok(count) if count.checked_mul(least.max(1)).is_some_and(|bytes| bytes <= self.remaining()) => Ok(count),

@@ -1,9 +1,9 @@
 //! SSTables in Cassandra's BTI format, version `da`: every component, written, read and verified.
 //!
-//! [`SSTableReader`] opens a table and hands out cursors over its partitions and rows ([`SSTableCursor`], which
-//! implements the model's cursor trait). Blocks of data and pages of indexes pass through a bounded [`BlockCache`];
-//! nothing is memory-mapped. Every checksum is verified where its bytes are read, and damage is an error that names
-//! file, offset, expected and got.
+//! [`SSTableReader`] opens a table and returns cursors over its partitions and rows ([`SSTableCursor`], which
+//! implements the model's cursor trait). Blocks of data and pages of indexes are read through a bounded [`BlockCache`];
+//! nothing is memory-mapped. Every checksum is verified when its bytes are read, and damage is an error that names
+//! file, offset, expected and found bytes.
 #![doc = include_str!("../FORMAT.md")]
 #![forbid(unsafe_code)]
 

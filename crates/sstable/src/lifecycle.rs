@@ -1,9 +1,9 @@
-//! Which files of a directory count: replacing tables by others in one step, removing all, and what a crash leaves
-//! behind.
+//! Which files of a directory are valid: replacing tables atomically, removing all tables, and cleaning up after a
+//! crash.
 //!
-//! See FORMAT.md for the protocol. A replacement is decided by one rename: before it nothing has happened, after it the
-//! rest is carried out, if need be at the next start. A table comes and goes by one rename as well, that of its
-//! TOC.txt; so a table whose TOC.txt has neither name is damaged, and no leftover.
+//! FORMAT.md describes the protocol. One rename decides a replacement: before it nothing has happened, and after it the
+//! rest is carried out, if necessary at the next start. A table also appears and disappears by one rename, that of its
+//! TOC.txt. A table whose TOC.txt has neither name is therefore damaged, and not a leftover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -59,10 +59,10 @@ impl Record {
     }
 }
 
-/// Makes the prepared tables visible and removes the obsolete ones, all or nothing, also across a crash. All are in
-/// `dir`. Open readers of obsolete tables go on reading.
+/// Makes the prepared tables visible and removes the obsolete ones, atomically even across a crash. All are in `dir`.
+/// Open readers of obsolete tables keep working.
 ///
-/// After an error callers keep using what they had open; it tells whether the next start may decide otherwise.
+/// After an error callers keep using what they had open. The error says whether the next start may decide otherwise.
 pub fn replace_tables(
     disk: &dyn Disk,
     dir: &Path,
@@ -78,24 +78,24 @@ pub fn replace_tables(
     let path = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}"));
     let temporary = dir.join(format!("{RECORD_PREFIX}{first}{RECORD_SUFFIX}{TEMPORARY}"));
     if let Err(error) = write_record(disk, dir, &record, &temporary) {
-        // Best effort: a record under a temporary name means nothing.
+        // Best effort: a record under a temporary name is meaningless.
         let _ = disk.remove_file(&temporary);
         return Err(ReplaceError { error, may_be_decided: false });
     }
     let decided = disk.rename(&temporary, &path).and_then(|()| disk.sync_dir(dir));
-    // From here on the record may be on the device: the prepared files must stay, whatever happens.
+    // From here on the record may be on the device, so the prepared files must stay, whatever happens.
     prepared.into_iter().for_each(PreparedSSTable::keep);
     let carried_out = decided.map_err(SSTableError::from).and_then(|()| carry_out(disk, dir, &record, &path));
     carried_out.map_err(|error| ReplaceError { error, may_be_decided: true })?;
     Ok(added)
 }
 
-/// A replacement that was not carried out.
+/// A replacement that failed.
 #[derive(Debug)]
 pub struct ReplaceError {
     /// What went wrong.
     pub error: SSTableError,
-    /// Whether the next start may carry it out: if not, nothing has happened.
+    /// Whether the next start may still carry it out. If false, nothing has happened.
     pub may_be_decided: bool,
 }
 
@@ -105,7 +105,7 @@ impl From<ReplaceError> for SSTableError {
     }
 }
 
-/// Writes a record under its temporary name, durably, and with it the names of the files that it speaks of.
+/// Writes a record durably under its temporary name, and makes the names of the files in it durable.
 fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) -> Result<(), SSTableError> {
     let file = disk.open(temporary, OpenOptions::create())?;
     file.write_at(record.encode().as_bytes(), 0)?;
@@ -113,7 +113,7 @@ fn write_record(disk: &dyn Disk, dir: &Path, record: &Record, temporary: &Path) 
     Ok(disk.sync_dir(dir)?)
 }
 
-/// Does what a record says, from whatever point it was left at.
+/// Carries out a record, from whatever point it had reached.
 fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Result<(), SSTableError> {
     let names = file_names(disk, dir)?;
     let of = |id: &SSTableId, name: &str| Descriptor::parse_file_name(name).is_some_and(|(other, _)| other == *id);
@@ -125,7 +125,7 @@ fn carry_out(disk: &dyn Disk, dir: &Path, record: &Record, path: &Path) -> Resul
         }
     }
     disk.sync_dir(dir)?;
-    // In any order: until the record is gone it says that these go.
+    // The order does not matter: until the record is gone it says that these tables are removed.
     for id in &record.removed {
         for name in names.iter().filter(|name| of(id, name)) {
             disk.remove_file(&dir.join(name))?;
@@ -140,13 +140,13 @@ fn file_names(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> 
     Ok(disk.list(dir)?.into_iter().filter(|entry| !entry.is_dir).map(|entry| entry.name).collect())
 }
 
-/// Whether it names a TOC.txt, temporary or not.
+/// Whether the name is that of a TOC.txt, temporary or not.
 fn is_toc(name: &str) -> bool {
     let component = Descriptor::parse_file_name(name).map(|(_, component)| component.trim_end_matches(TEMPORARY));
     component == Some(Component::Toc.name())
 }
 
-/// The files of decided replacements.
+/// Whether the name is that of a decided replacement's record.
 fn is_record(name: &str) -> bool {
     name.starts_with(RECORD_PREFIX) && name.ends_with(RECORD_SUFFIX)
 }
@@ -155,17 +155,17 @@ fn is_temporary_record(name: &str) -> bool {
     name.strip_suffix(TEMPORARY).is_some_and(is_record)
 }
 
-/// What there is of a table.
+/// The files found of a table.
 #[derive(Default)]
 struct Found {
     toc: bool,
     temporary_toc: bool,
-    /// Other components under their own names.
+    /// Other components under their final names.
     others: bool,
 }
 
 impl Found {
-    /// By id, what a directory's names say.
+    /// The tables among a directory's names, by id.
     fn among(names: &[String]) -> BTreeMap<SSTableId, Found> {
         let mut found = BTreeMap::<SSTableId, Found>::new();
         for name in names {
@@ -181,8 +181,8 @@ impl Found {
         found
     }
 
-    /// Of a write or a removal that was cut short: these have TOC.txt under its temporary name as long as any file has
-    /// its own.
+    /// Whether it is left over from an interrupted write or removal: these have TOC.txt under its temporary name as
+    /// long as any file has its final name.
     fn is_leftover(&self) -> bool {
         !self.toc && (self.temporary_toc || !self.others)
     }
@@ -192,12 +192,12 @@ impl Found {
     }
 }
 
-/// Makes the names of a directory durable, finishes replacements that were decided, then removes what unfinished writes
-/// and removals left in a directory: temporary files, and tables whose TOC.txt has its temporary name. Called before
-/// any table of the directory is opened or written: whoever finds a table under its name may drop what that covers of
-/// the log. Returns the names removed. A table without any TOC.txt is damaged, and stays: see [`missing_tocs`].
+/// Makes the names of a directory durable, finishes decided replacements, and then removes what unfinished writes and
+/// removals left: temporary files, and tables whose TOC.txt has its temporary name. It is called before any table of
+/// the directory is opened or written, because a caller that finds a table may discard the part of the log that the
+/// table covers. Returns the removed names. A table without any TOC.txt is damaged and stays: see [`missing_tocs`].
 pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTableError> {
-    // The process that gave a file its name may have been killed before it synced that.
+    // The process that named a file may have been killed before it synced the name.
     disk.sync_dir(dir)?;
     for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
         let path = dir.join(name);
@@ -218,8 +218,8 @@ pub fn remove_leftovers(disk: &dyn Disk, dir: &Path) -> Result<Vec<String>, SSTa
     Ok(removed)
 }
 
-/// The damage of tables that have components but lost their TOC.txt, which neither a write nor a removal does; of the
-/// format `big` as well, which others may have put there.
+/// The damage of tables that have components but no TOC.txt, which neither a write nor a removal causes. This includes
+/// the format `big`, whose files other programs may have put there.
 pub fn missing_tocs(disk: &dyn Disk, dir: &Path) -> Result<Vec<SSTableError>, SSTableError> {
     let names = file_names(disk, dir)?;
     let lost = Found::among(&names).into_iter().filter(|(_, found)| found.has_lost_toc());
@@ -236,24 +236,24 @@ fn big_without_toc(dir: &Path, names: &[String]) -> impl Iterator<Item = Descrip
     tables.into_iter().filter(|table| !names.contains(&table.file_name(Component::Toc)))
 }
 
-/// Removes tables of a directory with all their files; open readers go on reading. After a crash in the middle each is
-/// there or a leftover.
+/// Removes tables of a directory with all their files; open readers keep working. After a crash in the middle each
+/// table is complete or a leftover.
 pub fn remove_tables(disk: &dyn Disk, dir: &Path, tables: &[Descriptor]) -> Result<(), SSTableError> {
     if tables.is_empty() {
-        // There may be no directory either.
+        // The directory may not exist either.
         return Ok(());
     }
     remove_files(disk, dir, &|id| tables.iter().any(|table| table.id == *id)).map(|_| ())
 }
 
-/// Removes all tables of a directory with everything that belongs to them, finished or not; other files and directories
-/// (snapshots) stay. Nobody may write there meanwhile; open readers go on reading. After a crash in the middle every
-/// table is there or a leftover, and calling it again goes on.
+/// Removes all tables of a directory with all their files, finished or not; other files and directories (snapshots)
+/// stay. Nothing may write there meanwhile; open readers keep working. After a crash in the middle every table is
+/// complete or a leftover, and calling it again continues.
 pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError> {
     for name in file_names(disk, dir)?.iter().filter(|name| is_record(name)) {
         let path = dir.join(name);
-        // One that outlived the TOC.txt of its tables would bring them back. What a damaged one decided does not matter
-        // here.
+        // A record that outlived the TOC.txt of its tables would bring them back. The contents of a damaged record do
+        // not matter here.
         match Record::decode(name, &read_whole(disk, &path)?.unwrap_or_default()) {
             Ok(record) => carry_out(disk, dir, &record, &path)?,
             Err(_) => disk.remove_file(&path)?,
@@ -265,8 +265,8 @@ pub fn remove_all_tables(disk: &dyn Disk, dir: &Path) -> Result<(), SSTableError
     remove_and_sync(disk, dir, &temporary)
 }
 
-/// Removes whatever files tables have; returns their names. The one place that decides the order: a TOC.txt takes its
-/// temporary name, which makes its table a leftover; the other files go; last goes what says that it is one.
+/// Removes all files of tables and returns their names. Only this function decides the order: TOC.txt gets its
+/// temporary name, which makes its table a leftover; the other files are removed; TOC.txt is removed last.
 fn remove_files(
     disk: &dyn Disk,
     dir: &Path,
@@ -284,7 +284,8 @@ fn remove_files(
         temporary.insert(name);
     }
     if !temporary.is_empty() {
-        // Even where nothing was renamed: whoever began this may have been killed before it was durable.
+        // This is needed even if nothing was renamed: the process that began this may have been killed before its
+        // rename was durable.
         disk.sync_dir(dir)?;
     }
     remove_and_sync(disk, dir, &others)?;

@@ -1,4 +1,5 @@
-//! The files of a table that is being made: under temporary names until all are durable, then under their own.
+//! The files of a table that is being written: under temporary names until all are durable, then under their final
+//! names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::error::SSTableError;
 use crate::lifecycle::remove_tables;
 use crate::stats::{CommitLogPosition, Statistics};
 
-/// Files under temporary names. Dropped before they have their own, they are removed.
+/// Files under temporary names. They are removed if this is dropped before they got their final names.
 pub(crate) struct NewFiles {
     disk: Arc<dyn Disk>,
     descriptor: Descriptor,
@@ -20,7 +21,7 @@ pub(crate) struct NewFiles {
 }
 
 impl NewFiles {
-    /// No file yet of the table `descriptor`.
+    /// Starts without files, for the table `descriptor`.
     pub fn new(disk: &Arc<dyn Disk>, descriptor: &Descriptor) -> Self {
         NewFiles { disk: disk.clone(), descriptor: descriptor.clone(), written: Vec::new(), kept: false }
     }
@@ -30,12 +31,12 @@ impl NewFiles {
         &self.descriptor
     }
 
-    /// Opens a component's file, empty.
+    /// Opens an empty file for a component.
     pub fn create(&mut self, component: Component) -> Result<Box<dyn File>, SSTableError> {
         self.create_as(component, OpenOptions::create())
     }
 
-    /// Opens a component's file in a way that leaves it empty.
+    /// Opens a component's file with the given options, which must leave it empty.
     pub fn create_as(&mut self, component: Component, options: OpenOptions) -> Result<Box<dyn File>, SSTableError> {
         let file = self.disk.open(&self.descriptor.temporary_path(component), options)?;
         if !self.written.contains(&component) {
@@ -44,20 +45,20 @@ impl NewFiles {
         Ok(file)
     }
 
-    /// Writes the whole of a component, durably.
+    /// Writes a whole component durably.
     pub fn write(&mut self, component: Component, bytes: &[u8]) -> Result<(), SSTableError> {
         let file = self.create(component)?;
         file.write_at(bytes, 0)?;
         Ok(file.sync_data()?)
     }
 
-    /// Takes a file that is durable elsewhere in the directory for a component, by another name of it.
+    /// Adds a durable file of the same directory as a component, by a hard link.
     pub fn link(&mut self, component: Component, file: &Path) -> Result<(), SSTableError> {
         self.written.push(component);
         Ok(self.disk.hard_link(file, &self.descriptor.temporary_path(component))?)
     }
 
-    /// Adds Statistics.db and TOC.txt to all other components, which are durable.
+    /// Adds Statistics.db and TOC.txt to the other components, which are durable.
     pub fn prepare(mut self, statistics: Statistics, size_on_disk_bytes: u64) -> Result<PreparedSSTable, SSTableError> {
         self.write(Component::Statistics, &statistics.encode()?)?;
         let mut names: Vec<&str> = self.written.iter().map(|component| component.name()).collect();
@@ -74,13 +75,13 @@ impl Drop for NewFiles {
         if self.kept {
             return;
         }
-        // Best effort: what stays behind is ignored by readers and removed at the next start.
+        // Best effort: readers ignore what stays behind, and the next start removes it.
         let _ = remove_tables(&*self.disk, &self.descriptor.dir, std::slice::from_ref(&self.descriptor));
     }
 }
 
-/// A table whose files are complete and durable under their temporary names. Dropped before [`PreparedSSTable::commit`]
-/// it removes them.
+/// A table whose files are complete and durable under their temporary names. They are removed if it is dropped before
+/// [`PreparedSSTable::commit`].
 pub struct PreparedSSTable {
     files: NewFiles,
     statistics: Statistics,
@@ -88,12 +89,12 @@ pub struct PreparedSSTable {
 }
 
 impl PreparedSSTable {
-    /// What Statistics.db says.
+    /// The contents of Statistics.db.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Which table this will be.
+    /// The descriptor of the future table.
     pub fn descriptor(&self) -> &Descriptor {
         &self.files.descriptor
     }
@@ -103,7 +104,7 @@ impl PreparedSSTable {
         self.size_on_disk_bytes
     }
 
-    /// Makes it a table of the node `host_id`, which covers nothing of that node's log and stands where the log was at
+    /// Makes it a table of the node `host_id`, which covers nothing of that node's log, as of the log position
     /// `position`.
     pub fn belong_to(&mut self, host_id: Uuid, position: CommitLogPosition) -> Result<(), SSTableError> {
         let stats = &mut self.statistics.stats;
@@ -112,15 +113,15 @@ impl PreparedSSTable {
         self.files.write(Component::Statistics, &self.statistics.encode()?)
     }
 
-    /// Leaves the files to a replacement that may have been decided.
+    /// Leaves the files to a replacement that may already be decided.
     pub(crate) fn keep(mut self) {
         self.files.kept = true;
     }
 
-    /// Gives the files their names, TOC.txt last, and makes the names durable.
+    /// Gives the files their final names, TOC.txt last, and makes the names durable.
     pub fn commit(mut self) -> Result<Descriptor, SSTableError> {
         let NewFiles { disk, descriptor, written, .. } = &self.files;
-        // Whoever finds one of them under its own name must find TOC.txt as well.
+        // If any of them is found under its final name, TOC.txt must be found as well.
         disk.sync_dir(&descriptor.dir)?;
         let rename = |component| disk.rename(&descriptor.temporary_path(component), &descriptor.path(component));
         for component in written.iter().filter(|component| **component != Component::Toc) {

@@ -1,6 +1,6 @@
-//! Checksums.db, our one component more: Cassandra's format has no checksum on its indexes, its filter and its tables
-//! of chunks and checksums. It holds the length of each component that a read needs, and a CRC-32 per page of those
-//! that have none of their own. Layout: FORMAT.md.
+//! Checksums.db, this database's one additional component: Cassandra's format has no checksum on its indexes, its
+//! filter and its tables of chunks and checksums. It holds the length of each component that a read needs, and a CRC-32
+//! for each page of those that have none of their own. FORMAT.md describes the layout.
 
 use crate::descriptor::Component;
 use crate::error::{Corruption, Decoded, SSTableError};
@@ -10,7 +10,7 @@ use crate::trie::PAGE_SIZE;
 const MAGIC: &[u8; 4] = b"ESPC";
 const VERSION: u32 = 1;
 
-/// What is covered, with the numbers that stand for it.
+/// The covered components, with their numbers.
 const COVERED: [(u8, Component); 6] = [
     (1, Component::Crc),
     (2, Component::CompressionInfo),
@@ -25,18 +25,18 @@ const COVERED: [(u8, Component); 6] = [
 pub(crate) struct ComponentChecksums {
     /// Its length in bytes.
     pub length: u64,
-    /// CRC-32 of each page of 4096 bytes, the last may be shorter; none for Data.db, which has its own.
+    /// The CRC-32 of each page of 4096 bytes, of which the last may be shorter; empty for Data.db, which has its own.
     pub crcs: Vec<u32>,
 }
 
 impl ComponentChecksums {
-    /// Of a whole component.
+    /// The checksums of a whole component.
     pub fn of(bytes: &[u8]) -> Self {
         let crcs = bytes.chunks(PAGE_SIZE).map(crc32fast::hash).collect();
         ComponentChecksums { length: bytes.len() as u64, crcs }
     }
 
-    /// Fails unless a file has the length it was written with.
+    /// Fails unless a file has the length with which it was written.
     pub fn check_length(&self, file: &str, length: u64) -> Decoded<()> {
         if length == self.length {
             return Ok(());
@@ -64,7 +64,7 @@ impl ComponentChecksums {
     }
 }
 
-/// Takes a component piece by piece.
+/// Hashes a component piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct PageHasher {
     checksums: ComponentChecksums,
@@ -105,18 +105,18 @@ pub(crate) struct PageChecksums {
 }
 
 impl PageChecksums {
-    /// Adds a component's.
+    /// Adds a component's checksums.
     pub fn add(&mut self, component: Component, checksums: ComponentChecksums) {
         self.entries.push((component, checksums));
         self.entries.sort_by_key(|(component, _)| COVERED.iter().position(|(_, covered)| covered == component));
     }
 
-    /// What is known of a component.
+    /// The checksums of a component.
     pub fn of(&self, component: Component) -> Option<&ComponentChecksums> {
         self.entries.iter().find(|(covered, _)| *covered == component).map(|(_, checksums)| checksums)
     }
 
-    /// The components that the table was written with.
+    /// The components with which the table was written.
     pub fn components(&self) -> impl Iterator<Item = Component> {
         self.entries.iter().map(|(component, _)| *component)
     }

@@ -1,4 +1,4 @@
-//! Partitions.db: a trie of shortest unique prefixes of decorated keys, each with the place of its partition.
+//! Partitions.db: a trie of the shortest unique prefixes of decorated keys, each with the position of its partition.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,10 +13,10 @@ use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, follow, r
 
 /// Footer: position of the first key, number of keys, position of the root.
 const FOOTER_LENGTH: usize = 24;
-/// Payload bits from here on say that a hash byte precedes the position.
+/// Payload bits from this value on mean that a hash byte precedes the position.
 const WITH_HASH: u8 = 8;
 
-/// Where a partition is found.
+/// The position of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At a position of the uncompressed data; it has no row index.
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// The byte of a key's hash that is kept in the index.
+/// The byte of a key's hash that the index keeps.
 fn hash_byte(hash: (u64, u64)) -> u8 {
     hash.1 as u8
 }
@@ -52,14 +52,14 @@ pub(crate) struct PartitionIndexWriter {
     encoded: Vec<u8>,
 }
 
-/// The partition added last, which is stored once its next neighbour is known.
+/// The partition added last, which is stored once its successor is known.
 #[derive(Default)]
 struct Last {
     key: Vec<u8>,
     encoded: Vec<u8>,
     hash: u8,
     place: i64,
-    /// Bytes needed to tell it from the one before.
+    /// The number of bytes that distinguish it from the previous one.
     distinct: usize,
 }
 
@@ -130,7 +130,7 @@ impl PartitionIndexWriter {
 pub(crate) struct PartitionIndex {
     file: Arc<IndexFile>,
     root: u64,
-    /// The page of the root, where every search begins, once one did.
+    /// The page of the root, where every search begins, once it was read.
     root_page: OnceLock<Block>,
     key_count: u64,
     first_key: PartitionKey,
@@ -164,7 +164,7 @@ impl PartitionIndex {
         Ok(PartitionIndex { file, root, root_page: OnceLock::new(), key_count, first_key, last_key })
     }
 
-    /// An index without entries, which stands for one that cannot be read.
+    /// An index without entries, in place of one that cannot be read.
     pub fn unreadable(file: Arc<IndexFile>) -> Self {
         let none = PartitionKey::new(b"");
         PartitionIndex {
@@ -202,14 +202,14 @@ impl PartitionIndex {
         &self.last_key
     }
 
-    /// Where the partition is, if it is here: the key found there must still be compared.
+    /// The place of the partition, if it is here. The key found there must still be compared.
     pub fn candidate(&self, key: &PartitionKey, hash: (u64, u64)) -> Result<Option<Place>, SSTableError> {
         let mut encoded = Vec::with_capacity(key.bytes().len() + 16);
         bytecomp::encode_decorated_key(key.token(), key.bytes(), &mut encoded);
         self.search(&*self.file, self.root_page()?, &encoded, hash)
     }
 
-    /// As [`PartitionIndex::candidate`], of an encoded key, where the cache has all that it takes.
+    /// Like [`PartitionIndex::candidate`], for an encoded key, if the cache has everything it needs.
     pub fn cached_candidate(&self, encoded: &[u8], hash: (u64, u64)) -> Result<Option<Place>, NotCached> {
         self.search(&CachedPages(&self.file), self.root_page.get().ok_or(NotCached)?, encoded, hash)
     }
@@ -278,14 +278,15 @@ impl PlaceCursor<'_> {
         self.place(found)
     }
 
-    /// The first partition that may be at or after the encoded bound: it may be the one just before, no earlier one.
+    /// The first partition that may be at or after the encoded bound. It may also be the one just before the bound, but
+    /// no earlier one.
     pub fn at_or_after(&mut self, encoded: &[u8]) -> Result<Option<Place>, SSTableError> {
         let found = self.cursor.seek_candidate(encoded)?;
         self.place(found)
     }
 }
 
-/// Whether the hash byte kept for a key is the right one; for verification.
+/// The hash byte that the index keeps for a key; for verification.
 pub(crate) fn hash_byte_of(key: &[u8]) -> u8 {
     hash_byte(murmur3::hash128(key))
 }
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(found, None);
     }
 
-    /// Places beside every power of two where a position needs another byte, or another sign.
+    /// Places near every power of two where a position needs another byte, or another sign.
     fn boundaries() -> impl Iterator<Item = Place> {
         let beside = |bits: u32| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1];
         let positions = [7, 8, 15, 16, 23, 24, 31, 32, 39, 40, 47].into_iter().flat_map(beside);
@@ -381,7 +382,7 @@ mod tests {
         for length in 0..400 {
             let mut bytes: Vec<u8> = (0..length).map(|_| random()).collect();
             if length >= 60 {
-                // A footer that makes sense lets the noise before it be walked.
+                // A plausible footer makes the random bytes before it be walked.
                 let keys = length as u64 - 28;
                 bytes.truncate(length - 28);
                 bytes.extend_from_slice(&[0; 4]);

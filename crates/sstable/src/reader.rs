@@ -40,10 +40,10 @@ use crate::partition_index::{PartitionIndex, Place};
 use crate::row_index::{RowIndexEntry, clustering_types};
 use crate::stats::{CoveredBound, PARTITIONER, Statistics};
 
-/// Less of Data.db is read at once: there is nothing to be read meanwhile.
+/// A smaller range of Data.db is read at once, since there is nothing to overlap.
 const READ_DIRECTLY_BYTES: u64 = 1 << 20;
 
-/// Everything of a table that does not depend on the schema.
+/// Everything about a table that does not depend on the schema.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub descriptor: Descriptor,
@@ -53,18 +53,18 @@ pub(crate) struct Files {
     pub partitions: PartitionIndex,
     pub rows: Arc<IndexFile>,
     pub size_on_disk_bytes: u64,
-    /// Whether a cursor met damage.
+    /// Whether a cursor found damage.
     pub damaged: AtomicBool,
 }
 
-/// The table's schema and how the file's columns relate to it.
+/// The table's schema, and the mapping of the file's columns to it.
 #[derive(Debug)]
 pub(crate) struct View {
     pub table: Arc<Table>,
     pub columns: FileColumns,
-    /// For encoding positions of rows.
+    /// The types for encoding positions of rows.
     pub clustering: Vec<ClusteringColumnType>,
-    /// Between which all rows lie.
+    /// The bounds between which all rows lie.
     covered: (ClusteringBound, ClusteringBound),
 }
 
@@ -88,21 +88,21 @@ fn covered_bound(covered: &CoveredBound) -> ClusteringBound {
     ClusteringBound::new(covered.prefix.clone(), side)
 }
 
-/// An open table. Cheap to clone; clones share files and memory. Reads take no locks but those of the cache.
+/// An open table. Cheap to clone; clones share files and memory. Reads take no locks except those of the cache.
 #[derive(Clone, Debug)]
 pub struct SSTableReader {
     files: Arc<Files>,
     view: Arc<View>,
 }
 
-/// Where a partition of an open table is.
+/// The position of a partition of an open table.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub data_position: u64,
     pub index: Option<RowIndexEntry>,
 }
 
-/// The whole of a small file; none if it is not there.
+/// The whole of a small file; `None` if it does not exist.
 pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, SSTableError> {
     let file = match disk.open(path, OpenOptions::read()) {
         Ok(file) => file,
@@ -115,7 +115,7 @@ pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>
     Ok(Some(bytes))
 }
 
-/// Opens a component that a table cannot be without.
+/// Opens a component that a table must have.
 fn open_component(
     disk: &dyn Disk,
     descriptor: &Descriptor,
@@ -131,7 +131,7 @@ fn open_component(
     })
 }
 
-/// Notes damage and goes on without; other errors stay errors.
+/// Records damage and continues without the component; other errors stay errors.
 fn tolerate<T>(result: Result<T, SSTableError>, damaged: &mut Vec<Corruption>) -> Result<Option<T>, SSTableError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -150,7 +150,7 @@ fn read_checksums(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Option<Pag
     }
 }
 
-/// A small component, verified; none if it is not there.
+/// Reads a small component and verifies it; `None` if it does not exist.
 fn read_checked(
     disk: &dyn Disk,
     descriptor: &Descriptor,
@@ -164,7 +164,7 @@ fn read_checked(
     Ok(bytes)
 }
 
-/// Fails unless every component is there that the table was written with.
+/// Fails unless all components exist with which the table was written.
 fn check_presence(disk: &dyn Disk, descriptor: &Descriptor, checksums: &PageChecksums) -> Result<(), SSTableError> {
     let written = checksums.components().map(|component| (component, "a component that Checksums.db lists"));
     let listed = listed(disk, descriptor)?.into_iter().map(|component| (component, "a file listed in TOC.txt"));
@@ -202,7 +202,7 @@ pub fn list_tables(disk: &dyn Disk, dir: &Path) -> Result<Vec<Descriptor>, SSTab
 }
 
 impl SSTableReader {
-    /// Opens the table of a descriptor. Rows are read under `table`; blocks and index pages pass through `cache`.
+    /// Opens the table of a descriptor. Rows are read under `table`; blocks and index pages are read through `cache`.
     pub fn open(
         disk: &dyn Disk,
         descriptor: &Descriptor,
@@ -218,7 +218,7 @@ impl SSTableReader {
         opened.map_err(|error| error.of_table(table))
     }
 
-    /// Opens a table for reading in file order only: its filter and indexes are not looked at.
+    /// Opens a table for reading in file order only, without reading its filter and indexes.
     pub(crate) fn open_for_scan(
         disk: &dyn Disk,
         descriptor: &Descriptor,
@@ -245,8 +245,8 @@ impl SSTableReader {
         Ok(SSTableReader { files: Arc::new(files), view })
     }
 
-    /// Opens a table whose filter or indexes may be damaged: what is wrong with them goes into `damaged`, and they say
-    /// nothing then.
+    /// Opens a table whose filter or indexes may be damaged: their damage is added to `damaged`, and they are treated
+    /// as empty.
     pub(crate) fn open_damaged(
         disk: &dyn Disk,
         descriptor: &Descriptor,
@@ -302,17 +302,17 @@ impl SSTableReader {
         Ok(SSTableReader { files: self.files.clone(), view: View::new(&self.files, table)? })
     }
 
-    /// Whether these are the same open files, under whatever schema.
+    /// Whether both are the same open files, under any schema.
     pub fn is_same(&self, other: &SSTableReader) -> bool {
         Arc::ptr_eq(&self.files, &other.files)
     }
 
-    /// Whether a read of these open files met damage.
+    /// Whether a read of these open files found damage.
     pub fn is_damaged(&self) -> bool {
         self.files.damaged.load(Ordering::Relaxed)
     }
 
-    /// Names the table in an error that a read met, and remembers damage.
+    /// Adds the table's name to an error of a read, and records damage.
     fn met(&self, error: SSTableError) -> SSTableError {
         if matches!(error, SSTableError::Corruption(_)) {
             self.files.damaged.store(true, Ordering::Relaxed);
@@ -325,12 +325,12 @@ impl SSTableReader {
         &self.view.table
     }
 
-    /// Which table this is.
+    /// The table's descriptor.
     pub fn descriptor(&self) -> &Descriptor {
         &self.files.descriptor
     }
 
-    /// What Statistics.db says.
+    /// The contents of Statistics.db.
     pub fn statistics(&self) -> &Statistics {
         &self.files.statistics
     }
@@ -376,7 +376,7 @@ impl SSTableReader {
         self.files.data.bytes_read()
     }
 
-    /// Whether any partition of the range can be here, by the table's first and last key and its Bloom filter.
+    /// Whether any partition of the range may be here, by the table's first and last key and its Bloom filter.
     pub fn may_contain(&self, keys: &KeyRange) -> bool {
         match keys {
             KeyRange::Single(key) => {
@@ -386,8 +386,8 @@ impl SSTableReader {
         }
     }
 
-    /// Whether anything that `range` selects can be here: its partitions, and (where neither a partition deletion nor a
-    /// static row could matter) its rows, by the clusterings that the table covers.
+    /// Whether anything that `range` selects may be here: its partitions, and its rows by the clusterings that the
+    /// table covers (unless a partition deletion or a static row could matter).
     pub fn may_match(&self, range: &ReadRange) -> bool {
         self.may_contain(&range.keys) && self.covers_rows(&range.slices)
     }
@@ -398,7 +398,7 @@ impl SSTableReader {
             || slices.as_slice().iter().any(|slice| self.covers_between(place_of(&slice.start), place_of(&slice.end)))
     }
 
-    /// Whether what is here counts for rows that it does not cover.
+    /// Whether the table's contents affect rows outside of the clusterings that it covers.
     fn counts_everywhere(&self) -> bool {
         let Statistics { stats, header, .. } = &self.files.statistics;
         stats.has_partition_level_deletions || !header.statics.is_empty()
@@ -410,7 +410,7 @@ impl SSTableReader {
             let comparator = self.view.table.comparator();
             comparator.compare_positions(place.0, place.1, &bound.prefix, bound.side.weight())
         };
-        // The covered rows lie between the bounds; a slice that only touches one shares nothing with them.
+        // The covered rows lie between the bounds; a slice that only touches one of them shares no row.
         compare(start, &self.view.covered.1).is_lt() && compare(end, &self.view.covered.0).is_gt()
     }
 
@@ -423,13 +423,13 @@ impl SSTableReader {
         self.cursor_with(range, ReadMode::Cached)
     }
 
-    /// A cursor over everything, reading ahead and past the cache.
+    /// A cursor over everything, which prefetches and bypasses the cache.
     pub fn scan(&self) -> Result<SSTableCursor, SSTableError> {
         self.cursor_with(&ReadRange::all_rows(KeyRange::all()), ReadMode::Sequential)
     }
 
-    /// As [`scan`](Self::scan), for a merge: what the kernel's page cache lacks of the data is read past it, ahead of
-    /// the cursor, where the system allows.
+    /// Like [`scan`](Self::scan), for a merge. Data that is not in the kernel's page cache is prefetched and bypasses
+    /// it, where the system allows that.
     pub fn scan_for_merge(&self, disk: &dyn Disk) -> Result<SSTableCursor, SSTableError> {
         let mut cursor = self.scan()?;
         if self.files.data.file_length() >= READ_DIRECTLY_BYTES {
@@ -439,7 +439,7 @@ impl SSTableReader {
         Ok(cursor)
     }
 
-    /// A cursor over what `range` selects, reading as `mode` says.
+    /// A cursor over what `range` selects, reading according to `mode`.
     pub fn cursor_with(&self, range: &ReadRange, mode: ReadMode) -> Result<SSTableCursor, SSTableError> {
         SSTableCursor::open(self.clone(), range, mode).map_err(|error| self.met(error))
     }
@@ -490,7 +490,7 @@ impl SSTableReader {
         }
     }
 
-    /// The row index of a partition, if it has one; without a look at the data.
+    /// The row index of a partition, if it has one; this does not read the data.
     pub(crate) fn row_index(&self, key: &PartitionKey) -> Result<Option<RowIndexEntry>, SSTableError> {
         if key < self.first_key() || key > self.last_key() {
             return Ok(None);
@@ -570,7 +570,7 @@ fn open_data(
     DataFile::new(name(Component::Data), file, layout, crc_check_chance, cache.clone())
 }
 
-/// The components that TOC.txt lists; none if there is no TOC.txt.
+/// The components that TOC.txt lists; empty if there is no TOC.txt.
 pub(crate) fn listed(disk: &dyn Disk, descriptor: &Descriptor) -> Result<Vec<Component>, SSTableError> {
     let bytes = read_whole(disk, &descriptor.path(Component::Toc))?.unwrap_or_default();
     Ok(String::from_utf8_lossy(&bytes).lines().filter_map(|line| Component::of_name(line.trim())).collect())

@@ -1,4 +1,4 @@
-//! Rows.db: for each large partition a trie of separators between blocks of rows, and a record behind it.
+//! Rows.db: for each large partition a trie of separators between blocks of rows, followed by a record.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::trie::{EntryCursor, PAGE_SIZE, Pages, Payload, TrieBuilder, read_size
 
 /// Payload bit: a range deletion is open at the start of the block.
 const OPEN_MARKER: u8 = 8;
-/// Payload bits that tell the length of the offset.
+/// Payload bits that give the length of the offset.
 const OFFSET_LENGTH: u8 = 7;
 /// Longest part of a record behind the key: three vints and a deletion.
 const RECORD_TAIL_MAX: usize = 3 * vint::VINT_SIZE_MAX + 12;
 
-/// The clustering columns of a table, as the byte-comparable encoder wants them.
+/// The clustering columns of a table, in the form of the byte-comparable encoder.
 pub(crate) fn clustering_types(table: &Table) -> Vec<ClusteringColumnType> {
     let column =
         |column: &Arc<model::Column>| ClusteringColumnType { cql_type: column.ty.clone(), reversed: column.reversed };
@@ -38,7 +38,7 @@ pub(crate) fn encode_position(types: &[ClusteringColumnType], prefix: &[u8], wei
     bytecomp::encode_serialized_clustering(types, prefix, terminator, out);
 }
 
-/// A block of rows to be indexed.
+/// A block of rows in the index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     /// Start relative to the partition.
@@ -107,8 +107,8 @@ impl RowIndexWriter {
         Ok(payload)
     }
 
-    /// Ends a partition; the position of its record, if it has enough blocks for one. `end` is the offset of the
-    /// end-of-partition byte.
+    /// Ends a partition. Returns the position of its record, if it has enough blocks for one. `end` is the offset of
+    /// the end-of-partition byte.
     pub fn finish_partition(
         &mut self,
         key: &[u8],
@@ -160,7 +160,7 @@ impl RowIndexWriter {
     }
 }
 
-/// The record of an indexed partition, beside its key.
+/// The record of an indexed partition, without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexedPartition {
     /// Where the partition starts in the data.
@@ -173,7 +173,8 @@ pub(crate) struct IndexedPartition {
 }
 
 impl IndexedPartition {
-    /// The record at `position`, if it is that of `key` and the cache has it in one page. None where it is another's.
+    /// The record at `position`, if it is that of `key` and the cache has it in one page. `None` if it is another
+    /// key's.
     pub fn of_cached(file: &IndexFile, position: u64, key: &[u8]) -> Result<Option<Self>, NotCached> {
         let page = CachedPages(file).page(position / PAGE_SIZE as u64)?;
         let bytes = page.get((position % PAGE_SIZE as u64) as usize..).ok_or(NotCached)?;
@@ -213,7 +214,7 @@ pub(crate) struct RowIndexEntry {
 impl RowIndexEntry {
     /// Reads the record at `position`.
     pub fn read(file: &IndexFile, position: u64) -> Result<Self, SSTableError> {
-        // Most lie within a page.
+        // Most records lie within a page.
         let page = file.page(position / PAGE_SIZE as u64)?;
         let bytes = page.get((position % PAGE_SIZE as u64) as usize..).unwrap_or_default();
         match Self::parse(file.file(), position, bytes) {
@@ -238,7 +239,7 @@ pub(crate) struct BlockCursor<P: Pages> {
     cursor: EntryCursor<P>,
 }
 
-/// One that owns its file.
+/// A cursor that owns its file.
 pub(crate) type FileBlocks = BlockCursor<Arc<IndexFile>>;
 
 impl<P: Pages> BlockCursor<P> {
@@ -266,13 +267,13 @@ impl<P: Pages> BlockCursor<P> {
         self.block(found)
     }
 
-    /// The entry behind the last block: its offset is that of the end-of-partition byte.
+    /// The entry behind the last block, whose offset is that of the end-of-partition byte.
     pub fn end(&mut self) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_last()?;
         self.block(found)
     }
 
-    /// The block that an encoded position falls into; the end entry for one behind all blocks.
+    /// The block that contains an encoded position; the end entry for a position behind all blocks.
     pub fn floor(&mut self, encoded: &[u8]) -> Result<Option<Block>, P::Error> {
         let found = self.cursor.seek_floor(encoded)?;
         self.block(found)
@@ -305,7 +306,7 @@ mod tests {
         prefix
     }
 
-    /// Offsets of blocks beside the powers of two where one needs another byte, every other with a deletion open.
+    /// Offsets of blocks near the powers of two where one needs another byte, every other one with an open deletion.
     fn blocks() -> Vec<Block> {
         let bits = [7, 8, 15, 16, 23, 24, 31, 32, 39, 40, 47];
         let offsets = bits.into_iter().flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);

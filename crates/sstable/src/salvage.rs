@@ -1,9 +1,9 @@
-//! What can be saved of a damaged table: every row whose bytes are proved sound goes into a new table, the rest is
-//! listed.
+//! Salvage of a damaged table: every row whose bytes are proved sound goes into a new table, and the rest is listed.
 //!
-//! Proof is the checksum of the chunk a row lies in (where the table has checksums), that it decodes, and that it
-//! stands in order. Behind damage the walk takes up at the next block of the partition's row index, or at the next
-//! partition of the partition index. Both indexes are hints here: what they lead to must still prove itself.
+//! A row is proved by the checksum of the chunk that contains it (if the table has checksums), by being decodable, and
+//! by its place in the order. Behind damage the walk continues at the next block of the partition's row index, or at
+//! the next partition of the partition index. Both indexes are only hints here: the data that they lead to must still
+//! be proved.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::reader::{SSTableCursor, SSTableReader};
 use crate::row_index::{Block, BlockCursor, RowIndexEntry};
 use crate::writer::{SSTableWriter, WriterOptions};
 
-/// Memory that a salvage may fill with index pages.
+/// The memory for index pages during a salvage.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// A stretch of data that could not be saved.
+/// A range of data that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The serialized key of the partition it belongs to, where that is known.
+    /// The serialized key of its partition, if known.
     pub key: Option<Vec<u8>>,
     /// Data position of its first byte.
     pub start: u64,
@@ -38,22 +38,22 @@ pub struct Loss {
 /// The result of a salvage.
 #[derive(Debug, Default)]
 pub struct Salvaged {
-    /// The new table; none if nothing could be saved.
+    /// The new table; `None` if nothing could be saved.
     pub table: Option<Descriptor>,
     /// Partitions in it.
     pub partitions: u64,
     /// Rows in it, static rows not counted.
     pub rows: u64,
-    /// What is not in it, in the order of the data.
+    /// The ranges that are not in it, in the order of the data.
     pub losses: Vec<Loss>,
-    /// Damage of components that the data could do without.
+    /// Damage of components that are not needed to read the data.
     pub damaged: Vec<Corruption>,
 }
 
-/// Writes what is sound of the table `source` into the new table `target`, which covers nothing of any commit log.
+/// Writes the sound part of the table `source` into the new table `target`, which covers nothing of any commit log.
 ///
-/// Fails where nothing can be read at all: without Data.db, Statistics.db or (of a compressed table)
-/// CompressionInfo.db. Of a table of the format `big`, Index.db is the index: what is lost goes to the next partition.
+/// Fails if nothing can be read at all: without Data.db, Statistics.db or (for a compressed table) CompressionInfo.db.
+/// A table of the format `big` only has Index.db, so a loss extends to the next partition.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     source: &Descriptor,
@@ -116,7 +116,7 @@ fn partition_positions(reader: &SSTableReader, damaged: &mut Vec<Corruption>) ->
     positions
 }
 
-/// Where Index.db says that partitions start, ascending; as far as it can be read.
+/// Where Index.db says that partitions start, ascending, as far as it can be read.
 fn big_positions(
     disk: &dyn Disk,
     source: &Descriptor,
@@ -148,7 +148,7 @@ struct Salvage<'r> {
     salvaged: Salvaged,
 }
 
-/// A marker that is written once the unfiltered behind it is known to be sound.
+/// A marker that is written once the following unfiltered is known to be sound.
 struct Pending {
     prefix: Vec<u8>,
     side: Side,
@@ -156,13 +156,13 @@ struct Pending {
     after: DeletionTime,
 }
 
-/// What of a partition was written.
+/// The part of a partition that was written.
 #[derive(Default)]
 struct Written {
     /// Position of the last unfiltered seen: prefix and weight.
     last: Option<(Vec<u8>, i8)>,
     pending: Option<Pending>,
-    /// The range deletion that is open in what was written, the pending marker not counted.
+    /// The range deletion that is open in the written part, not counting the pending marker.
     open: Option<DeletionTime>,
 }
 
@@ -190,7 +190,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Saves the partition at a data position; where the next one starts, unless damage hides that.
+    /// Saves the partition at a data position. Returns where the next one starts, unless that is damaged.
     fn partition(&mut self, position: u64) -> Result<Option<u64>, SSTableError> {
         let entered = self.cursor.enter_partition_at(position).and_then(|entered| match entered {
             true => self.check_key(position),
@@ -222,7 +222,7 @@ impl Salvage<'_> {
         Err(Corruption::new(name, position, "partitions in token order", "a partition out of order").into())
     }
 
-    /// Saves the rows of the entered partition; whether its end was reached.
+    /// Saves the rows of the entered partition. Returns whether its end was reached.
     fn rows(&mut self, start: u64, key: &PartitionKey, written: &mut Written) -> Result<bool, SSTableError> {
         loop {
             let at = self.cursor.next_position();
@@ -274,7 +274,7 @@ impl Salvage<'_> {
             Unfiltered::Row(row) => {
                 let in_force = self.cursor.open_deletion();
                 if open != in_force {
-                    // The walk took up inside of a range deletion: it begins with the first row seen.
+                    // The walk resumed inside a range deletion, which begins with the first row seen.
                     let marker = Marker { prefix: row.clustering, side: Side::Before, before: open, after: in_force };
                     self.writer.add(&Unfiltered::Marker(marker))?;
                     written.open = Some(in_force);
@@ -324,7 +324,7 @@ impl Salvage<'_> {
         let mut found = blocks.first().ok()?;
         let mut left = entry.block_count;
         while let Some(block) = found {
-            // Behind the last block stands the entry for the partition's end.
+            // The entry behind the last block is that of the partition's end.
             left = left.checked_sub(1)?;
             if start.checked_add(block.offset)? > failed {
                 self.cursor.resume_at(block);

@@ -35,13 +35,13 @@ const COMPONENTS: [i32; 4] = [VALIDATION, COMPACTION, STATS, HEADER];
 pub struct Statistics {
     /// Class of the partitioner.
     pub partitioner: String,
-    /// What the Bloom filter was made for.
+    /// The chance for which the Bloom filter was made.
     pub bloom_filter_fp_chance: f64,
     /// Estimate of distinct partition keys.
     pub cardinality: Cardinality,
     /// Facts about the data.
     pub stats: StatsMetadata,
-    /// What Data.db was written under.
+    /// The schema under which Data.db was written.
     pub header: SerializationHeader,
 }
 
@@ -84,7 +84,7 @@ impl Statistics {
     }
 }
 
-/// Puts bodies behind their table of contents.
+/// Puts component bodies behind their table of contents.
 fn frame(bodies: [Vec<u8>; 4]) -> Vec<u8> {
     let count = (COMPONENTS.len() as i32).to_be_bytes();
     let mut out = count.to_vec();
@@ -137,7 +137,7 @@ impl<'a> Frame<'a> {
         Ok(Frame { file, bytes, entries })
     }
 
-    /// A component's body, its checksum verified.
+    /// A component's body, after verifying its checksum.
     fn body(&self, component: i32) -> Decoded<Input<'a>> {
         let missing = || Corruption::new(self.file, 0, format!("component {component}"), "none");
         let index = self.entries.iter().position(|entry| entry.0 == component).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! The on-disk trie that Partitions.db and Rows.db are made of; see FORMAT.md.
+//! The on-disk trie of Partitions.db and Rows.db; see FORMAT.md.
 
 mod builder;
 mod node;

@@ -14,12 +14,12 @@ use crate::partition_index::{Place, hash_byte_of};
 use crate::reader::{SSTableCursor, SSTableReader, listed, read_whole};
 use crate::row_index::{Block, FileBlocks, RowIndexEntry, encode_position};
 
-/// Memory that a verification may fill with index pages.
+/// The memory for index pages during a verification.
 const CACHE_BYTES: u64 = 4 << 20;
-/// Bytes of Data.db checked at a time against the digest.
+/// How many bytes of Data.db are checked against the digest at a time.
 const DIGEST_READ_BYTES: usize = 256 * 1024;
 
-/// What a sound table held.
+/// The contents of a sound table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Partitions walked (extended) or counted in the index.
@@ -32,9 +32,9 @@ pub struct Verified {
 
 /// Verifies the table of a descriptor; the first damage found is the error.
 ///
-/// Quick: every component that TOC.txt lists is there and parses, Data.db has its digest, statistics and index agree on
-/// first and last key. Extended: also every partition, row and cell decodes and is in order, the partition index and
-/// the row indexes lead to exactly what is there, and the Bloom filter lets every key pass.
+/// Quick: every component that TOC.txt lists exists and can be parsed, Data.db has its digest, and statistics and index
+/// agree on first and last key. Extended: also every partition, row and cell decodes and is in order, the partition
+/// index and the row indexes lead to exactly what is there, and the Bloom filter passes every key.
 pub fn verify(
     disk: &dyn Disk,
     descriptor: &Descriptor,
@@ -96,7 +96,7 @@ fn verify_keys(reader: &SSTableReader) -> Result<(), SSTableError> {
     Ok(())
 }
 
-/// A walk over all data with the indexes alongside.
+/// A walk over all data together with the indexes.
 struct Walk<'r> {
     reader: &'r SSTableReader,
     data: SSTableCursor,
@@ -150,7 +150,7 @@ impl<'r> Walk<'r> {
         Ok(self.verified)
     }
 
-    /// Walks a `big` table, with its index where it has one.
+    /// Walks a `big` table, with its index if it has one.
     fn run_big(mut self, mut index: Option<BigIndex>) -> Result<Verified, SSTableError> {
         let stats = &self.reader.statistics().stats;
         let mut last = None;
@@ -179,7 +179,7 @@ impl<'r> Walk<'r> {
         Ok(self.verified)
     }
 
-    /// Whether Statistics.db has the first and the last key; before `oa` it has not.
+    /// Whether Statistics.db has the first and the last key, which it does not before `oa`.
     fn has_key_bounds(&self) -> bool {
         !self.reader.statistics().stats.first_key.is_empty()
     }
@@ -215,7 +215,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Walks the rows of the current partition with its blocks alongside.
+    /// Walks the rows of the current partition together with its blocks.
     fn rows(&mut self, entry: Option<RowIndexEntry>) -> Result<(), SSTableError> {
         let start = self.data.partition_position();
         let mut blocks = match &entry {
@@ -265,7 +265,7 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// The index's next entry must be that of the partition at a data position.
+/// Checks that the index's next entry is that of the partition at a data position.
 fn check_big_entry(index: &mut BigIndex, key: &PartitionKey, position: u64) -> Result<(), SSTableError> {
     let expected = || format!("an entry of key {:02x?} for the partition at {position}", key.bytes());
     let at = index.position();
@@ -284,7 +284,7 @@ struct BlockWalk<'r> {
     name: String,
     types: &'r [bytecomp::ClusteringColumnType],
     blocks: FileBlocks,
-    /// For lookups, so that the walk keeps its place.
+    /// A second cursor for look-ups, so that the walk keeps its place.
     floor: FileBlocks,
     current: Option<Block>,
     next: Option<Block>,
@@ -315,7 +315,7 @@ impl<'r> BlockWalk<'r> {
         Corruption::new(&self.name, self.entry.root, expected, got).into()
     }
 
-    /// An unfiltered at `offset` before which `open` is in force.
+    /// Checks an unfiltered at `offset`, before which `open` is in force.
     fn meet(&mut self, offset: u64, open: DeletionTime, prefix: &[u8], weight: i8) -> Result<(), SSTableError> {
         if let Some(next) = self.next
             && next.offset <= offset
@@ -337,7 +337,7 @@ impl<'r> BlockWalk<'r> {
         Ok(())
     }
 
-    /// The partition ends at `offset`.
+    /// Checks the end of the partition at `offset`.
     fn end(mut self, offset: u64) -> Result<(), SSTableError> {
         let is_end = self.next.is_some_and(|next| next.offset == offset && next.open.is_live());
         if !is_end || self.seen != self.entry.block_count || self.blocks.next()?.is_some() {

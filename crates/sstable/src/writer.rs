@@ -1,4 +1,4 @@
-//! Writes a table: partitions in token order, every component, all or nothing.
+//! Writing a table: partitions in token order, every component, all or nothing.
 
 mod data;
 mod options;
@@ -23,10 +23,10 @@ use crate::row_index::{Block, RowIndexWriter};
 use crate::stats::{PARTITIONER, Position, SerializationHeader, Statistics, StatsCollector};
 use data::DataOut;
 
-/// Index bytes are handed to the disk in pieces of about this size.
+/// Index bytes are written to the disk in pieces of about this size.
 const INDEX_WRITE_BYTES: usize = 64 * 1024;
 
-/// An index file on its way to disk.
+/// An index file being written.
 struct IndexOut {
     file: Box<dyn File>,
     pending: Vec<u8>,
@@ -56,15 +56,15 @@ impl IndexOut {
     }
 }
 
-/// The partition being written, or the one written last. One after the other is described in the same place: where it
-/// is moved, the processor waits until the rows before it are written to memory.
+/// The partition being written, or the one written last. It is updated in place: moving it would make the processor
+/// wait until the previous rows are written to memory.
 struct CurrentPartition {
     is_open: bool,
     key: PartitionKey,
     deletion: DeletionTime,
     /// Data position.
     start: u64,
-    /// Offset, relative to the partition, of the unfiltered written last, or zero.
+    /// The offset, relative to the partition, of the last unfiltered, or zero.
     previous_start: u64,
     has_rows: bool,
     /// The range deletion in force.
@@ -99,11 +99,11 @@ impl CurrentPartition {
 struct Begun {
     /// Offset, relative to the partition.
     offset: u64,
-    /// Bytes from the unfiltered before it, or the partition's start.
+    /// The distance from the previous unfiltered, or from the partition's start.
     previous_size: u64,
 }
 
-/// Positions of unfiltereds in the open partition. The buffers serve one partition after the other.
+/// The positions of unfiltereds in the open partition. The buffers are reused for all partitions.
 #[derive(Default)]
 struct Positions {
     first: Position,
@@ -111,9 +111,9 @@ struct Positions {
     block_first: Position,
 }
 
-/// Writes one table. Dropped before [`SSTableWriter::finish`], it removes what it wrote.
+/// Writes one table. If it is dropped before [`SSTableWriter::finish`], it removes what it wrote.
 pub struct SSTableWriter {
-    /// Closed before `new_files` are removed.
+    /// These are closed before `new_files` are removed.
     files: Option<OpenFiles>,
     new_files: NewFiles,
     table: Arc<Table>,
@@ -167,12 +167,12 @@ impl SSTableWriter {
         })
     }
 
-    /// The descriptor the table will have.
+    /// The descriptor of the future table.
     pub fn descriptor(&self) -> &Descriptor {
         self.new_files.descriptor()
     }
 
-    /// Partitions written so far, the open one not counted.
+    /// The number of partitions written so far, not counting the open one.
     pub fn partition_count(&self) -> u64 {
         self.partition_count
     }
@@ -182,12 +182,12 @@ impl SSTableWriter {
         self.files.as_ref().map_or(0, |files| files.data.position())
     }
 
-    /// Bytes of Data.db so far, give or take a chunk.
+    /// The bytes of Data.db so far, to within a chunk.
     pub fn stored_length_bytes(&self) -> u64 {
         self.files.as_ref().map_or(0, |files| files.data.stored_length())
     }
 
-    /// Writes everything that a cursor yields, less the rows and partitions of which dropped columns leave nothing.
+    /// Writes everything that a cursor yields, except rows and partitions of which dropped columns leave nothing.
     pub fn write_all(&mut self, cursor: &mut dyn UnfilteredCursor) -> Result<(), SSTableError> {
         let table = self.table.clone();
         let is_left = |row: Row<'_>| table.dropped().is_empty() || !row.is_empty(&table);
@@ -215,7 +215,7 @@ impl SSTableWriter {
         Ok(())
     }
 
-    /// Begins a partition; its key must be above that of the one before.
+    /// Begins a partition, whose key must be above the previous one.
     pub fn begin_partition(&mut self, head: &PartitionHead<'_>) -> Result<(), SSTableError> {
         debug_assert!(!self.partition.is_open, "the partition before was ended");
         if self.partition_count > 0 && self.partition.key >= *head.key {
@@ -266,7 +266,7 @@ impl SSTableWriter {
         self.end_unfiltered(begun)
     }
 
-    /// Adds a row as another SSTable holds it to the open partition, in clustering order.
+    /// Adds a row in the stored form of another SSTable to the open partition, in clustering order.
     pub fn add_stored(&mut self, row: &StoredRow<'_>) -> Result<(), SSTableError> {
         let begun = self.begin_unfiltered(row.clustering, 0)?;
         let Some(files) = &mut self.files else { return Err(finished()) };
@@ -295,8 +295,7 @@ impl SSTableWriter {
         let (Some(files), partition) = (&mut self.files, &mut self.partition) else { return Err(finished()) };
         partition.previous_start = begun.offset;
         let end = files.data.position() - partition.start;
-        // The row index cannot say that a deletion with a negative timestamp is open: the block lasts until it is
-        // closed.
+        // The row index cannot store an open deletion with a negative timestamp, so the block lasts until it is closed.
         if let Some(block) = partition.block
             && end - block.offset >= self.options.column_index_size_bytes
             && partition.open.has_whole_form()
@@ -340,7 +339,8 @@ impl SSTableWriter {
         Ok(())
     }
 
-    /// Completes all files under their temporary names; none if no partition was written (the files are removed then).
+    /// Completes all files under their temporary names; `None` if no partition was written (the files are then
+    /// removed).
     pub fn prepare(mut self) -> Result<Option<PreparedSSTable>, SSTableError> {
         let Some(files) = self.files.take().filter(|_| self.partition_count > 0) else { return Ok(None) };
         let OpenFiles { data, mut partitions, partition_index, rows, .. } = files;
@@ -385,7 +385,7 @@ impl SSTableWriter {
         }
     }
 
-    /// Completes the table and makes it visible; none if no partition was written.
+    /// Completes the table and makes it visible; `None` if no partition was written.
     pub fn finish(self) -> Result<Option<Descriptor>, SSTableError> {
         match self.prepare()? {
             Some(prepared) => prepared.commit().map(Some),

@@ -1,4 +1,4 @@
-//! How the columns of a file relate to those of the table: by name.
+//! The mapping between the columns of a file and those of the table, by name.
 
 use std::sync::Arc;
 
@@ -11,30 +11,31 @@ use crate::stats::{HeaderColumn, SerializationHeader};
 /// A static or regular column of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileColumn {
-    /// Index in the table's current columns; none where the column is gone.
+    /// The index in the table's current columns; `None` if the column is gone.
     pub target: Option<usize>,
-    /// Cells with timestamps up to this one (microseconds) were dropped.
+    /// Cells with timestamps up to this one (microseconds) are dropped.
     pub dropped_until: i64,
-    /// Length of every value of a simple column, where fixed.
+    /// The length of every value of a simple column, if fixed.
     pub fixed_length: Option<usize>,
     /// Whether cells have paths.
     pub complex: bool,
 }
 
-/// The columns of a file, and the forms of its keys.
+/// The columns of a file, and the encodings of its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct FileColumns {
     pub statics: Vec<FileColumn>,
     pub regulars: Vec<FileColumn>,
-    /// How many of the first regular columns are simple, never dropped, and the table's first in the same order.
+    /// How many of the first regular columns are simple, were never dropped, and are the table's first in the same
+    /// order.
     pub copied_regulars: usize,
-    /// Whether those are all regular columns of file and table, of the same lengths, and no counters: cells of such
-    /// files may be copied from one to the other.
+    /// Whether these are all regular columns of file and table, with the same lengths, and no counters. Cells may be
+    /// copied between such files.
     pub are_alike: bool,
     /// Fixed lengths of the clustering types.
     pub clustering: Vec<Option<usize>>,
-    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor
-    /// had. While the log is replayed a file may be opened under a schema that is older than the file.
+    /// Why the file cannot be read under this version of the table: it has a column that the table neither has nor had.
+    /// During log replay a file may be opened under a schema that is older than the file.
     pub unknown: Option<String>,
 }
 
@@ -45,7 +46,7 @@ fn parse_class(file: &str, class: &str) -> Result<CqlType, SSTableError> {
 }
 
 impl FileColumns {
-    /// Relates the header's columns to the table's.
+    /// Maps the header's columns to the table's.
     pub fn new(file: &str, header: &SerializationHeader, table: &Table) -> Result<Self, SSTableError> {
         let clustering = header
             .clustering_classes
@@ -82,9 +83,9 @@ impl FileColumns {
         if is_static { &self.statics } else { &self.regulars }
     }
 
-    /// The places in the file of regular columns, ascending, given by their indexes in the table.
+    /// The indexes in the file of regular columns, ascending, given by their indexes in the table.
     pub fn places_of(&self, targets: &[usize]) -> Vec<usize> {
-        // The first columns are mostly all there are.
+        // Usually these first columns are all of them.
         let (same, others) = targets.split_at(targets.partition_point(|target| *target < self.copied_regulars));
         let place = |target: &usize| self.regulars.iter().position(|column| column.target == Some(*target));
         same.iter().copied().chain(others.iter().filter_map(place)).collect()

@@ -24,7 +24,7 @@ pub(crate) fn read_deletion(input: &mut Input<'_>) -> Decoded<DeletionTime> {
     }
 }
 
-/// Reads a partition's deletion in the form of a version.
+/// Reads a partition's deletion in the encoding of a version.
 pub(crate) fn read_partition_deletion(version: Version, input: &mut Input<'_>) -> Decoded<DeletionTime> {
     if version != Version::Nb {
         return read_deletion(input);
@@ -38,7 +38,7 @@ pub(crate) fn read_partition_deletion(version: Version, input: &mut Input<'_>) -
     }
 }
 
-/// What stands before the body of an unfiltered.
+/// The part of an unfiltered before its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnfilteredHead {
     /// Flags; `END_OF_PARTITION` alone ends the partition.
@@ -62,17 +62,17 @@ impl UnfilteredHead {
         self.flags & flag::IS_MARKER != 0
     }
 
-    /// Whether a row comes with its own deletion.
+    /// Whether a row has its own deletion.
     pub fn has_deletion(&self) -> bool {
         self.flags & flag::HAS_DELETION != 0
     }
 
-    /// All bytes of the unfiltered.
+    /// The length of the whole unfiltered.
     pub fn length(&self) -> usize {
         self.head_length + self.body_length
     }
 
-    /// -1 before all with the prefix, 0 the row itself, 1 after.
+    /// -1 before everything with the prefix, 0 the row itself, 1 after.
     pub fn weight(&self) -> i8 {
         match (self.is_marker(), self.side()) {
             (false, _) => 0,
@@ -81,7 +81,7 @@ impl UnfilteredHead {
         }
     }
 
-    /// The side of its prefix that a marker lies on.
+    /// The side of its prefix on which a marker lies.
     pub fn side(&self) -> Side {
         if self.kind < kind::CLUSTERING { Side::Before } else { Side::After }
     }
@@ -115,7 +115,7 @@ impl Decoder<'_> {
         Ok(ttl)
     }
 
-    /// A deletion stored as deltas.
+    /// Reads a deletion stored as deltas.
     fn deletion(&self, input: &mut Input<'_>) -> Decoded<DeletionTime> {
         let timestamp = self.timestamp(input)?;
         let local_deletion_time = self.local_deletion_time(input)?;
@@ -125,7 +125,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// Reads up to the body, and the clustering or prefix into `clustering`.
+    /// Reads up to the body; the clustering or prefix goes into `clustering`.
     pub fn head(&self, input: &mut Input<'_>, clustering: &mut Vec<u8>) -> Decoded<UnfilteredHead> {
         clustering.clear();
         let start = input.consumed();
@@ -180,7 +180,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Reads a row's body into `builder`, which is started here. What nobody looks at is passed over.
+    /// Reads a row's body into `builder`, which is started here. Skips what the reader does not use.
     pub fn row(
         &self,
         head: &UnfilteredHead,
@@ -225,9 +225,9 @@ impl Decoder<'_> {
         self.check_end(body)
     }
 
-    /// Reads the body of a row into the blob `row`, if the row is as most are: inserted, alive for ever, with a cell as
-    /// old as itself for each column. False, and something in `row`, for all others: [`Decoder::row`] reads them,
-    /// and says what is wrong with them.
+    /// Reads the body of a row into the blob `row`, if the row is of the most common kind: inserted, never expiring,
+    /// with a cell as old as itself for each column. For all others it returns false, with arbitrary data in `row`;
+    /// [`Decoder::row`] reads these, and reports what is wrong with them.
     pub fn plain_row(&self, head: &UnfilteredHead, body: &mut Input<'_>, row: &mut Vec<u8>) -> Decoded<bool> {
         if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(false);
@@ -240,8 +240,8 @@ impl Decoder<'_> {
         Ok(timestamp != i64::MIN && copied == self.columns.regulars.len() && body.is_empty())
     }
 
-    /// The timestamp of a row and where in its body its cells begin, if the row may be passed on as it is stored: see
-    /// [`model::StoredRow`]. What is not as this writer would have it may not.
+    /// The timestamp of a row and where in its body its cells begin, if the row may be passed on in stored form: see
+    /// [`model::StoredRow`]. A row that this crate's writer would encode differently may not.
     pub fn stored_row(&self, head: &UnfilteredHead, body: &mut Input<'_>) -> Decoded<Option<(i64, usize)>> {
         if head.flags != STORED_ROW || !self.columns.are_alike {
             return Ok(None);
@@ -264,8 +264,8 @@ impl Decoder<'_> {
         Ok((timestamp != i64::MIN && body.is_empty()).then_some((timestamp, cells)))
     }
 
-    /// Reads the cells of the first regular columns as long as they have the row's timestamp, and appends them as slots
-    /// of a row blob. Returns how many they were.
+    /// Reads the cells of the first regular columns while they have the row's timestamp, and appends them as slots of a
+    /// row blob. Returns their number.
     fn copy_cells(&self, body: &mut Input<'_>, slots: &mut Vec<u8>) -> Decoded<usize> {
         let columns = &self.columns.regulars[..self.columns.copied_regulars];
         slots.reserve(body.remaining() + size_of::<i32>() * columns.len());
@@ -291,7 +291,7 @@ impl Decoder<'_> {
         Ok(columns.len())
     }
 
-    /// Reads the regular columns that are wanted.
+    /// Reads the wanted regular columns.
     fn wanted_columns(
         &self,
         wanted: &Wanted<'_>,
@@ -307,7 +307,7 @@ impl Decoder<'_> {
             for place in present {
                 while places.next_if(|wanted| *wanted < place).is_some() {}
                 match places.peek() {
-                    // What follows the last of them is not looked at.
+                    // What follows the last of them is not read.
                     None => break,
                     Some(wanted) if *wanted == place => {
                         self.column(&columns[place], liveness, has_complex_deletion, body, builder)?;
@@ -329,7 +329,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Passes over a column's data.
+    /// Skips a column's data.
     fn pass_column(
         &self,
         column: &FileColumn,
@@ -444,25 +444,25 @@ impl Decoder<'_> {
     }
 }
 
-/// What a reader looks at of a row.
+/// The part of a row that a reader uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'w> {
-    /// The places in the file of the regular columns it looks at, ascending.
+    /// The indexes in the file of the regular columns that it uses, ascending.
     pub places: &'w [usize],
-    /// What of the file's partition or ranges deletes the row, `LIVE` if nothing.
+    /// The deletion of the file's partition or ranges that applies to the row, `LIVE` if none.
     pub active: DeletionTime,
 }
 
 impl Wanted<'_> {
-    /// Whether the rest of a row says nothing: the row is alive for ever by itself, and nothing in this file, which is
-    /// the reader's one source, deletes that.
+    /// Whether the rest of a row does not matter: the row never expires by itself, and nothing in this file, the
+    /// reader's only source, deletes it.
     fn is_all_of(&self, liveness: &Liveness, deletion: DeletionTime) -> bool {
         let is_for_ever = !liveness.is_empty() && !liveness.is_expiring();
         is_for_ever && !self.active.max(deletion).deletes(liveness.timestamp)
     }
 }
 
-/// Whether something written at `timestamp` was gone with its column.
+/// Whether data written at `timestamp` was dropped with its column.
 fn is_dropped(column: &FileColumn, timestamp: i64) -> bool {
     column.dropped_until != i64::MIN && timestamp <= column.dropped_until
 }

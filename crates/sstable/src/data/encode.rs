@@ -34,7 +34,7 @@ struct WrittenColumn {
 #[derive(Clone, Debug)]
 struct WrittenColumns {
     columns: Vec<WrittenColumn>,
-    /// By index in the table's columns: index in the file.
+    /// The index in the file, for each index in the table's columns.
     places: Vec<Option<usize>>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Writes the given columns (indexes among the table's static and regular ones) against `base`.
+    /// Encodes the given columns (indexes among the table's static and regular ones) relative to `base`.
     pub fn new(table: &Table, base: EncodingBase, statics: &[usize], regulars: &[usize]) -> Self {
         Encoder {
             base,
@@ -162,7 +162,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a plain row, value by value; false if it lacks one and nothing was appended.
+    /// Appends a plain row, value by value. Returns false, with nothing appended, if a value is missing.
     fn plain_row(
         &self,
         clustering: &[u8],
@@ -172,7 +172,7 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<bool, SSTableError> {
         let columns = &self.regulars.columns;
-        // The file may leave out columns of which no row has a cell.
+        // The file may omit columns of which no row has a cell.
         if columns.len() != row.values.len() {
             return Ok(false);
         }
@@ -203,7 +203,7 @@ impl Encoder {
         Ok(true)
     }
 
-    /// Appends a row as another file has it; all columns of the table are written.
+    /// Appends a row in the stored form of another file, in which all columns of the table are written.
     pub fn stored_row(
         &self,
         row: &StoredRow<'_>,
@@ -284,7 +284,7 @@ impl Encoder {
         Err(SSTableError::Unwritable { what })
     }
 
-    /// Notes which columns are present; the flag for complex deletions if there is one.
+    /// Records which columns are present. Returns the flag for complex deletions if there is one.
     fn survey(&mut self, table: &Table, is_static: bool, row: Row<'_>) -> Result<u8, SSTableError> {
         self.present.clear();
         let written = if is_static { &self.statics } else { &self.regulars };
@@ -304,7 +304,7 @@ impl Encoder {
         Ok(flags)
     }
 
-    /// Appends the column subset to the body, or sets the flag that there is none.
+    /// Appends the column subset to the body, or sets the flag that all columns are present.
     fn write_subset(&mut self, is_static: bool, flags: &mut u8) {
         let count = if is_static { self.statics.columns.len() } else { self.regulars.columns.len() };
         let present = self.present.len();
@@ -333,7 +333,7 @@ impl Encoder {
         }
     }
 
-    /// Appends the cells; returns how many columns have one.
+    /// Appends the cells. Returns how many columns have one.
     fn write_columns(
         &mut self,
         table: &Table,

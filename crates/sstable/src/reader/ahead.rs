@@ -1,9 +1,8 @@
-//! Stored bytes of a file for whoever goes through it: pieces one behind the other, the next perhaps on its way
-//! already.
+//! Sequential access to the stored bytes of a file: consecutive pieces, of which the next one may already be
+//! prefetched.
 //!
-//! A piece is read into memory of its own, behind some room. What is left over of the one before, a row or chunk that
-//! both have a part of, is copied into that room, right before the piece: so all that is held stands together, and
-//! pieces are not moved.
+//! A piece is read into its own buffer, with some free room in front. What is left of the previous piece, part of a row
+//! or chunk that both share, is copied into that room. All held bytes are then contiguous, and pieces are not moved.
 
 use std::mem;
 use std::ops::Range;
@@ -13,27 +12,27 @@ use blockio::{AlignedBuffer, BLOCK_SIZE, BlockRead, ReadAhead};
 use super::DataFile;
 use crate::error::{Corruption, SSTableError};
 
-/// A piece that is read when it is wanted: through the page cache all are, past it those at the beginning, or wherever
-/// it leads on from.
+/// The size of a piece that is read when it is needed: any piece read through the page cache, and direct reads at the
+/// beginning or after a jump.
 const PIECE_BYTES: u64 = 256 * 1024;
-/// One that is read past the page cache once pieces follow one another.
+/// The size of a direct read once pieces follow one another.
 const PIECE_AHEAD_BYTES: u64 = 512 * 1024;
-/// For what is left over of the piece before; what is longer is put together elsewhere.
+/// The room for what is left of the previous piece; a longer rest is assembled elsewhere.
 const ROOM_BYTES: usize = 8 * BLOCK_SIZE;
 
 pub(super) struct Ahead {
-    /// Reads the file past the page cache, and ahead; otherwise it is read through the page cache.
+    /// Prefetches with reads that bypass the page cache; `None` reads through the page cache.
     reader: Option<ReadAhead>,
-    /// Where in the file the piece begins that is on its way.
+    /// The file offset of the piece that is being prefetched.
     begun: Option<u64>,
-    /// Whether a piece was used up: the next one probably will be.
+    /// Whether a piece was used up: the next one is then likely to be needed.
     goes_on: bool,
     memory: AlignedBuffer,
-    /// What of it holds bytes of the file.
+    /// The part of the buffer that holds bytes of the file.
     held: Range<usize>,
-    /// Where in the file they lie.
+    /// Their file offset.
     start: u64,
-    /// Memory for the next piece.
+    /// A buffer for the next piece.
     spare: Option<AlignedBuffer>,
 }
 
@@ -42,23 +41,23 @@ impl Ahead {
         Ahead { reader, begun: None, goes_on: false, memory: AlignedBuffer::new(0), held: 0..0, start: 0, spare: None }
     }
 
-    /// Where in the file begins what is held.
+    /// The file offset of the held bytes.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Where it ends.
+    /// The file offset of their end.
     pub fn end(&self) -> u64 {
         self.start + self.held.len() as u64
     }
 
-    /// What is held.
+    /// The held bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.memory[self.held.clone()]
     }
 
-    /// `length` bytes at `offset`, which the file has; lets go of what lies before.
+    /// Returns `length` bytes at `offset`, which the file has; releases what lies before.
     pub fn range(&mut self, data: &DataFile, offset: u64, length: usize) -> Result<&[u8], SSTableError> {
         self.go_to(offset);
         while self.end() < offset + length as u64 {
@@ -67,7 +66,7 @@ impl Ahead {
         Ok(&self.bytes()[(offset - self.start) as usize..][..length])
     }
 
-    /// Lets go of all but what is held from `offset` on.
+    /// Releases everything but the held bytes from `offset` on.
     pub fn go_to(&mut self, offset: u64) {
         if (self.start..=self.end()).contains(&offset) {
             self.held.start += (offset - self.start) as usize;
@@ -79,7 +78,7 @@ impl Ahead {
         }
     }
 
-    /// Lets go of what lies before `from`, which is held or comes next, and has one piece more.
+    /// Releases what lies before `from`, which is held or comes next, and reads one more piece.
     pub fn more(&mut self, data: &DataFile, from: u64) -> Result<(), SSTableError> {
         let end = self.end();
         let BlockRead { mut buffer, range: piece, .. } = self.next_piece(data, end)?;
@@ -93,7 +92,7 @@ impl Ahead {
             self.append(left_over, &buffer[piece]);
             self.spare = Some(buffer);
         }
-        // Before the first piece begins what is wanted, a block does.
+        // The first piece begins at a block, which may be before the wanted offset.
         self.held.start += from.saturating_sub(end) as usize;
         self.start = from;
         if mem::replace(&mut self.goes_on, true) && self.end() < data.file_length() {
@@ -102,8 +101,8 @@ impl Ahead {
         Ok(())
     }
 
-    /// Puts a piece behind a long rest, in memory of which as much again is free: what spans many pieces is not moved
-    /// for each of them.
+    /// Appends a piece to a long rest, in a buffer that is half free afterwards, so that a row of many pieces is not
+    /// moved for each of them.
     fn append(&mut self, left_over: usize, piece: &[u8]) {
         let rest = self.held.end - left_over..self.held.end;
         self.held = rest.clone();
@@ -116,7 +115,7 @@ impl Ahead {
         self.held.end += piece.len();
     }
 
-    /// The piece at a block's start; its range is what the file has of it.
+    /// The piece at a block's start; its range is the part that the file has.
     fn next_piece(&mut self, data: &DataFile, offset: u64) -> Result<BlockRead, SSTableError> {
         if self.begun.take_if(|begun| *begun != offset).is_some()
             && let Some(reader) = &mut self.reader
@@ -148,7 +147,7 @@ impl Ahead {
         Ok(read)
     }
 
-    /// Has the piece at a block's start come, where the reader can.
+    /// Starts to prefetch the piece at a block's start, if the reader can.
     fn begin(&mut self, data: &DataFile, offset: u64) {
         let Some(reader) = &mut self.reader else { return };
         let length = if self.goes_on { PIECE_AHEAD_BYTES } else { PIECE_BYTES };
@@ -158,8 +157,8 @@ impl Ahead {
     }
 }
 
-/// A piece of whole blocks, and room before it. `spare` is its memory if it is neither too small nor what a long row
-/// left behind.
+/// A read of whole blocks, with room in front. It reuses `spare` unless that is too small or very large because of a
+/// long row.
 fn to_be_read(spare: Option<AlignedBuffer>, data: &DataFile, offset: u64, length: u64) -> BlockRead {
     let length = length.min(data.file_length().saturating_sub(offset)) as usize;
     let range = ROOM_BYTES..ROOM_BYTES + length.next_multiple_of(BLOCK_SIZE);

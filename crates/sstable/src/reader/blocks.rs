@@ -1,4 +1,4 @@
-//! Data.db as a sequence of uncompressed blocks, each verified where it is read.
+//! Data.db as a sequence of uncompressed blocks, each verified when it is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::input::Input;
 
 /// Block of an uncompressed table that has no CRC.db.
 const PLAIN_BLOCK_LENGTH: u64 = 16 * 1024;
-/// A sequential reader verifies so much at a time: it is still in the processor's caches when it is decoded.
+/// How much a sequential reader verifies at a time: it is still in the processor's caches when it is decoded.
 const VERIFIED_BYTES: u64 = 64 * 1024;
-/// When a sequential reader has as much data before it, it lets go of what lies behind it before it has more.
+/// A sequential reader that has this much data in front of it releases what lies behind before it reads more.
 const SEQUENTIAL_BYTES: usize = 64 * 1024;
 
 /// Checksums of an uncompressed Data.db.
@@ -63,9 +63,9 @@ pub(crate) struct DataFile {
     layout: Layout,
     pub block_length: u64,
     blocks: CachedFile,
-    /// Waypoints beside the blocks, by data positions.
+    /// Waypoints in the cache, by data positions.
     waypoints: CachedFile,
-    /// Share of blocks whose checksum is verified, in 1/65536.
+    /// The share of blocks whose checksum is verified, in 1/65536.
     verified_share: AtomicU64,
     blocks_read: AtomicU64,
     bytes_read: AtomicU64,
@@ -117,7 +117,7 @@ impl DataFile {
         }
     }
 
-    /// Bytes held in memory besides the cache: chunk offsets or checksums.
+    /// The bytes held in memory outside of the cache: chunk offsets or checksums.
     pub fn metadata_bytes(&self) -> usize {
         match &self.layout {
             Layout::Compressed(info) => info.offsets.capacity() * size_of::<u64>(),
@@ -139,23 +139,23 @@ impl DataFile {
         Ok(self.file.read_exact_at(buffer, offset)?)
     }
 
-    /// As `read_exact_at`, for a reader who goes on from there.
+    /// Like `read_exact_at`, for a reader that continues from there.
     pub fn read_ahead_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), SSTableError> {
         self.count_read(buffer.len() as u64);
         Ok(self.file.read_exact_once_at(buffer, offset)?)
     }
 
-    /// Counts bytes that were read of the file.
+    /// Counts bytes that were read from the file.
     pub fn count_read(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// From now on, the share of blocks whose checksum is verified.
+    /// Sets the share of blocks whose checksum is verified from now on.
     pub fn set_crc_check_chance(&self, chance: f64) {
         self.verified_share.store(verified_share(chance), Ordering::Relaxed);
     }
 
-    /// Whether the checksums of what is read next are to be verified.
+    /// Whether the checksums of the next read are verified.
     fn verify_next(&self) -> bool {
         let share = self.verified_share.load(Ordering::Relaxed);
         if share >= 65_536 {
@@ -170,7 +170,7 @@ impl DataFile {
         self.length.saturating_sub(index.saturating_mul(self.block_length)).min(self.block_length) as usize
     }
 
-    /// Where a block is stored: file offset and length.
+    /// The file offset and length of a stored block.
     fn stored_range(&self, index: u64) -> Result<(u64, usize), SSTableError> {
         match &self.layout {
             Layout::Compressed(info) => Ok(info.chunk_range(&self.name, index, self.file_length)?),
@@ -200,19 +200,19 @@ impl DataFile {
             match self.verify_plain(index, block) {
                 Ok(()) => sound += block.len(),
                 Err(error) if sound == 0 => return Err(error),
-                // Whoever comes to it is told.
+                // The reader gets the error when it comes to this block.
                 Err(_) => break,
             }
         }
         Ok(sound)
     }
 
-    /// What was kept of waypoints behind a data position.
+    /// The waypoints stored for a data position.
     pub fn waypoints(&self, position: u64) -> Option<cache::Block> {
         self.waypoints.latest(position)
     }
 
-    /// Keeps waypoints in the cache, in the place of others behind the same data position.
+    /// Stores waypoints in the cache, replacing those of the same data position.
     pub fn keep_waypoints(&self, position: u64, waypoints: Vec<u8>) {
         self.waypoints.put(position, waypoints.into_boxed_slice());
     }
@@ -249,35 +249,35 @@ impl DataFile {
     }
 }
 
-/// A chance from 0 to 1 in 1/65536.
+/// Converts a chance from 0 to 1 to 1/65536.
 fn verified_share(chance: f64) -> u64 {
     (chance.clamp(0.0, 1.0) * 65_536.0) as u64
 }
 
-/// How a cursor gets at blocks.
+/// How a cursor reads blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Through the shared cache: for requests.
     Cached,
-    /// Reading ahead and past the cache: for compaction, verification and dumps.
+    /// With prefetching and bypassing the cache: for compaction, verification and dumps.
     Sequential,
 }
 
 enum Block {
     /// One block, of the cache.
     Shared(cache::Block),
-    /// A sequential reader's, of a compressed file.
+    /// The data of a sequential reader of a compressed file.
     Own(Own),
-    /// A sequential reader's, of an uncompressed file: so many of the bytes read ahead were verified.
+    /// A sequential reader's data in an uncompressed file: this many of the prefetched bytes are verified.
     Verified(usize),
 }
 
-/// Blocks one behind the other, the first perhaps without its beginning: what spans them need not be collected anew.
+/// Consecutive blocks, the first of which may lack its beginning, so that what spans them is contiguous.
 #[derive(Default)]
 struct Own {
-    /// Verified data, and room for more.
+    /// Verified data, and free room.
     bytes: Vec<u8>,
-    /// How much of it is data.
+    /// The length of the data.
     ready: usize,
 }
 
@@ -291,26 +291,26 @@ impl Own {
         &mut self.bytes[self.ready..end]
     }
 
-    /// Lets go of the first bytes.
+    /// Removes the first bytes.
     fn cut(&mut self, count: usize) {
         self.bytes.copy_within(count..self.ready, 0);
         self.ready -= count;
     }
 }
 
-/// A view of the data at one place, moved along by a cursor.
+/// A view of the data at one position, which a cursor moves.
 pub(crate) struct DataWindow {
     data: Arc<DataFile>,
     mode: ReadMode,
     block: Block,
-    /// Index of a shared `block`; `u64::MAX` before the first.
+    /// The index of a shared `block`; `u64::MAX` before the first.
     block_index: u64,
     /// Data position of `block`.
     block_start: u64,
-    /// Bytes that span shared blocks, and where they start.
+    /// Bytes that span shared blocks, and their position.
     spill: Vec<u8>,
     spill_start: u64,
-    /// What a sequential reader has of the file.
+    /// The prefetched bytes of a sequential reader.
     ahead: Option<Ahead>,
 }
 
@@ -332,7 +332,7 @@ impl DataWindow {
         }
     }
 
-    /// For a sequential reader that reads nothing yet: reads the file by `reader`.
+    /// Makes a sequential reader that has read nothing yet use `reader`.
     pub fn read_by(&mut self, reader: ReadAhead) {
         self.ahead = Some(Ahead::new(Some(reader)));
     }
@@ -363,8 +363,8 @@ impl DataWindow {
         Ok(())
     }
 
-    /// Has at least `least` bytes from `position` on, which the file has, in what a sequential reader keeps; the offset
-    /// there.
+    /// Makes at least `least` bytes from `position` on, which the file has, available to a sequential reader. Returns
+    /// the offset there.
     fn extend(&mut self, position: u64, least: usize) -> Result<usize, SSTableError> {
         match self.data.layout {
             Layout::Compressed(_) => self.extend_chunks(position, least),
@@ -385,7 +385,7 @@ impl DataWindow {
         }
         let offset = (position - *block_start) as usize;
         while own.ready < offset + least {
-            // The data ends behind what is asked for, so that all up to here were whole blocks.
+            // The data continues behind what is requested, so everything up to here was whole blocks.
             append_chunk(data, (*block_start + own.ready as u64) / block_length, ahead, own)?;
         }
         Ok(offset)
@@ -403,7 +403,7 @@ impl DataWindow {
             ahead.go_to(end);
         }
         while end < position + least as u64 {
-            // The data ends behind what is asked for, so that all up to here were whole blocks.
+            // The data continues behind what is requested, so everything up to here was whole blocks.
             let wanted = (end + VERIFIED_BYTES.next_multiple_of(block_length)).min(data.length);
             let whole = ahead.end().min(wanted);
             let whole = if whole == data.length { whole } else { whole / block_length * block_length };
@@ -418,9 +418,9 @@ impl DataWindow {
         Ok((position - *block_start) as usize)
     }
 
-    /// Has at least `least` bytes from `position` on at hand, unless the data ends before.
+    /// Makes at least `least` bytes from `position` on available, unless the data ends before.
     fn prepare(&mut self, position: u64, least: usize) -> Result<Place, SSTableError> {
-        // Nearly always in the block looked at last; no division then.
+        // They are nearly always in the current block, which needs no division.
         if let Some(offset) = position.checked_sub(self.block_start)
             && offset + least as u64 <= self.block().len() as u64
         {
@@ -457,7 +457,7 @@ impl DataWindow {
         bytes.get(offset..).unwrap_or_default()
     }
 
-    /// Collects bytes of several blocks.
+    /// Collects the bytes of several blocks.
     fn gather(&mut self, position: u64, mut index: u64, offset: usize, least: usize) -> Result<(), SSTableError> {
         let mut spill = std::mem::take(&mut self.spill);
         spill.clear();
@@ -475,7 +475,7 @@ impl DataWindow {
         Ok(())
     }
 
-    /// Decodes something of unknown length at `position`, with more and more bytes while it runs out of them.
+    /// Decodes something of unknown length at `position`, retrying with more bytes while it runs out of them.
     pub fn decode<T>(
         &mut self,
         position: u64,
@@ -494,14 +494,14 @@ impl DataWindow {
         }
     }
 
-    /// What is at hand from a data position on, perhaps nothing.
+    /// The available bytes from a data position on, perhaps none.
     #[inline]
     pub fn at_hand(&self, position: u64) -> &[u8] {
         let offset = position.checked_sub(self.block_start).and_then(|offset| usize::try_from(offset).ok());
         offset.and_then(|offset| self.block().get(offset..)).unwrap_or_default()
     }
 
-    /// Bytes that were decoded last, or some of them.
+    /// Bytes that were decoded last, or a part of them.
     pub fn held(&self, position: u64, length: usize) -> &[u8] {
         let part = |start: u64| -> Option<Range<usize>> {
             let offset = usize::try_from(position.checked_sub(start)?).ok()?;
@@ -538,7 +538,7 @@ fn append_chunk(data: &DataFile, index: u64, ahead: &mut Ahead, own: &mut Own) -
     Ok(())
 }
 
-/// Where in a window bytes are.
+/// The place of bytes in a window.
 #[derive(Clone, Copy)]
 enum Place {
     /// At an offset of the block.

@@ -1,4 +1,4 @@
-//! A view of Data.db at one place, of blocks that the cache has: nothing here waits for the disk.
+//! A view of Data.db at one position, using only blocks that the cache has. Nothing here waits for the disk.
 
 use std::hint::black_box;
 
@@ -7,18 +7,18 @@ use crate::cache::{Lent, NotCached};
 use crate::error::Decoded;
 use crate::input::Input;
 
-/// What is looked at together of a block that was not looked at before.
+/// The lines of a new block that are touched together.
 const NEAR_LINES: [usize; 2] = [64, 128];
-/// What spans more blocks is not read here.
+/// Data that spans more blocks than this is not read here.
 const SPILLED_BLOCKS: u64 = 4;
 
-/// Blocks are lent from the cache, one at a time.
+/// A window that borrows blocks from the cache, one at a time.
 pub(crate) struct CachedWindow<'d> {
     data: &'d DataFile,
     block: Option<Lent>,
     /// Data position of `block`.
     start: u64,
-    /// What spans blocks is put together in here.
+    /// The buffer for data that spans blocks.
     spill: &'d mut Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl<'d> CachedWindow<'d> {
         CachedWindow { data, block: None, start: 0, spill }
     }
 
-    /// Decodes something of unknown length at `position`, where the cache has all of it and it spans few blocks.
+    /// Decodes something of unknown length at `position`, if the cache has all of it and it spans few blocks.
     #[inline]
     pub fn decode<T>(
         &mut self,
@@ -41,7 +41,7 @@ impl<'d> CachedWindow<'d> {
         }
     }
 
-    /// What the block of a data position has from there on.
+    /// The bytes of a data position's block from there on.
     #[inline]
     fn bytes_at(&mut self, position: u64) -> Result<&[u8], NotCached> {
         let is_here = |block: &Lent| position >= self.start && position - self.start < block.len() as u64;
@@ -57,7 +57,7 @@ impl<'d> CachedWindow<'d> {
         let block = self.data.peek(index)?;
         self.start = index * self.data.block_length;
         let bytes = block.get((position - self.start) as usize..).ok_or(NotCached)?;
-        // Most is longer than what the processor fetches at once.
+        // Most items are longer than what the processor fetches at once.
         for line in NEAR_LINES {
             black_box(bytes.get(line).copied());
         }

@@ -1,4 +1,4 @@
-//! The cursor over an open table: where it stands, and what it answers there.
+//! The cursor over an open table: its state, and what it returns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use crate::data::{UnfilteredHead, Wanted};
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::Block;
 
-/// Bytes of rows that are passed over one by one before the row index is asked where to go on: an index block of the
-/// default size.
+/// How many bytes of rows are skipped one by one before the row index is used: an index block of the default size.
 pub(super) const WALK_BYTES: u64 = 16 * 1024;
 
-/// What `unfiltered` answers.
+/// The result of `unfiltered`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Current {
     None,
@@ -34,7 +33,7 @@ pub(super) enum Current {
         before: DeletionTime,
         after: DeletionTime,
     },
-    /// The start (`true`) or end of a slice, where a range deletion is cut.
+    /// The start (`true`) or end of a slice that cuts a range deletion.
     SliceBorder {
         slice: usize,
         start: bool,
@@ -43,7 +42,7 @@ pub(super) enum Current {
     },
 }
 
-/// A cursor over a table's partitions and rows. Owns what it needs; may outlive the reader it came from.
+/// A cursor over a table's partitions and rows. It owns its resources and may outlive its reader.
 pub struct SSTableCursor {
     pub(super) reader: SSTableReader,
     pub(super) window: DataWindow,
@@ -56,7 +55,7 @@ pub struct SSTableCursor {
     pub(super) position: u64,
     /// Data position of the unfiltered yielded last.
     pub(super) item: u64,
-    /// The unfiltered at `position`, if its head was read into `clustering` already.
+    /// The unfiltered at `position`, if its head was already read into `clustering`.
     pub(super) peeked: Option<UnfilteredHead>,
     /// Whether `position` is the end of the partition.
     pub(super) at_end: bool,
@@ -66,12 +65,12 @@ pub struct SSTableCursor {
     pub(super) entered: bool,
     /// The range deletion in force at `position`.
     pub(super) open: DeletionTime,
-    /// Of a reversed read: where the unfiltered lies that comes next, below; none at the start of the partition.
+    /// In a reversed read, the place of the next unfiltered below; `None` at the start of the partition.
     pub(super) below: Option<Range<u64>>,
     pub(super) trail: Trail,
-    /// The places in the file of the regular columns that are looked at, if the reader said so.
+    /// The indexes in the file of the regular columns that the reader uses, if it said so.
     wanted: Option<Vec<usize>>,
-    /// Whether rows are left as they are stored, where they may.
+    /// Whether rows are left in stored form where possible.
     pub(super) leaves_stored: bool,
     builder: RowBuilder,
     pub(super) clustering: Vec<u8>,
@@ -111,7 +110,7 @@ impl SSTableCursor {
         })
     }
 
-    /// Reads by `reader`, where nothing was read yet.
+    /// Reads with `reader`, if nothing was read yet.
     pub(super) fn read_by(&mut self, reader: ReadAhead) {
         self.window.read_by(reader);
     }
@@ -126,22 +125,22 @@ impl SSTableCursor {
         self.partition.as_ref().map_or(0, |partition| partition.rows_start.unwrap_or(partition.start))
     }
 
-    /// Data position of the current row or marker, in forward order.
+    /// The data position of the current row or marker, in forward order.
     pub(crate) fn item_position(&self) -> u64 {
         self.item
     }
 
-    /// Data position behind the current row or marker; at the end of a partition that of its last byte.
+    /// The data position behind the current row or marker; at the end of a partition, that of its last byte.
     pub(crate) fn next_position(&self) -> u64 {
         self.position
     }
 
-    /// The range deletion in force behind what was yielded last.
+    /// The range deletion in force behind the last yielded item.
     pub(crate) fn open_deletion(&self) -> DeletionTime {
         self.open
     }
 
-    /// Goes on at the start of a block of the current partition.
+    /// Continues at the start of a block of the current partition.
     pub(crate) fn resume_at(&mut self, block: Block) {
         let Some(partition) = &self.partition else { return };
         self.position = partition.start.saturating_add(block.offset);
@@ -163,7 +162,7 @@ impl SSTableCursor {
         Ok(head)
     }
 
-    /// Decodes the row at a data position into `row`; false if it holds nothing.
+    /// Decodes the row at a data position into `row`. Returns false if it is empty.
     pub(super) fn decode_row(
         &mut self,
         position: u64,
@@ -210,7 +209,7 @@ impl SSTableCursor {
         window.decode_sized(start, head.body_length, |input| decoder.marker(head, input))
     }
 
-    /// Reads the head at `position` unless that was done; notes the end of the partition.
+    /// Reads the head at `position` if that was not done yet, and detects the end of the partition.
     pub(super) fn peek(&mut self) -> Result<(), SSTableError> {
         if self.peeked.is_none() && !self.at_end {
             let head = self.read_head(self.position)?;

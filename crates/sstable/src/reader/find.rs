@@ -1,7 +1,7 @@
-//! Looking up rows without a cursor, where the cache has all that it takes: what find_only_row and [`super::find_rows`]
-//! have in common, and the row of a partition that has no more than one.
+//! Looking up rows without a cursor, if the cache has everything needed: the common part of find_only_row and
+//! [`super::find_rows`], and the row of a partition that has no more than one.
 //!
-//! Nothing here waits for the disk and nothing is told of damage: a cursor, which is opened then, does both.
+//! Nothing here waits for the disk or reports damage. In those cases the caller opens a cursor, which does both.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::error::Decoded;
 use crate::input::Input;
 use crate::partition_index::Place;
 
-/// What came of looking a row up.
+/// The result of a row look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowLookup {
-    /// It was handed over.
+    /// The row was passed to the caller.
     Found,
-    /// There is none, and nothing deletes it.
+    /// There is no row, and nothing deletes it.
     Absent,
-    /// A cursor says.
+    /// Only a cursor can tell.
     Unknown,
 }
 
-/// Buffers that keep their memory from look-up to look-up.
+/// Buffers that are reused for all look-ups.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub encoded: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Scratch {
     pub trail: Trail,
 }
 
-/// What a thread keeps of a buffer, bytes.
+/// The largest buffer that a thread keeps, in bytes.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
 thread_local! {
@@ -49,7 +49,7 @@ thread_local! {
 }
 
 impl Scratch {
-    /// The thread's own.
+    /// Calls `look_up` with the thread's own buffers.
     pub fn with<T>(look_up: impl FnOnce(&mut Scratch) -> T) -> T {
         SCRATCH.with_borrow_mut(|scratch| {
             let found = look_up(scratch);
@@ -69,14 +69,14 @@ impl Scratch {
     }
 }
 
-/// What a row is decoded with.
+/// The buffers for decoding a row.
 pub(super) struct RowBuffers<'s> {
     pub builder: &'s mut RowBuilder,
     pub row: &'s mut Vec<u8>,
 }
 
 impl RowBuffers<'_> {
-    /// Decodes a body, the next in `input`, into `row`; false if that holds nothing.
+    /// Decodes a body, the next in `input`, into `row`. Returns false if that is empty.
     pub fn decode(&mut self, decoder: &Decoder<'_>, head: &UnfilteredHead, input: &mut Input<'_>) -> Decoded<bool> {
         let body = input.part(head.body_length, "row body")?;
         if decoder.plain_row(head, &mut body.clone(), self.row)? {
@@ -92,22 +92,22 @@ impl RowBuffers<'_> {
     }
 }
 
-/// Whether it is a row that no deletion of its own comes with.
+/// Whether it is a row without a deletion of its own.
 pub(super) fn is_simple(head: &UnfilteredHead) -> bool {
     !head.is_marker() && head.extended == 0 && !head.has_deletion()
 }
 
-/// Tables that are asked together: a bit for each.
+/// The number of tables that are checked together: one bit for each.
 const TOGETHER: usize = u64::BITS as usize;
 
-/// A partition that is looked for, hashed once for all tables.
+/// A partition to look up, hashed once for all tables.
 pub(super) struct Sought<'k> {
     token: Token,
     pub key: &'k [u8],
     hash: (u64, u64),
 }
 
-/// In how many tables a partition may be.
+/// How many tables may have a partition.
 pub(super) enum Holders<'s> {
     None,
     One(&'s SSTableReader, Place),
@@ -119,16 +119,16 @@ impl<'k> Sought<'k> {
         Sought { token, key, hash: murmur3::hash128(key) }
     }
 
-    /// The tables that the partition may be in, by their outer tokens and filters: a bit for each. None if they are too
-    /// many for that.
+    /// The tables that may have the partition, by their outer tokens and filters, as bits. `None` if there are too many
+    /// tables.
     ///
-    /// All filters are asked before any index is looked at, so that the processor waits for all of them at once.
+    /// All filters are checked before any index is read, so that the processor waits for all of them at once.
     pub fn passing(&self, sstables: &[Arc<SSTableReader>]) -> Option<u64> {
         let bit = |(index, sstable): (usize, &Arc<SSTableReader>)| u64::from(sstable.may_have(self)) << index;
         (sstables.len() <= TOGETHER).then(|| sstables.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit))
     }
 
-    /// Asks the indexes of those tables whose bits are set in `passing`.
+    /// Checks the indexes of the tables whose bits are set in `passing`.
     pub fn holders<'s>(
         &self,
         sstables: &'s [Arc<SSTableReader>],
@@ -151,8 +151,8 @@ impl<'k> Sought<'k> {
     }
 }
 
-/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns, and
-/// hands it to `take` if it is in one of them alone and nothing may shadow it.
+/// Looks up the row of the partition `key` in SSTables of a table without clustering columns and static columns. Passes
+/// it to `take` if only one of them has it and nothing can shadow it.
 pub fn find_only_row(
     sstables: &[Arc<SSTableReader>],
     table: &Table,
@@ -175,7 +175,7 @@ pub fn find_only_row(
 }
 
 impl Scratch {
-    /// A window on the data and the buffers for rows.
+    /// Splits the buffers into those for a window on the data and those for rows.
     pub fn split(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, RowBuffers<'_>, &mut Trail) {
         let Scratch { spill, clustering, builder, row, trail, .. } = self;
         (spill, clustering, RowBuffers { builder, row }, trail)
@@ -189,7 +189,7 @@ impl SSTableReader {
         tokens.contains(&sought.token) & self.filter_passes(sought.hash)
     }
 
-    /// Whether rows may be looked up here for a reader of this version of the table.
+    /// Whether rows may be looked up here for a reader with this version of the table.
     pub(super) fn gives_rows(&self, table: &Table) -> bool {
         let is_plain = self.view.columns.unknown.is_none() && self.files.statistics.header.statics.is_empty();
         is_plain && std::ptr::eq(&*self.view.table, table)

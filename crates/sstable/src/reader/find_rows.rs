@@ -1,7 +1,7 @@
 //! Rows of one partition, in either order, without a cursor: see [`super::find`].
 //!
-//! What is in several tables or comes with deletions is left to a cursor, but for deleted ranges without rows, which
-//! are passed over; so is what the cache lacks.
+//! Rows that are in several tables or come with deletions are left to a cursor, and so is everything that the cache
+//! lacks. Deleted ranges without rows are skipped.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::index_file::CachedPages;
 use crate::partition_index::Place;
 use crate::row_index::{Block, BlockCursor, IndexedPartition, encode_position};
 
-/// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before all that starts with
-/// it, 1 after.
+/// A place between the rows of a partition: a prefix of the clustering with a weight, -1 before everything that starts
+/// with it, 1 after.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge<'e> {
     /// The serialized prefix.
     pub prefix: &'e [u8],
-    /// The side.
+    /// The weight.
     pub weight: i8,
 }
 
@@ -36,19 +36,19 @@ pub struct PartitionSlice<'s> {
     pub token: Token,
     /// The serialized partition key.
     pub key: &'s [u8],
-    /// Where they begin in clustering order.
+    /// Their start in clustering order.
     pub start: Edge<'s>,
-    /// Where they end in clustering order; behind `start`.
+    /// Their end in clustering order, behind `start`.
     pub end: Edge<'s>,
-    /// Whether the last come first.
+    /// Whether the last row comes first.
     pub reversed: bool,
-    /// So many borders of deleted ranges are passed over at most.
+    /// The most borders of deleted ranges that are skipped.
     pub borders_max: u64,
 }
 
-/// Looks up rows in SSTables of a table without static columns, and hands one after the other to `take` until that says
-/// false. True if that was all of them, or as many as were taken. Otherwise a cursor says: those that were handed over
-/// are not to be used.
+/// Looks up rows in SSTables of a table without static columns, and passes them one by one to `take` until that returns
+/// false. Returns true if these were all rows, or as many as were taken. Otherwise a cursor has to be used, and the
+/// rows passed so far must be discarded.
 pub fn find_rows(
     sstables: &[Arc<SSTableReader>],
     table: &Table,
@@ -93,15 +93,15 @@ pub fn find_rows(
     found.is_ok()
 }
 
-/// A partition, and where in it a search begins.
+/// A partition, and the position in it where a search begins.
 struct Entered<'s> {
     /// Data position of the partition.
     partition: u64,
-    /// Data position of the first row to be looked at.
+    /// The data position of the first row to examine.
     position: u64,
     /// The range deletion in force there.
     open: DeletionTime,
-    /// Of a large partition the blocks; the current one is that of `position`.
+    /// The blocks of a large partition; the current one contains `position`.
     blocks: Option<BlockCursor<CachedPages<'s>>>,
 }
 
@@ -111,7 +111,7 @@ impl SSTableReader {
         self.counts_everywhere() || self.covers_between((start.prefix, start.weight), (end.prefix, end.weight))
     }
 
-    /// Where the rows of a slice are to be looked for; none if the partition is not here.
+    /// Where the rows of a slice have to be searched; `None` if the partition is not here.
     fn enter(
         &self,
         slice: &PartitionSlice<'_>,
@@ -165,13 +165,13 @@ struct Rows<'r> {
     comparator: &'r ClusteringComparator,
     decoder: Decoder<'r>,
     window: CachedWindow<'r>,
-    /// Of the row or marker whose head was read last.
+    /// The clustering of the row or marker whose head was read last.
     clustering: &'r mut Vec<u8>,
     buffers: RowBuffers<'r>,
     trail: &'r mut Trail,
-    /// The range deletion in force where the search stands.
+    /// The range deletion in force at the current position.
     open: DeletionTime,
-    /// Borders of deleted ranges that were passed over in the slice.
+    /// The borders of deleted ranges that were skipped in the slice.
     borders: u64,
 }
 
@@ -215,7 +215,7 @@ impl Rows<'_> {
                 }
             }
             below = match place.start.checked_sub(item.previous_size) {
-                // The first row counts from the start of its partition.
+                // The first row stores its distance from the start of its partition.
                 Some(previous) if previous == from.partition => None,
                 Some(previous) if previous > from.partition && item.previous_size > 0 => Some(previous..place.start),
                 _ => return Err(NotCached),
@@ -224,7 +224,7 @@ impl Rows<'_> {
         self.end()
     }
 
-    /// Where the last row or marker lies that does not lie behind the end of the slice.
+    /// The place of the last row or marker that is not behind the end of the slice.
     fn last_before_end(&mut self, from: &mut Entered<'_>) -> Result<Option<Range<u64>>, NotCached> {
         loop {
             let mut last = None;
@@ -250,8 +250,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Goes to the last place that earlier reads noted before `edge` in the block where the search begins, or else to
-    /// the start of that block.
+    /// Moves to the last waypoint of earlier reads before `edge` in the block where the search begins, or to the start
+    /// of that block.
     fn go_near(&mut self, from: &Entered<'_>, edge: Edge<'_>) -> Result<u64, NotCached> {
         self.open = from.open;
         if from.blocks.is_none() {
@@ -265,26 +265,26 @@ impl Rows<'_> {
         }))
     }
 
-    /// The head of the row or marker at a data position; none at the end of the partition.
+    /// The head of the row or marker at a data position; `None` at the end of the partition.
     fn head(&mut self, position: u64) -> Result<Option<UnfilteredHead>, NotCached> {
         let Self { window, decoder, clustering, .. } = self;
         let head = window.decode(position, |input| decoder.head(input, clustering))?;
         Ok((!head.is_end()).then_some(head))
     }
 
-    /// Whether the row or marker whose head was read last lies before the slice.
+    /// Whether the row or marker whose head was read last is before the slice.
     fn is_before_start(&self, head: &UnfilteredHead) -> bool {
         let Edge { prefix, weight } = self.slice.start;
         self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_le()
     }
 
-    /// Whether it lies behind the slice.
+    /// Whether it is behind the slice.
     fn is_behind_end(&self, head: &UnfilteredHead) -> bool {
         let Edge { prefix, weight } = self.slice.end;
         self.comparator.compare_positions(self.clustering, head.weight(), prefix, weight).is_ge()
     }
 
-    /// Passes over a row, or a marker: what that opens is in force then.
+    /// Skips a row, or a marker, whose deletion is then in force.
     fn pass(&mut self, position: u64, head: &UnfilteredHead) -> Result<(), NotCached> {
         if head.is_marker() {
             self.open = self.marker(position, head)?.1;
@@ -300,7 +300,7 @@ impl Rows<'_> {
         })
     }
 
-    /// Counts the place where a range is cut that is deleted beyond the slice, too.
+    /// Also counts the place where the slice cuts a deleted range.
     fn cross_edge(&mut self) {
         self.borders += u64::from(!self.open.is_live());
     }
@@ -310,14 +310,14 @@ impl Rows<'_> {
         if self.borders <= self.slice.borders_max { Ok(()) } else { Err(NotCached) }
     }
 
-    /// The row or marker at a data position, in one look; none at the end of the partition, and of the slice.
+    /// Reads the row or marker at a data position in one step; `None` at the end of the partition and of the slice.
     fn item(&mut self, position: u64) -> Result<Option<Item>, NotCached> {
         let Self { window, decoder, clustering, comparator, buffers, slice, open, .. } = self;
         let beyond = if slice.reversed { slice.start } else { slice.end };
         window.decode(position, |input| {
             let head = decoder.head(input, clustering)?;
             if head.is_end() {
-                // Nothing but damage leads down to it.
+                // Only damage can lead to this place in a reversed read.
                 return Ok(if slice.reversed { Err(NotCached) } else { Ok(None) });
             }
             let order = comparator.compare_positions(clustering, head.weight(), beyond.prefix, beyond.weight);
@@ -350,13 +350,13 @@ impl Rows<'_> {
 struct Item {
     content: Content,
     length: u64,
-    /// The size of the row or marker before it, as it keeps it.
+    /// The stored size of the previous row or marker.
     previous_size: u64,
 }
 
 enum Content {
     Row,
-    /// A row that holds nothing.
+    /// An empty row.
     Nothing,
     /// The deletions before and after a marker.
     Marker(DeletionTime, DeletionTime),

@@ -1,4 +1,5 @@
-//! Slices of rows forward: by the row index to where a slice may start, and row by row from there.
+//! Reading slices of rows forward: the row index gives the block where a slice may start, and rows are read one by one
+//! from there.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -61,7 +62,7 @@ impl SSTableCursor {
         }
     }
 
-    /// Moves to where the current slice may start, by the row index if that leads further.
+    /// Moves to where the current slice may start, with the row index if that leads further.
     fn begin_slice(&mut self) -> Result<(), SSTableError> {
         self.slice_begun = true;
         let (Some(partition), Some(slice)) = (&self.partition, self.slices.as_slice().get(self.slice)) else {
@@ -91,7 +92,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Begins to yield from the current slice; true if that starts with a border to be yielded first.
+    /// Starts the current slice. Returns true if a border must be yielded first.
     fn enter_slice(&mut self) -> bool {
         if mem::replace(&mut self.entered, true) {
             return false;
@@ -105,7 +106,7 @@ impl SSTableCursor {
         true
     }
 
-    /// Goes to the next slice; true if the current one has a border to be yielded first.
+    /// Moves to the next slice. Returns true if the current one must yield a border first.
     fn leave_slice(&mut self) -> bool {
         if !self.unbounded && self.enter_slice() {
             return true;
@@ -121,7 +122,7 @@ impl SSTableCursor {
         true
     }
 
-    /// Makes the peeked unfiltered the current one; false if it is a row without content.
+    /// Makes the peeked unfiltered the current one. Returns false if it is an empty row.
     fn yield_peeked(&mut self, head: &UnfilteredHead) -> Result<bool, SSTableError> {
         let position = self.position;
         self.item = position;
@@ -149,7 +150,7 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// Leaves out an unfiltered before the slice; the range deletion it may open is remembered.
+    /// Skips an unfiltered before the slice, and remembers the range deletion that it may open.
     fn pass_over(&mut self, head: &UnfilteredHead) -> Result<(), SSTableError> {
         if head.is_marker() {
             self.open = self.decode_marker(self.position, head)?.1;
@@ -159,8 +160,8 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// What [`UnfilteredCursor::pass_to`] does. Bodies are not decoded; behind the first blocks the row index leads on.
-    /// The end of a slice is not passed: its border comes next.
+    /// Implements [`UnfilteredCursor::pass_to`]. It does not decode bodies; behind the first blocks it uses the row
+    /// index. It does not go past the end of a slice, whose border comes next.
     pub(super) fn try_pass_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         if self.reversed {
             return self.pass_down_to(prefix, weight);
@@ -191,7 +192,7 @@ impl SSTableCursor {
         Ok(Some(self.open))
     }
 
-    /// Goes to the block of the current partition that a position falls into, if that leads further.
+    /// Moves to the block of the current partition that contains a position, if that leads further.
     fn seek(&mut self, prefix: &[u8], weight: i8) -> Result<(), SSTableError> {
         let block = self.block_of(prefix, weight)?;
         let start = self.partition.as_ref().map_or(0, |partition| partition.start);
@@ -201,7 +202,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// The block of the current partition that a position falls into.
+    /// The block of the current partition that contains a position.
     fn block_of(&self, prefix: &[u8], weight: i8) -> Result<Block, SSTableError> {
         let bottom = Block { offset: 0, open: DeletionTime::LIVE };
         let Some(Partition { index: Some(entry), .. }) = &self.partition else { return Ok(bottom) };

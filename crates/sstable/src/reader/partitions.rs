@@ -1,4 +1,4 @@
-//! How a cursor goes from partition to partition: the one that was asked for, or all from a place on in file order.
+//! Moving a cursor from partition to partition: to a single one, or through all from a position on in file order.
 
 use std::mem;
 
@@ -11,9 +11,9 @@ use crate::data::read_partition_deletion;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{BlockCursor, RowIndexEntry};
 
-/// Which partitions are still to come.
+/// The partitions still to be read.
 pub(super) enum Plan {
-    /// One partition, not looked for yet.
+    /// One partition that was not looked up yet.
     Single(PartitionKey),
     /// Those from a data position on, up to a bound.
     From {
@@ -24,7 +24,7 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// Where the partitions of a range of keys begin.
+    /// The plan for a range of keys.
     pub fn of(reader: &SSTableReader, keys: &KeyRange) -> Result<Plan, SSTableError> {
         let (start, end) = match keys {
             KeyRange::Single(key) => return Ok(Plan::Single(key.clone())),
@@ -60,16 +60,16 @@ impl Plan {
     }
 }
 
-/// The partition that the cursor stands in.
+/// The current partition of a cursor.
 pub(super) struct Partition {
     pub key: PartitionKey,
     pub deletion: DeletionTime,
     /// Data position of the partition.
     pub start: u64,
-    /// Data position of the first row or marker; none where the head was not read (the index told enough).
+    /// The data position of the first row or marker; `None` if the head was not read because the index sufficed.
     pub rows_start: Option<u64>,
     pub index: Option<RowIndexEntry>,
-    /// Whether the index is known, if there is one.
+    /// Whether the row index was looked up, if there is one.
     pub index_sought: bool,
     pub static_row: Vec<u8>,
     pub has_static_row: bool,
@@ -89,7 +89,7 @@ impl Partition {
         }
     }
 
-    /// Takes the place of the partition before, of which the key was replaced already.
+    /// Replaces the previous partition, whose key was already replaced.
     fn become_next(&mut self, deletion: DeletionTime, start: u64, rows_start: u64) {
         (self.deletion, self.start, self.rows_start) = (deletion, start, Some(rows_start));
         (self.index, self.index_sought, self.has_static_row) = (None, false, false);
@@ -97,7 +97,8 @@ impl Partition {
 }
 
 impl SSTableCursor {
-    /// Enters the partition at a data position, whatever was before; false behind the data. For whole tables forward.
+    /// Enters the partition at a data position, whatever the previous state. Returns false behind the data. For whole
+    /// tables, forward.
     pub(crate) fn enter_partition_at(&mut self, position: u64) -> Result<bool, SSTableError> {
         self.partition = None;
         self.plan = Plan::From { position, end: KeyBound::Unbounded };
@@ -133,7 +134,7 @@ impl SSTableCursor {
             && !has_statics
             && !self.unbounded
         {
-            // The record holds all that the head of the partition would tell.
+            // The record contains everything in the head of the partition.
             let deletion = entry.deletion;
             self.partition = Some(Partition {
                 index,
@@ -160,8 +161,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Enters the next partition in file order, if it lies before the end bound; the one at `position` if that is the
-    /// first.
+    /// Enters the next partition in file order, if it is before the end bound; the first one is at `position`.
     fn enter_next(&mut self, position: u64) -> Result<bool, SSTableError> {
         let position = if self.partition.is_some() { self.partition_end()? } else { position };
         if position >= self.reader.files().data.length {
@@ -187,8 +187,8 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// Reads key and deletion of the partition at a data position, behind the current one if there is one, and makes it
-    /// the current one; where it goes on. Its key takes the place of the one before: it is not moved.
+    /// Reads the key and deletion of the partition at a data position, and makes it the current one. Returns where it
+    /// continues. The key replaces the previous one in place.
     fn read_next(&mut self, position: u64) -> Result<u64, SSTableError> {
         if self.partition.is_none() {
             let (key, deletion, rows_start) = self.read_key(position, None)?;
@@ -215,8 +215,8 @@ impl SSTableCursor {
         Ok(rows_start)
     }
 
-    /// Reads key and deletion of the partition at a data position, and where that goes on. `expected` is taken for the
-    /// key if it is that one.
+    /// Reads the key and deletion of the partition at a data position, and where that continues. `expected` is reused
+    /// as the key if it is equal.
     fn read_key(
         &mut self,
         position: u64,
@@ -232,7 +232,7 @@ impl SSTableCursor {
         })
     }
 
-    /// Reads the static row of the partition that was entered, if the file has such.
+    /// Reads the static row of the entered partition, if the file has static columns.
     fn read_static_row(&mut self, rows_start: u64) -> Result<(), SSTableError> {
         if self.reader.files().statistics.header.statics.is_empty() {
             return Ok(());
@@ -250,7 +250,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Goes to the first row or marker of the partition that was entered.
+    /// Moves to the first row or marker of the entered partition.
     fn begin(&mut self) {
         let Some(partition) = &self.partition else { return };
         self.position = partition.rows_start.unwrap_or(partition.start);
@@ -266,7 +266,7 @@ impl SSTableCursor {
         }
     }
 
-    /// Where the current partition ends: the data position of the next one.
+    /// The end of the current partition, which is the data position of the next one.
     fn partition_end(&mut self) -> Result<u64, SSTableError> {
         let Some(partition) = &self.partition else { return Ok(self.position) };
         if (self.reversed || !self.at_end)
@@ -295,14 +295,14 @@ impl SSTableCursor {
         Ok(self.position + 1)
     }
 
-    /// The data position behind the current partition, as its row index says.
+    /// The data position behind the current partition, from its row index.
     fn indexed_end(&self) -> Result<Option<u64>, SSTableError> {
         let Some(Partition { start, index: Some(entry), .. }) = &self.partition else { return Ok(None) };
         let end = BlockCursor::new(&*self.reader.files().rows, entry.root)?.end()?;
         Ok(end.map(|end| start.saturating_add(end.offset).saturating_add(1)))
     }
 
-    /// Looks for the row index of the current partition, once; true if that found one.
+    /// Looks up the row index of the current partition, once. Returns true if that found one.
     pub(super) fn seek_row_index(&mut self) -> Result<bool, SSTableError> {
         let Self { partition: Some(partition), reader, .. } = self else { return Ok(false) };
         if mem::replace(&mut partition.index_sought, true) {

@@ -1,5 +1,5 @@
-//! Slices of rows in reversed order: the last unfiltered of a slice is found in its block, and the ones before it by
-//! the size that each keeps of the one before.
+//! Reading slices of rows in reverse: the last unfiltered of a slice is found in its block, and each previous one by
+//! the stored size of its predecessor.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use crate::data::UnfilteredHead;
 use crate::error::{Corruption, SSTableError};
 use crate::row_index::{Block, FileBlocks, encode_position};
 
-/// Up to where the last unfiltered is looked for: a position of the clustering order.
+/// The position in clustering order up to which the last unfiltered is searched.
 #[derive(Clone, Copy)]
 struct UpTo<'p> {
     prefix: &'p [u8],
     weight: i8,
-    /// Whether what stands there counts.
+    /// Whether an unfiltered at the position itself counts.
     inclusive: bool,
 }
 
@@ -82,7 +82,7 @@ impl SSTableCursor {
         }
     }
 
-    /// Reads the head of an unfiltered of which the one behind it said where it lies.
+    /// Reads the head of an unfiltered whose place was given by its successor.
     fn read_head_below(&mut self, below: &Range<u64>) -> Result<UnfilteredHead, SSTableError> {
         let head = self.read_head(below.start)?;
         if head.is_end() || below.start + head.length() as u64 != below.end {
@@ -93,9 +93,9 @@ impl SSTableCursor {
         Ok(head)
     }
 
-    /// What [`model::UnfilteredCursor::pass_to`] does in a reversed read: goes down to the last unfiltered that does
-    /// not lie behind a position. Bodies are not decoded; behind the first blocks the row index leads on. The start
-    /// of a slice is not passed.
+    /// Implements [`model::UnfilteredCursor::pass_to`] for a reversed read: moves down to the last unfiltered that is
+    /// not behind a position. It does not decode bodies; behind the first blocks it uses the row index. It does not go
+    /// past the start of a slice.
     pub(super) fn pass_down_to(&mut self, prefix: &[u8], weight: i8) -> Result<Option<DeletionTime>, SSTableError> {
         let Some(index) = self.slice.checked_sub(1).filter(|_| self.slice_begun) else { return Ok(None) };
         let start = self.slices.as_slice()[index].start.clone();
@@ -127,7 +127,7 @@ impl SSTableCursor {
         Ok(Some(self.open))
     }
 
-    /// Goes to the last unfiltered up to a position by the row index, if that leads further down than a walk from
+    /// Moves to the last unfiltered up to a position with the row index, if that leads further down than a walk from
     /// `limit`.
     fn seek_down(&mut self, target: &UpTo<'_>, limit: u64) -> Result<bool, SSTableError> {
         let Some(blocks) = self.blocks_below(target)? else { return Ok(false) };
@@ -139,7 +139,7 @@ impl SSTableCursor {
         Ok(true)
     }
 
-    /// The block of the current partition that a position falls into; none without a row index, or before the first
+    /// The block of the current partition that contains a position; `None` without a row index, or before the first
     /// block.
     fn blocks_below(&self, target: &UpTo<'_>) -> Result<Option<(FileBlocks, Block)>, SSTableError> {
         let Some(entry) = self.partition.as_ref().and_then(|partition| partition.index.as_ref()) else {
@@ -169,7 +169,7 @@ impl SSTableCursor {
         }
     }
 
-    /// As `find_last`, from a block on downwards.
+    /// Like `find_last`, from a block on downwards.
     fn find_last_in_blocks(
         &mut self,
         (mut blocks, block): (FileBlocks, Block),
@@ -179,7 +179,7 @@ impl SSTableCursor {
         let start = self.partition.as_ref().map_or(0, |partition| partition.start);
         let mut from = start.saturating_add(block.offset);
         self.find_last(from, block.open, limit, up_to)?;
-        // The position may lie before the first of the block, which may be the end of the partition.
+        // The position may be before the first unfiltered of the block, which may be the end of the partition.
         while self.below.is_none()
             && let Some(Block { offset, open }) = blocks.previous()?
         {
@@ -195,7 +195,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Goes from the start of a block, where `open` is in force, to the last unfiltered before a data position and up
+    /// Walks from the start of a block, where `open` is in force, to the last unfiltered before a data position and up
     /// to a position of the clustering order.
     fn find_last(
         &mut self,
@@ -231,7 +231,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Whether the unfiltered whose head was read last lies behind a position.
+    /// Whether the unfiltered whose head was read last is behind a position.
     fn is_behind(&self, head: &UnfilteredHead, up_to: &UpTo<'_>) -> bool {
         let comparator = self.reader.table().comparator();
         let order = comparator.compare_positions(&self.clustering, head.weight(), up_to.prefix, up_to.weight);
@@ -242,13 +242,13 @@ impl SSTableCursor {
         self.partition.as_ref().is_some_and(|partition| partition.index.is_some())
     }
 
-    /// Finds the unfiltered before the one at a data position by the size that it keeps.
+    /// Finds the unfiltered before the one at a data position, by the size that the latter stores.
     fn step_down(&mut self, position: u64, head: &UnfilteredHead) -> Result<(), SSTableError> {
         let partition_start = self.partition.as_ref().map_or(0, |partition| partition.start);
         let body = position + head.head_length as u64;
         let size = self.window.decode_sized(body, head.body_length, |input| input.uvint("previous size"))?;
         match position.checked_sub(size) {
-            // The first unfiltered counts from the start of its partition.
+            // The first unfiltered stores its distance from the start of its partition.
             Some(previous) if previous == partition_start => self.below = None,
             Some(previous) if previous > partition_start => self.below = Some(previous..position),
             _ => {
@@ -260,7 +260,7 @@ impl SSTableCursor {
         Ok(())
     }
 
-    /// Goes to the next slice downwards; true if the current one has a border to be yielded first.
+    /// Moves to the next slice downwards. Returns true if the current one must yield a border first.
     fn leave_slice_reversed(&mut self, index: usize) -> bool {
         self.slice = index;
         self.slice_begun = false;

@@ -1,4 +1,4 @@
-//! Rows that are passed on as they are stored.
+//! Rows that are passed on in stored form.
 
 use model::StoredRow;
 
@@ -7,19 +7,19 @@ use crate::data::{STORED_ROW, UnfilteredHead, flag};
 use crate::error::SSTableError;
 use crate::input::Input;
 
-/// A row as the file has it.
+/// A row in the file's encoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored {
     pub head: UnfilteredHead,
     timestamp: i64,
-    /// Data position and length of its cells.
+    /// The data position and length of its cells.
     cells: (u64, usize),
 }
 
 impl SSTableCursor {
-    /// Makes the next unfiltered the current one, in one look, if it is a row that may be passed on as it is stored and
-    /// the window has all of it. Anything else, damage too, is left to whoever looks closer; the end of the
-    /// partition is noted.
+    /// Makes the next unfiltered the current one in one step, if it is a row that may be passed on in stored form and
+    /// the window has all of it. Everything else, including damage, is left to the general path. The end of the
+    /// partition is detected.
     pub(super) fn leave_stored(&mut self) -> bool {
         if self.peeked.is_some() || self.at_end {
             return false;
@@ -49,7 +49,7 @@ impl SSTableCursor {
         true
     }
 
-    /// The row at a data position, if it may be passed on as it is stored.
+    /// The row at a data position, if it may be passed on in stored form.
     pub(super) fn stored_row(&mut self, position: u64, head: &UnfilteredHead) -> Result<Option<Stored>, SSTableError> {
         let Self { window, reader, .. } = self;
         let decoder = reader.decoder();
@@ -61,7 +61,7 @@ impl SSTableCursor {
         }))
     }
 
-    /// The current row as it is stored, if it was left so.
+    /// The current row in stored form, if it was left so.
     #[inline]
     pub(super) fn current_stored(&self) -> Option<StoredRow<'_>> {
         let Current::Stored(Stored { timestamp, cells: (position, length), .. }) = self.current else { return None };

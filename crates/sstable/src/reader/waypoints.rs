@@ -1,23 +1,23 @@
-//! Where in a block of the row index a read may begin: places that earlier reads came by.
+//! Waypoints: places in a block of the row index where a read may begin, recorded by earlier reads.
 //!
-//! A block holds some hundred rows, and nothing in the file tells where in it a row lies: a read walks from its start.
-//! What it passes it notes, about once per kibibyte, and keeps the notes in the cache of blocks beside the data, so
-//! that the next read of the block walks a kibibyte at most. They take some percent of the data, and go as all that is
-//! in the cache goes.
+//! A block holds some hundred rows, and nothing in the file tells where in it a row lies, so a read walks from its
+//! start. The walk records about one waypoint per kibibyte, and keeps them in the block cache beside the data. The next
+//! read of the block then walks a kibibyte at most. Waypoints take a few percent of the data's size, and are evicted
+//! like everything in the cache.
 
 use model::{ClusteringComparator, DeletionTime};
 
 use super::DataFile;
 use crate::cache;
 
-/// Bytes of data between two waypoints, at least.
+/// The least number of data bytes between two waypoints.
 const APART_BYTES: u64 = 1024;
-/// Longer prefixes are not noted: they would take too much beside the data.
+/// Longer prefixes are not recorded, because they would take too much memory in proportion to the data.
 const PREFIX_BYTES_MAX: usize = 128;
-/// A waypoint before its prefix: data position, open deletion, weight and length of the prefix.
+/// The size of a waypoint without its prefix: data position, open deletion, weight and length of the prefix.
 const HEAD_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 
-/// A row or marker that was passed.
+/// A row or marker that a walk passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Waypoint<'w> {
     /// Its data position.
@@ -38,7 +38,7 @@ impl Waypoint<'_> {
     }
 }
 
-/// The waypoints of an entry of the cache.
+/// The waypoints in an entry of the cache.
 struct Waypoints<'w>(&'w [u8]);
 
 impl<'w> Iterator for Waypoints<'w> {
@@ -64,13 +64,13 @@ impl<'w> Iterator for Waypoints<'w> {
     }
 }
 
-/// What a walk through a block knows and notes.
+/// The known waypoints of a block, and those recorded by a walk through it.
 #[derive(Default)]
 pub(super) struct Trail {
-    /// Data position of the block; none where nothing is noted.
+    /// The data position of the block; `None` where nothing is recorded.
     block: Option<u64>,
     known: Option<cache::Block>,
-    /// Notes of this walk, behind those that are known.
+    /// The waypoints of this walk, behind the known ones.
     fresh: Vec<u8>,
     /// Data position of the last waypoint, or of the block.
     last: u64,
@@ -82,13 +82,12 @@ impl Trail {
         self.block = Some(block);
         self.fresh.clear();
         self.known = data.waypoints(block);
-        // The position of the last one is kept in front of all.
+        // The position of the last waypoint is stored in front of all.
         let last = self.known.as_ref().and_then(|known| known.first_chunk::<8>());
         self.last = last.map_or(block, |last| u64::from_be_bytes(*last));
     }
 
-    /// The last waypoint that lies before a position in clustering order: its data position and the deletion in force
-    /// there.
+    /// The last waypoint before a position in clustering order: its data position and the deletion in force there.
     pub fn nearest(&self, comparator: &ClusteringComparator, prefix: &[u8], weight: i8) -> Option<(u64, DeletionTime)> {
         let (_, waypoints) = self.known.as_ref()?.split_first_chunk::<8>()?;
         let before = |waypoint: &Waypoint<'_>| {
@@ -98,7 +97,7 @@ impl Trail {
         Some((nearest.position, nearest.open))
     }
 
-    /// Notes a row or marker, before which `open` is in force, if it lies far enough behind the last waypoint.
+    /// Records a row or marker, before which `open` is in force, if it is far enough behind the last waypoint.
     #[inline]
     pub fn pass(&mut self, position: u64, open: DeletionTime, prefix: &[u8], weight: i8) {
         if self.block.is_some() && position >= self.last + APART_BYTES && prefix.len() <= PREFIX_BYTES_MAX {
@@ -107,13 +106,13 @@ impl Trail {
         }
     }
 
-    /// Ends the walk, and lets go of what was known.
+    /// Ends the walk, and releases the known waypoints.
     pub fn close(&mut self, data: &DataFile) {
         self.end(data);
         self.known = None;
     }
 
-    /// Ends the walk: keeps what was noted.
+    /// Ends the walk, and stores what it recorded.
     pub fn end(&mut self, data: &DataFile) {
         if let Some(block) = self.block.take()
             && !self.fresh.is_empty()

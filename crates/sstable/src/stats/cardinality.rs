@@ -1,5 +1,5 @@
-//! HyperLogLog++ over partition keys, in the stream-lib format that Cassandra stores: how many partitions two tables
-//! will have when merged.
+//! HyperLogLog++ over partition keys, in the stream-lib format that Cassandra stores. It estimates how many partitions
+//! two tables will have when merged.
 
 use types::murmur3;
 
@@ -13,7 +13,7 @@ const SPARSE_PRECISION: u32 = 25;
 const REGISTERS: usize = 1 << PRECISION;
 /// Entries collected before they are merged into the sorted list.
 const PENDING_MAX: usize = 1537;
-/// A longer sparse list is turned into registers.
+/// A longer sparse list is converted to registers.
 const SPARSE_MAX: usize = 6144;
 const REGISTERS_PER_WORD: usize = 6;
 const VERSION: i32 = -2;
@@ -68,7 +68,7 @@ fn register_of(entry: u32) -> (usize, u8) {
 }
 
 impl Cardinality {
-    /// Counts a partition key.
+    /// Adds a partition key.
     pub fn add(&mut self, key: &[u8]) {
         self.add_hash(murmur3::murmur2_64(key));
     }
@@ -88,7 +88,7 @@ impl Cardinality {
         }
     }
 
-    /// Merges pending entries, and goes over to registers when there are many.
+    /// Merges pending entries, and converts to registers when there are many.
     fn settle(&mut self) {
         let Form::Sparse { list, pending } = &mut self.form else { return };
         list.append(pending);
@@ -103,7 +103,7 @@ impl Cardinality {
         }
     }
 
-    /// Adds everything another estimate has counted.
+    /// Adds everything that another estimate has counted.
     pub fn merge(&mut self, other: &Cardinality) {
         match (&mut self.form, &other.form) {
             (Form::Sparse { pending, .. }, Form::Sparse { list, pending: more }) => {

@@ -1,4 +1,4 @@
-//! Gathers Statistics.db while a table is written.
+//! Collecting Statistics.db while a table is written.
 
 use std::cmp::Ordering;
 
@@ -12,12 +12,12 @@ use crate::clustering::kind;
 /// A clustering prefix and its weight: -1 before everything with it, 0 the row itself, 1 after.
 pub(crate) type Position = (Vec<u8>, i8);
 
-/// What has been seen so far.
+/// The facts collected so far.
 #[derive(Debug)]
 pub(crate) struct StatsCollector {
     partition_size: EstimatedHistogram,
     cell_count: EstimatedHistogram,
-    /// Where the partition before was counted.
+    /// The bucket of the previous partition's size.
     last_size_bucket: usize,
     last_cells_bucket: usize,
     timestamps: Option<(i64, i64)>,
@@ -29,7 +29,7 @@ pub(crate) struct StatsCollector {
     total_columns_set: i64,
     total_rows: i64,
     cells_in_partition: i64,
-    /// Whether there was a row that is alive for ever.
+    /// Whether there was a row that never expires.
     has_plain_rows: bool,
     covered: Option<(Position, Position)>,
     first_key: Option<Vec<u8>>,
@@ -112,22 +112,22 @@ impl StatsCollector {
         self.deletion_time(cell.local_deletion_time);
     }
 
-    /// A row with so many cells, alive for ever, that all have its timestamp.
+    /// Adds a row with this many cells that never expires and whose cells all have its timestamp.
     pub fn plain_row(&mut self, timestamp: i64, cells: usize) {
         self.timestamp(timestamp);
-        // All say the same of TTL and deletion: that is noted once, at the end.
+        // All such rows have the same TTL and deletion, which are recorded once, at the end.
         self.has_plain_rows = true;
         self.cells_in_partition += cells as i64;
         self.row(cells);
     }
 
-    /// A row (a static one only if it holds anything) with this many columns that have a cell.
+    /// Adds a row (a static one only if it is not empty) with this many columns that have a cell.
     pub fn row(&mut self, columns_set: usize) {
         self.total_rows += 1;
         self.total_columns_set += columns_set as i64;
     }
 
-    /// Ends a partition of `size` bytes whose first and last unfiltered stand at these positions.
+    /// Ends a partition of `size` bytes whose first and last unfiltered have these positions.
     pub fn end_partition(
         &mut self,
         size: u64,
@@ -149,7 +149,7 @@ impl StatsCollector {
         }
     }
 
-    /// The finished statistics; what the data does not tell stays at "none" for the caller to fill in.
+    /// The finished statistics. What the data does not determine stays at "none" for the caller to fill in.
     pub fn finish(mut self, clustering_classes: Vec<String>) -> (StatsMetadata, Cardinality) {
         if self.has_plain_rows {
             self.ttl(TTL_NONE);
@@ -196,7 +196,7 @@ fn compare(comparator: &ClusteringComparator, left: &Position, right: &Position)
     comparator.compare_positions(&left.0, left.1, &right.0, right.1)
 }
 
-/// The bounds around all rows and markers; an empty slice where there are none.
+/// The bounds around all rows and markers; an empty slice if there are none.
 fn covered_bounds(covered: Option<(Position, Position)>) -> (CoveredBound, CoveredBound) {
     match covered {
         None => (

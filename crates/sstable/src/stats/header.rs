@@ -10,7 +10,7 @@ pub(crate) const TIMESTAMP_EPOCH: i64 = 1_442_880_000_000_000;
 /// The same in seconds, the base of stored deletion times.
 pub(crate) const DELETION_TIME_EPOCH: u32 = 1_442_880_000;
 
-/// The bases that timestamps, deletion times and TTLs of Data.db are stored against.
+/// The bases relative to which Data.db stores timestamps, deletion times and TTLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodingBase {
     /// Microseconds.
@@ -27,7 +27,7 @@ impl Default for EncodingBase {
     }
 }
 
-/// A column of the file: its name and the marshal class that its values were written under.
+/// A column of the file: its name and the marshal class of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderColumn {
     /// UTF-8 in practice.
@@ -36,7 +36,7 @@ pub struct HeaderColumn {
     pub class: String,
 }
 
-/// What Data.db was written under.
+/// The schema under which Data.db was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SerializationHeader {
     /// Bases of deltas.

@@ -29,8 +29,7 @@ impl EstimatedHistogram {
         EstimatedHistogram { counts: vec![0; offsets.len() + 1], offsets }
     }
 
-    /// Counts one value. `near` is where the one before it was counted, zero at first: values that follow one another
-    /// are often alike.
+    /// Counts one value. `near` is the bucket of the previous one, zero at first; consecutive values are often similar.
     pub fn add(&mut self, value: i64, near: &mut usize) {
         let is_above = |bucket: usize| self.offsets.get(bucket).is_some_and(|end| *end < value);
         if is_above(*near) || *near > 0 && !is_above(*near - 1) {
@@ -44,7 +43,7 @@ impl EstimatedHistogram {
         self.counts.iter().fold(0, |sum: i64, count| sum.saturating_add(*count))
     }
 
-    /// Mean of the values, taking each as its bucket's upper end.
+    /// The mean of the values, with each taken as its bucket's upper end.
     pub fn mean(&self) -> f64 {
         let count = self.count();
         if count == 0 {

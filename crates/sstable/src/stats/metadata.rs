@@ -1,4 +1,4 @@
-//! The STATS component: what is known of a table without reading its data.
+//! The STATS component: what is known about a table without reading its data.
 
 use crate::clustering::{kind, read_values, write_values};
 use crate::descriptor::Version;
@@ -30,14 +30,14 @@ pub struct CoveredBound {
     pub prefix: Vec<u8>,
 }
 
-/// What is known of a table. Names are Cassandra's.
+/// Facts about a table, under Cassandra's names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatsMetadata {
     /// Uncompressed bytes per partition.
     pub estimated_partition_size: EstimatedHistogram,
     /// Cells per partition.
     pub estimated_cell_per_partition_count: EstimatedHistogram,
-    /// Microseconds, over everything that has a timestamp.
+    /// Microseconds, over everything with a timestamp.
     pub min_timestamp: i64,
     /// Microseconds.
     pub max_timestamp: i64,
@@ -45,13 +45,13 @@ pub struct StatsMetadata {
     pub min_local_deletion_time: u32,
     /// Seconds.
     pub max_local_deletion_time: u32,
-    /// Seconds; what does not expire counts as 0.
+    /// Seconds; data that does not expire counts as 0.
     pub min_ttl: i32,
     /// Seconds.
     pub max_ttl: i32,
-    /// Compressed bytes per uncompressed byte, -1 where not compressed.
+    /// Compressed bytes per uncompressed byte; -1 if not compressed.
     pub compression_ratio: f64,
-    /// When what can be dropped.
+    /// When how much becomes droppable.
     pub estimated_tombstone_drop_time: TombstoneHistogram,
     /// Level under LeveledCompactionStrategy.
     pub sstable_level: i32,
@@ -69,7 +69,7 @@ pub struct StatsMetadata {
     pub total_columns_set: i64,
     /// Rows, non-empty static rows included.
     pub total_rows: i64,
-    /// What of the commit log the table holds: (start, end].
+    /// The part of the commit log that the table covers: (start, end].
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// The node whose commit log that is.
     pub originating_host_id: Option<uuid::Uuid>,
@@ -186,14 +186,14 @@ impl StatsMetadata {
     }
 }
 
-/// Seconds; before `oa` a signed number whose greatest value stands for "none".
+/// Reads seconds; before `oa` a signed number whose greatest value means "none".
 fn read_deletion_time(is_nb: bool, input: &mut Input<'_>) -> Decoded<u32> {
     let stored = input.u32("local deletion time")?;
     Ok(if is_nb && stored == i32::MAX as u32 { u32::MAX } else { stored })
 }
 
-/// The clustering classes and what they cover; before `oa` the least and the greatest value of each column, which are
-/// passed over because some versions had them wrong.
+/// Reads the clustering classes and the covered bounds. Before `oa` these were the least and the greatest value of each
+/// column, which are skipped because some versions stored them wrong.
 fn read_covered(is_nb: bool, input: &mut Input<'_>) -> Decoded<(Vec<String>, CoveredBound, CoveredBound)> {
     if !is_nb {
         let classes = read_classes(input)?;

@@ -1,4 +1,4 @@
-//! TombstoneHistogram: how much can be dropped when, in at most a hundred bins.
+//! TombstoneHistogram: how much becomes droppable when, in at most a hundred bins.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl TombstoneHistogram {
         self.bins.iter().take_while(|bin| bin.0 <= time).map(|bin| f64::from(bin.1)).sum()
     }
 
-    /// As versions before `oa` have it: points are doubles, counts are longs.
+    /// Reads the form of versions before `oa`: points are doubles, counts are longs.
     pub(super) fn read_nb(input: &mut Input<'_>) -> Decoded<Self> {
         input.u32("tombstone histogram capacity")?;
         let count = input.u32("tombstone histogram size")?;
@@ -68,7 +68,7 @@ impl TombstoneHistogram {
 #[derive(Debug, Default)]
 pub(crate) struct TombstoneHistogramBuilder {
     points: BTreeMap<u32, u32>,
-    /// The point counted last: most come in runs.
+    /// The point counted last; equal points usually come in runs.
     last: (u32, u32),
 }
 
@@ -105,7 +105,7 @@ impl TombstoneHistogramBuilder {
     fn merge(&mut self) {
         let mut bins: Vec<(u32, u32)> = std::mem::take(&mut self.points).into_iter().collect();
         while bins.len() > BINS_MAX {
-            // One pass joins neighbours no further apart than the closest pair allows, at least one pair.
+            // One pass joins neighbours no further apart than the closest pair allows, and at least one pair.
             let excess = bins.len() - BINS_MAX;
             let mut gaps: Vec<u32> = bins.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
             gaps.sort_unstable();
@@ -139,7 +139,7 @@ impl TombstoneHistogramBuilder {
     }
 }
 
-/// The weighted mean of two bins, rounded up, never beyond the later.
+/// The weighted mean of two bins, rounded up, but never beyond the later one.
 fn join(earlier: (u32, u32), later: (u32, u32)) -> (u32, u32) {
     let weight = u64::from(earlier.1) + u64::from(later.1);
     let sum = u128::from(earlier.0) * u128::from(earlier.1) + u128::from(later.0) * u128::from(later.1);

@@ -1,14 +1,14 @@
 //! Builds a trie bottom-up from sorted keys and packs it into pages exactly as Cassandra does.
 //!
 //! The path of the last key is kept as a stack of open nodes. When a key diverges, the nodes below the point of
-//! divergence are *complete*. A complete node stays in memory while it and its unwritten descendants fit a page;
-//! when they do not, its children are laid out: the largest branch that fits the rest of the page first. A branch in
-//! memory is therefore always smaller than about one page, which bounds memory and the depth of every recursion here.
+//! divergence are *complete*. A complete node stays in memory while it and its unwritten descendants fit a page. When
+//! they do not, its children are laid out, the largest branch that fits the rest of the page first. A branch in memory
+//! is therefore always smaller than about one page, which bounds memory and the depth of every recursion here.
 
 use super::node::{self, PAGE_SIZE};
 use super::payload::Payload;
 
-/// About as many nodes with children are written at a time; most of them have few.
+/// About the number of nodes with children that are written at a time; most of them have few.
 const SPARE_MAX: usize = 512;
 const SPARE_CHILDREN_MAX: usize = 32;
 
@@ -22,11 +22,11 @@ struct Open {
     position: Option<u64>,
     /// Bytes of its descendants that are not written yet.
     branch_size: usize,
-    /// Bytes of the node itself, for the position it was last sized at.
+    /// Bytes of the node itself, for the position at which it was last measured.
     node_size: usize,
-    /// A child is written already.
+    /// Whether a child is already written.
     out_of_page_children: bool,
-    /// A descendant below the children is.
+    /// Whether a descendant below the children is.
     out_of_page_in_branch: bool,
 }
 
@@ -63,7 +63,7 @@ impl Open {
         self.choose(position).1 + self.payload.as_ref().map_or(0, |payload| payload.bytes().len())
     }
 
-    /// Sizes the branch again for `position`: pointers to written nodes may have grown.
+    /// Measures the branch again for `position`, because pointers to written nodes may have grown.
     fn recalculate(&mut self, position: u64) -> usize {
         if self.out_of_page_in_branch {
             let mut size = 0;
@@ -79,16 +79,16 @@ impl Open {
     }
 }
 
-/// Trie bytes on their way to a file.
+/// Trie bytes to be written to a file.
 #[derive(Debug, Default)]
 struct Pages {
-    /// Bytes not taken by the caller yet.
+    /// The bytes that the caller has not taken yet.
     bytes: Vec<u8>,
     /// File position of `bytes[0]`.
     base: u64,
     /// Transitions and distances of the node being written.
     pointers: Vec<(u8, u64)>,
-    /// Room for children, from nodes that were written.
+    /// Vectors for children, from nodes that were written.
     spare: Vec<Vec<Open>>,
 }
 
@@ -108,7 +108,7 @@ impl Pages {
         }
     }
 
-    /// Writes a branch, children first; returns the position of its root.
+    /// Writes a branch, children first. Returns the position of its root.
     fn write(&mut self, open: &mut Open) -> u64 {
         for child in &mut open.children {
             if child.position.is_none() {
@@ -133,7 +133,7 @@ impl Pages {
         position
     }
 
-    /// Keeps the room of children that were written.
+    /// Keeps the vectors of children that were written.
     fn recycle(&mut self, children: &mut Vec<Open>) {
         if (1..=SPARE_CHILDREN_MAX).contains(&children.capacity()) && self.spare.len() < SPARE_MAX {
             children.clear();
@@ -167,7 +167,7 @@ impl Pages {
     /// Writes all children, the largest that fits the page first. The node itself stays in memory.
     fn lay_out_children(&mut self, open: &mut Open) {
         let unwritten = open.children.iter().enumerate().filter(|(_, child)| child.position.is_none());
-        // Children ascend by transition byte, so that of equal sizes the greater byte comes later.
+        // Children ascend by transition byte, so of equal sizes the greater byte comes later.
         let mut waiting: Vec<(usize, usize)> = unwritten.map(|(index, child)| (child.total_size(), index)).collect();
         waiting.sort_unstable();
         while !waiting.is_empty() {
@@ -228,7 +228,7 @@ pub(crate) struct TrieBuilder {
 }
 
 impl TrieBuilder {
-    /// A builder of a trie whose first byte lands at `position` of the file.
+    /// A builder of a trie whose first byte is at `position` of the file.
     pub fn new(position: u64) -> Self {
         TrieBuilder { pages: Pages { base: position, ..Pages::default() }, path: vec![Open::default()] }
     }
@@ -261,7 +261,7 @@ impl TrieBuilder {
         }
     }
 
-    /// Writes what is left and starts the next trie behind it; returns the position of the root.
+    /// Writes what is left, and starts the next trie behind it. Returns the position of the root.
     pub fn complete(&mut self) -> u64 {
         self.close(1);
         let mut root = self.path.pop().unwrap_or_default();
@@ -270,7 +270,7 @@ impl TrieBuilder {
         self.pages.write_root(&mut root)
     }
 
-    /// Forgets the entries of a trie of which nothing was written yet.
+    /// Discards the entries of a trie of which nothing was written yet.
     pub fn abandon(&mut self) {
         self.path.clear();
         self.path.push(Open::default());

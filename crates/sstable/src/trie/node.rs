@@ -1,4 +1,4 @@
-//! The sixteen node types: their bytes, both ways. Shape and paging are `builder`'s business.
+//! The sixteen node types: encoding and decoding. `builder` decides shape and paging.
 
 use super::payload::Payload;
 use crate::error::{Corruption, Decoded};
@@ -18,7 +18,7 @@ enum Family {
     Dense,
 }
 
-/// A node type: how children are laid out and how wide a pointer is.
+/// A node type: the layout of its children and the width of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     family: Family,
@@ -32,7 +32,7 @@ const fn kind(family: Family, pointer_bits: u8) -> Kind {
     Kind { family, pointer_bits }
 }
 
-/// By type number, the high half of a node's first byte.
+/// By type number, which is the high half of a node's first byte.
 const KINDS: [Kind; 16] = [
     kind(Family::Leaf, 0),
     kind(Family::Single, 4),
@@ -153,7 +153,7 @@ fn write_pointers(out: &mut Vec<u8>, pointer_bits: u8, distances: impl Iterator<
     out.extend(half);
 }
 
-/// A node that was read: where its parts lie in its page. It owns no bytes; every accessor takes the page again.
+/// A node that was read: the places of its parts in its page. It owns no bytes; every accessor takes the page again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     /// Position in the file.
@@ -304,7 +304,7 @@ impl Node {
             },
         };
         match self.kind.family {
-            // As where it is searched for: no distance, no child.
+            // As in a search, a distance of zero means no child.
             Family::Single if self.distance(page, slot) == 0 => Ok(None),
             _ => self.child(file, page, slot),
         }

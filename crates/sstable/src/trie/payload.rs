@@ -1,9 +1,9 @@
-//! What a node carries: up to 15 in its payload bits, and the bytes behind the node.
+//! A node's payload: a number up to 15 in its payload bits, and the bytes behind the node.
 
 /// Longest payload: seven offset bytes and a twelve-byte deletion.
 const CAPACITY: usize = 24;
 
-/// A payload about to be written.
+/// A payload to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payload {
     bits: u8,

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use super::node::{Node, PAGE_SIZE};
 use crate::error::Corruption;
 
-/// A line of the processor's caches.
+/// The size of a cache line.
 const LINE_BYTES: usize = 64;
-/// A subtree that fits a page by the side of others is seldom longer.
+/// A subtree that shares a page with others is seldom longer.
 const NEAR_BYTES: usize = 448;
 
-/// Where a walker gets pages from.
+/// The source of a walker's pages.
 pub(crate) trait Pages {
-    /// Why there is no page; damage of a page becomes one.
+    /// Why there is no page; damage of a page is converted to it.
     type Error: From<Box<Corruption>>;
-    /// A page that is held.
+    /// A page in memory.
     type Page: Deref<Target = [u8]>;
 
     /// Page `number` of the file; shorter than [`PAGE_SIZE`] only at the file's end.
@@ -52,8 +52,8 @@ impl<P: Pages + ?Sized> Pages for Arc<P> {
     }
 }
 
-/// Goes down from the node at `root`, whose page is at hand, as far as there are children for the bytes of `key`; hands
-/// the last node's payload to `found` if it is an entry without children.
+/// Descends from the node at `root`, whose page must be available, as long as there are children for the bytes of
+/// `key`. Passes the last node's payload to `found` if it is an entry without children.
 pub(crate) fn follow<P: Pages, T>(
     pages: &P,
     (root, root_page): (u64, &[u8]),
@@ -79,8 +79,8 @@ pub(crate) fn follow<P: Pages, T>(
     found(node.position, node.payload_bits, node.payload(held.as_deref().unwrap_or(root_page))).map(Some)
 }
 
-/// Looks at all that a descent from the node at `position` may look at in its page, so that the processor waits for it
-/// once: children lie right before their parents, and the nearer the fewer there are.
+/// Touches everything that a descent from the node at `position` may read in its page, so that the processor waits for
+/// it once. Children are right before their parents, and the fewer there are the nearer.
 #[inline]
 fn bring_near(page: &[u8], position: u64) {
     let start = (position % PAGE_SIZE as u64) as usize;
@@ -89,7 +89,7 @@ fn bring_near(page: &[u8], position: u64) {
     }
 }
 
-/// Stands on one node of a trie.
+/// A position on one node of a trie.
 struct Walker<P: Pages> {
     pages: P,
     page: P::Page,
@@ -160,12 +160,12 @@ impl<P: Pages> Walker<P> {
     }
 }
 
-/// Stands on an entry (a node with payload) or between entries, and moves in key order.
+/// A cursor that stands on an entry (a node with payload) or between entries, and moves in key order.
 ///
 /// A payload comes before those of its node's descendants.
 pub(crate) struct EntryCursor<P: Pages> {
     walker: Walker<P>,
-    /// Ancestors of the current node and the slot taken in each.
+    /// The ancestors of the current node, and the slot taken in each.
     ancestors: Vec<(u64, usize)>,
 }
 
@@ -175,12 +175,12 @@ impl<P: Pages> EntryCursor<P> {
         Ok(EntryCursor { walker: Walker::new(pages, root)?, ancestors: Vec::with_capacity(24) })
     }
 
-    /// Payload bits and bytes of the entry the cursor stands on.
+    /// The payload bits and bytes of the current entry.
     pub fn payload(&self) -> (u8, &[u8]) {
         self.walker.payload()
     }
 
-    /// Position of the node the cursor stands on.
+    /// The position of the current node.
     pub fn position(&self) -> u64 {
         self.walker.position()
     }
@@ -201,19 +201,19 @@ impl<P: Pages> EntryCursor<P> {
         self.walker.go_to(child)
     }
 
-    /// Stands on the first entry; false = the trie is empty.
+    /// Moves to the first entry. Returns false if the trie is empty.
     pub fn seek_first(&mut self) -> Result<bool, P::Error> {
         self.reset()?;
         self.first_below()
     }
 
-    /// Stands on the last entry.
+    /// Moves to the last entry.
     pub fn seek_last(&mut self) -> Result<bool, P::Error> {
         self.reset()?;
         self.last_below()
     }
 
-    /// The first entry at or below the current node.
+    /// Moves to the first entry at or below the current node.
     fn first_below(&mut self) -> Result<bool, P::Error> {
         loop {
             if self.walker.has_payload() {
@@ -227,7 +227,7 @@ impl<P: Pages> EntryCursor<P> {
         }
     }
 
-    /// The last entry at or below the current node.
+    /// Moves to the last entry at or below the current node.
     fn last_below(&mut self) -> Result<bool, P::Error> {
         while let Some((slot, child)) = self.walker.child_before(usize::MAX)? {
             self.enter(slot, child)?;
@@ -255,7 +255,7 @@ impl<P: Pages> EntryCursor<P> {
         }
     }
 
-    /// The first entry after everything at or below the current node.
+    /// Moves to the first entry after everything at or below the current node.
     fn next_beside(&mut self) -> Result<bool, P::Error> {
         while let Some((parent, slot)) = self.ancestors.pop() {
             self.walker.go_to(parent)?;
@@ -282,7 +282,7 @@ impl<P: Pages> EntryCursor<P> {
         Ok(false)
     }
 
-    /// Stands on the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before
+    /// Moves to the entry with the greatest key at or before `key`. A key that is a prefix of `key` counts as before
     /// it.
     pub fn seek_floor(&mut self, key: &[u8]) -> Result<bool, P::Error> {
         self.reset()?;
@@ -298,7 +298,7 @@ impl<P: Pages> EntryCursor<P> {
         self.floor_below(0)
     }
 
-    /// The last entry in the children before `slot`, else the node's own, else the one before the node.
+    /// Moves to the last entry in the children before `slot`, or else the node's own, or else the one before the node.
     fn floor_below(&mut self, slot: usize) -> Result<bool, P::Error> {
         if let Some((slot, child)) = self.walker.child_before(slot)? {
             self.enter(slot, child)?;
@@ -310,8 +310,8 @@ impl<P: Pages> EntryCursor<P> {
         self.previous()
     }
 
-    /// Stands on the first entry that may hold `key` or a greater one: the leaf whose key is a prefix of `key` if there
-    /// is one, else the first greater entry. For tries of unique prefixes, where payloads sit on leaves only.
+    /// Moves to the first entry that may hold `key` or a greater one: the leaf whose key is a prefix of `key` if there
+    /// is one, otherwise the first greater entry. For tries of unique prefixes, where only leaves have payloads.
     pub fn seek_candidate(&mut self, key: &[u8]) -> Result<bool, P::Error> {
         self.reset()?;
         for byte in key {

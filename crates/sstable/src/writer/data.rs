@@ -1,4 +1,4 @@
-//! Data.db on its way to disk: chunks, checksums, digest.
+//! Writing Data.db: chunks, checksums, digest.
 
 use blockio::{AlignedBuffer, AlignedSlice, BLOCK_SIZE, Durability, File};
 
@@ -6,7 +6,7 @@ use super::pending::Pending;
 use crate::compression::{ChunkCompressor, CompressionInfo, CompressionParams, Stored};
 use crate::error::SSTableError;
 
-/// Stored bytes are handed to the disk in pieces of about this size, whole blocks.
+/// Stored bytes are written to the disk in pieces of about this size, in whole blocks.
 const WRITE_BYTES: usize = 512 * 1024;
 /// Room behind a piece for the row that completes it.
 const ROW_BYTES: usize = 256 * 1024;
@@ -15,14 +15,14 @@ const CHECKSUM_CHUNK_LENGTH: u32 = BLOCK_SIZE as u32;
 
 /// Takes uncompressed data and writes Data.db.
 pub(super) struct DataOut {
-    /// Data that no chunk was made of yet.
+    /// Data that is not part of a chunk yet.
     pending: Pending,
     /// Data position of the first byte that is pending.
     pending_position: u64,
     chunks: Chunks,
 }
 
-/// What is known when Data.db is complete.
+/// The results when Data.db is complete.
 pub(super) struct DataDone {
     pub digest: u32,
     /// Content of CompressionInfo.db.
@@ -55,7 +55,7 @@ impl DataOut {
         self.chunks.stored_length()
     }
 
-    /// Makes chunks of what is pending, as far as it fills them.
+    /// Makes chunks of the pending data, as far as it fills them.
     pub fn settle(&mut self) -> Result<(), SSTableError> {
         if self.pending.len() < self.chunks.least() {
             return Ok(());
@@ -78,10 +78,10 @@ impl DataOut {
     }
 }
 
-/// Chunks on their way to the file.
+/// Chunks to be written to the file.
 struct Chunks {
     file: Box<dyn File>,
-    /// Of a whole one, in data.
+    /// The data length of a whole chunk.
     length: usize,
     compression: Option<(CompressionParams, ChunkCompressor)>,
     offsets: Vec<u64>,
@@ -105,7 +105,7 @@ impl Chunks {
             }
             None => None,
         };
-        // A codec may ask for somewhat more than what it is given.
+        // A codec may need somewhat more room than the size of its input.
         let stored = if compression.is_some() { WRITE_BYTES + 2 * length } else { 0 };
         Ok(Chunks {
             file,
@@ -120,7 +120,7 @@ impl Chunks {
         })
     }
 
-    /// As much data is stored at a time, or more.
+    /// The least amount of data that is stored at a time.
     fn least(&self) -> usize {
         if self.compression.is_some() { self.length } else { WRITE_BYTES }
     }
@@ -129,7 +129,7 @@ impl Chunks {
         self.stored_position + self.stored.len() as u64
     }
 
-    /// Stores whole chunks, or with them the last.
+    /// Stores whole chunks, and at the end also the last one.
     fn store(&mut self, chunks: &[u8]) -> Result<(), SSTableError> {
         if self.compression.is_some() {
             return chunks.chunks(self.length).try_for_each(|chunk| self.store_compressed(chunk));
@@ -167,7 +167,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Writes what is stored, less the block that it ends within.
+    /// Writes what is stored, except the block in which it ends.
     fn write_stored(&mut self) -> Result<(), SSTableError> {
         let blocks = whole_blocks(self.stored.len());
         write_blocks(&*self.file, &self.stored.as_slice()[..blocks], self.stored_position)?;
@@ -176,8 +176,8 @@ impl Chunks {
         Ok(())
     }
 
-    /// Writes the end of the file, less than a block: through the page cache. A whole block would have to be cut again,
-    /// for which the kernel reads it.
+    /// Writes the end of the file, less than a block, through the page cache. A whole block would have to be truncated
+    /// again, for which the kernel reads it.
     fn write_rest(&mut self, bytes: &[u8]) -> Result<(), SSTableError> {
         if !bytes.is_empty() {
             self.file.write_at(bytes, self.stored_position)?;
@@ -209,17 +209,17 @@ impl Chunks {
     }
 }
 
-/// Of so many bytes, those that make whole blocks.
+/// The largest multiple of the block size up to `length`.
 fn whole_blocks(length: usize) -> usize {
     length / BLOCK_SIZE * BLOCK_SIZE
 }
 
-/// Writes whole blocks, past the page cache if the file was opened so.
+/// Writes whole blocks, bypassing the page cache if the file was opened so.
 fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTableError> {
     match AlignedSlice::new(bytes) {
         Some(blocks) if blocks.is_empty() => Ok(()),
         Some(blocks) => Ok(file.write_blocks(blocks, position, Durability::AtNextSync)?),
-        // A row that was larger than the room for it had all be moved.
+        // A row that was larger than the room for it caused everything to be moved.
         None => {
             let mut aligned = AlignedBuffer::new(WRITE_BYTES);
             for (position, piece) in (position..).step_by(WRITE_BYTES).zip(bytes.chunks(WRITE_BYTES)) {
@@ -234,8 +234,8 @@ fn write_blocks(file: &dyn File, bytes: &[u8], position: u64) -> Result<(), SSTa
 /// The checksum of the whole file.
 struct Digest {
     hasher: crc32fast::Hasher,
-    /// What each bit of a checksum becomes when as many bytes as a chunk of CRC.db has come behind: the checksum of
-    /// both parts is that of the first, so moved, and that of the second together.
+    /// What each bit of a checksum becomes after as many bytes as a chunk of CRC.db: the checksum of two parts is that
+    /// of the first, moved in this way, combined with that of the second.
     moved: [u32; 32],
 }
 
@@ -253,7 +253,7 @@ impl Digest {
         self.hasher.update(bytes);
     }
 
-    /// Goes on with bytes whose checksum is known.
+    /// Appends bytes whose checksum is known.
     fn append(&mut self, crc: u32, length: usize) {
         if length != CHECKSUM_CHUNK_LENGTH as usize {
             self.hasher.combine(&crc32fast::Hasher::new_with_initial_len(crc, length as u64));

@@ -1,4 +1,4 @@
-//! What a table is written with.
+//! The options of a writer.
 
 use model::Table;
 use types::{CqlType, MarshalClass};
@@ -16,7 +16,7 @@ pub const COLUMN_INDEX_SIZE_DEFAULT: u64 = 16 * 1024;
 pub struct WriterOptions {
     /// How many partitions to expect; sizes the Bloom filter.
     pub estimated_partitions: u64,
-    /// Bases of stored timestamps, deletion times and TTLs: best the least of each.
+    /// The bases of stored timestamps, deletion times and TTLs: ideally the least of each.
     pub base: EncodingBase,
     /// Indexes, ascending, of the table's static columns that the header lists.
     pub statics: Vec<usize>,
@@ -24,11 +24,11 @@ pub struct WriterOptions {
     pub regulars: Vec<usize>,
     /// Uncompressed bytes of rows per block of the row index.
     pub column_index_size_bytes: u64,
-    /// How Data.db is compressed; none = not at all.
+    /// The compression of Data.db; `None` for none.
     pub compression: Option<CompressionParams>,
-    /// Whether Data.db is written past the kernel's page cache, where it allows.
+    /// Whether writes of Data.db bypass the kernel's page cache, where it allows that.
     pub past_page_cache: bool,
-    /// What of the commit log the table holds, (start, end].
+    /// The part of the commit log that the table covers, (start, end].
     pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// The node whose commit log that is.
     pub originating_host_id: Option<Uuid>,
@@ -36,12 +36,12 @@ pub struct WriterOptions {
     pub repaired_at: i64,
     /// Level under LeveledCompactionStrategy.
     pub sstable_level: i32,
-    /// Whether counter shards from before Cassandra 2.1 may come along.
+    /// Whether the table may contain counter shards from before Cassandra 2.1.
     pub has_legacy_counter_shards: bool,
 }
 
 impl WriterOptions {
-    /// What the table's options ask for, with every column in the header.
+    /// The options of a table, with every column in the header.
     pub fn for_table(table: &Table) -> Result<Self, SSTableError> {
         Ok(WriterOptions {
             estimated_partitions: 1,

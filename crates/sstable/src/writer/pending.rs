@@ -1,20 +1,20 @@
-//! Encoded data on its way to a file.
+//! Encoded data to be written to a file.
 
 use blockio::BLOCK_SIZE;
 
-/// Data that was not written yet. Encoders append it to a vector, whose memory starts anywhere, and a device takes
-/// memory that starts at a block: a few bytes before the data are left unused.
+/// Data that was not written yet. Encoders append it to a vector, whose memory may start anywhere, while a device needs
+/// memory that starts at a block: a few bytes in front of the data are left unused.
 pub(super) struct Pending {
     bytes: Vec<u8>,
     unused: usize,
-    /// Of data.
+    /// The capacity for data.
     room: usize,
-    /// Of `bytes`, as long as it did not grow.
+    /// The capacity of `bytes`, as long as it did not grow.
     capacity: usize,
 }
 
 impl Pending {
-    /// No data yet. Up to `room` bytes start at a block; where more come at a time, they are moved and may start
+    /// Starts empty. Up to `room` bytes start at a block; if more are appended at a time, they are moved and may start
     /// anywhere.
     pub fn with_room(room: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK_SIZE);
@@ -23,7 +23,7 @@ impl Pending {
         Pending { unused, room, capacity: bytes.capacity(), bytes }
     }
 
-    /// How many bytes of data there are.
+    /// The number of bytes of data.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.unused
     }
@@ -33,12 +33,12 @@ impl Pending {
         &self.bytes[self.unused..]
     }
 
-    /// To append data to.
+    /// The vector to append data to.
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Lets go of the first bytes.
+    /// Removes the first bytes.
     pub fn remove_first(&mut self, count: usize) {
         let rest = self.unused + count..self.bytes.len();
         if self.bytes.capacity() != self.capacity && rest.len() <= self.room {

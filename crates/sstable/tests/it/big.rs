@@ -1,4 +1,4 @@
-//! Tables of the format `big` are verified and salvaged, and written again as BTI they have the rows that Cassandra
+//! Tables of the format `big` are verified and salvaged, and after a rewrite as BTI they have the rows that Cassandra
 //! wrote.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn directory(version: &str, table: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/from_cassandra/5.0.8-big").join(version).join(table)
 }
 
-/// The rows of a fixture's tables, written again, one JSON value each.
+/// The rows of a fixture's tables after a rewrite, one JSON value each.
 fn rewritten(version: &str, table: &str) -> Vec<Value> {
     let disk = disk();
     let scratch = Scratch::new();
@@ -181,7 +181,7 @@ fn partitions_behind_damage_are_saved_by_the_index() {
         let salvaged = salvage(&disk(), &source, &schema, &target).unwrap();
         assert_eq!((salvaged.losses.len(), salvaged.partitions), (1, 2), "{:?}", salvaged.losses);
         assert!(salvaged.losses[0].key.is_some());
-        // All rows of the second partition, and those of the first that lie before the damage.
+        // All rows of the second partition, and those of the first before the damage.
         assert!(salvaged.rows > 360 && salvaged.rows < 720, "{} rows", salvaged.rows);
         let verified = verify(&*disk(), &target, &schema, true).unwrap();
         assert_eq!((verified.partitions, verified.rows), (2, salvaged.rows));

@@ -1,4 +1,5 @@
-//! How much of Data.db is read for a row, a slice, and what comes after deleted rows: counted, in a large partition.
+//! How much of Data.db is read for a row, for a slice, and for what follows deleted rows: counted, in a large
+//! partition.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,13 +21,13 @@ use uuid::Uuid;
 
 const ROWS: i64 = 20_000;
 const CHUNK_BYTES: u64 = 4096;
-/// Room for the chunk's checksum, and for what LZ4 adds to bytes that do not compress.
+/// Room for the chunk's checksum, and for what LZ4 adds to incompressible bytes.
 const STORED_CHUNK_BYTES: u64 = CHUNK_BYTES + 64;
 const TIMESTAMP: i64 = 1_000;
-/// Of the rows of a table with holes, every so many-th is left; a range deletion covers those between.
+/// In a table with holes, one row in this many is live; a range deletion covers those between.
 const LIVE_EVERY: i64 = 333;
 
-/// Of a partition that is large, or of several.
+/// The schema of one large partition, or of several.
 pub fn table() -> Arc<Table> {
     let builder = TableBuilder::new("ks", "large", TableId(Uuid::from_u128(7)));
     let builder = builder.partition_key("key", CqlType::Int).clustering("row", CqlType::Bigint, false);
@@ -39,7 +40,7 @@ pub fn clustering(row: i64) -> Vec<u8> {
     serialized
 }
 
-/// A hundred bytes that do not compress.
+/// A hundred incompressible bytes.
 fn value(row: i64) -> Vec<u8> {
     let mut state = row as u64 + 1;
     let mut next = || {
@@ -111,8 +112,7 @@ impl Large {
         Large { table, key, disk, descriptor }
     }
 
-    /// The first rows within bounds, at most `limit`, and the bytes of Data.db that were read for them by a reader that
-    /// had read nothing before.
+    /// The first rows within bounds, at most `limit`, and the bytes of Data.db that a new reader read for them.
     fn read(&self, start: ClusteringBound, end: ClusteringBound, reversed: bool, limit: usize) -> (Vec<i64>, u64) {
         let reader =
             SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(1 << 20)).unwrap();
@@ -138,7 +138,7 @@ fn after(row: i64) -> ClusteringBound {
     ClusteringBound::new(clustering(row), Side::After)
 }
 
-/// Rows all over the partition, and both of its ends.
+/// Rows all over the partition, including both ends.
 fn probes() -> impl Iterator<Item = i64> {
     (0..ROWS).step_by(487).chain([1, ROWS - 1])
 }
@@ -178,7 +178,7 @@ fn what_comes_after_a_deleted_range_costs_no_more_than_a_row() {
     }
 }
 
-/// A row's or marker's place, and the deletion in force behind it on the way of the read.
+/// The place of a row or marker, and the deletion in force behind it in reading direction.
 type Place = (Vec<u8>, i8, DeletionTime);
 
 fn place(item: &Unfiltered<'_>, open: DeletionTime, reversed: bool) -> Place {
@@ -237,7 +237,7 @@ impl Large {
         SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(1 << 24)).unwrap()
     }
 
-    /// Passes over rows from some places of a range to others.
+    /// Skips rows from some places of a range to others.
     fn pass_over(&self, range: &ReadRange) {
         let all = Directed::enter(&self.open(), range).places(usize::MAX, DeletionTime::LIVE);
         for (begun, target) in
@@ -279,7 +279,7 @@ impl Large {
         if next.first().is_some_and(|first| first.1 == 0) {
             assert_eq!(now_open, in_force, "the deletion in force where it goes on");
         }
-        // In each slice 16 KiB are walked before the index is asked, and then a block.
+        // In each slice 16 KiB are walked before the index is used, and then a block.
         assert!(bytes <= 3 * (16 * 1024 + 2 * STORED_CHUNK_BYTES), "{bytes} bytes to pass over {expected} items");
     }
 }
@@ -301,7 +301,7 @@ fn reads_that_begin_where_earlier_ones_came_by_find_the_same() {
         let mut row = || random.below(ROWS as usize + 10) as i64;
         let bound = |row: i64| if row % 2 == 0 { before(row / 2 * 2) } else { after(row) };
         for _ in 0..1500 {
-            // Near one another, so that they meet in few blocks.
+            // Close together, so that they share few blocks.
             let near = |row: i64| row % 1200;
             let (a, b, c) = (near(row()), near(row()), near(row()));
             let slices = vec![
@@ -312,7 +312,7 @@ fn reads_that_begin_where_earlier_ones_came_by_find_the_same() {
             let keys = KeyRange::Single(large.key.clone());
             let range = ReadRange { slices, reversed: row() % 2 == 0, ..ReadRange::all_rows(keys) };
             let limit = 1 + row() as usize % 40;
-            // A cache of its own remembers nothing.
+            // A separate cache has no waypoints.
             let expected = selected(&open(&BlockCache::new(1 << 20)), &range, limit);
             assert!(selected(&warm, &range, limit) == expected, "{with_holes} {index_bytes} {a} {b} {c}");
         }
@@ -335,7 +335,7 @@ fn what_reads_note_of_a_block_is_small_beside_it() {
     let before = cache.used_bytes();
     (0..ROWS).for_each(read);
     let noted = cache.used_bytes() - before;
-    // Fourteen or so a block, each its clustering and what stands before it.
+    // About fourteen a block, each with its clustering and head.
     assert!(noted > ROWS as u64, "{noted} bytes noted");
     assert!(noted < reader.data_length_bytes() / 20, "{noted} bytes noted of {}", reader.data_length_bytes());
 }

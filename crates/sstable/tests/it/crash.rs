@@ -1,4 +1,4 @@
-//! Power cuts at every step of writing and replacing tables: all or nothing, and nothing half made is left.
+//! Power cuts at every step of writing and replacing tables: every change is atomic, and nothing half made is left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn write(disk: &Arc<dyn Disk>, fixture: &Fixture, number: u32) -> Result<SSTable
     let options = WriterOptions { column_index_size_bytes: 100, ..WriterOptions::for_table(&fixture.table)? };
     let mut writer = SSTableWriter::create(disk, &id(number), &fixture.table, options)?;
     let mut cursor = fixture.open().scan()?;
-    // A few partitions suffice: every operation of the disk is cut once.
+    // A few partitions are enough: every operation of the disk is cut once.
     for _ in 0..3 {
         assert!(cursor.advance_partition()?);
         writer.begin_partition(&cursor.partition())?;
@@ -49,7 +49,7 @@ fn start(fixture: &Fixture, tables: &[u32]) -> (SimulatedDisk, Arc<dyn Disk>) {
     (simulated, disk)
 }
 
-/// The tables there are after a restart, each verified.
+/// The tables after a restart, each verified.
 fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
     remove_leftovers(disk, Path::new(DIR)).unwrap();
     assert!(missing_tocs(disk, Path::new(DIR)).unwrap().is_empty(), "no crash takes a TOC.txt away");
@@ -66,8 +66,8 @@ fn recover(disk: &dyn Disk, fixture: &Fixture) -> Vec<Descriptor> {
     tables
 }
 
-/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards; also where `act` ends
-/// there, and the power is cut while the next start goes on from what is not durable.
+/// Cuts the power after 0, 1, 2... operations of `act` and checks what is found afterwards. Where `act` ends, it also
+/// cuts the power while the next start continues from what is not durable.
 fn cut_everywhere(
     tables: &[u32],
     act: impl Fn(&Arc<dyn Disk>, &Fixture) -> Result<(), SSTableError>,

@@ -1,4 +1,5 @@
-//! Flipped bits and cut files: an error or no harm, never a panic, never a wrong row where checksums cover.
+//! Flipped bits and truncated files: an error or no harm, never a panic, and never a wrong row where there are
+//! checksums.
 
 use std::path::Path;
 
@@ -37,7 +38,7 @@ fn open_and_read(fixture: &Fixture, descriptor: &Descriptor) -> Result<Vec<Strin
     content(&reader, &ReadRange::all_rows(KeyRange::all()))
 }
 
-/// Reads through the indexes, for the sake of not panicking.
+/// Reads through the indexes, to check that this does not panic.
 fn poke(fixture: &Fixture, descriptor: &Descriptor) {
     let Ok(reader) = SSTableReader::open(&*disk(), descriptor, &fixture.table, &cache()) else { return };
     for key in [reader.first_key(), reader.last_key()] {
@@ -94,7 +95,7 @@ fn a_flipped_bit_where_checksums_cover_is_found_by_whoever_reads_it() {
 
 #[test]
 fn a_flipped_bit_in_a_larger_index_never_panics() {
-    // Of small ones every bit is tried: `every_bit.rs`.
+    // `every_bit.rs` tries every bit of small tables.
     let mut state = 2;
     for name in ["wide_blocks", "wide_rt", "wide", "comp_lz4"] {
         let fixture = Fixture::load(name);
@@ -153,7 +154,8 @@ fn as_many_checksums_are_verified_as_the_table_wants() {
             let descriptor = copy(&fixture, &scratch.0);
             let path = descriptor.path(Component::Data);
             let mut bytes = std::fs::read(&path).unwrap();
-            // Of a compressed chunk the checksum itself, of data that has it elsewhere a byte: the first block's.
+            // For a compressed chunk the checksum itself; for data with its checksum elsewhere, a byte of the first
+            // block.
             let at = match CompressionInfo::decode(
                 "",
                 &std::fs::read(descriptor.path(Component::CompressionInfo)).unwrap_or_default(),
@@ -165,7 +167,7 @@ fn as_many_checksums_are_verified_as_the_table_wants() {
             std::fs::write(&path, bytes).unwrap();
             let reader = SSTableReader::open(&*disk(), &descriptor, &fixture.table, &cache()).unwrap();
             let refused = (0..16).filter(|_| {
-                // The first partition's rows, past the cache: the one damaged block each time.
+                // The first partition's rows, bypassing the cache: the one damaged block each time.
                 let mut cursor = reader.scan().unwrap();
                 cursor.advance_partition().is_err_and(|error| error.to_string().contains("checksum"))
             });
@@ -176,7 +178,7 @@ fn as_many_checksums_are_verified_as_the_table_wants() {
 
 #[test]
 fn data_garbage_without_checksums_never_panics() {
-    // Noise in uncompressed data, with checksums switched off by the table's crc_check_chance.
+    // Random bytes in uncompressed data, with checksums disabled by the table's crc_check_chance.
     let mut state = 5;
     for name in ["comp_none", "crc_compacted"] {
         let mut fixture = Fixture::load(name);

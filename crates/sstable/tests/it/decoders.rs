@@ -1,4 +1,4 @@
-//! The fuzzing doors: real files pass, and what a few wrong bytes make of them never panics.
+//! The fuzzing entry points: real files are accepted, and a few wrong bytes never cause a panic.
 
 use sstable::{Component, CompressionInfo, decode};
 
@@ -9,7 +9,7 @@ fn random(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// Flips, cuts, and copies parts over others.
+/// Flips bits, truncates, and copies parts over others.
 fn mutate(bytes: &[u8], state: &mut u64) -> Vec<u8> {
     let mut mutated = bytes.to_vec();
     for _ in 0..1 + random(state) % 4 {
@@ -31,7 +31,7 @@ fn mutate(bytes: &[u8], state: &mut u64) -> Vec<u8> {
     mutated
 }
 
-/// Makes the checksums of a Statistics.db right again, so that what lies behind them is reached.
+/// Corrects the checksums of a Statistics.db, so that the code behind them is reached.
 fn mend_checksums(bytes: &mut [u8]) {
     let word = |bytes: &[u8], at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk::<4>()?) as usize);
     let positions: Vec<usize> = (0..4).filter_map(|index| word(bytes, 12 + 8 * index)).collect();

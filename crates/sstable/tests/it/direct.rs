@@ -1,4 +1,5 @@
-//! Data.db past the page cache: the same bytes as through it, and all or nothing whatever fails on the way.
+//! Writes and reads of Data.db that bypass the page cache: the same bytes as through it, and atomic whatever fails on
+//! the way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ use sstable::{
 use crate::bytes_read::{clustering, table};
 use crate::fixture::{Scratch, cache};
 
-/// Values of a table of several pieces; one row is larger than a piece, so that what is pending has to be moved.
+/// The values of a table of several pieces. One row is larger than a piece, so that pending data has to be moved.
 const LARGE: [usize; 9] = [100, 5_000, 400_000, 300_000, 1, 900_000, 90_000, 4_096, 17];
 
 fn lz4(chunk_length: u32) -> CompressionParams {
@@ -25,7 +26,7 @@ fn lz4(chunk_length: u32) -> CompressionParams {
     CompressionParams { compressor, options, chunk_length, max_compressed_length: i32::MAX as u32 }
 }
 
-/// Bytes that do not compress.
+/// Incompressible bytes.
 fn value(length: usize) -> Vec<u8> {
     let mut state = length as u64;
     let mut next = || {
@@ -158,7 +159,7 @@ fn a_disk_without_room_for_a_table_of_several_pieces_keeps_nothing_of_it() {
     write(&shared, &descriptor, &LARGE, options(true, None)).unwrap();
 }
 
-/// Clusterings and rows, and what went wrong behind them.
+/// Clusterings and rows, and the error behind them.
 type Outcome = (Vec<(Vec<u8>, Vec<u8>)>, Option<String>);
 
 fn all_rows(mut cursor: SSTableCursor) -> Outcome {
@@ -177,8 +178,8 @@ fn all_rows(mut cursor: SSTableCursor) -> Outcome {
     (rows, failure)
 }
 
-/// What a merge and a scan read of a table, the same reader and one that was opened before the table was changed by
-/// `change`.
+/// What a merge and a scan read of a table, with a reader that was opened before `change` changed the table, and with a
+/// new one.
 fn merged_and_scanned(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -206,7 +207,7 @@ fn disks() -> [(Arc<dyn Disk>, Scratch); 3] {
     disks.map(|disk| (disk, scratches.next().unwrap()))
 }
 
-/// Tables of several pieces that are read ahead; rows of many pieces, and rows and chunks that span two.
+/// Tables of several pieces that are prefetched; rows of many pieces, and rows and chunks that span two.
 fn large_contents() -> Vec<Vec<usize>> {
     vec![LARGE.to_vec(), vec![3_000; 700], vec![10, 3_000_000, 10, 700_000, 5]]
 }

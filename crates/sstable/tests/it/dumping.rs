@@ -1,4 +1,4 @@
-//! Dumps equal what Cassandra's sstabledump and SELECT JSON said of the same tables.
+//! Dumps are equal to those of Cassandra's sstabledump and SELECT JSON for the same tables.
 
 use serde_json::Value;
 use sstable::{DumpLayout, DumpOptions, dump_json};
@@ -20,7 +20,7 @@ fn dump_as(fixture: &Fixture, raw_timestamps: bool, layout: DumpLayout) -> Strin
     text
 }
 
-/// Takes out what depends on when the dump was made.
+/// Removes what depends on the time of the dump.
 fn without_expired(value: &mut Value) {
     match value {
         Value::Object(map) => {

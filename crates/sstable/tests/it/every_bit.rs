@@ -1,5 +1,6 @@
-//! Small tables, exhaustively: every flipped bit, every cut, every missing component of ours is an error or harmless;
-//! of Cassandra's, whose indexes have no checksums, every flipped bit is, where extended verification is asked first.
+//! Small tables, exhaustively. In our tables every flipped bit, every truncation and every missing component is an
+//! error or harmless. In Cassandra's tables, whose indexes have no checksums, every flipped bit is, if extended
+//! verification runs first.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ struct Small {
     fixture: Fixture,
     disk: Arc<dyn Disk>,
     descriptor: Descriptor,
-    /// Keys to look for: all that are there, and some that are not.
+    /// The keys to look up: all existing ones, and some others.
     keys: Vec<PartitionKey>,
-    /// Rows to look for one by one.
+    /// The rows to look up one by one.
     rows: Vec<(PartitionKey, Vec<u8>)>,
     sound: Vec<String>,
 }
@@ -141,7 +142,7 @@ impl Small {
         file.write_at(bytes, 0).unwrap();
     }
 
-    /// Reads what is there now; true if that fails, and with the name of a file of the table.
+    /// Reads the current files. Returns true if that fails with the name of a file of the table.
     fn is_refused(&self, what: &str) -> bool {
         match self.read() {
             Ok(lines) => {
@@ -174,7 +175,7 @@ fn every_flipped_bit_is_found_or_harmless() {
     for (name, small) in tables() {
         for component in Component::ALL {
             let Some(bytes) = small.bytes(component) else { continue };
-            // A reader decodes it first: see the test below for every bit. Here a few of each region do.
+            // A reader decodes it first: the test below tries every bit. Here a few of each region are enough.
             let step = if component == Component::Statistics { 61 } else { 1 };
             for at in (0..bytes.len()).step_by(step) {
                 for bit in 0..8 {
@@ -193,7 +194,7 @@ fn every_flipped_bit_is_found_or_harmless() {
 
 #[test]
 fn every_bit_and_every_cut_of_statistics_is_found() {
-    // What a reader decodes first, without the disk in between: some 40,000 bytes of eight bits.
+    // What a reader decodes first, without the disk in between: about 40,000 bytes of eight bits.
     let of_cassandra = ["statics_only", "counters", "ttl", "kv"].map(|name| (name, Small::of_cassandra(name)));
     for (name, small) in tables().into_iter().chain(of_cassandra) {
         let mut bytes = small.bytes(Component::Statistics).unwrap();
@@ -232,7 +233,7 @@ fn every_cut_and_every_missing_component_is_found_or_harmless() {
 
 #[test]
 fn every_flipped_bit_of_cassandras_indexes_is_found_by_extended_verification_or_harmless() {
-    // Of the two, one has a row index.
+    // One of the two has a row index.
     for name in ["kv", "desc_ck"] {
         let small = Small::of_cassandra(name);
         small.verify().unwrap();
@@ -250,7 +251,7 @@ fn every_flipped_bit_of_cassandras_indexes_is_found_by_extended_verification_or_
                         Err(error) => {
                             assert!(error.to_string().contains("da-1-bti-"), "{what}: {error}");
                             found += 1;
-                            // Whoever did not ask gets an error or rows, never a panic.
+                            // Without verification there is an error or rows, never a panic.
                             let _ = if bit == at % 8 { small.read().is_ok() } else { false };
                         }
                     }

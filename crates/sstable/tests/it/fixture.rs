@@ -47,7 +47,7 @@ pub struct Fixture {
     pub dir: PathBuf,
     pub descriptor: Descriptor,
     pub statistics: Statistics,
-    /// A schema made of the header, with the key columns' names of schema.cql.
+    /// A schema made from the header, with the key columns' names from schema.cql.
     pub table: Arc<Table>,
 }
 
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// Names of partition key and clustering columns, of the one CREATE TABLE in a script as DESCRIBE prints it.
+/// The names of partition key and clustering columns, from the only CREATE TABLE in a script as DESCRIBE prints it.
 fn key_names(cql: &str) -> Vec<String> {
     let table = cql.split("CREATE TABLE").nth(1).unwrap();
     let body = table.split_once('(').unwrap().1;
@@ -96,7 +96,7 @@ fn key_names(cql: &str) -> Vec<String> {
     vec![unquote(line.trim().split(' ').next().unwrap())]
 }
 
-/// A directory of a test's own, removed at its end.
+/// A test's temporary directory, removed at its end.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -1,10 +1,11 @@
-//! The hex examples of FORMAT.md are what the files hold.
+//! The hex examples of FORMAT.md are the contents of real files.
 
 use sstable::Component;
 
 use crate::fixture::Fixture;
 
-/// The bytes of the first code block after `heading`: offsets stand before two blanks, comments behind three.
+/// The bytes of the first code block after `heading`: offsets are followed by two blanks, and comments preceded by
+/// three.
 fn example(heading: &str) -> Vec<u8> {
     let text = include_str!("../../FORMAT.md");
     let block = text.split(heading).nth(1).unwrap().split("```").nth(1).unwrap();

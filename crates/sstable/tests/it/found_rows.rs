@@ -1,5 +1,5 @@
-//! Rows that are looked up without a cursor are those that a cursor has, in files that Cassandra wrote, and in some of
-//! ours with what those lack.
+//! Rows that are looked up without a cursor equal those of a cursor, in files that Cassandra wrote, and in some of ours
+//! with what those lack.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,8 +28,8 @@ const SLICES: usize = 25;
 /// A clustering and a row.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// The rows that a cursor has up to the first that comes with a deletion, whether there is one, and how many borders of
-/// deleted ranges.
+/// The rows of a cursor up to the first one with a deletion, whether there is one, and how many borders of deleted
+/// ranges.
 fn read(sstable: &SSTableReader, range: &ReadRange) -> (Vec<Found>, bool, usize) {
     let (mut rows, mut is_deleted, mut markers) = (Vec::new(), false, 0);
     let mut cursor = sstable.cursor(range).unwrap();
@@ -61,7 +61,7 @@ fn keys(sstable: &SSTableReader) -> Vec<PartitionKey> {
     keys
 }
 
-/// A place at a row, before or behind it, or at all rows that begin as it does.
+/// A bound at a row, before or behind it, or at all rows that begin like it.
 fn bound(random: &mut Random, rows: &[Found]) -> ClusteringBound {
     let side = if random.one_in(2) { Side::Before } else { Side::After };
     let Some((clustering, _)) = rows.get(random.below(rows.len() + 1)) else {
@@ -73,14 +73,14 @@ fn bound(random: &mut Random, rows: &[Found]) -> ClusteringBound {
     ClusteringBound::new(if random.one_in(3) { prefix } else { clustering.clone() }, side)
 }
 
-/// What became of slices.
+/// The outcomes of slices.
 #[derive(Default, Debug)]
 struct Seen {
     found: usize,
     rows: usize,
-    /// Of those that were found, how many have a border of a deleted range.
+    /// How many of those that were found have a border of a deleted range.
     deleted: usize,
-    /// Left to a cursor.
+    /// How many were left to a cursor.
     left: usize,
 }
 
@@ -167,8 +167,8 @@ fn what_the_cache_lacks_is_left_to_a_cursor() {
     assert!(find(), "a cursor read it");
 }
 
-/// Writes partitions of rows with deleted ranges among them, some of which span blocks of the index and of the data,
-/// and some of which rows lie in.
+/// Writes partitions of rows with deleted ranges among them. Some span blocks of the index and of the data, and some
+/// contain rows.
 struct Ranges<'r> {
     table: Arc<Table>,
     random: &'r mut Random,
@@ -214,7 +214,7 @@ impl Ranges<'_> {
         for place in 0..rows {
             let row = if is_reversed { rows - place } else { place };
             self.mark(row, Side::Before);
-            // Rows in a deleted range are few, so that there are ranges without any.
+            // There are few rows in a deleted range, so that some ranges have none.
             if self.random.one_in(if self.open.is_live() { 1 } else { 10 }) {
                 self.row(row);
             }
@@ -224,7 +224,7 @@ impl Ranges<'_> {
         self.writer.end_partition().unwrap();
     }
 
-    /// A range may begin here, or end, or become another.
+    /// A range may begin here, end, or change to another one.
     fn mark(&mut self, row: i64, side: Side) {
         let chance = if self.open.is_live() { 25 } else { 12 };
         if self.random.one_in(chance) {

@@ -18,11 +18,11 @@ use crate::bytes_read::{clustering, table};
 use crate::fixture::Scratch;
 use crate::sparse::SparseDisk;
 
-/// Bytes of a value, all zero: holes on the disk, and slow to no compressor.
+/// The bytes of a value, all zero: they are holes on the disk, and fast for every compressor.
 const VALUE_BYTES: usize = 1 << 20;
 /// Rows of the large partition: 4.2 GiB.
 const LARGE_ROWS: i64 = 4300;
-/// Rows of the others: what is in one block has no row index.
+/// The rows of the other partitions: one that fits in a block has no row index.
 const SMALL_ROWS: [i64; 2] = [1, 40];
 const PARTITIONS: usize = 12;
 /// Which of them, in token order, is the large one.
@@ -33,7 +33,7 @@ fn row_of(clustering: &[u8]) -> i64 {
     i64::from_be_bytes(clustering[clustering.len() - 8..].try_into().unwrap())
 }
 
-/// Tells the rows of one partition from those of another.
+/// Distinguishes the rows of one partition from those of another.
 fn timestamp(partition: usize) -> i64 {
     1_000 + partition as i64
 }
@@ -88,7 +88,7 @@ impl Large {
         SSTableReader::open(&*self.disk, &self.descriptor, &self.table, &BlockCache::new(16 << 20)).unwrap()
     }
 
-    /// The first rows of a slice, at most `limit`; each is checked to be the one that was written.
+    /// The first rows of a slice, at most `limit`, each compared with the one that was written.
     fn rows(&self, reader: &SSTableReader, partition: usize, slices: Slices, reversed: bool, limit: usize) -> Vec<i64> {
         let range = ReadRange { keys: KeyRange::Single(self.keys[partition].clone()), slices, reversed };
         let mut cursor = reader.cursor(&range).unwrap();
@@ -108,7 +108,7 @@ impl Large {
         Slices::new(vec![Slice { start, end }], self.table.comparator())
     }
 
-    /// What is read of the table by key, in both directions, at both ends and where positions need a bit more.
+    /// Checks reads by key, in both directions, at both ends and where positions need another bit.
     fn check(&self) {
         let reader = self.open();
         assert!(reader.data_length_bytes() > 1 << 32);
@@ -136,7 +136,7 @@ impl Large {
         self.check_partitions_behind(&reader);
     }
 
-    /// Partitions of a range that begins behind the large one come by its bound, without a scan.
+    /// A range that begins behind the large partition is found by its bound, without a scan.
     fn check_partitions_behind(&self, reader: &SSTableReader) {
         let start = KeyBound::Key { key: self.keys[LARGE].clone(), inclusive: false };
         let keys = KeyRange::Range { start, end: KeyBound::Unbounded };
@@ -156,7 +156,7 @@ fn what_lies_beyond_four_gigabytes_is_found() {
 
 #[test]
 fn chunks_beyond_four_gigabytes_are_found() {
-    // Chunks that are stored as they are, so that offsets in the file grow with positions.
+    // Chunks are stored uncompressed, so that file offsets grow with positions.
     let params = CompressionParams {
         compressor: Compressor::Noop,
         options: BTreeMap::new(),

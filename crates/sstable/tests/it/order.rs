@@ -1,4 +1,4 @@
-//! Partitions one behind the other, in token order: what a writer and a reader in file order do about others.
+//! Consecutive partitions in token order: how a writer and a reader in file order treat others.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::fixture::cache;
 
-/// Without compression, and read without a look at checksums: what is in the file is what is decoded.
+/// Without compression, and read without checking checksums, so that what is in the file is what is decoded.
 fn table() -> Arc<Table> {
     let options = TableOptions { crc_check_chance: 0.0, ..TableOptions::default() };
     let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_u128(9))).partition_key("key", CqlType::Blob);
@@ -33,7 +33,7 @@ fn create(disk: &Arc<dyn Disk>) -> SSTableWriter {
     SSTableWriter::create(disk, &descriptor, &table(), options).unwrap()
 }
 
-/// Keys of several lengths, with and without memory of their own, in token order.
+/// Keys of several lengths, inline and allocated, in token order.
 fn keys() -> Vec<PartitionKey> {
     let mut keys: Vec<PartitionKey> =
         (0..200_usize).map(|i| PartitionKey::new(&vec![i as u8; [1, 16, 30, 31, 90][i % 5]])).collect();

@@ -1,4 +1,4 @@
-//! Point reads, slices in both directions and token ranges against a plain list of what a table holds.
+//! Point reads, slices in both directions and token ranges, compared with a plain list of a table's contents.
 
 use std::cmp::Ordering;
 
@@ -68,7 +68,7 @@ fn everything(reader: &SSTableReader) -> Vec<Content> {
     read(reader, &ReadRange::all_rows(KeyRange::all()))
 }
 
-/// What slices select, by the definition.
+/// What slices select, by definition.
 fn select(items: &[Item], slices: &Slices, comparator: &ClusteringComparator) -> Vec<Item> {
     let mut selected = Vec::new();
     for Slice { start, end } in slices.as_slice() {
@@ -101,7 +101,7 @@ fn random(state: &mut u64) -> usize {
     (*state >> 33) as usize
 }
 
-/// A bound beside some prefix of some row, or now and then of a value between rows.
+/// A bound at some prefix of some row, or sometimes at a value between rows.
 fn random_bound(items: &[Item], state: &mut u64) -> ClusteringBound {
     let whole = match items.get(random(state) % items.len().max(1)) {
         Some(Item::Row(clustering, _)) => clustering.clone(),

@@ -114,7 +114,7 @@ fn filters_agree(name: &str, fixture: &Fixture, written: &Descriptor) {
     }
 }
 
-/// Everything equal but what depends on the node that wrote the table.
+/// Everything is equal except what depends on the node that wrote the table.
 fn statistics_agree(name: &str, fixture: &Fixture, written: &Descriptor) {
     let bytes = std::fs::read(written.path(Component::Statistics)).unwrap();
     let mut ours = Statistics::decode("Statistics.db", &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What is saved of damaged tables is sound, well formed, and all that the damage does not touch.
+//! What is saved of damaged tables is sound, well formed, and everything that the damage does not touch.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use sstable::{BlockCache, Component, Descriptor, SSTableId, SSTableReader, Salva
 
 use crate::fixture::{Fixture, NAMES, Scratch, disk};
 
-/// Rows by partition and clustering, each with the range deletion that is in force at it; and the heads of partitions.
+/// Rows by partition and clustering, each with the range deletion in force at it; and the heads of partitions.
 type Content = BTreeMap<(Vec<u8>, Vec<u8>), String>;
 
 fn content(fixture: &Fixture, descriptor: &Descriptor) -> Content {
@@ -92,7 +92,7 @@ fn only_what_damage_touches_is_lost() {
             assert!(saved.len() < whole.len(), "{name} {at}");
             saved_rows += saved.len();
         }
-        // Tables of several chunks lose a part only.
+        // Tables of several chunks lose only a part.
         if ["wide_rt", "wide_blocks", "wide16k", "many"].contains(&name) {
             assert!(saved_rows > 3 * whole.len(), "{name}: {saved_rows} rows of 12 * {}", whole.len());
         }

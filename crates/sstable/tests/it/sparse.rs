@@ -1,4 +1,5 @@
-//! A disk whose files keep holes for blocks of zeros, so that a file of gigabytes costs what is in it.
+//! A disk whose files keep holes for blocks of zeros, so that a file of gigabytes only takes the space of its other
+//! data.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use blockio::{
 const BLOCK: usize = 4096;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// The file systems of this machine, less the writes of zeros. Nothing is made durable.
+/// The file systems of this machine, without the writes of zeros. Nothing is made durable.
 #[derive(Debug)]
 pub struct SparseDisk(SystemDisk);
 
@@ -82,7 +83,7 @@ impl File for SparseFile {
         self.0.read_at(buffer, offset)
     }
 
-    /// Files are written front to back and once, so that what is left out is a hole.
+    /// Files are written front to back and once, so what is left out is a hole.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<(), DiskError> {
         let end = offset + data.len() as u64;
         let mut run = offset..offset;

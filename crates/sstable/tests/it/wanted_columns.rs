@@ -1,4 +1,5 @@
-//! A reader that says which columns it looks at sees of them, and of the rows, what one sees that reads everything.
+//! A reader that names the columns it uses sees the same values of them, and the same rows, as one that reads
+//! everything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ fn table(columns: usize, with_map: bool) -> Arc<Table> {
         .partition_key("p", CqlType::Int)
         .clustering("a", CqlType::Int, false);
     for column in 0..columns {
-        // Of fixed length and not.
+        // Some types have a fixed length, others not.
         builder = builder.regular(&format!("v{column:05}"), if column % 3 == 0 { CqlType::Int } else { CqlType::Text });
     }
     if with_map {
@@ -37,8 +38,8 @@ fn deletion(random: &mut Random) -> DeletionTime {
     DeletionTime::new(1 + random.below(9) as i64, 1000)
 }
 
-/// A row of all columns or of some, of one time or of several, that lives by itself, or for a time, or by its cells
-/// only.
+/// A row of all columns or of some, of one time or of several, that is live by itself, for a limited time, or by its
+/// cells only.
 fn row(random: &mut Random, table: &Table) -> Vec<u8> {
     let mut row = RowBuilder::default();
     row.start(table.regulars(), false);
@@ -78,7 +79,7 @@ fn row(random: &mut Random, table: &Table) -> Vec<u8> {
     blob
 }
 
-/// Partitions with rows, some of which lie in deleted ranges.
+/// Partitions with rows, some of them in deleted ranges.
 fn write(random: &mut Random, table: &Arc<Table>) -> SSTableReader {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     disk.create_dir_all(Path::new("/t")).unwrap();
@@ -114,7 +115,7 @@ fn write(random: &mut Random, table: &Arc<Table>) -> SSTableReader {
     SSTableReader::open(&*disk, &descriptor, table, &cache()).unwrap()
 }
 
-/// What a reader of `wanted` looks at, a line for each partition, row and marker; and the bytes of the rows.
+/// What a reader of `wanted` sees, a line for each partition, row and marker; and the bytes of the rows.
 fn seen(mut cursor: BoxCursor<'_>, table: &Table, wanted: &[usize]) -> (Vec<String>, usize) {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while cursor.advance_partition().unwrap() {
@@ -147,7 +148,7 @@ fn who_names_columns_sees_of_them_and_of_rows_what_who_reads_everything_sees() {
     let (mut all_bytes, mut wanted_bytes) = (0, 0);
     for seed in seeds(0..24) {
         let random = &mut Random(seed);
-        // Missing columns are bits up to 64, then lists.
+        // Missing columns are bits up to 64, and lists above.
         let table = table([3, 63, 64, 200][seed as usize % 4], seed % 3 == 0);
         let reader = write(random, &table);
         for _ in 0..4 {
@@ -171,7 +172,7 @@ fn who_names_columns_sees_of_them_and_of_rows_what_who_reads_everything_sees() {
     assert!(wanted_bytes < all_bytes * 3 / 4, "{wanted_bytes} of {all_bytes} bytes of rows");
 }
 
-/// Bytes of Data.db for each row of three columns that are set, of so many.
+/// The bytes of Data.db for each row of this many columns of which three are set.
 fn sparse_row_bytes(columns: usize) -> f64 {
     const ROWS: i32 = 2_000;
     let table = table(columns, false);
@@ -186,7 +187,7 @@ fn sparse_row_bytes(columns: usize) -> f64 {
     for row in 0..ROWS {
         builder.start(table.regulars(), false);
         builder.liveness(Liveness::at(1));
-        // Of fixed length each; all columns have their turn.
+        // Each has a fixed length; all columns take turns.
         let first = row as usize % (columns / 9);
         (0..3).for_each(|place| builder.cell(3 * first + place * (columns / 9) * 3, &Cell::live(1, &[1, 2, 3, 4])));
         blob.clear();
@@ -205,6 +206,6 @@ fn sparse_row_bytes(columns: usize) -> f64 {
 fn rows_cost_what_is_set_of_them() {
     let [few, many, most] = [9, 999, 9_999].map(sparse_row_bytes);
     println!("{few} bytes for 3 of 9 columns, {many} for 3 of 999, {most} for 3 of 9,999");
-    // Which columns they are takes two bytes each, and two to say how many.
+    // Naming the columns takes two bytes each, and two for their number.
     assert!(many <= few + 8.0 && most <= few + 8.0, "{few} for 3 of 9 columns, {many} of 999, {most} of 9,999");
 }
