@@ -13,7 +13,7 @@ pub struct Day {
 }
 
 impl Day {
-    /// The day this many days after 1970-01-01 (or before it); years up to a billion either side.
+    /// The day this many days after (or before) 1970-01-01, for years up to a billion in either direction.
     pub fn from_epoch_days(days: i64) -> Day {
         // Counted from 0000-03-01, leap days come last: eras of 400 years, years of an era, months of a year.
         let days = days + 719_468;
@@ -38,7 +38,7 @@ impl Day {
         era * 146_097 + day_of_era - 719_468
     }
 
-    /// The same day of the month so many months on, or the last one where that month is shorter.
+    /// The same day of the month, `months` months later, or the last day where that month is shorter.
     pub fn add_months(self, months: i64) -> Day {
         let months = self.year * 12 + i64::from(self.month) - 1 + months;
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u8 + 1);

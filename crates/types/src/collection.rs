@@ -1,12 +1,12 @@
-//! The serialized forms of collections, tuples and vectors: walking and building them.
+//! The serialized forms of collections, tuples and vectors: iterating over them and building them.
 //!
-//! A list, set or map is an i32 count and then its elements (a map's keys and values in turn); a tuple or user type is
-//! its fields with no count. Each part is an i32 length and that many bytes; a negative length is a null. A vector
-//! is its elements, bare when their type has a fixed length, else each after its length as `uvint`.
+//! A list, set or map is an i32 count and then its elements (a map's keys and values alternate); a tuple or user type
+//! is its fields without a count. Each part is an i32 length and that many bytes; a negative length is a null. A vector
+//! is its elements, bare if their type has a fixed length, otherwise each after its length as `uvint`.
 
 use crate::{CqlType, MarshalError, vint};
 
-/// Takes one `[i32 length][bytes]` part off the front of `input`: `None` when cut short, `Some(None)` for a null.
+/// Takes one `[i32 length][bytes]` part from the front of `input`: `None` if it is cut short, `Some(None)` for a null.
 pub fn read_part<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (length, rest) = input.split_first_chunk::<4>()?;
     let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
@@ -38,7 +38,7 @@ pub fn write_count(count: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&i32::try_from(count).expect("fewer than 2^31 elements").to_be_bytes());
 }
 
-/// A list or set of these elements; sets come sorted by the caller.
+/// A list or set of these elements; the caller sorts those of a set.
 pub fn list<'a>(elements: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     write_count(elements.len(), &mut out);
@@ -46,7 +46,7 @@ pub fn list<'a>(elements: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// A map of these entries; they come sorted by key.
+/// A map of these entries, which the caller sorts by key.
 pub fn map<'a>(entries: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let mut out = Vec::new();
     write_count(entries.len(), &mut out);
@@ -101,7 +101,7 @@ fn parts<'a>(value: &'a [u8], parts_per_element: usize, cut_short: &'static str)
     Ok(Parts { rest, left: Some(count.saturating_mul(parts_per_element)), cut_short })
 }
 
-/// The fields of a serialized tuple or user type, as many as are there; a null field is `None`.
+/// The fields present in a serialized tuple or user type; a null field is `None`.
 pub fn fields(value: &[u8]) -> Parts<'_> {
     Parts { rest: value, left: None, cut_short: "Not enough bytes to read a tuple" }
 }
@@ -109,11 +109,11 @@ pub fn fields(value: &[u8]) -> Parts<'_> {
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The parts of a serialized collection or tuple, in order; after an error it ends.
+/// The parts of a serialized collection or tuple, in order; the iteration ends after an error.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     rest: &'a [u8],
-    /// How many parts are still due; `None`: as long as there are bytes.
+    /// How many parts are left; `None` means until the bytes end.
     left: Option<usize>,
     cut_short: &'static str,
 }
@@ -124,12 +124,12 @@ impl<'a> Parts<'a> {
         self.rest
     }
 
-    /// How many parts are still due by the count in front; `None` for tuples, which have no count.
+    /// How many parts are left according to the count; `None` for tuples, which have no count.
     pub fn left(&self) -> Option<usize> {
         self.left
     }
 
-    /// The next key and value of a map; nulls, which no stored map has, are an error.
+    /// The next key and value of a map; nulls, which no stored map has, are errors.
     pub fn next_entry(&mut self) -> Option<Result<Entry<'a>, MarshalError>> {
         let key = match self.next_non_null()? {
             Ok(key) => key,
@@ -144,13 +144,13 @@ impl<'a> Parts<'a> {
         std::iter::from_fn(move || self.next_entry())
     }
 
-    /// The next part, where a null is an error.
+    /// The next part; a null is an error.
     pub fn next_non_null(&mut self) -> Option<Result<&'a [u8], MarshalError>> {
         Some(self.next()?.and_then(|part| part.ok_or_else(|| MarshalError::new(NULL_NOT_ALLOWED))))
     }
 }
 
-/// Cassandra's text for a null where no null may be.
+/// Cassandra's text for a null that is not allowed.
 pub(crate) const NULL_NOT_ALLOWED: &str = "Null value read when not allowed";
 
 impl<'a> Iterator for Parts<'a> {
@@ -171,7 +171,7 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// The elements of a serialized vector, exactly `dimension` of them unless an error ends it sooner.
+/// The elements of a serialized vector: exactly `dimension` of them, unless an error ends the iteration earlier.
 pub fn vector_elements<'a>(element: &CqlType, dimension: u32, value: &'a [u8]) -> VectorElements<'a> {
     VectorElements { rest: value, left: dimension, length: element.fixed_length() }
 }

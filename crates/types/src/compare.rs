@@ -1,4 +1,4 @@
-//! The order of values of a type, as clusterings, sets, map keys and `min`/`max` have it.
+//! The order of values of a type, as used in clusterings, sets, map keys and `min`/`max`.
 
 use std::cmp::Ordering;
 
@@ -7,8 +7,8 @@ use crate::decimal::Decimal;
 use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, timeuuid};
 
 impl CqlType {
-    /// Compares two serialized values of this type. A zero-length value comes first (where the type is not byte
-    /// ordered); bytes that are no valid value compare in some total order of their own, without panic.
+    /// Compares two serialized values of this type. A zero-length value comes first (unless the type is byte ordered).
+    /// Invalid bytes are compared in some total order, without a panic.
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
             CqlType::Text
@@ -55,13 +55,14 @@ impl CqlType {
     }
 }
 
-/// Two's complement of equal length; a zero-length value first.
+/// Compares two's complement numbers of equal length; a zero-length value comes first.
 fn compare_signed_bytes(a: &[u8], b: &[u8]) -> Ordering {
     let sign = |bytes: &[u8]| bytes.first().map(|&byte| byte as i8);
     sign(a).cmp(&sign(b)).then_with(|| a.cmp(b))
 }
 
-/// The empty value, then numbers (of which all NaNs are equal and greatest, and -0.0 is before 0.0), then what is none.
+/// The order is: the empty value, numbers (all NaNs are equal and the greatest, and -0.0 is before 0.0), invalid
+/// values.
 fn compare_numbers((a, a_number): (&[u8], Option<f64>), (b, b_number): (&[u8], Option<f64>)) -> Ordering {
     match (a_number, b_number) {
         (Some(a), Some(b)) if a.is_nan() || b.is_nan() => a.is_nan().cmp(&b.is_nan()),
@@ -81,7 +82,7 @@ fn compare_decimals(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Two's complement of any length and padding.
+/// Compares two's complement numbers of any length and padding.
 fn compare_varints(a: &[u8], b: &[u8]) -> Ordering {
     let (a, b) = (without_padding(a), without_padding(b));
     let (Some(&a_sign), Some(&b_sign)) = (a.first(), b.first()) else {
@@ -119,7 +120,7 @@ fn compare_uuids(a: &[u8], b: &[u8]) -> Ordering {
     })
 }
 
-/// By timestamp, then by the low half as eight signed bytes (a relic that data on disk depends on).
+/// Compares timestamps, then the low halves as eight signed bytes (a historical order on which stored data depends).
 fn compare_timeuuids(a: &[u8], b: &[u8]) -> Ordering {
     let (Ok(a), Ok(b)) = (<[u8; 16]>::try_from(a), <[u8; 16]>::try_from(b)) else {
         return a.len().cmp(&b.len()).then_with(|| a.cmp(b));
@@ -128,8 +129,8 @@ fn compare_timeuuids(a: &[u8], b: &[u8]) -> Ordering {
     timeuuid::time_order(&a).cmp(&timeuuid::time_order(&b)).then_with(|| low(&a).cmp(&low(&b)))
 }
 
-/// In the order of their bytes where the order of the class is not known: such values are no clusterings, elements of
-/// sets or keys of maps.
+/// Compares bytes if the order of the class is not known: such values are not clusterings, elements of sets or keys of
+/// maps.
 fn compare_custom(class: &str, a: &[u8], b: &[u8]) -> Ordering {
     let halves =
         |value: &[u8]| value.try_into().ok().map(u128::from_be_bytes).map(|all| [(all >> 64) as i64, all as i64]);
@@ -140,7 +141,7 @@ fn compare_custom(class: &str, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Collections: part by part, then by number of parts.
+/// Compares collections part by part, then by the number of parts.
 fn compare_parts<'t>(a: &[u8], b: &[u8], part_type: impl Fn(usize) -> &'t CqlType) -> Ordering {
     if a.is_empty() || b.is_empty() {
         return a.len().cmp(&b.len());
@@ -160,12 +161,12 @@ fn compare_parts<'t>(a: &[u8], b: &[u8], part_type: impl Fn(usize) -> &'t CqlTyp
     Ordering::Equal
 }
 
-/// The parts after the count; they end where the value ends, whether there are one or two to an element.
+/// The parts after the count, up to the end of the value, with one or two for each element.
 fn after_count(value: &[u8]) -> Parts<'_> {
     collection::fields(value.get(4..).unwrap_or_default())
 }
 
-/// Broken parts before nulls before values; only bytes that are no valid value get here.
+/// Broken parts come before nulls, and nulls before values; only needed for invalid bytes.
 fn rank<E>(part: &Option<Result<Option<&[u8]>, E>>) -> u8 {
     match part {
         Some(Err(_)) => 0,
@@ -174,8 +175,8 @@ fn rank<E>(part: &Option<Result<Option<&[u8]>, E>>) -> u8 {
     }
 }
 
-/// Tuples: field by field, null before any value; missing fields at the end are nulls. Fields that the type does not
-/// know yet, for it is that of before an ALTER TYPE, come after none and are told apart by their bytes.
+/// Compares tuples field by field, with null before any value; missing fields at the end are nulls. Additional fields,
+/// which the type lacks because it is from before an ALTER TYPE, come after their absence and are compared as bytes.
 fn compare_fields<'t>(a: &[u8], b: &[u8], count: usize, field_type: impl Fn(usize) -> &'t CqlType) -> Ordering {
     if a.is_empty() || b.is_empty() {
         return a.len().min(1).cmp(&b.len().min(1));
@@ -196,7 +197,7 @@ fn compare_fields<'t>(a: &[u8], b: &[u8], count: usize, field_type: impl Fn(usiz
     }
 }
 
-/// What is left of a serialized tuple up to its last field that is not null.
+/// A serialized tuple up to its last field that is not null.
 fn without_nulls_at_end(fields: &[u8]) -> &[u8] {
     let (mut rest, mut kept) = (fields, 0);
     while let Some(field) = read_part(&mut rest) {

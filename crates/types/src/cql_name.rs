@@ -1,4 +1,4 @@
-//! Reading types back from the names that `system_schema` stores.
+//! Parsing types from the names that `system_schema` stores.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::user_type::TYPE_DEPTH_MAX;
 use crate::{CqlType, UserType};
 
 impl CqlType {
-    /// The type that [`CqlType`]'s `Display` printed as `text`; user types are looked up by name with `resolve`.
-    /// `None` where the text is no type, names an unknown one, or is nested more than [`TYPE_DEPTH_MAX`] deep.
+    /// The type that [`CqlType`]'s `Display` printed as `text`; user types are looked up by name with `resolve`. `None`
+    /// if the text is not a type, names an unknown one, or is nested more than [`TYPE_DEPTH_MAX`] deep.
     ///
-    /// A name in double quotes is always that of a user type. So is the name of a generic type without parameters.
+    /// A name in double quotes is always a user type's. So is the name of a generic type without parameters.
     pub fn parse_name(text: &str, resolve: &dyn Fn(&str) -> Option<Arc<UserType>>) -> Option<CqlType> {
         let mut parser = Parser { rest: text, resolve };
         let parsed = parser.ty(1)?;
@@ -42,7 +42,7 @@ impl<'a> Parser<'a> {
         }
         self.expect('<')?;
         let generic = match name {
-            // Does not count as a type around a type; each one uses up some of the text all the same.
+            // This does not count as a level of nesting, but each one still consumes some of the text.
             "frozen" => self.frozen(depth)?.freeze(),
             "list" => CqlType::list(self.ty(depth + 1)?),
             "set" => CqlType::set(self.ty(depth + 1)?),
@@ -63,7 +63,7 @@ impl<'a> Parser<'a> {
         Some(generic)
     }
 
-    /// What is in `frozen<...>`: another `frozen` is none, so that their number has a bound.
+    /// The contents of `frozen<...>`: another `frozen` is not allowed, which bounds their number.
     fn frozen(&mut self, depth: u16) -> Option<CqlType> {
         let after = self.rest.trim_start().strip_prefix("frozen");
         let is_frozen_again = after.is_some_and(|after| after.trim_start().starts_with('<'));
@@ -87,8 +87,8 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// A text between quotes, in which a doubled quote stands for one. `None` where no quote comes next, `Some(None)`
-    /// where none ends it.
+    /// A text between quotes, in which a doubled quote stands for one. `None` if no quote comes next, `Some(None)` if
+    /// none ends it.
     fn quoted(&mut self, quote: char) -> Option<Option<String>> {
         let mut rest = self.rest.trim_start().strip_prefix(quote)?;
         let mut text = String::new();

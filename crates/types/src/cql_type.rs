@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::identifier::QuotedType;
 use crate::user_type::UserType;
 
-/// A CQL type as a column, a bind marker or a function argument has it. Cheap to clone.
+/// A CQL type of a column, a bind marker or a function argument. Cheap to clone.
 ///
 /// A type nested in a frozen one (a tuple counts as frozen) is always frozen itself: [`CqlType::freeze`] and the
-/// parsers keep to that, so that equal types are equal values. The element of a vector is an exception: a vector is one
-/// value whatever its element is, and Cassandra reports the element as it was declared.
+/// parsers ensure that, so that equal types are equal values. The element of a vector is an exception: a vector is a
+/// single value whatever its element is, and Cassandra reports the element as it was declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CqlType {
     Ascii,
@@ -22,7 +22,7 @@ pub enum CqlType {
     Decimal,
     Double,
     Duration,
-    /// No CQL type: the value of a compact table's missing column; its only value is the empty one.
+    /// Not a CQL type: the value of a compact table's missing column, whose only value is the empty one.
     Empty,
     Float,
     Inet,
@@ -59,7 +59,7 @@ pub enum CqlType {
         element: Arc<CqlType>,
         dimension: u32,
     },
-    /// A marshal class we know no CQL type for; its values are opaque and ordered as unsigned bytes.
+    /// A marshal class without a CQL type; its values are opaque and ordered as unsigned bytes.
     Custom(Arc<str>),
 }
 
@@ -219,7 +219,7 @@ impl CqlType {
         })
     }
 
-    /// The type without parameters that has this lower-case name; `varchar` is text, `empty` is no name a user may say.
+    /// The type without parameters that has this lower-case name; `varchar` is text, and users cannot write `empty`.
     pub fn native(name: &str) -> Option<CqlType> {
         Some(match name {
             "ascii" => CqlType::Ascii,

@@ -13,14 +13,14 @@ use num_traits::{One, Signed, Zero};
 
 use crate::float_text;
 
-/// `unscaled * 10^-scale`. Equality and order are by value: 1.0 equals 1.00, though they print differently.
+/// `unscaled * 10^-scale`. Equality and order are by value: 1.0 equals 1.00, although they print differently.
 #[derive(Clone, Debug)]
 pub struct Decimal {
     pub unscaled: BigInt,
     pub scale: i32,
 }
 
-/// A text that is no decimal, or one whose scale leaves 32 bits, or of more than [`DIGITS_MAX`] digits.
+/// The text is not a decimal, its scale exceeds 32 bits, or it has more than [`DIGITS_MAX`] digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseDecimalError;
 
@@ -35,7 +35,7 @@ impl std::error::Error for ParseDecimalError {}
 impl FromStr for Decimal {
     type Err = ParseDecimalError;
 
-    /// A sign, digits with a point anywhere among them or none, and an exponent: `-1.50E+3`.
+    /// A sign, digits with an optional point anywhere among them, and an exponent: `-1.50E+3`.
     fn from_str(text: &str) -> Result<Decimal, ParseDecimalError> {
         let (number, exponent) = match text.split_once(['e', 'E']) {
             Some((number, exponent)) => (number, parse_exponent(exponent).ok_or(ParseDecimalError)?),
@@ -69,9 +69,9 @@ fn parse_exponent(text: &str) -> Option<i32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalError {
     DivisionByZero,
-    /// The scale leaves 32 bits.
+    /// The scale exceeds 32 bits.
     ScaleOutOfRange,
-    /// It takes numbers of more than [`DIGITS_MAX`] digits.
+    /// The operation needs numbers of more than [`DIGITS_MAX`] digits.
     TooManyDigits,
 }
 
@@ -89,9 +89,9 @@ impl std::error::Error for DecimalError {}
 
 /// Sums, differences and products keep this many digits, rounded half up.
 const PRECISION_MAX: u64 = 10_000;
-/// A quotient has at least this many significant digits and this scale ...
+/// A quotient has at least this many significant digits and at least this scale, up to `QUOTIENT_SCALE_MAX`.
 const QUOTIENT_SCALE_MIN: i64 = 32;
-/// ... and at most this scale.
+/// The largest scale of a quotient.
 const QUOTIENT_SCALE_MAX: i64 = 1_000;
 
 impl Decimal {
@@ -100,7 +100,7 @@ impl Decimal {
         Decimal { unscaled: unscaled.into(), scale }
     }
 
-    /// The decimal that a double prints as, which is what it means in CQL; `None` for NaN and infinities.
+    /// The decimal with the digits that a double prints, which is its value in CQL; `None` for NaN and infinities.
     pub fn from_f64(value: f64) -> Option<Decimal> {
         float_text::double(value).parse().ok()
     }
@@ -110,7 +110,7 @@ impl Decimal {
         float_text::float(value).parse().ok()
     }
 
-    /// Reads the serialized form: i32 scale, then two's complement. `None` when shorter than the scale.
+    /// Reads the serialized form: i32 scale, then two's complement. `None` if shorter than the scale.
     pub fn from_bytes(value: &[u8]) -> Option<Decimal> {
         let (scale, unscaled) = value.split_first_chunk::<4>()?;
         Some(Decimal { unscaled: BigInt::from_signed_bytes_be(unscaled), scale: i32::from_be_bytes(*scale) })
@@ -144,7 +144,7 @@ impl Decimal {
     pub fn add(&self, other: &Decimal) -> Result<Decimal, DecimalError> {
         let scale = self.scale.max(other.scale);
         if self.is_zero() || other.is_zero() {
-            // Zero only lends its scale, and only as far as the precision reaches.
+            // Zero only contributes its scale, and only as far as the precision reaches.
             let (value, result_is_zero) = if self.is_zero() { (other, other.is_zero()) } else { (self, false) };
             if result_is_zero {
                 return Ok(Decimal { unscaled: BigInt::zero(), scale });
@@ -155,7 +155,7 @@ impl Decimal {
             return value.with_scale_grown(grown);
         }
         let (high, low) = if self.exponent() >= other.exponent() { (self, other) } else { (other, self) };
-        // Where the smaller operand lies wholly below the digits that are kept, only its sign can matter.
+        // If the smaller operand is completely below the digits that are kept, only its sign can matter.
         let last_kept = high.exponent() - PRECISION_MAX as i64;
         let high_last = -i64::from(high.scale);
         if low.exponent() + 3 < last_kept.min(high_last) {
@@ -179,7 +179,7 @@ impl Decimal {
         Decimal { unscaled: &self.unscaled * &other.unscaled, scale }.rounded(PRECISION_MAX)
     }
 
-    /// The quotient as CQL's `/` has it: 32 significant digits or a scale of 32 or that of an operand, whichever is
+    /// The quotient of CQL's `/`: 32 significant digits, or a scale of 32, or the scale of an operand, whichever is
     /// finest, but no scale above 1000; rounded half up, without trailing zeros.
     pub fn divide(&self, other: &Decimal) -> Result<Decimal, DecimalError> {
         let first_digit = self.exponent() - other.exponent();
@@ -206,8 +206,8 @@ impl Decimal {
         Ok(Decimal { unscaled: divide_half_up(&dividend, &divisor), scale })
     }
 
-    /// What is left after taking `other` a whole number of times; it has the sign of `self`, and the scale that
-    /// `self - quotient * other` has when the quotient's zeros at the end count as its scale.
+    /// The remainder after subtracting `other` a whole number of times. It has the sign of `self`, and the scale of
+    /// `self - quotient * other` when the quotient's trailing zeros count as its scale.
     pub fn remainder(&self, other: &Decimal) -> Result<Decimal, DecimalError> {
         if other.is_zero() {
             return Err(DecimalError::DivisionByZero);
@@ -236,7 +236,7 @@ impl Decimal {
         }
         let (sign, mut magnitude) = (self.unscaled.sign(), self.unscaled.magnitude().clone());
         let mut scale = i64::from(self.scale);
-        // Large steps first: one pass of halving powers instead of one division per zero.
+        // Large steps first: one pass over halving powers in place of one division per zero.
         let mut step = 1u32 << digits(&magnitude).ilog2();
         while step > 0 {
             let (quotient, remainder) = magnitude.div_rem(&power_of_ten(step));
@@ -250,7 +250,7 @@ impl Decimal {
         Decimal { unscaled: BigInt::from_biguint(sign, magnitude), scale: scale as i32 }
     }
 
-    /// The integer part, toward zero. `None` when it takes a power of ten beyond [`DIGITS_MAX`].
+    /// The integer part, toward zero. `None` if that needs a power of ten beyond [`DIGITS_MAX`].
     pub fn to_integer(&self) -> Option<BigInt> {
         let shift = i64::from(self.scale);
         if self.is_zero() || self.exponent() <= 0 {
@@ -281,7 +281,7 @@ impl Decimal {
     /// Rounded half up to at most `precision` digits.
     pub fn rounded(self, precision: u64) -> Result<Decimal, DecimalError> {
         let mut value = self;
-        // Rounding up 99.9 makes one digit more, hence a second turn.
+        // Rounding up 99.9 adds a digit, so a second round may be needed.
         loop {
             let excess = value.precision().saturating_sub(precision);
             if excess == 0 {
@@ -292,7 +292,7 @@ impl Decimal {
         }
     }
 
-    /// Without an exponent, however many zeros that takes; refused (`None`) beyond 1,000,000 of them.
+    /// The text without an exponent, with as many zeros as necessary; `None` beyond 1,000,000 of them.
     pub fn to_plain_string(&self) -> Option<String> {
         if i64::from(self.scale).abs() > PLAIN_ZEROS_MAX {
             return None;
@@ -310,12 +310,12 @@ impl Decimal {
         })
     }
 
-    /// Position of the first digit: the value is 0.D... * 10^exponent. (Of zero: as if it had the digit 0.)
+    /// The position of the first digit: the value is 0.D... * 10^exponent. (Zero counts as having the digit 0.)
     fn exponent(&self) -> i64 {
         self.precision() as i64 - i64::from(self.scale)
     }
 
-    /// The same value with the scale greater by `by` (0 or more).
+    /// The same value with the scale increased by `by` (0 or more).
     fn with_scale_grown(&self, by: i64) -> Result<Decimal, DecimalError> {
         if by == 0 {
             return Ok(self.clone());
@@ -325,10 +325,10 @@ impl Decimal {
     }
 }
 
-/// The most digits of a number that is read from a text, converted or calculated with: that takes time by their square.
+/// The most digits of a number that is parsed, converted or calculated with, because that takes time quadratic in them.
 pub const DIGITS_MAX: usize = 100_000;
 
-/// The most zeros that a number without an exponent is printed with.
+/// The most zeros with which a number without an exponent is printed.
 const PLAIN_ZEROS_MAX: i64 = 1_000_000;
 
 fn checked_scale(scale: i64) -> Result<i32, DecimalError> {
@@ -399,8 +399,8 @@ impl Ord for Decimal {
     }
 }
 
-/// Neither is zero. Scales are only brought together when the first digits stand at the same place, so that they
-/// differ by no more than the operands' lengths do.
+/// Neither is zero. Scales are only aligned if the first digits have the same position, so that they differ no more
+/// than the lengths of the operands.
 fn compare_magnitudes(a: &Decimal, b: &Decimal) -> Ordering {
     a.exponent().cmp(&b.exponent()).then_with(|| {
         let difference = i64::from(a.scale) - i64::from(b.scale);
@@ -422,13 +422,13 @@ impl Hash for Decimal {
 }
 
 impl fmt::Display for Decimal {
-    /// As Java prints it: plain where the scale is not negative and the first digit not too far behind the point,
-    /// else with an exponent.
+    /// Prints it as Java does: plain if the scale is not negative and the first digit is not too far behind the point,
+    /// otherwise with an exponent.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.unscaled.magnitude().to_string();
         let adjusted = digits.len() as i64 - 1 - i64::from(self.scale);
         if self.scale >= 0 && adjusted >= -6 {
-            // The scale is at most six above the number of digits, so this is always there.
+            // The scale is at most six above the number of digits, so this always succeeds.
             return f.write_str(&self.to_plain_string().unwrap_or_default());
         }
         if self.unscaled.is_negative() {

@@ -1,4 +1,4 @@
-//! Durations: months, days and nanoseconds, which do not convert into each other.
+//! Durations: months, days and nanoseconds, which cannot be converted into each other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,8 +39,8 @@ impl Duration {
         out
     }
 
-    /// The time in milliseconds since 1970 that is this duration after `millis`. Months go by the calendar (in UTC) and
-    /// end on the last day of a shorter month; then days, then milliseconds.
+    /// The time in milliseconds since 1970 that is this duration after `millis`. Months are added by the calendar (in
+    /// UTC), up to the last day of a shorter month; then days, then milliseconds.
     pub fn add_to(&self, millis: i64) -> i64 {
         add(millis, self.months.into(), self.days.into(), self.nanoseconds)
     }
@@ -55,12 +55,12 @@ impl Duration {
         self.months < 0 || self.days < 0 || self.nanoseconds < 0
     }
 
-    /// Whether there is nothing below a day.
+    /// Whether it has no part below a day.
     pub fn has_day_precision(&self) -> bool {
         self.nanoseconds == 0
     }
 
-    /// Whether there is nothing below a millisecond.
+    /// Whether it has no part below a millisecond.
     pub fn has_millisecond_precision(&self) -> bool {
         self.nanoseconds % NANOS_PER_MILLI == 0
     }
@@ -70,7 +70,7 @@ fn add(millis: i64, months: i64, days: i64, nanoseconds: i64) -> i64 {
     let mut shifted = millis;
     let mut added = nanoseconds / NANOS_PER_MILLI;
     if months != 0 {
-        // Cassandra's calendar takes milliseconds in 32 bits, and so must we.
+        // Cassandra's calendar takes milliseconds in 32 bits, and this code has to match it.
         added = i64::from(added as i32);
         let day = Day::from_epoch_days(millis.div_euclid(MILLIS_PER_DAY)).add_months(months);
         let of_day = millis.rem_euclid(MILLIS_PER_DAY);
@@ -104,12 +104,12 @@ pub(crate) fn validate(value: &[u8]) -> Result<(), MarshalError> {
 }
 
 impl fmt::Display for Duration {
-    /// `1y2mo3d4h5m6s7ms8us9ns`, with a `-` in front of negative ones, and nothing at all for zero.
+    /// `1y2mo3d4h5m6s7ms8us9ns`, with a leading `-` if negative; zero is the empty text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_negative() {
             f.write_str("-")?;
         }
-        // The least integer has no positive counterpart; like Java we print nothing for it.
+        // The least integer has no positive counterpart; like Java, this prints nothing for it.
         write_units(f, self.months.wrapping_abs().into(), &[(12, "y"), (1, "mo")])?;
         write_units(f, self.days.wrapping_abs().into(), &[(1, "d")])?;
         write_units(

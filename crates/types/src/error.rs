@@ -1,9 +1,9 @@
-//! The one error of this crate.
+//! The only error of this crate.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A value that is not a value of its type; the text is what Cassandra tells the client.
+/// A value that is not valid for its type; Cassandra sends this text to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarshalError(Cow<'static, str>);
 

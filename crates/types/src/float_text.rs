@@ -1,8 +1,8 @@
-//! Floats and doubles as the Java 17 that Cassandra runs on prints them.
+//! Floats and doubles, printed as by Java 17, on which Cassandra runs.
 //!
 //! Nearly always that is the shortest decimal that reads back as the same number, but not quite: 1.0E23 prints as
-//! 9.999999999999999E22. Results must be the same text, so this makes digits the way Java does: free-format generation
-//! with a margin of half a unit in the last place on either side, and a little less care at powers of two.
+//! 9.999999999999999E22. Results must have the same text, so this generates digits as Java does: free-format generation
+//! with a margin of half a unit in the last place on either side, and slightly less precision at powers of two.
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ pub fn double(value: f64) -> String {
 pub fn float(value: f32) -> String {
     let bits = value.to_bits();
     let fraction = u64::from(bits & 0x007f_ffff);
-    // A float's exponent, rebiased below, and its fraction moved to where a double has it.
+    // This is a float's exponent, rebiased below, and its fraction moved to a double's position.
     text(value.is_nan(), value.is_infinite(), value.is_sign_negative(), (bits >> 23 & 0xff) as i32, fraction, 23)
 }
 
@@ -46,7 +46,8 @@ fn text(nan: bool, infinite: bool, negative: bool, exponent: i32, fraction: u64,
     }
     let bias = if fraction_bits == FRACTION_BITS { 1023 } else { 127 };
     let number = if exponent == 0 {
-        // A subnormal has fewer significant bits; move them up so that the first is where a normal's hidden one is.
+        // A subnormal has fewer significant bits; they are moved up so that the first is where a normal number's hidden
+        // bit is.
         let significant_bits = 64 - fraction.leading_zeros() as i32;
         let shift = fraction_bits + 1 - significant_bits;
         Binary {
@@ -65,7 +66,7 @@ fn text(nan: bool, infinite: bool, negative: bool, exponent: i32, fraction: u64,
 struct Binary {
     exponent: i32,
     bits: u64,
-    /// How many bits the format keeps of this number: 53, 24, or fewer for subnormals.
+    /// How many bits the format stores of this number: 53, 24, or fewer for subnormals.
     significant_bits: i32,
 }
 
@@ -79,7 +80,7 @@ impl Binary {
     fn digits(&self) -> Digits {
         let tail = self.bits.trailing_zeros() as i32;
         let used_bits = FRACTION_BITS + 1 - tail;
-        // Bits behind the binary point.
+        // The bits behind the binary point.
         let behind = (used_bits - self.exponent - 1).max(0);
         if behind == 0 && (-21..=62).contains(&self.exponent) {
             return self.integer_digits();
@@ -87,7 +88,7 @@ impl Binary {
         self.generate(tail, used_bits, behind)
     }
 
-    /// An integer below 2^63: its own digits, without those that the format cannot tell apart.
+    /// An integer below 2^63: its own digits, without those that the format cannot distinguish.
     fn integer_digits(&self) -> Digits {
         let mut value = if self.exponent >= FRACTION_BITS {
             self.bits << (self.exponent - FRACTION_BITS)
@@ -108,8 +109,8 @@ impl Binary {
         Digits { digits, point }
     }
 
-    /// With value = b / s * 10^e: the digits of b / s, until what is left is within m / s, half a unit in the last
-    /// place.
+    /// With value = b / s * 10^e, generates the digits of b / s until the remainder is within m / s, half a unit in the
+    /// last place.
     fn generate(&self, tail: i32, used_bits: i32, behind: i32) -> Digits {
         let e = self.estimate_decimal_exponent();
         let b5 = (-e).max(0);
@@ -143,7 +144,7 @@ impl Binary {
         Digits::generate(Large { b: (BigUint::from(bits) * five(b5)) << b2, s, m: five(b5) << m2, ten_s }, e)
     }
 
-    /// The decimal exponent, or one too many.
+    /// The decimal exponent, or one more.
     fn estimate_decimal_exponent(&self) -> i32 {
         #[expect(clippy::approx_constant, reason = "Java's own approximation, to fifteen digits")]
         const LOG10_2: f64 = 0.301029995663981;
@@ -162,16 +163,18 @@ fn bits_of_power_of_five(power: i32) -> i32 {
     }
 }
 
-/// What is left of a number while its digits are taken off: b / s, with the margin m / s.
+/// The remainder of a number while its digits are generated: b / s, with the margin m / s.
 trait Rest {
-    /// The next digit; then whether what is left is within the margin of this digit (low) or of the next higher (high).
+    /// The next digit, and whether the remainder is within the margin of this digit (low) or of the next higher one
+    /// (high).
     fn next_digit(&mut self) -> (u8, bool, bool);
 
-    /// What is left, compared with half of a unit in the last place.
+    /// The remainder, compared with half of a unit in the last place.
     fn compare_to_half(&self) -> Ordering;
 }
 
-/// Java computes with ints or longs where b and 10 s fit, and lets the rest overflow. So do we, or digits differ.
+/// Java computes with ints or longs where b and 10 s fit, and lets the rest overflow. This code does the same, because
+/// otherwise digits would differ.
 struct Small {
     b: i64,
     s: i64,
@@ -226,7 +229,7 @@ impl Rest for Large {
 }
 
 impl Digits {
-    /// The digits of `rest` * 10^e, where e may be one too high, until what is left is within the margin.
+    /// The digits of `rest` * 10^e, where e may be one too high, until the remainder is within the margin.
     fn generate(mut rest: impl Rest, mut e: i32) -> Digits {
         let mut digits = Vec::with_capacity(18);
         let (first, mut low, mut high) = rest.next_digit();
@@ -235,7 +238,7 @@ impl Digits {
         } else {
             digits.push(first);
         }
-        // With an exponent there is always a second digit, so the first is never the last.
+        // With an exponent there is always a second digit, so the first one is never the last.
         if !(-3..8).contains(&e) {
             (low, high) = (false, false);
         }
@@ -267,7 +270,7 @@ impl Digits {
         }
     }
 
-    /// Plain from 10^-3 up to 10^7, with an exponent outside of that; always a digit after the point.
+    /// Plain from 10^-3 up to 10^7, with an exponent outside of that range; always with a digit after the point.
     fn text(&self) -> String {
         let digits: String = self.digits.iter().map(|digit| char::from(b'0' + digit)).collect();
         match self.point {

@@ -18,7 +18,7 @@ pub fn to_string(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes of an even number of digits of either case; `None` for anything else.
+/// The bytes of an even number of digits in either case; `None` for anything else.
 pub fn parse(text: &str) -> Option<Vec<u8>> {
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if !odd.is_empty() {

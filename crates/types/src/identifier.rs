@@ -1,13 +1,13 @@
-//! Names in CQL text: when a name must be quoted, and the words no name may be without quotes.
+//! Names in CQL text: when a name must be quoted, and the words that are not names without quotes.
 
 use std::fmt;
 
 use crate::CqlType;
 
-/// How `system_schema` stores the type of a compact table's missing column; CQL has no such word.
+/// The name under which `system_schema` stores the type of a compact table's missing column; CQL has no such word.
 pub(crate) const EMPTY_TYPE: &str = "empty";
 
-/// CQL's reserved keywords, lower-case and sorted. Unquoted, none of them is a name.
+/// CQL's reserved keywords, lower-case and sorted. Without quotes, none of them is a name.
 pub const RESERVED_KEYWORDS: &[&str] = &[
     "add",
     "allow",
@@ -68,7 +68,7 @@ pub const RESERVED_KEYWORDS: &[&str] = &[
     "with",
 ];
 
-/// Whether this name reads as itself only inside double quotes.
+/// Whether CQL reads this name unchanged only inside double quotes.
 pub fn needs_quotes(name: &str) -> bool {
     let mut bytes = name.bytes();
     let plain = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
@@ -76,7 +76,7 @@ pub fn needs_quotes(name: &str) -> bool {
     !plain || RESERVED_KEYWORDS.binary_search(&name).is_ok()
 }
 
-/// Displays a name as CQL reads it back: quoted only where it must be.
+/// Displays a name in the form that CQL reads back: quoted only if necessary.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -86,8 +86,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Displays the name of a user type as CQL reads it back where a type is expected: what would be read as a type of
-/// CQL's own is quoted too.
+/// Displays the name of a user type in the form that CQL reads back where a type is expected: names of CQL's own types
+/// are quoted too.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedType<'a>(pub &'a str);
 

@@ -2,7 +2,7 @@
 //!
 //! A value is bytes: the native protocol's (version 5) form of its type. Nothing here parses a value into a tree; a
 //! [`CqlType`] validates, compares and prints the bytes in place. The empty value and null are different things: null
-//! is the absence of a value and never gets here, the empty value is zero bytes and is one that most types accept.
+//! is the absence of a value and is never passed in here, while the empty value is zero bytes, which most types accept.
 //!
 //! Facts and error texts are those of Apache Cassandra 5.0.
 

@@ -1,4 +1,4 @@
-//! Values as CQL literals, as error texts, traces and DESCRIBE show them.
+//! Values as CQL literals, for error texts, traces and DESCRIBE.
 
 use std::fmt::Write as _;
 
@@ -8,8 +8,8 @@ use crate::text::{Separator, format_date, format_inet, format_time, format_times
 use crate::{CqlType, Decimal, Duration, float_text, hex, utf8};
 
 impl CqlType {
-    /// The literal that reads back as this value; `null` for an empty value of a type that has no literal for it, and
-    /// for bytes that are no value of the type.
+    /// The literal that CQL reads back as this value; `null` for an empty value of a type that has no literal for it,
+    /// and for invalid bytes.
     pub fn to_cql_literal(&self, value: &[u8]) -> String {
         let mut out = String::new();
         self.write_literal(value, &mut out);
@@ -74,7 +74,7 @@ impl CqlType {
         out.push(close);
     }
 
-    /// Only the fields that the value has: one serialized before the type grew has fewer.
+    /// Writes only the fields that the value has: one serialized before the type grew has fewer.
     fn write_fields(&self, value: &[u8], out: &mut String) {
         match self {
             CqlType::Tuple(elements) => {
@@ -100,7 +100,7 @@ impl CqlType {
     }
 }
 
-/// `part` gives what stands before the i-th part (unless it is the first) and its type.
+/// `part` returns the text in front of the i-th part (unless it is the first) and its type.
 fn write_parts<'t>(parts: Option<Parts<'_>>, part: impl Fn(usize) -> (&'static str, &'t CqlType), out: &mut String) {
     for (i, value) in parts.into_iter().flatten().enumerate() {
         let (separator, cql_type) = part(i);
@@ -113,7 +113,7 @@ fn is_quoted(cql_type: &CqlType) -> bool {
     matches!(cql_type, CqlType::Date | CqlType::Time | CqlType::Timestamp | CqlType::Inet)
 }
 
-/// A value that is not text, a blob or made of parts, as text without quotes; `None` if it is empty or broken.
+/// A value that is not text, a blob or made of parts, as text without quotes; `None` if it is empty or invalid.
 pub(crate) fn plain_text(cql_type: &CqlType, value: &[u8]) -> Option<String> {
     Some(match cql_type {
         CqlType::Boolean => (*value.first()? != 0).to_string(),

@@ -1,4 +1,4 @@
-//! Types as marshal class strings: how sstable headers, `system_schema` and error texts of Cassandra name them.
+//! Types as marshal class strings, which Cassandra uses in sstable headers, `system_schema` and error texts.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use crate::{CqlType, MarshalError, UserType};
 
 const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 
-/// Deeper nesting than this in a class string is refused, so that a hostile string cannot exhaust the stack. A type of
-/// the greatest depth has more classes around each other than types: a key's class and `FrozenType`s.
+/// Deeper nesting in a class string is refused, so that a hostile string cannot exhaust the stack. A type of the
+/// greatest depth has more nested classes than types: a key's class and `FrozenType`s.
 const DEPTH_MAX: usize = 2 * TYPE_DEPTH_MAX as usize + 2;
 
-/// The class of a column or key: a type, possibly with what only keys have around it.
+/// The class of a column or key: a type, possibly inside a class that only keys have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MarshalClass {
     Plain(CqlType),
@@ -23,7 +23,7 @@ pub enum MarshalClass {
 }
 
 impl MarshalClass {
-    /// Reads a class string. A name without dots is taken to be in Cassandra's own package.
+    /// Parses a class string. A name without dots is in Cassandra's own package.
     pub fn parse(text: &str) -> Result<MarshalClass, MarshalError> {
         let mut parser = Parser { text, at: 0 };
         let class = parser.key_class()?;
@@ -61,8 +61,8 @@ impl CqlType {
         out
     }
 
-    /// Reads a marshal class string as the type of a value: a reversed class is the type inside it, and classes that no
-    /// CQL type stands for, composite ones among them, become [`CqlType::Custom`].
+    /// Parses a marshal class string as the type of a value: a reversed class is the type inside it. Classes without a
+    /// CQL type, including composite ones, become [`CqlType::Custom`].
     pub fn parse_marshal_class(text: &str) -> Result<CqlType, MarshalError> {
         match MarshalClass::parse(text)? {
             MarshalClass::Plain(inner) | MarshalClass::Reversed(inner) => Ok(inner),
@@ -71,7 +71,7 @@ impl CqlType {
     }
 }
 
-/// `inside_frozen`: nested types are frozen anyway and carry no wrapper of their own.
+/// With `inside_frozen`, nested types are frozen anyway and have no wrapper of their own.
 fn print(cql_type: &CqlType, inside_frozen: bool, out: &mut String) {
     if let CqlType::Custom(class) = cql_type {
         out.push_str(class);
@@ -178,7 +178,7 @@ fn simple_name(cql_type: &CqlType) -> &'static str {
     }
 }
 
-/// The type without parameters that this class of Cassandra's package is.
+/// The type without parameters that corresponds to this class of Cassandra's package.
 fn native(simple: &str) -> Option<CqlType> {
     Some(match simple {
         "AsciiType" => CqlType::Ascii,
@@ -312,12 +312,12 @@ impl<'a> Parser<'a> {
             fields.push((field, self.class(depth + 1)?));
         }
         self.expect(')')?;
-        // What a non-frozen user type contains is frozen; it is written with its wrappers, but may lack them.
+        // The types inside a non-frozen user type are frozen; they are written with their wrappers, but may lack them.
         let fields = fields.into_iter().map(|(name, field)| (name, field.freeze())).collect();
         Ok(CqlType::Udt { definition: Arc::new(UserType::new(keyspace, name, fields)), frozen: false })
     }
 
-    /// A value of several parts, written with full class names; a part may be in descending order.
+    /// A composite value, written with full class names; a part may be in descending order.
     fn composite(&mut self, depth: usize) -> Result<CqlType, MarshalError> {
         let mut class = format!("{PACKAGE}CompositeType(");
         self.expect('(')?;
@@ -332,13 +332,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a=>T,b=>T,...)`: written with full class names, in the order of Cassandra's hash map. What is written
-    /// otherwise is kept as it stands.
+    /// `(a=>T,b=>T,...)`: written with full class names, in the order of Cassandra's hash map. Any other form is kept
+    /// unchanged.
     fn dynamic_composite(&mut self, simple: &str, depth: usize) -> Result<CqlType, MarshalError> {
         let start = self.at;
         match self.aliases(depth) {
             Ok(mut aliases) => {
-                // Java's maps start with 16 slots and double where more than three quarters are taken.
+                // Java's maps start with 16 slots and double when more than three quarters are taken.
                 let slots = (aliases.len() * 4).div_ceil(3).next_power_of_two().max(16);
                 aliases.sort_by_key(|(alias, _)| usize::from(*alias) & (slots - 1));
                 let parts: Vec<String> =
@@ -369,7 +369,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A part of a composite value, appended with full class names.
+    /// Appends a part of a composite value with full class names.
     fn part(&mut self, depth: usize, out: &mut String) -> Result<(), MarshalError> {
         let start = self.at;
         let is_reversed = self.simple_name()? == "ReversedType";
@@ -382,12 +382,12 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Whether a part of the class that follows is reversed: the composite of a partition key has none.
+    /// Whether a part of the class that follows is reversed, which the composite of a partition key never has.
     fn holds_reversed(&self) -> bool {
         self.text[self.at..].contains("ReversedType")
     }
 
-    /// A class we have no type for, with its parameters kept as they stand.
+    /// A class without a type, with its parameters kept unchanged.
     fn custom(&mut self, simple: &str) -> Result<CqlType, MarshalError> {
         let mut class = if simple.contains('.') { String::new() } else { String::from(PACKAGE) };
         class.push_str(simple);

@@ -2,7 +2,7 @@
 //! bits, and the 64-bit form of version 2 for the cardinality sketch of sstable statistics.
 //!
 //! Both differ from the published algorithms in one way: each byte of the last, incomplete block is sign-extended
-//! before it is mixed in, so that a byte of `80` or above also disturbs the bits above its own.
+//! before it is mixed in, so that a byte of `80` or above also changes the bits above its own.
 
 use crate::Token;
 
@@ -44,7 +44,7 @@ pub fn token(key: &[u8]) -> Token {
     token_of_hash(key, hash128(key).0)
 }
 
-/// The token of `key` whose first hash half is already known (callers that also need the raw halves hash once).
+/// The token of `key` when the first half of its hash is known (callers that also need the raw halves hash only once).
 #[inline]
 pub fn token_of_hash(key: &[u8], h1: u64) -> Token {
     if key.is_empty() {

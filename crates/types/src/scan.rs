@@ -1,6 +1,6 @@
-//! Reading a text from left to right.
+//! Scanning a text from left to right.
 
-/// What is left of a text. Reading moves it on; what does not match leaves it where it is.
+/// The rest of a text. Reading advances it; a failed match leaves it unchanged.
 #[derive(Clone, Copy)]
 pub(crate) struct Scanner<'a>(pub(crate) &'a str);
 
@@ -9,14 +9,14 @@ impl<'a> Scanner<'a> {
         self.0.is_empty()
     }
 
-    /// Steps over this text if it comes next.
+    /// Skips this text if it comes next.
     pub(crate) fn accept(&mut self, text: &str) -> bool {
         let rest = self.0.strip_prefix(text);
         self.0 = rest.unwrap_or(self.0);
         rest.is_some()
     }
 
-    /// All ASCII digits that come next, possibly none, but no more than `max`.
+    /// The ASCII digits that come next, possibly none, and at most `max`.
     pub(crate) fn digits(&mut self, max: usize) -> &'a str {
         let length = self.0.bytes().take(max).take_while(u8::is_ascii_digit).count();
         let (digits, rest) = self.0.split_at(length);
@@ -24,7 +24,7 @@ impl<'a> Scanner<'a> {
         digits
     }
 
-    /// The number that `min` to `max` digits are.
+    /// The number that the next `min` to `max` digits form.
     pub(crate) fn number(&mut self, min: usize, max: usize) -> Option<i64> {
         let mut ahead = *self;
         let digits = ahead.digits(max);

@@ -1,4 +1,4 @@
-//! Values from text: what a string literal or a JSON string means to each type.
+//! Values from text: the meaning of a string literal or a JSON string for each type.
 
 mod date;
 mod duration;
@@ -18,10 +18,10 @@ pub use time::format_time;
 pub use timestamp::{Separator, format_timestamp};
 
 impl CqlType {
-    /// The serialized value that this text is for the type. The empty text is the empty value where the type has one.
+    /// Converts a text to a serialized value of the type. The empty text is the empty value if the type has one.
     ///
-    /// Collections and vectors take hexadecimal bytes, tuples and user types their fields between colons (`1:a:@`).
-    /// Host names are no addresses: nothing is looked up.
+    /// Collections and vectors accept hexadecimal bytes; tuples and user types accept their fields between colons
+    /// (`1:a:@`). Host names are not addresses: nothing is looked up.
     pub fn from_text(&self, text: &str) -> Result<Vec<u8>, MarshalError> {
         match self {
             CqlType::Text => Ok(text.as_bytes().to_vec()),

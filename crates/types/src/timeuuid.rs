@@ -7,7 +7,7 @@ const UNIX_EPOCH_TICKS: i64 = 0x01b2_1dd2_1381_4000;
 const TICKS_PER_MILLI: i64 = 10_000;
 const TICKS_PER_MICRO: i64 = 10;
 
-/// The low half of the smallest timeuuid of its time (as timeuuids compare: signed bytes).
+/// The low half of the smallest timeuuid of its time (timeuuids compare it as signed bytes).
 const LOW_MIN: u64 = 0x8080_8080_8080_8080;
 /// The low half of the greatest.
 const LOW_MAX: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -17,7 +17,7 @@ pub fn version(uuid: &[u8; 16]) -> u8 {
     uuid[6] >> 4
 }
 
-/// The 60-bit timestamp with the version digit on top: what timeuuids are ordered by.
+/// The 60-bit timestamp with the version digit on top, by which timeuuids are ordered.
 pub fn time_order(uuid: &[u8; 16]) -> u64 {
     let high = high_half(uuid);
     high << 48 | (high >> 16 & 0xffff) << 32 | high >> 32
@@ -63,7 +63,7 @@ pub fn max_for_millis(millis: i64) -> [u8; 16] {
     from_unix_ticks(millis.wrapping_mul(TICKS_PER_MILLI).wrapping_add(TICKS_PER_MILLI - 1), LOW_MAX)
 }
 
-/// Makes timeuuids that never repeat and never go back, from any number of threads.
+/// Makes timeuuids that never repeat and never decrease, from any number of threads.
 #[derive(Debug)]
 pub struct Generator {
     low: u64,
@@ -72,7 +72,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator for a clock sequence (14 bits) and node (48 bits); two generators at work must differ in one.
+    /// A generator for a clock sequence (14 bits) and node (48 bits); two generators in use must differ in one of them.
     pub fn new(clock_sequence: u16, node: u64) -> Generator {
         Generator { low: low_half(clock_sequence, node), last_ticks: AtomicI64::new(i64::MIN) }
     }

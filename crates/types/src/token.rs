@@ -1,4 +1,4 @@
-//! Tokens: where a partition stands on the ring.
+//! Tokens: the position of a partition on the ring.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! User-defined types, and the size of a type written out.
+//! User-defined types, and the size of an expanded type.
 //!
-//! Types are shared: a user type that others use ten times is one value behind ten pointers. What walks a whole type
-//! (its class in an SSTable, its description to a client) pays for every use, so that a type has a size limit.
+//! Types are shared: a user type that others use ten times is one value behind ten pointers. Code that walks a whole
+//! type (for its class in an SSTable, or its description to a client) visits every use, so types have a size limit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::CqlType;
 /// How deep types may nest: `int` is 1 deep, `list<int>` is 2 deep, a field of a user type is one deeper than that.
 pub const TYPE_DEPTH_MAX: u16 = 64;
 
-/// How many types a type may consist of, itself included and user types written out at each use.
+/// How many types a type may consist of, including itself, and with user types expanded at each use.
 pub const TYPE_PARTS_MAX: u32 = 16_384;
 
 /// A user-defined type: a tuple whose fields have names.
@@ -25,12 +25,12 @@ pub struct UserType {
 /// A field's name and type.
 pub type Field = (Arc<str>, CqlType);
 
-/// What is known of a type without walking through it again.
+/// What is known about a type without walking it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// See [`TYPE_DEPTH_MAX`]; stays at its maximum when it would be more.
+    /// See [`TYPE_DEPTH_MAX`]; saturates at its maximum.
     pub depth: u16,
-    /// See [`TYPE_PARTS_MAX`]; stays at its maximum when it would be more.
+    /// See [`TYPE_PARTS_MAX`]; saturates at its maximum.
     pub parts: u32,
     /// Whether freezing the type would change it, or a type inside it.
     pub(crate) holds_unfrozen: bool,
@@ -58,7 +58,7 @@ impl UserType {
         self.fields.iter().position(|(field, _)| &**field == name)
     }
 
-    /// The type with frozen fields, as a frozen use of it has them.
+    /// The type with frozen fields, for a frozen use of it.
     pub fn freeze_fields(self: &Arc<UserType>) -> Arc<UserType> {
         if !self.shape.holds_unfrozen {
             return self.clone();
@@ -70,7 +70,7 @@ impl UserType {
 impl Shape {
     const SCALAR: Shape = Shape { depth: 1, parts: 1, holds_unfrozen: false };
 
-    /// The shape of a frozen type that holds these.
+    /// The shape of a frozen type that contains these.
     fn around<'t>(inner: impl IntoIterator<Item = &'t CqlType>) -> Shape {
         inner.into_iter().map(CqlType::shape).fold(Shape::SCALAR, |whole, part| Shape {
             depth: whole.depth.max(part.depth.saturating_add(1)),
@@ -81,11 +81,11 @@ impl Shape {
 }
 
 impl CqlType {
-    /// How large the type is. Does not walk into user types.
+    /// The size of the type. Does not walk into user types.
     pub fn shape(&self) -> Shape {
         let mut shape = match self {
             CqlType::List { element, .. } | CqlType::Set { element, .. } => Shape::around([&**element]),
-            // What is in a vector stays as it was declared.
+            // The element of a vector stays as declared.
             CqlType::Vector { element, .. } => Shape { holds_unfrozen: false, ..Shape::around([&**element]) },
             CqlType::Map { key, value, .. } => Shape::around([&**key, &**value]),
             CqlType::Tuple(elements) => Shape::around(elements.iter()),

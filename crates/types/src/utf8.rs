@@ -1,4 +1,4 @@
-//! Text as Cassandra takes it: nearly UTF-8.
+//! Text as Cassandra accepts it, which is nearly UTF-8.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use crate::MarshalError;
 
 /// Checks a text value. Beyond UTF-8, encoded surrogates and the two-byte zero of Java's own encoding are accepted.
 pub fn validate(value: &[u8]) -> Result<(), MarshalError> {
-    // Most text is ASCII, which is seen several bytes at a time. The strict check is right for nearly all other; the
-    // rest is looked at byte by byte.
+    // Most text is ASCII, which is checked several bytes at a time. The strict check is right for nearly all other
+    // text; the rest is checked byte by byte.
     if value.is_ascii() || std::str::from_utf8(value).is_ok() || is_tolerated(value) {
         Ok(())
     } else {
@@ -15,12 +15,12 @@ pub fn validate(value: &[u8]) -> Result<(), MarshalError> {
     }
 }
 
-/// A text value as a string; what is not UTF-8 becomes the replacement character.
+/// A text value as a string; invalid UTF-8 becomes the replacement character.
 pub fn to_str(value: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(value)
 }
 
-/// What a byte after the first must be: `byte & mask == bits`, or the opposite.
+/// The condition on a byte after the first: `byte & mask == bits`, or the opposite.
 struct Follower {
     mask: u8,
     bits: u8,
@@ -29,7 +29,7 @@ struct Follower {
 
 const ANY: Follower = Follower { mask: 0xc0, bits: 0x80, equal: true };
 const ZERO: Follower = Follower { mask: 0xff, bits: 0x80, equal: true };
-// Cassandra only rules out what would be too long a form after e0 and f0, and takes any other byte there.
+// Cassandra only excludes overlong forms after e0 and f0, and accepts any other byte there.
 const AFTER_E0: Follower = Follower { mask: 0xe0, bits: 0x80, equal: false };
 const AFTER_F0: Follower = Follower { mask: 0x30, bits: 0x00, equal: false };
 

@@ -1,10 +1,11 @@
-//! Whether bytes are a value of a type, with Cassandra's words for why not.
+//! Checking whether bytes are a value of a type, with Cassandra's error texts.
 
 use crate::collection::{self, Parts, read_part};
 use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, MarshalError, UserType, duration, hex, utf8};
 
 impl CqlType {
-    /// Checks that `value` is a serialized value of this type. Where Cassandra accepts a zero-length value, so do we.
+    /// Checks that `value` is a serialized value of this type. A zero-length value is accepted where Cassandra accepts
+    /// it.
     pub fn validate(&self, value: &[u8]) -> Result<(), MarshalError> {
         match self {
             CqlType::Blob | CqlType::Varint => Ok(()),
@@ -78,7 +79,7 @@ fn validate_ascii(value: &[u8]) -> Result<(), MarshalError> {
     }
 }
 
-/// Cassandra's text names the first digit of the value, not its version digit; so does ours.
+/// Cassandra's text names the first digit of the value, not its version digit, and so does this one.
 fn validate_version(value: &[u8]) -> Result<(), MarshalError> {
     match (value.first(), value.get(6)) {
         (Some(first), Some(version)) if version >> 4 != 1 => {
@@ -118,7 +119,7 @@ fn validate_set(element: &CqlType, value: &[u8]) -> Result<(), MarshalError> {
 
 fn validate_map(key: &CqlType, mapped: &CqlType, value: &[u8]) -> Result<(), MarshalError> {
     let mut parts = collection::entries(value)?;
-    // Key by key, as the errors of a key come before those of the value after it.
+    // Key by key, because the errors of a key come before those of its value.
     while let Some(part) = parts.next_non_null() {
         key.validate(part?)?;
         if let Some(part) = parts.next_non_null() {

@@ -41,7 +41,7 @@ pub fn write_svint(value: i64, out: &mut Vec<u8>) {
     write_uvint(zigzag(value), out);
 }
 
-/// Reads one `uvint` off the front of `input`; `None` (and `input` untouched) when it is cut short.
+/// Reads one `uvint` from the front of `input`; `None` (with `input` unchanged) if it is cut short.
 pub fn read_uvint(input: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = input.split_first()?;
     if first < 0x80 {
@@ -61,12 +61,12 @@ pub fn read_uvint(input: &mut &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Reads one `svint` off the front of `input`; `None` (and `input` untouched) when it is cut short.
+/// Reads one `svint` from the front of `input`; `None` (with `input` unchanged) if it is cut short.
 pub fn read_svint(input: &mut &[u8]) -> Option<i64> {
     read_uvint(input).map(unzigzag)
 }
 
-/// Small magnitudes of either sign to small numbers: 0, -1, 1, -2 ... become 0, 1, 2, 3 ...
+/// Maps small magnitudes of either sign to small numbers: 0, -1, 1, -2 ... become 0, 1, 2, 3 ...
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }

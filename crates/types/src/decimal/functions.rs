@@ -1,6 +1,6 @@
-//! Exponential and logarithms of decimals, to as many digits as the argument has and 32 at least.
+//! The exponential and logarithms of decimals, to as many digits as the argument has, and at least 32.
 //!
-//! Computed in binary fixed point with guard bits to spare, then rounded once.
+//! They are computed in binary fixed point with guard bits, and rounded once.
 
 use num_bigint::BigInt;
 use num_traits::{One, Signed, ToPrimitive, Zero};
@@ -10,11 +10,11 @@ use super::{Decimal, DecimalError, power_of_ten_checked};
 const DIGITS_MIN: u64 = 32;
 const DIGITS_MAX: u64 = 10_000;
 const GUARD_BITS: u64 = 96;
-/// The exponential of anything greater has a scale that leaves 32 bits.
+/// The exponential of anything greater has a scale that exceeds 32 bits.
 const EXPONENT_MAX: f64 = 2_147_483_647.0 * std::f64::consts::LN_10;
 
 impl Decimal {
-    /// e to the power of this.
+    /// e to the power of this decimal.
     pub fn exp(&self) -> Result<Decimal, DecimalError> {
         if self.is_zero() {
             return Ok(Decimal::new(1, 0));
@@ -36,12 +36,12 @@ impl Decimal {
         result.rounded(digits)
     }
 
-    /// The natural logarithm; `None` of zero and less.
+    /// The natural logarithm; `None` for zero and negative numbers.
     pub fn ln(&self) -> Option<Result<Decimal, DecimalError>> {
         self.logarithm(|fixed, _| fixed)
     }
 
-    /// The logarithm to base 10; `None` of zero and less.
+    /// The logarithm to base 10; `None` for zero and negative numbers.
     pub fn log10(&self) -> Option<Result<Decimal, DecimalError>> {
         if self.strip_trailing_zeros().unscaled.is_one() {
             return Some(Ok(Decimal::new(self.exponent() - 1, 0)));
@@ -58,7 +58,7 @@ impl Decimal {
             return Some(Ok(Decimal::new(0, 0)));
         }
         Some(self.subtract(&one).and_then(|distance| {
-            // Close to 1 the result begins as far behind the point as the distance does.
+            // Close to 1 the result has as many leading zeros behind the point as the distance from 1.
             let zeros = u64::try_from(-distance.exponent()).unwrap_or(0);
             let digits = self.result_digits();
             let bits = bits_of(digits + zeros) + 64;
@@ -74,7 +74,7 @@ impl Decimal {
         self.precision().clamp(DIGITS_MIN, DIGITS_MAX)
     }
 
-    /// This times 2^bits, rounded down.
+    /// This decimal times 2^bits, rounded down.
     fn to_fixed(&self, bits: u64) -> Result<BigInt, DecimalError> {
         let scale = i64::from(self.scale);
         if self.exponent() < -(bits as i64) {
@@ -88,7 +88,7 @@ impl Decimal {
     }
 }
 
-/// Bits that hold so many decimal digits, and guards.
+/// The number of bits for this many decimal digits, plus guard bits.
 fn bits_of(digits: u64) -> u64 {
     digits * 3_322 / 1_000 + GUARD_BITS
 }
@@ -108,7 +108,7 @@ fn exp_fixed(r: &BigInt, bits: u64) -> BigInt {
     let mut n = 2u32;
     while !term.is_zero() && n < u32::MAX {
         term = ((term * &r) >> bits_inside) / n;
-        // A shift rounds down, so that a small negative term would never get to zero.
+        // A shift rounds down, so a small negative term would never become zero.
         if term == -BigInt::one() {
             break;
         }
@@ -121,7 +121,7 @@ fn exp_fixed(r: &BigInt, bits: u64) -> BigInt {
     sum >> (bits_inside - bits)
 }
 
-/// ln m for m between 1 and 10, by Halley's iteration: each turn triples the bits that are right.
+/// ln m for m between 1 and 10, by Halley's iteration: each step triples the correct bits.
 fn ln_fixed(m: &BigInt, bits: u64) -> BigInt {
     let head = (m >> (bits - 60)).to_f64().unwrap_or(1.0) / 2f64.powi(60);
     let mut y: BigInt = BigInt::from((head.ln() * 2f64.powi(60)) as i64) << (bits - 60);

@@ -1,6 +1,6 @@
-//! Values from JSON, as `fromJson` and `INSERT JSON` take them.
+//! Parsing values from JSON, for `fromJson` and `INSERT JSON`.
 //!
-//! Error texts name JSON values as Cassandra's parser has them, by Java class and Java's text for the value.
+//! Error texts name JSON values as Cassandra's parser does, by Java class and Java's text for the value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,9 @@ use crate::collection;
 use crate::{CqlType, Decimal, MarshalError, UserType, float_text, hex};
 
 impl CqlType {
-    /// The serialized value of this type that a JSON value is. A JSON null is no value: callers deal with it before.
-    /// Strings are taken for every type as their text form; for collections, tuples and user types they hold JSON.
+    /// Converts a JSON value to a serialized value of this type. Callers handle a JSON null, which is no value,
+    /// beforehand. Every type accepts strings with its text form; for collections, tuples and user types they contain
+    /// JSON.
     pub fn from_json(&self, json: &Value) -> Result<Vec<u8>, MarshalError> {
         match self {
             CqlType::Int => self.number_from_json(json, "an int value", integer::<i32>(json).map(i32::to_be_bytes)),
@@ -35,7 +36,7 @@ impl CqlType {
             CqlType::Date => self.text_from_json(json, "a string representation of a date value"),
             CqlType::Time => self.text_from_json(json, "a string representation of a time value"),
             CqlType::Timestamp => {
-                // A number that fits an int is no long, and refused.
+                // A number that fits an int is not a long, and is refused.
                 let millis = integer::<i64>(json).filter(|_| java_class(json) == "Long");
                 let expected = "a long or a datestring representation of a timestamp value";
                 self.number_from_json(json, expected, millis.map(i64::to_be_bytes))
@@ -56,7 +57,7 @@ impl CqlType {
         }
     }
 
-    /// A string by its text form; other values are not expected.
+    /// Converts a string by its text form; other values are not expected.
     fn text_from_json(&self, json: &Value, expected: &str) -> Result<Vec<u8>, MarshalError> {
         match json {
             Value::String(text) => self.from_text(text),
@@ -76,7 +77,7 @@ impl CqlType {
         }
     }
 
-    /// Of the small integers any number is tried as text.
+    /// Converts a small integer, which accepts any number, as text.
     fn small_from_json(&self, json: &Value, expected: &str) -> Result<Vec<u8>, MarshalError> {
         match json {
             Value::Number(_) => self.from_text(&java_text(json)),
@@ -131,7 +132,7 @@ fn map(key: &CqlType, mapped: &CqlType, json: &Value) -> Result<Vec<u8>, Marshal
         }
         entries.push((key.from_json(&Value::String(name.clone()))?, mapped.from_json(value)?));
     }
-    // A stable sort: of equal keys the one that came last is kept.
+    // The sort is stable: of equal keys the last one is kept.
     entries.sort_by(|(a, _), (b, _)| key.compare(a, b));
     entries.reverse();
     entries.dedup_by(|(a, _), (b, _)| key.compare(a, b).is_eq());
@@ -199,7 +200,8 @@ fn write_field(cql_type: &CqlType, json: &Value, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// The column or field that a name in a JSON object stands for: exactly what is in double quotes, else lower-case.
+/// The column or field that a name in a JSON object refers to: unchanged if it is in double quotes, otherwise in lower
+/// case.
 pub fn name_from_json(name: &str) -> String {
     match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(exact) => exact.to_owned(),
@@ -217,13 +219,13 @@ fn integer<T: std::str::FromStr>(json: &Value) -> Option<T> {
 
 fn double(json: &Value) -> Option<f64> {
     match json {
-        // Negative zero is an integer, and they have only one.
+        // Negative zero is an integer, which has only one zero.
         Value::Number(number) => number.as_str().parse().ok().map(|value: f64| normal_zero(number, value)),
         _ => None,
     }
 }
 
-/// Anything with a point or exponent goes through a double, and is rounded twice.
+/// A number with a point or exponent is converted to a double first, and so rounded twice.
 fn float(json: &Value) -> Option<f32> {
     match json {
         Value::Number(number) if is_integral(number) => {

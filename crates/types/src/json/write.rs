@@ -1,4 +1,4 @@
-//! Values as JSON text, as `toJson` and `SELECT JSON` give it.
+//! Values as JSON text, for `toJson` and `SELECT JSON`.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::text::{Separator, format_timestamp};
 use crate::{CqlType, utf8};
 
 impl CqlType {
-    /// The value as JSON. NaN and infinities become `null`, an empty number `""`, a map's keys strings.
+    /// The value as JSON. NaN and infinities become `null`, an empty number `""`, and a map's keys strings.
     pub fn to_json(&self, value: &[u8]) -> String {
         let mut out = String::new();
         self.write_json(value, &mut out);
         out
     }
 
-    /// As [`to_json`](Self::to_json), appended to `out`.
+    /// Like [`to_json`](Self::to_json), appended to `out`.
     pub fn write_json(&self, value: &[u8], out: &mut String) {
         match self {
             CqlType::Text | CqlType::Ascii => write_json_string(&utf8::to_str(value), out),
@@ -59,7 +59,7 @@ impl CqlType {
         }
     }
 
-    /// Fields the value does not have, because it was serialized before the type grew, are null.
+    /// Fields that the value lacks, because it was serialized before the type grew, are null.
     fn write_json_fields(&self, value: &[u8], out: &mut String) {
         let CqlType::Udt { definition, .. } = self else { return };
         let mut parts = collection::fields(value);
@@ -74,7 +74,7 @@ impl CqlType {
     }
 }
 
-/// Appends a column's or field's name as a JSON object has it: in double quotes of its own unless it is lower-case.
+/// Appends a column's or field's name as in a JSON object: with additional double quotes unless it is lower-case.
 pub fn write_json_name(name: &str, out: &mut String) {
     if name.chars().any(char::is_uppercase) {
         write_json_string(&format!("\"{name}\""), out);
@@ -83,7 +83,7 @@ pub fn write_json_name(name: &str, out: &mut String) {
     }
 }
 
-/// Appends a JSON string: quotes, backslashes and control characters escaped, all else as it is.
+/// Appends a JSON string: quotes, backslashes and control characters are escaped, everything else is unchanged.
 pub fn write_json_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
@@ -127,7 +127,7 @@ fn write_map(key: &CqlType, mapped: &CqlType, value: &[u8], out: &mut String) {
         out.push_str(if i == 0 { "" } else { ", " });
         let start = out.len();
         key.write_json(key_value, out);
-        // Keys are strings: a number or a collection becomes one with its JSON in it.
+        // Keys are strings: a number or a collection becomes a string that contains its JSON.
         if !out[start..].starts_with('"') {
             let json = out.split_off(start);
             write_json_string(&json, out);

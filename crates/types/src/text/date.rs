@@ -7,7 +7,7 @@ use crate::scan::Scanner;
 /// The serialized form of 1970-01-01.
 pub(crate) const EPOCH: i64 = 1 << 31;
 
-/// The date that Cassandra's texts name as the first and the last that fit.
+/// The dates that Cassandra's texts name as the first and the last in range.
 const FIRST: &str = "-5877641-06-23T00:00Z";
 const LAST: &str = "+5881580-07-11T00:00Z";
 /// Dates beyond this many days from 1970 are out of range even for the error text that names the limits.
@@ -35,15 +35,15 @@ pub(super) fn parse(text: &str) -> Result<u32, MarshalError> {
     })
 }
 
-/// `yyyy-mm-dd`: years of more than four digits have a sign, years before 0 a minus. `smart` takes any day up to 31
-/// for the last of its month.
+/// `yyyy-mm-dd`: years of more than four digits have a sign, and years before 0 a minus. With `smart`, any day up to 31
+/// means the last of a shorter month.
 pub(super) fn scan_iso_day(scanner: &mut Scanner<'_>, smart: bool) -> Option<Day> {
     let positive = scanner.accept("+");
     let negative = !positive && scanner.accept("-");
     let before = scanner.0.len();
     let year = scanner.number(4, 10)?;
     let digits = before - scanner.0.len();
-    // A plus is for years that need it, and only for those; there is no year -0.
+    // Only years that need a plus have one, and there is no year -0.
     let well_signed = if negative { year != 0 } else { positive == (digits > 4) };
     if !well_signed || year > 999_999_999 || !scanner.accept("-") {
         return None;
@@ -56,7 +56,7 @@ pub(super) fn scan_iso_day(scanner: &mut Scanner<'_>, smart: bool) -> Option<Day
     resolve(if negative { -year } else { year }, month, day, smart)
 }
 
-/// A day of these numbers, if there is one.
+/// The day with these numbers, if there is one.
 pub(super) fn resolve(year: i64, month: i64, day: i64, smart: bool) -> Option<Day> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
@@ -75,7 +75,7 @@ pub fn format_date(date: u32) -> String {
     format!("{}-{month:02}-{day:02}", padded_year(year))
 }
 
-/// Four digits at least; a sign where there are more, or the year is before 0.
+/// At least four digits; with a sign if there are more, or the year is before 0.
 pub(super) fn padded_year(year: i64) -> String {
     match year {
         0..=9999 => format!("{year:04}"),

@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, MarshalError> {
     Ok(builder.build(negative))
 }
 
-/// A unit, in the order they must come in.
+/// A unit, in the order in which they must occur.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unit {
     Years,
@@ -128,7 +128,7 @@ impl Builder {
     fn build(self, negative: bool) -> Duration {
         let sign = if negative { -1 } else { 1 };
         Duration {
-            // Both are at most i32::MAX by then.
+            // Both were checked to be at most i32::MAX.
             months: self.months as i32 * sign,
             days: self.days as i32 * sign,
             nanoseconds: self.nanoseconds * i64::from(sign),
@@ -173,7 +173,7 @@ fn iso_designators(source: &str, builder: &mut Builder) -> Result<bool, MarshalE
     Ok(true)
 }
 
-/// Digits before each of these letters that is there; they come in order, and nothing else does.
+/// The digits before each of these letters that is present; the letters are in order, and nothing else is allowed.
 fn designated<'a>(text: &'a str, parts: [(&str, Unit); 3]) -> Option<Vec<(&'a str, Unit)>> {
     let mut scanner = Scanner(text);
     let mut found = Vec::new();

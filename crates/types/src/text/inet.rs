@@ -11,7 +11,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<u8>, MarshalError> {
         .ok_or_else(|| MarshalError::new(format!("Unable to make inet address from '{text}'")))
 }
 
-/// One to four decimal parts; the last fills the bytes that are left: `1.2` is 1.0.0.2.
+/// One to four decimal parts; the last one fills the remaining bytes: `1.2` is 1.0.0.2.
 fn ipv4(text: &str) -> Option<Ipv4Addr> {
     if text.len() > 15 {
         return None;
@@ -31,7 +31,7 @@ fn ipv4(text: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from((address << bits_left | last) as u32))
 }
 
-/// With or without brackets, with or without a numeric scope, which is dropped. An IPv4 address in IPv6 form is an
+/// With or without brackets, and with or without a numeric scope, which is dropped. An IPv4 address in IPv6 form is an
 /// IPv4 address.
 fn ipv6(text: &str) -> Option<Vec<u8>> {
     let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);

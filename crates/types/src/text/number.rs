@@ -7,7 +7,7 @@ use num_bigint::BigInt;
 use crate::decimal::DIGITS_MAX;
 use crate::{Decimal, MarshalError};
 
-/// An integer of fixed width; `name` is Java's name for it, which the error text has.
+/// An integer of fixed width; `name` is Java's name for it in the error text.
 pub(super) fn integer<T: FromStr, const N: usize>(
     text: &str,
     name: &str,
@@ -26,9 +26,9 @@ pub(super) fn varint(text: &str) -> Result<Vec<u8>, MarshalError> {
         .ok_or_else(|| MarshalError::new(format!("unable to make int from '{text}'")))
 }
 
-/// Refuses a number that would take long to read, and whose text is too long for a message.
+/// Refuses a number that would take long to parse, and whose text is too long for a message.
 fn refuse_long(text: &str, name: &str) -> Result<(), MarshalError> {
-    /// A sign, a point, and an exponent of ten digits with a sign.
+    /// The characters besides digits: a sign, a point, and an exponent of ten digits with a sign.
     const OTHER_CHARACTERS_MAX: usize = 14;
     if text.len() <= DIGITS_MAX + OTHER_CHARACTERS_MAX {
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) fn double(text: &str) -> Result<Vec<u8>, MarshalError> {
 }
 
 /// Java's grammar: blanks around, a sign, `NaN` or `Infinity` in exactly this case or a decimal, and a type suffix.
-/// (Its hexadecimal floats are not taken.)
+/// (Its hexadecimal floats are not accepted.)
 fn java_float<T: FromStr + std::ops::Neg<Output = T>>(text: &str) -> Option<T> {
     let text = text.trim_matches(|c| c <= ' ');
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -80,7 +80,7 @@ fn java_float<T: FromStr + std::ops::Neg<Output = T>>(text: &str) -> Option<T> {
         "inf".parse().ok()?
     } else {
         let number = unsigned.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(unsigned);
-        // Rust's grammar is the same once names and second signs are out.
+        // Rust's grammar is the same once names and second signs are excluded.
         if !number.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return None;
         }

@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<i64, MarshalError> {
         .ok_or_else(|| MarshalError::new(format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)")))
 }
 
-/// Any number of digits in each part, as long as its value is in range; at most nine behind the point.
+/// Any number of digits in each part, as long as its value is in range; at most nine after the point.
 fn clock(text: &str) -> Option<i64> {
     let (hours, rest) = text.split_once(':')?;
     let (minutes, rest) = rest.split_once(':')?;
@@ -39,7 +39,7 @@ fn clock(text: &str) -> Option<i64> {
 
 /// A serialized time as text: always with nine digits behind the point.
 pub fn format_time(nanos: i64) -> String {
-    // Values outside of a day are accepted from clients; they print as Cassandra prints them, signs and all.
+    // Values outside of a day are accepted from clients, and printed as Cassandra prints them, including signs.
     let parts = [
         nanos / NANOS_PER_HOUR % 24,
         nanos / NANOS_PER_MINUTE % 60,

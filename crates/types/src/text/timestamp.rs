@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<i64, MarshalError> {
     local.and_then(|millis| zone.to_utc(millis)).ok_or_else(|| MarshalError::new("long overflow"))
 }
 
-/// Local milliseconds since 1970 (`None` where they overflow), and the zone they are in.
+/// Local milliseconds since 1970 (`None` if they overflow), and their zone.
 type Local = (Option<i64>, Zone);
 
 /// `y-M-d H:m[:s[.fffffffff]]` or with a `T`, with any number of digits in each, then a zone.
@@ -47,7 +47,7 @@ fn date_and_time(text: &str) -> Option<Local> {
     if scanner.accept(":") {
         second = scanner.number(1, DIGITS_MAX)?;
         if scanner.accept(".") {
-            // Digits below a millisecond are dropped; no digits at all are none.
+            // Digits below a millisecond are dropped; a point needs at least one digit.
             let fraction = scanner.digits(9);
             millis = format!("{fraction:0<3}")[..3].parse().ok()?;
         }
@@ -73,7 +73,7 @@ fn local(day: Day, of_day: i64, scanner: Scanner<'_>) -> Option<Local> {
     Some((day.epoch_days().checked_mul(MILLIS_PER_DAY).and_then(|millis| millis.checked_add(of_day)), zone))
 }
 
-/// What stands between date and time: a literal has `T`, JSON a blank.
+/// The separator of date and time: `T` in a literal, a blank in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Separator {
     Literal,

@@ -1,8 +1,8 @@
-//! Tuples as text: fields between colons, `@` for null. A backslash takes their meaning from both.
+//! Tuples as text: fields between colons, `@` for null. A backslash escapes both.
 
 use crate::{CqlType, MarshalError, collection};
 
-/// The tuple `ty` of these fields; fields may be missing at the end.
+/// A tuple `ty` with these fields; fields may be missing at the end.
 pub(super) fn parse<'t>(
     ty: &CqlType,
     fields: impl ExactSizeIterator<Item = &'t CqlType>,
@@ -23,7 +23,7 @@ pub(super) fn parse<'t>(
     Ok(collection::tuple(values.iter().map(Option::as_deref)))
 }
 
-/// The parts between colons that no backslash precedes.
+/// The parts between colons that are not escaped by a backslash.
 fn split(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let (mut parts, mut start) = (Vec::new(), 0);

@@ -6,14 +6,14 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 
 use crate::scan::Scanner;
 
-/// How to get from local time to UTC.
+/// How to convert local time to UTC.
 pub(super) enum Zone {
     /// Seconds east of Greenwich.
     Offset(i64),
     Named(TimeZone),
 }
 
-/// Abbreviations and names that are no region of the time zone database, with the region they stand for.
+/// Abbreviations and names that are not regions of the time zone database, with the region that each means.
 const NAMES: &[(&str, &str)] = &[
     ("AEDT", "Australia/Sydney"),
     ("AEST", "Australia/Sydney"),
@@ -109,12 +109,13 @@ fn named(name: &str) -> Option<Zone> {
     }
     let region = NAMES.iter().find(|(known, _)| *known == name).map_or(name, |(_, region)| region);
     let zone = TimeZone::get(region).ok()?;
-    // The database takes names in any case, Java does not.
+    // The database accepts names in any case, but Java does not.
     (zone.iana_name() == Some(region)).then_some(Zone::Named(zone))
 }
 
-/// The offset at a local time, in seconds. In a gap that before it, which moves the time on by the gap; where a time
-/// comes twice, the first. Far in the past or future, that of the nearest year the database covers.
+/// The offset at a local time, in seconds. In a gap it is the offset before the gap, which moves the time forward by
+/// the gap; where a time occurs twice, it is the first one. Far in the past or future, it is that of the nearest year
+/// in the database.
 fn offset_at(zone: &TimeZone, local_millis: i64) -> i64 {
     let seconds = local_millis.div_euclid(1000);
     let clamped = seconds.clamp(Timestamp::MIN.as_second() + 200_000, Timestamp::MAX.as_second() - 200_000);

@@ -16,7 +16,7 @@ fn key_classes_are_told_from_types() {
     }
 }
 
-/// As Cassandra 5.0.8 takes and shows them.
+/// These are Cassandra 5.0.8's answers.
 #[test]
 fn key_classes_are_classes_of_values_too() {
     let shown = |class: &str| CqlType::parse_marshal_class(class).expect("a class").to_marshal_class();

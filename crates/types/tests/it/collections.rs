@@ -34,7 +34,7 @@ fn parts_cut_short_end_in_one_error() {
         assert!(parts.last().is_some_and(Result::is_err));
     }
     assert!(collection::elements(&list[..3]).is_err());
-    // A count that the bytes cannot hold is no reason to allocate or to loop.
+    // A count that exceeds the bytes must cause neither an allocation nor a loop.
     let huge = [0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 1, b'x'];
     assert_eq!(collection::elements(&huge).expect("a count").count(), 2);
     assert_eq!(collection::entries(&huge).expect("a count").entries().count(), 1);

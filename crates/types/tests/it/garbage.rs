@@ -1,4 +1,5 @@
-//! Damaged texts, classes and bytes are refused or taken, but never believed without a check, and never panic.
+//! Damaged texts, classes and bytes are refused or accepted, but never trusted without a check, and never cause a
+//! panic.
 
 use serde_json::Value;
 use types::{CqlType, MarshalClass, hex};
@@ -47,7 +48,7 @@ fn records() -> impl Iterator<Item = (String, String, String)> {
     })
 }
 
-/// A value that is taken is valid, and prints.
+/// An accepted value is valid, and can be printed.
 fn use_value(cql_type: &CqlType, value: &[u8]) {
     let literal = cql_type.to_cql_literal(value);
     assert!(!literal.is_empty() || *cql_type == CqlType::Duration, "{cql_type}: {value:x?}");
@@ -105,7 +106,7 @@ fn damaged_classes_never_panic() {
     }
 }
 
-/// What is read back from the JSON of a value prints as the same JSON.
+/// A value read back from its JSON prints as the same JSON.
 #[test]
 fn json_of_values_reads_back() {
     let mut read = 0;
@@ -113,7 +114,7 @@ fn json_of_values_reads_back() {
         let cql_type = CqlType::parse_marshal_class(&class).expect("a class");
         let json = cql_type.to_json(&hex::parse(&input).expect("hexadecimal"));
         let parsed: Value = serde_json::from_str(&json).expect("JSON");
-        // Numbers with a point are read as doubles, as Cassandra does, and decimals lose digits to that.
+        // Numbers with a point are read as doubles, as in Cassandra, so decimals lose digits.
         let lossy = cql_type.any(&|part| *part == CqlType::Decimal);
         if let (false, Ok(again)) = (lossy, cql_type.from_json(&parsed)) {
             assert_eq!(cql_type.to_json(&again), json, "{cql_type}: {input}");

@@ -1,4 +1,4 @@
-//! Types and values against what Cassandra itself says of them.
+//! Types and values compared with Cassandra's own answers.
 
 mod classes;
 mod collections;

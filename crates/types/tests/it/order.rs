@@ -1,5 +1,5 @@
-//! The order of values. That of every type's valid values is checked against Cassandra's with the byte-comparable
-//! encoding, in `bytecomp`; here is what has no encoding.
+//! The order of values. `bytecomp` checks that of valid values against Cassandra's with the byte-comparable encoding;
+//! this covers what has no encoding.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 
@@ -45,7 +45,7 @@ fn nulls_come_before_values_and_missing_fields_are_nulls() {
     assert_eq!(tuple.compare(b"", &of(&[None])), Less);
 }
 
-/// Sorting with an order that contradicts itself may panic; values from damaged files must not make it so.
+/// Sorting with an inconsistent order may panic; values from damaged files must not cause that.
 #[test]
 fn order_of_garbage_is_an_order() {
     let mut state = 5u64;

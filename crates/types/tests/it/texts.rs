@@ -1,5 +1,5 @@
-//! What Cassandra's own classes made of thousands of classes, texts, JSON values, bytes and sums; ours must make the
-//! same. `from_cassandra/make` is how the answers were recorded.
+//! The results of Cassandra's own classes for thousands of classes, texts, JSON values, bytes and sums, which this
+//! crate must reproduce. `from_cassandra/make` recorded the answers.
 
 use serde_json::Value;
 use types::decimal::DecimalError;
@@ -42,7 +42,7 @@ impl Record {
         CqlType::parse_marshal_class(&self.cql_type).expect("a class")
     }
 
-    /// Whether Cassandra gave an answer, or a proper error, rather than stumbling.
+    /// Whether Cassandra gave an answer or a proper error, rather than an internal one.
     fn is_meant(&self) -> bool {
         matches!(self.exception.as_deref(), None | Some("MarshalException" | "InvalidRequestException"))
     }
@@ -53,7 +53,7 @@ fn check(records: Vec<Record>, ours: impl Fn(&Record) -> Result<String, MarshalE
     for record in records {
         let found = ours(&record).map_err(|error| error.message().to_owned());
         let same = match (&found, &record.answer) {
-            // A JSON parser's own words differ.
+            // The texts of the JSON parsers differ.
             (Err(found), Err(expected)) if expected.starts_with("Error decoding JSON string: ") => {
                 found.starts_with("Error decoding JSON string: ")
             }
@@ -121,7 +121,7 @@ fn decimal_arithmetic_gives_the_same_digits() {
             "plain" => return Ok(a.to_plain_string().expect("few zeros")),
             other => panic!("unknown operation {other}"),
         };
-        // Zeros at the end of a logarithm are an accident of how it is computed.
+        // Trailing zeros of a logarithm depend on how it is computed.
         if record.cql_type == "log10"
             && result
                 .as_ref()
@@ -162,7 +162,7 @@ fn tuples_are_made_of_fields_between_colons() {
     let inner = CqlType::tuple([CqlType::Text, CqlType::Int]);
     let ty = CqlType::tuple([CqlType::Int, inner]);
     let value = |text: &str| ty.from_text(text).map(|value| hex::to_string(&value)).map_err(|e| e.message().to_owned());
-    // As Cassandra 5.0.8 answers to these literals.
+    // These are Cassandra 5.0.8's answers to these literals.
     assert_eq!(value(""), Ok(String::new()));
     assert_eq!(value("1"), Ok("0000000400000001".into()));
     assert_eq!(value("@"), Ok("ffffffff".into()));
