@@ -18,7 +18,7 @@ pub struct ClusteringColumnType {
     pub reversed: bool,
 }
 
-/// Appends a position: the given components (no more than there are columns; a null one is `None`), each after its
+/// Appends a position: the given components (at most as many as there are columns; `None` for null), each after its
 /// separator, then `terminator`: [`TERMINATOR`] for a row, [`EXCLUDED`] for the static row, [`LT_NEXT_COMPONENT`] or
 /// [`GT_NEXT_COMPONENT`] for a bound before or after everything with this prefix.
 pub fn encode_clustering<'a>(
@@ -33,8 +33,8 @@ pub fn encode_clustering<'a>(
     out.push(terminator);
 }
 
-/// As [`encode_clustering`], of components as [`decode_clustering`] writes them: `[i32 length][bytes]` each, length
-/// -1 for null.
+/// Like [`encode_clustering`], for components in the form that [`decode_clustering`] writes: `[i32 length][bytes]`
+/// each, length -1 for null.
 pub fn encode_serialized_clustering(
     columns: &[ClusteringColumnType],
     serialized: &[u8],
@@ -62,8 +62,8 @@ fn encode_component(column: &ClusteringColumnType, component: Option<&[u8]>, out
     }
 }
 
-/// Appends the components of the position that `input` starts with as `[i32 length][bytes]` each (length -1 for
-/// null), moves `input` past its terminator and returns that.
+/// Appends the components of the position at the start of `input` as `[i32 length][bytes]` each (length -1 for null).
+/// Moves `input` past the terminator and returns it.
 pub fn decode_clustering(
     columns: &[ClusteringColumnType],
     input: &mut &[u8],

@@ -9,12 +9,12 @@ use crate::reader::{DecodeError, Reader};
 const ZERO: u8 = 0x80;
 const POSITIVE: u8 = 0x80;
 const NEGATIVE: u8 = 0x00;
-/// Added to the sign in the header, and then the length of the exponent added or subtracted.
+/// Added to the sign in the header; then the length of the exponent is added or subtracted.
 const EXPONENT_BASE: u8 = 0x40;
 /// Added to each base-100 digit.
 const DIGIT_BASE: u8 = 0x80;
 const END: u8 = 0x00;
-/// A decoded value whose scale would need more zeros than this written out is taken for damage.
+/// A decoded value that needs more zeros than this to be written out is treated as damage.
 const ZEROS_MAX: u32 = 1_000_000;
 
 /// Appends a serialized decimal (of four bytes at least).
@@ -52,7 +52,7 @@ fn small_digits(mut magnitude: u128, digits: &mut [u8; 10]) -> &[u8] {
     &digits[start..]
 }
 
-/// The value is 0.digits * 100^exponent, with no leading zero digits; none at all is zero.
+/// Appends the value 0.digits * 100^exponent. There are no leading zero digits; no digits at all is zero.
 fn encode_digits(negative: bool, digits: &[u8], exponent: i64, out: &mut Vec<u8>) {
     let significant = digits.iter().rposition(|&digit| digit != 0).map_or(0, |last| last + 1);
     let Some((&last, digits)) = digits[..significant].split_last() else {
@@ -65,7 +65,8 @@ fn encode_digits(negative: bool, digits: &[u8], exponent: i64, out: &mut Vec<u8>
     out.push(if exponent < 0 { middle - length } else { middle + length });
     out.extend_from_slice(&exponent.to_be_bytes()[8 - usize::from(length)..]);
     if negative {
-        // The digits of -0.d1d2.. rounded down each time: d1 and one more with what is left, then complements.
+        // These are the digits of -0.d1d2.. with each step rounded down: d1, plus one if anything is left, then
+        // complements.
         match digits.split_first() {
             None => out.push(DIGIT_BASE - last),
             Some((first, middle)) => {
@@ -81,7 +82,7 @@ fn encode_digits(negative: bool, digits: &[u8], exponent: i64, out: &mut Vec<u8>
     out.push(END);
 }
 
-/// Appends the serialized decimal whose encoding comes next; its scale is even, and not that of the original.
+/// Appends the serialized decimal whose encoding comes next. Its scale is even, and may differ from the original's.
 pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     let header = reader.byte("a decimal")?;
     if header == ZERO {
@@ -119,7 +120,7 @@ pub(crate) fn decode(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), D
     Ok(())
 }
 
-/// The first digit's magnitude: 1 to 99, or (of negatives, with more below it) up to 100.
+/// The first digit's magnitude: 1 to 99, or up to 100 for negative values with further digits.
 fn decode_first_digit(reader: &mut Reader<'_>, negative: bool) -> Result<u8, DecodeError> {
     let byte = reader.byte("the first digit of a decimal")?;
     let magnitude = if negative { DIGIT_BASE.checked_sub(byte) } else { byte.checked_sub(DIGIT_BASE) };
@@ -129,7 +130,7 @@ fn decode_first_digit(reader: &mut Reader<'_>, negative: bool) -> Result<u8, Dec
     }
 }
 
-/// Scales just outside of 32 bits come from original scales at their edge.
+/// Brings a scale just outside of 32 bits, which comes from an original scale at the limit, back into range.
 fn with_scale_in_range(mut unscaled: BigInt, scale: i64) -> Option<Decimal> {
     let scale_min = -i64::from(i32::MAX);
     let mut in_range = scale;
@@ -138,7 +139,7 @@ fn with_scale_in_range(mut unscaled: BigInt, scale: i64) -> Option<Decimal> {
         unscaled *= power_of_ten(zeros);
         in_range = scale_min;
     } else if scale > i64::from(i32::MAX) {
-        // Only the digit that made an odd scale even can be too much.
+        // Only the digit that made an odd scale even can be removed.
         let ten = BigInt::from(10);
         if scale != i64::from(i32::MAX) + 1 || &unscaled % &ten != BigInt::ZERO {
             return None;

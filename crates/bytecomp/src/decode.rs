@@ -1,4 +1,4 @@
-//! Bytes back to values.
+//! Decoding of values.
 
 use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, collection, vint};
 
@@ -6,14 +6,14 @@ use crate::reader::{DecodeError, Reader};
 use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
 use crate::{decimal, escape, number};
 
-/// Appends the serialized value whose encoding `input` starts with, and moves `input` past it, to the separator that
-/// follows or to the end. For types that [`is_invertible`](crate::is_invertible) rules out, an equal value may differ
-/// in bytes from the original.
+/// Appends the serialized value whose encoding is at the start of `input`. Moves `input` past it, to the separator that
+/// follows or to the end. For types that are not [`is_invertible`](crate::is_invertible), the result is equal to the
+/// original but may differ in bytes.
 pub fn decode_value(cql_type: &CqlType, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
     decode_from(cql_type, false, input, out)
 }
 
-/// As [`decode_value`], of what [`encode_value_reversed`](crate::encode_value_reversed) wrote.
+/// Like [`decode_value`], for the output of [`encode_value_reversed`](crate::encode_value_reversed).
 pub fn decode_value_reversed(cql_type: &CqlType, input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
     decode_from(cql_type, true, input, out)
 }
@@ -123,8 +123,8 @@ fn high_half_of_time(order: u64) -> u64 {
     order << 32 | (order >> 32 & 0xffff) << 16 | order >> 48
 }
 
-/// Decodes one component after its separator into `[i32 length][bytes]`; `false` at the terminator. What has no bytes
-/// comes back as null; inside a collection, where no null can be, it was an empty value.
+/// Decodes one component after its separator into `[i32 length][bytes]`; returns `false` at the terminator. A component
+/// without bytes is decoded as null; inside a collection, where there are no nulls, it was an empty value.
 fn decode_part(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, DecodeError> {
     match reader.byte("a separator")? {
         TERMINATOR => Ok(false),
@@ -140,7 +140,7 @@ fn decode_part(cql_type: &CqlType, reader: &mut Reader<'_>, out: &mut Vec<u8>) -
     }
 }
 
-/// Writes an i32 length and then what `write` appends.
+/// Writes an i32 length, and the bytes that `write` appends.
 pub(crate) fn with_length(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), DecodeError>,
@@ -178,7 +178,7 @@ fn decode_map(key: &CqlType, value: &CqlType, reader: &mut Reader<'_>, out: &mut
     Ok(())
 }
 
-/// Fields that are not there any more, or not yet, come back as nulls; those that the type does not know yet as bytes.
+/// Missing fields are decoded as nulls, and fields that the type does not know yet as bytes.
 fn decode_fields<'t>(
     count: usize,
     field_type: impl Fn(usize) -> &'t CqlType,

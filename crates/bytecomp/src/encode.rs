@@ -1,4 +1,4 @@
-//! Values to bytes, one rule for each type.
+//! Encoding of values, one rule for each type.
 
 use types::collection::{self, Parts};
 use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID};
@@ -6,10 +6,10 @@ use types::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID};
 use crate::separator::{NEXT_COMPONENT, NEXT_COMPONENT_NULL, TERMINATOR};
 use crate::{decimal, escape, number};
 
-/// Appends the encoding of a valid value. `false`, and nothing appended, when this value has none of its own (the
-/// empty value of most types: the place it stands in says so with a separator byte).
+/// Appends the encoding of a valid value. Returns `false`, and appends nothing, if this value has no encoding (the
+/// empty value of most types: a separator byte at its place represents it).
 ///
-/// Bytes that are no valid value of the type get some encoding, without panic.
+/// Bytes that are not a valid value of the type get some encoding, without a panic.
 pub fn encode_value(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool {
     match cql_type {
         CqlType::Text | CqlType::Ascii | CqlType::Blob | CqlType::Inet | CqlType::Duration => {
@@ -84,7 +84,7 @@ fn encode_custom(class: &str, value: &[u8], out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// As [`encode_value`], for a column in descending order: every byte inverted.
+/// Like [`encode_value`], for a column in descending order: every byte is inverted.
 pub fn encode_value_reversed(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let has_encoding = encode_value(cql_type, value, out);
@@ -92,7 +92,8 @@ pub fn encode_value_reversed(cql_type: &CqlType, value: &[u8], out: &mut Vec<u8>
     has_encoding
 }
 
-/// The version digit first; then, of version 1, the time from its high end down, of others the digits as they are.
+/// Encodes the version digit first. Then follows, for version 1, the time from its high end down; for other versions,
+/// the digits as they are.
 fn encode_uuid(value: &[u8], out: &mut Vec<u8>) {
     let Ok(uuid) = <[u8; 16]>::try_from(value) else {
         out.extend_from_slice(value);
@@ -130,8 +131,8 @@ fn encode_parts<'t>(parts: Parts<'_>, part_type: impl Fn(usize) -> &'t CqlType, 
     out.push(TERMINATOR);
 }
 
-/// Nulls at the end are left out: a tuple is the same with and without them. So a value has the same bytes under a type
-/// that has got more fields since; those that the type does not know yet are written as bytes.
+/// Nulls at the end are omitted, since a tuple is equal with and without them. A value therefore keeps its bytes when
+/// its type gets more fields. Fields that the type does not know yet are written as bytes.
 fn encode_fields<'t>(value: &[u8], count: usize, field_type: impl Fn(usize) -> &'t CqlType, out: &mut Vec<u8>) {
     let present = |part: &Result<Option<&[u8]>, _>| matches!(part, Ok(Some(_)));
     let fields = || collection::fields(value);
@@ -151,8 +152,8 @@ fn encode_component(cql_type: &CqlType, value: Option<&[u8]>, out: &mut Vec<u8>)
     }
 }
 
-/// Whether decoding gives back every value of this type byte for byte. Where not, 1.0 and 1.00, padded varints,
-/// tuples with and without nulls at the end, or an empty and a null element have one encoding.
+/// Whether decoding restores every value of this type byte for byte. For other types, 1.0 and 1.00, padded varints,
+/// tuples with and without nulls at the end, or an empty and a null element share an encoding.
 pub fn is_invertible(cql_type: &CqlType) -> bool {
     match cql_type {
         CqlType::Decimal

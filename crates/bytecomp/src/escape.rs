@@ -1,24 +1,24 @@
-//! Byte-ordered values of any length: zeros are escaped, so that the end of a value sorts before any more of it.
+//! Byte-ordered values of any length. Zeros are escaped, so that the end of a value sorts before any continuation.
 
 use crate::reader::{DecodeError, Reader};
 
 /// A run of zeros begins, or the value ends.
 const ESCAPE: u8 = 0x00;
-/// One more zero of a run that goes to the end or goes on.
+/// One more zero of a run that continues or reaches the end.
 const ANOTHER_ZERO: u8 = 0xfe;
-/// The last zero of a run that another byte follows.
+/// The last zero of a run that is followed by another byte.
 const LAST_ZERO: u8 = 0xff;
 
-/// What comes behind a value without zeros.
+/// Follows a value without zeros.
 pub(crate) const END: u8 = ESCAPE;
 
-/// Whether there is something to escape.
+/// Whether there is anything to escape.
 #[inline]
 pub(crate) fn has_zero(value: &[u8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
     let (words, rest) = value.as_chunks::<8>();
-    // A mark is left where a byte was zero; one above it may be false.
+    // A zero byte leaves a mark. The lowest mark is exact; marks above it may be false.
     let marks = |word: u64| word.wrapping_sub(ONES) & !word & HIGH_BITS;
     words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0) || rest.contains(&0)
 }

@@ -1,4 +1,4 @@
-//! Partitions: token first, then the key's bytes.
+//! Partition positions: the token first, then the key's bytes.
 
 use types::Token;
 
@@ -8,7 +8,7 @@ use crate::separator::{GT_NEXT_COMPONENT, LT_NEXT_COMPONENT, NEXT_COMPONENT, TER
 
 const SIGN: u64 = 1 << 63;
 
-/// Which side of a key or token a bound stands on.
+/// The side of a key or token on which a bound lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Before it and everything equal to it.
@@ -37,22 +37,22 @@ pub fn encode_key_bound(token: Token, key: &[u8], side: Side, out: &mut Vec<u8>)
     encode_with_terminator(token, key, side.terminator(), out);
 }
 
-/// Appends the bound before or after all partitions with this token. The minimum token stands for "before
-/// everything": both its bounds are the one before it.
+/// Appends the bound before or after all partitions with this token. The minimum token means "before everything": both
+/// of its bounds are the one before it.
 pub fn encode_token_bound(token: Token, side: Side, out: &mut Vec<u8>) {
     let side = if token == Token::MINIMUM { Side::Before } else { side };
     encode_token(token, out);
     out.push(side.terminator());
 }
 
-/// The token and key of a whole encoded position.
+/// Decodes the token and key of a complete encoded position.
 pub fn decode_decorated_key(encoded: &[u8]) -> Result<(Token, Vec<u8>), DecodeError> {
     let mut key = Vec::with_capacity(encoded.len().saturating_sub(12));
     let token = decode_decorated_key_into(encoded, &mut key)?;
     Ok((token, key))
 }
 
-/// As [`decode_decorated_key`]; appends the key to `out`.
+/// Like [`decode_decorated_key`]; appends the key to `out`.
 pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<Token, DecodeError> {
     let mut reader = Reader::new(encoded);
     expect(&mut reader, NEXT_COMPONENT, "the separator before a token")?;
@@ -65,8 +65,8 @@ pub fn decode_decorated_key_into(encoded: &[u8], out: &mut Vec<u8>) -> Result<To
 
 #[inline]
 fn encode_with_terminator(token: Token, key: &[u8], terminator: u8, out: &mut Vec<u8>) {
-    // Every read and write makes one. Words are put together in registers: bytes put together in memory are there for a
-    // wider load only when all that came before is done, and what came before is a wait for memory.
+    // Every read and write encodes a position. Words are assembled in registers: bytes stored one by one can only be
+    // loaded as a wider word once all earlier stores are done, and these may wait for memory.
     let token = u64::from_le_bytes(ordered_token(token));
     let separator = u64::from(NEXT_COMPONENT);
     let (head, rest_of_token) = (separator | token << 8, token >> 56 | separator << 8);

@@ -1,12 +1,12 @@
-//! Integers of varying length: short for small magnitudes, longer ones further out on both sides.
+//! Integers of variable length: short for small magnitudes, and longer for larger ones of either sign.
 
 use crate::reader::{DecodeError, Reader};
 
 /// Varints of this many significant bytes and more have the form with an explicit length.
 const FULL_FORM_BYTES: usize = 7;
 
-/// Appends `value` in 1 to 9 bytes. First bit: 1 for zero and above; then as many bits like it as bytes follow (up to
-/// eight), then, if fewer than eight, one bit unlike it; then the value, inverted for negatives.
+/// Appends `value` in 1 to 9 bytes. The first bit is 1 for zero and above. Then come as many equal bits as bytes follow
+/// (up to eight), and, if fewer than eight, one different bit. The rest is the value, inverted for negatives.
 pub(crate) fn encode_i64(value: i64, out: &mut Vec<u8>) {
     let negative = value < 0;
     let magnitude = (if negative { !value } else { value }) as u64;
@@ -30,7 +30,7 @@ pub(crate) fn decode_i64(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
     let negative = first < 0x80;
     let inversion = if negative { 0xff } else { 0 };
     let first = first ^ inversion;
-    // How many bytes follow: the ones after the sign, of which the eighth is in the second byte.
+    // The number of bytes that follow is given by the bits after the sign; the eighth of these is in the second byte.
     let ones = first.leading_ones() as usize - 1;
     let follow = if ones < 7 {
         ones
@@ -71,7 +71,7 @@ pub(crate) fn encode_varint(value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(significant);
 }
 
-/// Appends, in its shortest two's complement form, the varint that comes next.
+/// Appends the varint that comes next, in its shortest two's complement form.
 pub(crate) fn decode_varint(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<(), DecodeError> {
     let first = reader.peek().ok_or_else(|| reader.error("a varint"))?;
     if !matches!(first, 0x00 | 0xff) {

@@ -1,11 +1,11 @@
-//! Reading encoded bytes, the right way round or inverted, and what can be wrong with them.
+//! Reading encoded bytes, plain or inverted, and the error for malformed ones.
 
 use std::fmt;
 
-/// Bytes that are no encoding of what they were decoded as.
+/// Bytes that are not an encoding of the requested type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Where in the input.
+    /// The offset in the input.
     pub offset: usize,
     pub expected: &'static str,
     /// The byte there (before any inversion); `None` at the end of the input.
@@ -24,7 +24,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// A place in encoded bytes. With `mask` ff it reads the bytes inverted, as a descending column has them.
+/// A position in encoded bytes. With `mask` ff it reads inverted bytes, as a descending column has them.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0, mask: 0 }
     }
 
-    /// From here on reads inverted bytes, or plain ones again.
+    /// Switches to inverted bytes, or back to plain ones.
     pub(crate) fn set_inverted(&mut self, inverted: bool) {
         self.mask = if inverted { 0xff } else { 0 };
     }
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Appends bytes up to the next zero, and steps over it.
+    /// Appends bytes up to the next zero, and skips it.
     pub(crate) fn copy_to_zero(&mut self, expected: &'static str, out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let Some(length) = self.rest().iter().position(|&byte| byte == self.mask) else {
             return Err(DecodeError { offset: self.bytes.len(), expected, got: None });

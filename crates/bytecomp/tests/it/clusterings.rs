@@ -47,7 +47,7 @@ fn every_position_encodes_and_decodes_as_in_cassandra() {
             let mut decoded = Vec::new();
             assert_eq!(decode_clustering(&columns, &mut input, &mut decoded), Ok(terminator), "{vector}");
             assert_eq!(input, [0x77, 0x78]);
-            // An empty field of a tuple comes back null, and nulls at the end are left out.
+            // An empty field of a tuple is decoded as null, and nulls at the end are omitted.
             let tuples = columns.iter().any(|c| matches!(c.cql_type, CqlType::Tuple(_)));
             let mut again = Vec::new();
             encode_serialized_clustering(&columns, &decoded, terminator, &mut again);
@@ -63,7 +63,7 @@ fn every_position_encodes_and_decodes_as_in_cassandra() {
     }
 }
 
-/// Components come back as they were; where the type is not invertible, as equal values.
+/// Components are restored as they were, or as equal values where the type is not invertible.
 fn check_components(columns: &[ClusteringColumnType], components: &[Option<Vec<u8>>], decoded: &[u8], vector: &Value) {
     let decoded: Vec<_> = collection::fields(decoded).map(|part| part.unwrap()).collect();
     assert_eq!(decoded.len(), components.len(), "{vector}");

@@ -78,7 +78,7 @@ fn partitioner_defined_order_is_the_decorated_key() {
     }
 }
 
-/// Composite values of old tables are no type of ours; their encoding is made of the same parts.
+/// Composite values of old tables are not a type of this crate; their encoding consists of the same parts.
 #[test]
 fn composite_values_are_made_of_tuples_and_bytes() {
     let vectors = byte_comparable();
@@ -86,7 +86,7 @@ fn composite_values_are_made_of_tuples_and_bytes() {
     for vector in list(&vectors, "composite_type") {
         let value = bytes(&vector["ser"]).unwrap();
         let mut rest = value.as_slice();
-        // The static marker: a component without bytes.
+        // The static marker is a component without bytes.
         let mut expected = vec![0x40];
         for cql_type in &types {
             let Some((length, after)) = rest.split_first_chunk::<2>() else { break };

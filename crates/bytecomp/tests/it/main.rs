@@ -1,4 +1,4 @@
-//! The encoding against what Cassandra encodes, and against the order of types on seeded random values.
+//! The encoding compared with Cassandra's, and with the order of types on seeded random values.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Seeded random values: bytes order them as their types do, and garbage is refused, not believed. `SEED=n` repeats.
+//! Seeded random values: bytes order them as their types do, and garbage is refused. `SEED=n` repeats a run.
 
 use bytecomp::{
     ClusteringColumnType, decode_clustering, decode_decorated_key, decode_value, decode_value_reversed, encode_value,
@@ -28,7 +28,7 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
-    /// Bytes among which the ones that mean something to the encoding are common.
+    /// Bytes in which those with a meaning in the encoding are frequent.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         const SPECIAL: [u8; 14] = [0, 0, 0, 1, 0x38, 0x3e, 0x3f, 0x40, 0x41, 0x7f, 0x80, 0xfe, 0xff, 0xff];
         (0..length).map(|_| if self.below(3) == 0 { self.next() as u8 } else { SPECIAL[self.below(14)] }).collect()
@@ -126,7 +126,7 @@ fn all_types() -> Vec<CqlType> {
     ]
 }
 
-/// A component as a clustering has it, so that values without an encoding take part.
+/// A component as in a clustering, so that values without an encoding are included.
 fn component(cql_type: &CqlType, value: &[u8], reversed: bool) -> Vec<u8> {
     let mut out = vec![0x40];
     let has_encoding = if reversed {
@@ -141,7 +141,8 @@ fn component(cql_type: &CqlType, value: &[u8], reversed: bool) -> Vec<u8> {
     out
 }
 
-/// Where bytes and type disagree by design: NaNs are one value to the type, and null and empty parts to the bytes.
+/// Cases where bytes and type disagree by design: NaNs are one value to the type, and null and empty parts to the
+/// bytes.
 fn may_disagree(cql_type: &CqlType, value: &[u8]) -> bool {
     let has_nan = match cql_type {
         CqlType::Float => <[u8; 4]>::try_from(value).is_ok_and(|bytes| f32::from_be_bytes(bytes).is_nan()),
@@ -151,7 +152,7 @@ fn may_disagree(cql_type: &CqlType, value: &[u8]) -> bool {
     has_nan || has_empty_field(cql_type, value)
 }
 
-/// Whether a tuple in this value may have an empty field, which comes back null.
+/// Whether a tuple in this value may have an empty field, which is decoded as null.
 fn has_empty_field(cql_type: &CqlType, value: &[u8]) -> bool {
     cql_type.any(&|part| matches!(part, CqlType::Tuple(_))) && value.windows(4).any(|bytes| bytes == [0; 4])
 }
@@ -212,7 +213,7 @@ fn garbage_never_panics() {
             let length = random.below(40);
             let mut garbage = random.bytes(length);
             if random.below(2) == 0 {
-                // Damage a good encoding in one place instead.
+                // Damages a good encoding in one place instead.
                 let value = random.value(&cql_type);
                 garbage.clear();
                 encode_value(&cql_type, &value, &mut garbage);
@@ -225,14 +226,14 @@ fn garbage_never_panics() {
             let mut rest = garbage.as_slice();
             if decode_value(&cql_type, &mut rest, &mut out).is_ok() {
                 assert!(garbage.ends_with(rest));
-                // What was believed is bytes that the rest of the house can take.
+                // Whatever was accepted can be encoded again.
                 encode_value(&cql_type, &out, &mut Vec::new());
                 let _ = cql_type.compare(&out, &garbage);
             }
             let _ = decode_value_reversed(&cql_type, &mut garbage.as_slice(), &mut Vec::new());
             let _ = decode_clustering(&columns, &mut garbage.as_slice(), &mut Vec::new());
             let _ = decode_decorated_key(&garbage);
-            // No value of the type at all, to the encoder and the comparator.
+            // The encoder and the comparator accept bytes that are no value of the type.
             encode_value(&cql_type, &garbage, &mut Vec::new());
             let _ = cql_type.validate(&garbage);
             let _ = cql_type.compare(&garbage, &out);

@@ -24,7 +24,7 @@ fn encode(cql_type: &CqlType, reversed: bool, value: &[u8]) -> Option<Vec<u8>> {
     has_encoding.then_some(out)
 }
 
-/// Decodes what `encoded` starts with; the value and what is left.
+/// Decodes the start of `encoded`. Returns the value and the rest.
 fn decode(cql_type: &CqlType, reversed: bool, mut encoded: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut out = Vec::new();
     if reversed {
@@ -47,7 +47,7 @@ fn every_value_encodes_and_decodes_as_in_cassandra() {
             assert_eq!(encode(&cql_type, reversed, &value), expected, "{cql_type}: {vector}");
             let Some(encoded) = expected else { continue };
             let mut original = bytes(&vector["decoded"]).unwrap_or_else(|| value.clone());
-            // Cassandra's decoder overflows at the greatest odd scale, and makes another value of it. Ours does not.
+            // Cassandra's decoder overflows at the greatest odd scale, and yields another value. This one does not.
             if matches!(cql_type, CqlType::Decimal) && cql_type.compare(&original, &value).is_ne() {
                 assert!(value.starts_with(&i32::MAX.to_be_bytes()), "{vector}");
                 original = value.clone();
