@@ -1,16 +1,16 @@
 //! Cassandra's native protocol, versions 3, 4 and 5: bytes in, bytes out.
 //!
-//! [`message`] is the vocabulary, which the query layer uses too; the rest is its bytes. Nothing here opens a socket or
-//! knows a statement. A connection owns one [`Decoder`] (bytes from the socket to
-//! complete envelopes) and one [`Encoder`] (envelopes to bytes for the socket). Both are plain state machines that
-//! know the framing in force: bare envelopes, optionally compressed one by one (v3, v4, and every version up to the
-//! answer to STARTUP), or v5's checksummed segments.
+//! [`message`] is the vocabulary, which the query layer uses too; the rest encodes and decodes it. Nothing here opens a
+//! socket or knows a statement. A connection owns one [`Decoder`] (bytes from the socket to complete envelopes) and one
+//! [`Encoder`] (envelopes to bytes for the socket). Both are plain state machines that know the framing in force: bare
+//! envelopes, optionally compressed one by one (v3, v4, and every version up to the answer to STARTUP), or v5's
+//! checksummed segments.
 //!
-//! A request body is parsed into a [`Request`], whose strings and bind values borrow from the envelope. A response
-//! body is written by the functions of [`response`] straight into the output buffer.
+//! A request body is parsed into a [`Request`], whose strings and bind values borrow from the envelope. The functions
+//! of [`response`] write a response body straight into the output buffer.
 //!
-//! Bytes that come from a peer never panic: whatever is malformed is a [`ProtocolError`] carrying the text that
-//! Cassandra sends for it.
+//! Bytes from a peer never cause a panic: malformed input is a [`ProtocolError`] with the text that Cassandra sends for
+//! it.
 #![forbid(unsafe_code)]
 
 pub mod message;
@@ -27,6 +27,6 @@ pub use wire::{
     SUPPORTED_VERSIONS, Startup, Values, Version, flags,
 };
 
-/// Largest envelope accepted by default (`native_transport_max_frame_size`), in bytes. It counts the header of a bare
-/// envelope, and not that of an envelope in segments, as in Cassandra.
+/// The largest envelope accepted by default (`native_transport_max_frame_size`), in bytes. As in Cassandra, this
+/// includes the header of a bare envelope, but not that of an envelope in segments.
 pub const MAX_FRAME_SIZE_BYTES: usize = 16 * 1024 * 1024;

@@ -1,6 +1,6 @@
-//! The vocabulary of the native protocol: what requests and responses say, independent of their bytes.
+//! The vocabulary of the native protocol: the contents of requests and responses, independent of their bytes.
 //!
-//! The query layer speaks in these types too. [`crate::wire`] turns them into bytes and back.
+//! The query layer uses these types too. [`crate::wire`] encodes and decodes them.
 
 mod columns;
 mod consistency;

@@ -1,4 +1,4 @@
-//! Errors: the code that a client acts upon, with the fields that the protocol sends beside the text.
+//! Errors: the code that a client acts on, and the fields that the protocol sends in addition to the text.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum ErrorKind {
         /// Replicas alive.
         alive: i32,
     },
-    /// 0x1001: too much to do.
+    /// 0x1001: the node is overloaded.
     Overloaded,
     /// 0x1002: not ready yet.
     Bootstrapping,
@@ -43,7 +43,7 @@ pub enum ErrorKind {
     WriteTimeout {
         /// Level asked for.
         consistency: Consistency,
-        /// Answers.
+        /// Answers received.
         received: i32,
         /// Answers needed.
         block_for: i32,
@@ -71,7 +71,7 @@ pub enum ErrorKind {
         received: i32,
         /// Answers needed.
         block_for: i32,
-        /// Who failed, and why.
+        /// The failed replicas, and why.
         failures: Vec<(IpAddr, FailureReason)>,
         /// Whether the replica asked for data answered.
         data_present: bool,
@@ -93,7 +93,7 @@ pub enum ErrorKind {
         received: i32,
         /// Answers needed.
         block_for: i32,
-        /// Who failed, and why.
+        /// The failed replicas, and why.
         failures: Vec<(IpAddr, FailureReason)>,
         /// What kind of write.
         write_type: WriteType,
@@ -111,11 +111,11 @@ pub enum ErrorKind {
     },
     /// 0x2000: the statement does not parse.
     Syntax,
-    /// 0x2100: not allowed.
+    /// 0x2100: the user lacks permission.
     Unauthorized,
-    /// 0x2200: the statement makes no sense.
+    /// 0x2200: the statement is invalid.
     Invalid,
-    /// 0x2300: an option's value makes no sense.
+    /// 0x2300: an option's value is invalid.
     Config,
     /// 0x2400: a keyspace, table or view of that name exists.
     AlreadyExists {
@@ -124,7 +124,7 @@ pub enum ErrorKind {
         /// Its name; empty when it is the keyspace.
         table: String,
     },
-    /// 0x2500: the id is not known (any more).
+    /// 0x2500: the id is unknown.
     Unprepared {
         /// The id.
         id: Vec<u8>,
@@ -202,7 +202,7 @@ impl ErrorKind {
         }
     }
 
-    /// The name that Cassandra prints when it folds an error into another.
+    /// The name that Cassandra prints when it includes an error in another.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             ErrorKind::FunctionFailure { .. } => "FUNCTION_FAILURE",

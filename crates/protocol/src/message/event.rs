@@ -1,4 +1,4 @@
-//! Changes of the schema, and the events that clients register for.
+//! Schema changes, and the events that clients register for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub enum Event {
 /// What changed in the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaChange {
-    /// How.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// Where.
+    /// The keyspace.
     pub keyspace: Arc<str>,
-    /// What.
+    /// What changed.
     pub target: SchemaTarget,
 }
 
-/// How something changed.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ChangeKind {

@@ -5,7 +5,7 @@
 pub enum Value<'a> {
     /// Null: deletes, or matches nothing.
     Null,
-    /// Nothing at all (version 4 and later): the statement behaves as if the marker's part were not there.
+    /// No value (version 4 and later): the statement behaves as if the marker's part were absent.
     Unset,
     /// A serialized value, possibly of no bytes.
     Bytes(&'a [u8]),

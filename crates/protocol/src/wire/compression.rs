@@ -75,7 +75,7 @@ pub(crate) fn lz4_block(input: &[u8], out: &mut Vec<u8>) {
 /// Expands one LZ4 block of a known uncompressed size.
 pub(crate) fn decompress_lz4(block: &[u8], size: usize) -> Result<Vec<u8>, ProtocolError> {
     if size == 0 {
-        // An empty input is one zero token, or nothing at all; both appear in the wild.
+        // An empty input is one zero token, or nothing at all; both occur in practice.
         return if block.len() <= 1 { Ok(Vec::new()) } else { Err(corrupt("LZ4")) };
     }
     let mut out = vec![0; size];

@@ -8,7 +8,7 @@ use crate::{ErrorKind, Header, MAX_FRAME_SIZE_BYTES, Opcode, ProtocolError, Vers
 use bytes::{Buf, Bytes, BytesMut};
 use std::iter;
 
-/// The beta version that Cassandra 5.0 lists; never spoken here.
+/// The beta version that Cassandra 5.0 lists, which is never used here.
 const BETA_VERSION: u8 = 6;
 
 /// One complete request.
@@ -20,7 +20,7 @@ pub struct Envelope {
     pub body: Bytes,
 }
 
-/// What the peer did wrong, and how to answer.
+/// A violation of the protocol by the peer, and how to answer it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     /// Stream of the ERROR message.
@@ -31,7 +31,7 @@ pub struct DecodeError {
     pub kind: ErrorKind,
     /// Cassandra's text.
     pub message: String,
-    /// Nothing sensible can follow: answer, then close. Otherwise the stream is in sync after the bad envelope.
+    /// Nothing sensible can follow: answer, then close. Otherwise decoding can continue after the bad envelope.
     pub fatal: bool,
 }
 
@@ -43,13 +43,13 @@ pub struct Decoder {
     framing: Framing,
     /// The version of STARTUP: later envelopes must have it.
     version: Option<Version>,
-    /// Envelopes of the current self-contained segment that are still to be read.
+    /// The unread envelopes of the current self-contained segment.
     contained: Bytes,
     large: Option<Large>,
     /// A refused bare envelope whose body is still arriving.
     skipping: Option<Skip>,
     size_bytes_max: usize,
-    /// Shown in checksum errors, as Cassandra shows its channel's id.
+    /// Printed in checksum errors, where Cassandra prints its channel's id.
     connection_id: u32,
 }
 
@@ -65,11 +65,11 @@ struct Large {
     raw: RawHeaderCopy,
     total: usize,
     received: usize,
-    /// Empty when the envelope is too big: then its parts are only counted.
+    /// Empty if the envelope is too big: its parts are then only counted.
     parts: BytesMut,
 }
 
-/// What is needed of a large envelope's header to refuse it.
+/// The header fields of a large envelope that a refusal needs.
 #[derive(Clone, Copy, Debug)]
 struct RawHeaderCopy {
     stream: i16,
@@ -122,14 +122,14 @@ impl Decoder {
         }
     }
 
-    /// The next envelope where it lies, if all of it is there, sound, uncompressed and small enough: header and body.
-    /// What [`Decoder::next_envelope`] returns is the same then, but owns its body; or it is passed over with
-    /// [`Decoder::pass`].
+    /// Shows the next envelope in place, if it is complete, sound, uncompressed and small enough: header and body. The
+    /// caller then takes it with [`Decoder::next_envelope`], which returns the same with an owned body, or skips it
+    /// with [`Decoder::pass`].
     pub fn peek(&self) -> Option<(Header, &[u8])> {
         self.ahead().next()
     }
 
-    /// This and the next ones, as far as all of them are such.
+    /// This envelope and the following ones, as long as `peek` could show them.
     pub fn ahead(&self) -> impl Iterator<Item = (Header, &[u8])> {
         let mut bytes = match self.framing {
             Framing::Envelopes { .. } => &self.input[..],
@@ -156,7 +156,7 @@ impl Decoder {
         Some((self.check_header(&raw).ok()?, body))
     }
 
-    /// Passes the envelope that [`Decoder::peek`] showed.
+    /// Skips the envelope that [`Decoder::peek`] showed.
     pub fn pass(&mut self, header: &Header) {
         let size = HEADER_SIZE + header.body_size as usize;
         match self.framing {
@@ -196,7 +196,7 @@ impl Decoder {
         }
     }
 
-    /// Drops what has arrived of a refused envelope; at its end, the error. True when there is nothing to skip.
+    /// Drops the received part of a refused envelope; returns the error at its end. True if there is nothing to skip.
     fn skip(&mut self) -> Result<bool, DecodeError> {
         let Some(skip) = &mut self.skipping else { return Ok(true) };
         let now = skip.remaining.min(self.input.len() as u64);
@@ -301,7 +301,7 @@ impl Decoder {
         let raw = RawHeader::parse(payload).ok_or_else(|| self.fatal(undersized(HEADER_SIZE, payload.len())))?;
         self.check_number(raw.version & 0x7F).map_err(|error| DecodeError { fatal: true, ..error })?;
         let total = HEADER_SIZE + raw.body_size as usize;
-        // Here, unlike in a bare envelope, Cassandra counts the body alone.
+        // Unlike for a bare envelope, Cassandra counts only the body here.
         let too_big = raw.body_size as usize > self.size_bytes_max;
         let mut parts = BytesMut::new();
         if !too_big {
@@ -311,12 +311,12 @@ impl Decoder {
         Ok(Large { raw, total, received: 0, parts })
     }
 
-    /// Refuses versions that are not spoken. Their framing is unknown, so nothing can follow.
+    /// Refuses unsupported versions. Their framing is unknown, so nothing can follow.
     fn check_number(&self, number: u8) -> Result<(), DecodeError> {
         if Version::from_number(number).is_some() || number == BETA_VERSION {
             return Ok(());
         }
-        // The two oldest versions get an answer that they can read; newer ones the newest that is spoken.
+        // The two oldest versions get an answer that they can read; newer ones get the newest supported version.
         let version = if matches!(number, 1 | 2) { number } else { Version::V5.number() };
         Err(DecodeError { version, ..self.fatal(unsupported(number)) })
     }

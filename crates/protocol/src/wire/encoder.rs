@@ -6,7 +6,7 @@ use crate::wire::segment::{self, PAYLOAD_SIZE_MAX};
 use crate::wire::writer::{put_short, put_string};
 use crate::{Opcode, Version};
 
-/// Everything of a response but its body.
+/// Everything of a response except its body.
 #[derive(Clone, Debug)]
 pub struct ResponseHead<'a> {
     /// The request's stream, or -1 for an event.
@@ -37,7 +37,7 @@ pub struct Encoder {
     framing: Framing,
     /// v5: envelopes that are not yet in a segment; all of them complete.
     payload: Vec<u8>,
-    /// Bodies on their way through a compressor.
+    /// A buffer for compressing bodies.
     scratch: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
@@ -90,8 +90,8 @@ impl Encoder {
         });
     }
 
-    /// As [`Encoder::envelope`], for a body that is only known as it is written: appends nothing if `write_body` says
-    /// false. Says so, too.
+    /// Like [`Encoder::envelope`], for a body that may turn out to be impossible while it is written: if `write_body`
+    /// returns false, nothing is appended. Returns its result.
     pub fn try_envelope(&mut self, head: &ResponseHead<'_>, write_body: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         match self.framing {
             Framing::Envelopes { compression: None } => {
@@ -140,7 +140,7 @@ impl Encoder {
         self.output.extend_from_slice(&body);
     }
 
-    /// Appends an ERROR envelope with an arbitrary version number: the answer to a version that is not spoken.
+    /// Appends an ERROR envelope with an arbitrary version number: the answer to an unsupported version.
     pub fn foreign_error(&mut self, version: u8, message: &str) {
         let start = self.output.len();
         self.envelope(&ResponseHead::new(0, Opcode::Error), |body| {
@@ -162,12 +162,12 @@ impl Encoder {
         }
     }
 
-    /// What is ready to be sent.
+    /// The bytes that are ready to be sent.
     pub fn output(&self) -> &[u8] {
         &self.output[self.sent..]
     }
 
-    /// Bytes written and not yet sent, those that wait for a segment included.
+    /// Bytes written and not yet sent, including those that wait for a segment.
     pub fn pending_bytes(&self) -> usize {
         self.output.len() - self.sent + self.payload.len()
     }
@@ -184,7 +184,8 @@ impl Encoder {
         }
     }
 
-    /// After an envelope was appended to the payload at `start`: closes segments so that what waits fits into one.
+    /// Called after an envelope was appended to the payload at `start`: closes segments so that what waits fits into
+    /// one.
     fn fill_segments(&mut self, start: usize, lz4: bool) {
         if self.payload.len() <= PAYLOAD_SIZE_MAX {
             return;
@@ -204,7 +205,7 @@ impl Encoder {
     }
 }
 
-/// Gives back the memory of a buffer that one large answer grew.
+/// Releases the memory of a buffer that one large answer grew.
 fn shrink(buffer: &mut Vec<u8>) {
     const KEPT_BYTES: usize = 256 * 1024;
     if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {

@@ -106,7 +106,7 @@ impl Opcode {
         )
     }
 
-    /// The request opcode of this number, or Cassandra's complaint. `response` is the direction bit of the header.
+    /// The request opcode of this number, or Cassandra's error. `response` is the direction bit of the header.
     pub(crate) fn request(number: u8, response: bool) -> Result<Opcode, ProtocolError> {
         let opcode =
             Opcode::from_number(number).ok_or_else(|| ProtocolError::new(format!("Unknown opcode {number}")))?;

@@ -1,4 +1,4 @@
-//! The one error of this crate: the peer broke the protocol.
+//! The only error of this crate: the peer violated the protocol.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The protocol's notations, read from a body, with Cassandra's texts for what is missing.
+//! Reading the protocol's notations from a body, with Cassandra's texts for missing parts.
 
 use crate::{Consistency, ProtocolError, Value, Version};
 
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The part that was not read.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What most values are: bytes, and all of them there.
+    /// The fast path for most values: bytes that are completely there.
     #[inline]
     fn present_value(&mut self) -> Option<&'a [u8]> {
         let (size, rest) = self.rest.split_first_chunk()?;
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         match size {
             0.. => self.take(size as usize, WHAT).map(Value::Bytes),
             -1 => Ok(Value::Null),
-            // Before v4 there was but one thing that a negative length said.
+            // Before v4 a negative length had only one meaning.
             _ if version < Version::V4 => Ok(Value::Null),
             -2 => Ok(Value::Unset),
             _ => Err(ProtocolError::new(format!("Invalid ByteBuf length {size}"))),

@@ -25,7 +25,7 @@ pub struct Body<'a> {
 /// A message from a client.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
-    /// Begins the conversation.
+    /// Begins the connection's dialogue.
     Startup(Startup<'a>),
     /// Asks what the server supports.
     Options,
@@ -33,7 +33,7 @@ pub enum Request<'a> {
     Query {
         /// The statement.
         query: &'a str,
-        /// Values and the rest.
+        /// Values and other options.
         options: QueryOptions<'a>,
     },
     /// A statement to be prepared.
@@ -43,13 +43,13 @@ pub enum Request<'a> {
         /// The keyspace for unqualified names (v5), instead of the connection's.
         keyspace: Option<&'a str>,
     },
-    /// A prepared statement to be carried out.
+    /// Executes a prepared statement.
     Execute {
         /// Id from the Prepared result.
         id: &'a [u8],
         /// Id of the result metadata that the client holds (v5).
         result_metadata_id: Option<&'a [u8]>,
-        /// Values and the rest.
+        /// Values and other options.
         options: QueryOptions<'a>,
     },
     /// Several statements at once.
@@ -81,7 +81,7 @@ pub struct Batch<'a> {
     pub kind: BatchKind,
     /// The statements in order.
     pub queries: Vec<BatchQuery<'a>>,
-    /// Consistency, timestamp and the rest; page size and paging state mean nothing here.
+    /// Consistency, timestamp and other options; page size and paging state are meaningless here.
     pub options: QueryOptions<'a>,
 }
 
@@ -112,7 +112,7 @@ pub enum BatchKind {
     Counter = 2,
 }
 
-/// What a client may ask to be told of.
+/// The events that a client may register for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum EventType {
@@ -193,7 +193,7 @@ fn read_request<'a>(header: &Header, reader: &mut Reader<'a>) -> Result<Request<
             Request::Register(types.collect::<Result<_, _>>()?)
         }
         Opcode::AuthResponse => Request::AuthResponse(reader.bytes()?),
-        // The decoder lets requests through only.
+        // The decoder only lets requests through.
         other => return Err(ProtocolError::new(format!("Unexpected message {}", other.name()))),
     })
 }

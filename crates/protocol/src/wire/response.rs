@@ -29,7 +29,7 @@ pub fn write_authenticate(out: &mut Vec<u8>, class: &str) {
     put_string(out, class);
 }
 
-/// AUTH_SUCCESS, with the authenticator's last word if it has one.
+/// AUTH_SUCCESS, with the authenticator's final token if it has one.
 pub fn write_auth_success(out: &mut Vec<u8>, token: Option<&[u8]>) {
     match token {
         Some(token) => put_bytes(out, token),

@@ -13,12 +13,12 @@ const CRC32_SIZE: usize = 4;
 /// One segment's payload, as envelope bytes.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// Complete envelopes, and no part of another.
+    /// Complete envelopes only.
     pub(crate) self_contained: bool,
     pub(crate) payload: Bytes,
 }
 
-/// Why a segment cannot be read. The stream cannot be followed after any of these.
+/// Why a segment cannot be read. Decoding cannot continue after any of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentError {
     /// A checksum is wrong.
@@ -27,7 +27,7 @@ pub(crate) enum SegmentError {
     Block,
 }
 
-/// Takes one segment off the front of `input`; none when it is not all there yet.
+/// Takes one segment from the front of `input`; `None` if it is incomplete.
 pub(crate) fn decode(input: &mut BytesMut, lz4: bool) -> Result<Option<Segment>, SegmentError> {
     let length_size = if lz4 { 5 } else { 3 };
     let header_size = length_size + CRC24_SIZE;
@@ -89,7 +89,7 @@ fn encode_lz4(payload: &[u8], self_contained: bool, out: &mut Vec<u8>) {
     lz4_block(payload, out);
     let mut uncompressed_size = payload.len();
     if out.len() - start - HEADER_SIZE >= payload.len() {
-        // Not worth it: the payload goes as it is, which an uncompressed size of zero says.
+        // Compression does not pay off: the payload is stored, which an uncompressed size of zero indicates.
         out.truncate(start + HEADER_SIZE);
         out.extend_from_slice(payload);
         uncompressed_size = 0;

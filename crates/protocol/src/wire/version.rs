@@ -13,15 +13,15 @@ pub enum Version {
     V5 = 5,
 }
 
-/// The versions as Cassandra 5.0 lists them, in SUPPORTED and in error texts. Its beta version is listed as there,
-/// and refused like there (see [`crate::Decoder`]).
+/// The versions as Cassandra 5.0 lists them, in SUPPORTED and in error texts. Like Cassandra, this lists its beta
+/// version and refuses it (see [`crate::Decoder`]).
 pub const SUPPORTED_VERSIONS: [&str; 4] = ["3/v3", "4/v4", "5/v5", "6/v6-beta"];
 
 impl Version {
     /// How many there are.
     pub(crate) const COUNT: usize = 3;
 
-    /// Its place among all, from 0.
+    /// Its index among all, from 0.
     pub(crate) fn place(self) -> usize {
         self as usize - Version::V3 as usize
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The text for a version that is not spoken.
+/// The text for an unsupported version.
 pub(crate) fn unsupported(number: u8) -> String {
     let supported = SUPPORTED_VERSIONS.join(", ");
     format!("Invalid or unsupported protocol version ({number}); supported versions are ({supported})")

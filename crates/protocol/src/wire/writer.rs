@@ -1,4 +1,4 @@
-//! The protocol's notations, written.
+//! Writing the protocol's notations.
 
 /// `[short]`.
 pub(crate) fn put_short(out: &mut Vec<u8>, value: u16) {
@@ -10,8 +10,8 @@ pub(crate) fn put_int(out: &mut Vec<u8>, value: i32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// `[string]`. What does not fit into two bytes of length is cut at a character boundary: only texts that echo a
-/// statement can be that long.
+/// `[string]`. A text that does not fit into a two-byte length is truncated at a character boundary; only texts that
+/// echo a statement can be that long.
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     let cut = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
     put_short(out, cut.len() as u16);

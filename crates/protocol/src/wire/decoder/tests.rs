@@ -245,7 +245,8 @@ fn responses_fill_segments_and_large_ones_are_cut() {
     assert_eq!(encoder.pending_bytes(), 0);
 }
 
-/// Random bytes, and good streams with random damage: an error or more input wanted, never a panic, never a loop.
+/// Random bytes, and good streams with random damage: the decoder reports an error or needs more input, and never
+/// panics or loops.
 #[test]
 fn garbage_never_panics() {
     let mut state = 0x5EED_u64;
@@ -286,7 +287,7 @@ fn garbage_never_panics() {
     }
 }
 
-/// What lies ahead is what comes, as far as it is there and whole; to look at it takes nothing away.
+/// `ahead` shows what will be decoded, as far as it is complete, and consumes nothing.
 #[test]
 fn what_lies_ahead_is_what_is_decoded_next() {
     let requests: Vec<Vec<u8>> = (1..4).map(|stream| request(4, stream, 5, &[stream as u8; 3])).collect();

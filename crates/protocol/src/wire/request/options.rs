@@ -1,4 +1,4 @@
-//! What goes with a statement: consistency, values, paging and the rest.
+//! The options of a statement: consistency, values, paging and others.
 
 use super::Values;
 use crate::wire::reader::Reader;
@@ -15,7 +15,7 @@ pub struct QueryOptions<'a> {
     pub skip_metadata: bool,
     /// Rows per page as sent. Zero is refused when the statement is executed; negative means no paging.
     pub page_size: Option<i32>,
-    /// Where the previous page ended: bytes of our own from its answer.
+    /// Where the previous page ended: this node's own bytes from its answer.
     pub paging_state: Option<&'a [u8]>,
     /// Consistency level of the condition's paxos round.
     pub serial_consistency: Consistency,
@@ -23,7 +23,7 @@ pub struct QueryOptions<'a> {
     pub timestamp: Option<i64>,
     /// Keyspace for unqualified names (v5), instead of the connection's.
     pub keyspace: Option<&'a str>,
-    /// The time that expiry is judged by, in seconds (v5, for tests).
+    /// The time for deciding expiry, in seconds (v5, for tests).
     pub now_in_seconds: Option<i32>,
 }
 

@@ -3,7 +3,7 @@
 use crate::wire::reader::Reader;
 use crate::{ProtocolError, Value, Version};
 
-/// The values of a statement: checked once, then read in place as often as wanted.
+/// The values of a statement: checked once, then read in place any number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     bytes: &'a [u8],
@@ -44,7 +44,7 @@ impl<'a> Values<'a> {
         self.named
     }
 
-    /// The bytes of values without names as they were sent, one value behind the other; none if they have names.
+    /// The bytes of unnamed values as they were sent, one value after another; empty if they have names.
     pub fn positional_bytes(&self) -> &'a [u8] {
         if self.named { &[] } else { self.bytes }
     }
@@ -75,7 +75,7 @@ impl<'a> Iterator for NamedValues<'a> {
         Some((name, self.reader.value(self.version).ok()?))
     }
 
-    /// All are there: they were checked.
+    /// They were checked, so none is missing.
     fn size_hint(&self) -> (usize, Option<usize>) {
         (usize::from(self.remaining), Some(usize::from(self.remaining)))
     }

@@ -18,7 +18,7 @@ impl ErrorResponse {
         write_fields(&self.kind, out, version);
     }
 
-    /// What a client gets whose version does not know the error.
+    /// The replacement for a client whose version does not know the error.
     fn downgraded(&self, version: Version) -> Option<ErrorResponse> {
         let timeout = |received: i32| format!("Operation timed out - received only {received} responses.");
         let cas_timeout = |consistency, received, block_for| {
@@ -46,7 +46,7 @@ impl ErrorResponse {
             ErrorKind::CasWriteUnknown { consistency, received, block_for } if version < Version::V5 => {
                 Some(cas_timeout(*consistency, *received, *block_for))
             }
-            // Only a compare-and-set timeout that counts contentions is a different error to Cassandra.
+            // Cassandra has a separate error only for a compare-and-set timeout that counts contentions.
             ErrorKind::WriteTimeout {
                 consistency,
                 received,

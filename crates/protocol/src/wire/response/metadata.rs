@@ -6,7 +6,7 @@ use crate::message::ColumnSpec;
 use crate::wire::writer::{put_bytes, put_int, put_short, put_short_bytes, put_string};
 use std::sync::OnceLock;
 
-/// The columns of a result. Those of a statement that is carried out many times are encoded once for each version.
+/// The columns of a result. For a statement that is executed often they are encoded once for each version.
 #[derive(Debug)]
 pub struct ResultColumns {
     specs: Vec<ColumnSpec>,
@@ -15,7 +15,7 @@ pub struct ResultColumns {
 
 #[derive(Debug)]
 struct EncodedColumns {
-    /// Whether the keyspace and table stand once before all columns.
+    /// Whether the keyspace and table are written once before all columns.
     has_global_table: bool,
     bytes: Vec<u8>,
 }
@@ -62,7 +62,7 @@ pub struct ResultMetadata<'a> {
     pub columns: &'a ResultColumns,
     /// Present when there are more pages.
     pub paging_state: Option<&'a [u8]>,
-    /// Leaves names and types away. Only when the client has them.
+    /// Omits names and types. Only if the client has them.
     pub skip: bool,
     /// The new id of metadata that changed since the client prepared the statement (v5); not together with `skip`.
     pub changed_id: Option<&'a [u8]>,

@@ -48,9 +48,9 @@ pub fn write_prepared(
     result.unwrap_or(&none).write(out, version);
 }
 
-/// Writes rows: metadata first, then cells one after the other, then [`RowsWriter::finish`].
+/// Writes rows: metadata first, then cells one after another, then [`RowsWriter::finish`].
 ///
-/// The writer counts cells, so that a row is complete when all its columns are there; it knows nothing of types.
+/// The writer counts cells: a row is complete when all its columns were written. It knows nothing of types.
 #[derive(Debug)]
 pub struct RowsWriter<'o> {
     out: &'o mut Vec<u8>,
@@ -91,13 +91,14 @@ impl<'o> RowsWriter<'o> {
         self.cells += 1;
     }
 
-    /// `count` complete rows whose cells are already in wire form: length and bytes, one after the other.
+    /// Writes `count` complete rows whose cells are already in wire form: length and bytes, one after another.
     pub fn encoded_rows(&mut self, count: usize, cells: &[u8]) {
         self.out.extend_from_slice(cells);
         self.cells += count * self.columns;
     }
 
-    /// Complete rows that `write` appends, their cells in wire form; it says how many. False if it says nothing.
+    /// Writes complete rows that `write` appends with cells in wire form; it returns how many. Returns false if it
+    /// returns `None`.
     pub fn encoded_rows_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<usize>) -> bool {
         let count = write(self.out);
         self.cells += count.unwrap_or(0) * self.columns;
@@ -109,7 +110,7 @@ impl<'o> RowsWriter<'o> {
         self.cells.checked_div(self.columns).unwrap_or(0)
     }
 
-    /// Writes the number of rows where it belongs.
+    /// Fills in the number of rows.
     pub fn finish(self) {
         debug_assert!(self.columns == 0 || self.cells.is_multiple_of(self.columns), "the last row lacks cells");
         let rows = self.rows() as i32;

@@ -1,4 +1,4 @@
-//! Types as `[option]`: a number, and what the number needs.
+//! Types as `[option]`: a number, and the parameters of that number.
 
 use crate::Version;
 use crate::wire::writer::{put_short, put_string};
@@ -6,7 +6,7 @@ use types::CqlType;
 
 const CUSTOM: u16 = 0x0000;
 
-/// Writes a type. One that the version has no number for goes as CUSTOM with its marshal class.
+/// Writes a type. A type without a number in this version is written as CUSTOM with its marshal class.
 pub(crate) fn put_type(out: &mut Vec<u8>, ty: &CqlType, version: Version) {
     if let Some((number, since)) = native(ty) {
         if version >= since {

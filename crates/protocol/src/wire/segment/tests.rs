@@ -24,7 +24,7 @@ fn cassandras_segments_are_read_and_written_alike() {
     let mut out = Vec::new();
     encode(&plain.payload, true, false, &mut out);
     assert_eq!(out, unhex(PLAIN_RESULT));
-    // The same answer compressed: another compressor makes other blocks, so only reading is compared.
+    // The same answer compressed. Another compressor makes other blocks, so only reading is compared.
     assert_eq!(decode_hex(LZ4_RESULT, true).payload, plain.payload);
 }
 
