@@ -1,7 +1,7 @@
-//! The statement tree: what a CQL text says, before any name is looked up in a schema.
+//! The statement tree: the contents of a CQL text, before any name is looked up in a schema.
 //!
-//! Nodes that Cassandra prints in error texts print the same way (`Display`). Identifiers without quotes are
-//! already in lower case.
+//! Nodes that Cassandra prints in error texts print the same way (`Display`). Identifiers without quotes are already in
+//! lower case.
 
 pub mod modification;
 pub mod names;

@@ -1,8 +1,8 @@
-//! Why a text is not a statement.
+//! The error for a text that is not a statement.
 
 use std::fmt;
 
-/// A text that is not valid CQL. The message is what the client sees.
+/// A text that is not valid CQL. The client sees the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
     /// Cassandra's message, as `line 1:7 no viable alternative at input 'FROM' (SELECT [FROM]...)`.

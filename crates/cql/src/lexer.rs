@@ -1,7 +1,7 @@
-//! Turns a text into tokens.
+//! Splits a text into tokens.
 //!
-//! Token boundaries, and what is said where there is no token, are Cassandra's: it decides on the kind of a token
-//! from its first characters and then insists, so `12345678-5` is half a uuid and `1a` no token at all.
+//! Token boundaries, and the errors where there is no token, are Cassandra's. It chooses the kind of a token from its
+//! first characters and does not reconsider, so `12345678-5` is half a uuid and `1a` is no token at all.
 
 mod number;
 
@@ -10,19 +10,19 @@ use std::borrow::Cow;
 use self::number::{is_iso_duration, starts_uuid};
 use super::token::{TokenKind, word_kind};
 
-/// A piece of the text that means something.
+/// A token of the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub kind: TokenKind,
     /// Byte offsets in the text.
     pub start: usize,
     pub end: usize,
-    /// Number of tokens before this one, white space and comments counted.
+    /// The number of tokens before this one, including white space and comments.
     pub number: usize,
 }
 
 impl Token {
-    /// The text of the token: for quoted ones what is between the quotes.
+    /// The text of the token; for a quoted token, what is between the quotes.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let raw = text.get(self.start..self.end).unwrap_or_default();
         match self.kind {
@@ -52,29 +52,29 @@ pub(crate) struct LexError {
 /// What should have been there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expecting {
-    /// No token goes on like this.
+    /// No token continues like this.
     NoAlternative,
-    /// One more digit at least.
+    /// At least one more digit.
     Repetition,
     /// One of several characters.
     Set,
     Character(char),
-    /// The end of the statement, which has as many tokens as it may have.
+    /// The end of the statement, which has reached the token limit.
     End,
 }
 
-/// The tokens of a text; the last is `Eof`, or `LexerError` where the lexer stopped.
+/// The tokens of a text. The last one is `Eof`, or `LexerError` where the lexer stopped.
 pub(crate) struct Tokens {
     /// Without white space and comments.
     pub tokens: Vec<Token>,
     pub error: Option<LexError>,
 }
 
-/// The tokens that a statement may have. Everything that is made of a text takes memory by its tokens, much more than
-/// their text does.
+/// The most tokens of a statement. Everything made from a text takes memory in proportion to its tokens, and much more
+/// than the text itself.
 pub(crate) const TOKENS_MAX: usize = 1 << 19;
 
-/// Tokens that there is room for at first.
+/// The initial capacity for tokens.
 const TOKENS_EXPECTED_MAX: usize = 1 << 10;
 
 /// Splits a text into tokens, up to its end, the first mistake or the limit.
@@ -129,7 +129,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// The next token's kind; `None` for white space and comments. `at` ends up behind it.
+    /// Reads the next token and returns its kind; `None` for white space and comments. `at` ends up behind it.
     fn next(&mut self) -> Result<Option<TokenKind>, LexError> {
         use TokenKind::*;
         let Some(first) = self.peek(0) else {
@@ -205,7 +205,7 @@ impl Lexer<'_> {
         Err(self.error(Expecting::Character(character)))
     }
 
-    /// One character out of several.
+    /// Reads one of several characters.
     fn expect_any(&mut self, wanted: impl Fn(u8) -> bool) -> Result<(), LexError> {
         if self.peek(0).is_some_and(wanted) {
             self.at += 1;
@@ -223,7 +223,7 @@ impl Lexer<'_> {
         two
     }
 
-    /// `--` or `//` to the end of the line, which must be there.
+    /// `--` or `//` up to the end of the line, which is required.
     fn comment(&mut self) -> Result<Option<TokenKind>, LexError> {
         self.skip_while(|b| !matches!(b, b'\n' | b'\r'));
         self.expect_any(|_| true)?;
@@ -262,7 +262,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `"..."` with `""` for a quote. An empty name has a kind of its own.
+    /// `"..."` with `""` for a quote. An empty name has its own token kind.
     fn quoted_name(&mut self) -> Result<TokenKind, LexError> {
         if self.peek(1) == Some(b'"') && self.peek(2) != Some(b'"') {
             self.at += 2;
@@ -276,7 +276,7 @@ impl Lexer<'_> {
         Ok(TokenKind::QuotedName)
     }
 
-    /// `$$...$$`, taken as it is.
+    /// `$$...$$`, without any escapes.
     fn dollar_string(&mut self) -> Result<TokenKind, LexError> {
         self.at += 1;
         self.expect('$')?;
@@ -285,13 +285,13 @@ impl Lexer<'_> {
             self.at += length + 2;
             return Ok(TokenKind::StringLiteral);
         }
-        // Cassandra gives up at the last character of the text, whatever it is.
+        // Cassandra reports the last character of the text, whatever it is.
         self.at += self.text.get(self.at..).and_then(|t| t.char_indices().last()).map_or(0, |(i, _)| i);
         self.expect('$')?;
         Err(self.error(Expecting::Character('$')))
     }
 
-    /// Something that starts with a minus sign.
+    /// A token that starts with a minus sign.
     fn minus(&mut self) -> Result<TokenKind, LexError> {
         match self.peek(1) {
             Some(b'0'..=b'9') => self.number(),

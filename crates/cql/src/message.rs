@@ -70,7 +70,7 @@ pub(crate) fn parser_message(text: &str, found: &Token, current: &Token, seen: &
     message
 }
 
-/// The part of the text around the current token, which is put in brackets. None at the end of the text.
+/// The part of the text around the current token, which is put in brackets. `None` at the end of the text.
 fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let last = seen.number.min(current.number + TOKENS_AFTER);
     let all = tokenize_all(text, seen.end);
@@ -78,8 +78,8 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     let to = all.get(last).filter(|_| last < seen.number || seen.kind != TokenKind::Eof)?;
     let offending = all.get(current.number)?;
 
-    // All in UTF-16 units from there on, as Cassandra counts. Token ends count those between quotes, not the quotes:
-    // its brackets show it.
+    // Everything from here on is in UTF-16 units, as Cassandra counts. A string token's end counts the characters
+    // between the quotes, without the quotes, which shows in the brackets.
     let units: Vec<u16> = text.get(from.start..)?.encode_utf16().collect();
     let unit = |offset: usize| text.get(from.start..offset).map_or(0, |part| part.encode_utf16().count());
     let shown_end = |token: &Token| (unit(token.start) + token.text(text).encode_utf16().count()).min(units.len());
@@ -93,7 +93,7 @@ fn context(text: &str, current: &Token, seen: &Token) -> Option<String> {
     Some(format!(" ({before}{}{behind})", part.replace('\n', "")))
 }
 
-/// Halves of a pair, where one is cut in two, are question marks.
+/// A surrogate pair that is cut in two is shown as question marks.
 fn shown(units: &[u16]) -> String {
     char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or('?')).collect()
 }

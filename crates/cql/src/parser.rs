@@ -1,8 +1,8 @@
 //! Recursive descent over the tokens.
 //!
-//! Every function parses one construct of the grammar and leaves the parser behind it. Where Cassandra chooses
-//! between alternatives by looking ahead, the function here looks at the same tokens, so that it stops at the same
-//! one: which tokens were looked at decides what the message says and how much context it shows.
+//! Every function parses one construct of the grammar and leaves the parser behind it. Where Cassandra chooses between
+//! alternatives by lookahead, the function here reads the same tokens, so that it stops at the same one: the tokens
+//! that were read decide what the message says and how much context it shows.
 
 mod describe;
 mod modification;
@@ -28,9 +28,9 @@ use super::message::{Wanted, lexer_message, parser_message};
 use super::sets;
 use super::token::{TokenKind, TokenSet};
 
-/// The deepest tree that a statement may be parsed to: nested constructs (parentheses, collections, calls, types) and
-/// operators in a row count together, because a chain of operators is a tree that leans to one side. The parser, every
-/// walk over the tree and its drop recurse, so this bounds the stack that a statement takes.
+/// The deepest tree that a statement may have. Nested constructs (parentheses, collections, calls, types) and operators
+/// in a row count together, because a chain of operators is a tree that leans to one side. The parser, every walk over
+/// the tree and its drop are recursive, so this bounds the stack that a statement takes.
 const DEPTH_MAX: usize = 256;
 
 /// Parses one statement.
@@ -41,8 +41,8 @@ pub fn parse(text: &str) -> Result<ParsedStatement, SyntaxError> {
     parse_counting(text).0
 }
 
-/// Parses one statement, and says in how many steps: how often the parser went past a token, some more than once. It
-/// is linear in the length of the text.
+/// Parses one statement, and also returns the number of steps: how often the parser went past a token, some of them
+/// more than once. It is linear in the length of the text.
 pub fn parse_counting(text: &str) -> (Result<ParsedStatement, SyntaxError>, u64) {
     let tokens = tokenize(text);
     let mut parser = Parser {
@@ -73,11 +73,11 @@ fn too_deep() -> Stop {
     Stop::Thrown(format!("Statement is nested too deeply: more than {DEPTH_MAX} levels").into())
 }
 
-/// Why parsing cannot go on.
+/// Why parsing cannot continue.
 enum Stop {
     /// A token does not fit.
     Mismatch { found: usize, wanted: Wanted },
-    /// Anything else, with its whole message.
+    /// Any other error, with its complete message.
     Thrown(Box<str>),
 }
 
@@ -89,7 +89,7 @@ struct Parser<'a> {
     lex_error: Option<LexError>,
     /// Index of the current token.
     at: usize,
-    /// Index of the last token looked at.
+    /// The index of the last token that was read.
     seen: usize,
     /// Names of the bind markers so far.
     markers: Vec<Option<Identifier>>,
@@ -103,7 +103,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// The token `k` tokens on (1 is the current one), or the last one.
+    /// The `k`th token from here (1 is the current one), or the last one.
     fn look(&mut self, k: usize) -> Token {
         let index = (self.at + k - 1).min(self.tokens.len() - 1);
         self.seen = self.seen.max(index);
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         self.look(1).kind
     }
 
-    /// The kind of the token `k` tokens on (1 is the current one).
+    /// The kind of the `k`th token from here (1 is the current one).
     fn kind_at(&mut self, k: usize) -> TokenKind {
         self.look(k).kind
     }
@@ -164,26 +164,26 @@ impl<'a> Parser<'a> {
         token.text(self.text)
     }
 
-    /// No alternative fits the token `k` tokens on.
+    /// Fails because no alternative fits the `k`th token from here.
     fn no_alternative<T>(&mut self, k: usize) -> Parsed<T> {
         let found = (self.at + k - 1).min(self.tokens.len() - 1);
         self.seen = self.seen.max(found);
         Err(Stop::Mismatch { found, wanted: Wanted::Alternative })
     }
 
-    /// Cassandra's larger decision tables also read the token behind the one that decides.
+    /// Also reads the token behind the deciding one, as Cassandra's larger decision tables do.
     fn decided(&mut self, k: usize) {
         self.look(k + 1);
     }
 
-    /// Like [`Self::require`], where the token decides at last and a table is used.
+    /// Like [`Self::require`], for a final decision by a table.
     fn decide(&mut self, k: usize, set: TokenSet) -> Parsed<TokenKind> {
         let kind = self.require(k, set)?;
         self.decided(k);
         Ok(kind)
     }
 
-    /// Looks for the token `k` tokens on in a set of those that fit.
+    /// Checks that the `k`th token from here is in a set of fitting tokens.
     fn require(&mut self, k: usize, set: TokenSet) -> Parsed<TokenKind> {
         let kind = self.kind_at(k);
         if set.contains(kind) { Ok(kind) } else { self.no_alternative(k) }
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         if self.is(first) { self.list(element) } else { Ok(Vec::new()) }
     }
 
-    /// Parses something if it can be parsed as a whole; else nothing has happened, save that tokens were seen.
+    /// Parses something if it can be parsed as a whole. Otherwise nothing is consumed, but the tokens count as read.
     fn attempt<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<Option<T>> {
         let (at, markers, complained) = (self.at, self.markers.len(), self.complaint.is_some());
         let deepest = self.deepest;
@@ -221,7 +221,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses something nested, unless there is too much around it already.
+    /// Parses a nested construct, unless the nesting is too deep already.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting == DEPTH_MAX {
             return Err(too_deep());
@@ -233,8 +233,8 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Parses an operand and what stands behind it, while `more` returns something: each time the tree so far becomes
-    /// a part of a new one, and so one level deeper.
+    /// Parses an operand and what follows it, while `more` returns something. Each time the tree so far becomes part of
+    /// a new one, and so one level deeper.
     fn chain<T>(
         &mut self,
         first: impl FnOnce(&mut Self) -> Parsed<T>,
@@ -257,19 +257,19 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Refuses an expression that this many levels around it would make too deep.
+    /// Refuses an expression that would be too deep with this many levels around it.
     fn check_depth(&self, levels: usize) -> Parsed<()> {
         if self.deepest + levels > DEPTH_MAX { Err(too_deep()) } else { Ok(()) }
     }
 
-    /// Notes a mistake that does not stop the parser; the first one counts.
+    /// Records a mistake that does not stop the parser; the first one counts.
     fn complain(&mut self, message: impl Into<String>) {
         if self.complaint.is_none() {
             self.complaint = Some(self.seen_lex_error().unwrap_or_else(|| message.into()));
         }
     }
 
-    /// The mistake of the lexer, if the parser has come to it.
+    /// The lexer's error, if the parser has reached it.
     fn seen_lex_error(&self) -> Option<String> {
         let error = self.lex_error.filter(|_| self.seen + 1 == self.tokens.len())?;
         Some(lexer_message(self.text, error))
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
         BindMarker { index }
     }
 
-    /// `IF NOT EXISTS`, if it is there.
+    /// `IF NOT EXISTS`, if present.
     fn if_not_exists(&mut self) -> Parsed<bool> {
         use TokenKind::*;
         if !self.accept(KIf) {
@@ -307,7 +307,7 @@ impl<'a> Parser<'a> {
         Ok(true)
     }
 
-    /// `IF EXISTS`, if it is there.
+    /// `IF EXISTS`, if present.
     fn if_exists(&mut self) -> Parsed<bool> {
         if !self.accept(TokenKind::KIf) {
             return Ok(false);

@@ -1,13 +1,13 @@
-//! The sets of tokens that decide between alternatives, named for what they mean in the grammar.
+//! The sets of tokens that decide between alternatives, named after their role in the grammar.
 //!
-//! Cassandra looks a fixed number of tokens ahead and complains about the first token that fits no alternative
-//! *anywhere* in its grammar; so the sets of what may follow a construct are wider than what the statement at hand
-//! allows. The error texts depend on them.
+//! Cassandra looks a fixed number of tokens ahead, and reports the first token that fits no alternative *anywhere* in
+//! its grammar. The sets of what may follow a construct are therefore wider than what the current statement allows. The
+//! error texts depend on them.
 
 use super::token::TokenKind::*;
 use super::token::TokenSet;
 
-/// Keywords that may name anything, functions and types included.
+/// Keywords that may be names of anything, including functions and types.
 pub(crate) const BASIC: TokenSet = TokenSet::of(&[
     KAccess,
     KAggregate,
@@ -84,7 +84,7 @@ pub(crate) const NATIVE_TYPE: TokenSet = TokenSet::of(&[
     KText, KTime, KTimestamp, KTimeuuid, KTinyint, KUuid, KVarchar, KVarint,
 ]);
 
-/// Keywords that may name columns and tables, but (save COUNT) no functions.
+/// Keywords that may be names of columns and tables, but (except COUNT) not of functions.
 pub(crate) const OTHER_UNRESERVED: TokenSet =
     TokenSet::of(&[KCast, KCount, KDistinct, KJson, KKey, KMaxwritetime, KTtl, KWritetime]);
 
@@ -97,7 +97,7 @@ pub(crate) const IDENTIFIER: TokenSet = UNRESERVED.and(TokenSet::of(&[Ident, Quo
 /// Identifiers of columns in queries: also the empty name.
 pub(crate) const COLUMN: TokenSet = IDENTIFIER.and(TokenSet::of(&[EmptyQuotedName]));
 
-/// Identifiers of keyspaces, tables and indexes; a marker is refused later with a message of its own.
+/// Identifiers of keyspaces, tables and indexes; a marker is refused later with its own message.
 pub(crate) const TABLE_NAME: TokenSet = IDENTIFIER.and(TokenSet::of(&[QMark]));
 
 /// Names of functions without TOKEN.
@@ -106,10 +106,10 @@ pub(crate) const FUNCTION_NAME: TokenSet = BASIC.and(NATIVE_TYPE).and(TokenSet::
 /// Keywords that can only be the keyspace of a function.
 pub(crate) const NO_FUNCTION_NAME: TokenSet = OTHER_UNRESERVED.without(TokenSet::of(&[KCount]));
 
-/// First tokens of a term that is a function call, when CAST and keyspaces are left out of account.
+/// First tokens of a term that is a function call, ignoring CAST and keyspaces.
 pub(crate) const FUNCTION_OR_CAST: TokenSet = FUNCTION_NAME.and(TokenSet::of(&[KCast]));
 
-/// Keywords that can only be the keyspace of a function, when CAST is not one of them.
+/// Keywords that can only be the keyspace of a function, excluding CAST.
 pub(crate) const NO_FUNCTION_NO_CAST: TokenSet = NO_FUNCTION_NAME.without(TokenSet::of(&[KCast]));
 
 /// Constants.
@@ -170,7 +170,7 @@ pub(crate) const AFTER_SIMPLE_TERM: TokenSet = AFTER_TERM.and(TokenSet::of(&[KAs
 /// What may follow a parenthesised string in a term, if it is not a type hint.
 pub(crate) const AFTER_STRING_TUPLE: TokenSet = AFTER_SIMPLE_TERM.without(TokenSet::of(&[Colon, KAs, KGroup, KPer]));
 
-/// First tokens of what a type hint of a custom type is written before.
+/// First tokens of an expression after a type hint of a custom type.
 pub(crate) const AFTER_CUSTOM_TYPE_HINT: TokenSet = IDENTIFIER
     .and(CONSTANT)
     .and(TokenSet::of(&[OpenParen, OpenBracket, OpenBrace, KNull, KToken, QMark]))

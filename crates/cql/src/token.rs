@@ -3,7 +3,7 @@
 /// Declares the kinds with the names that messages use for them.
 macro_rules! token_kinds {
     ($($kind:ident $name:literal,)*) => {
-        /// What a token is.
+        /// The kind of a token.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum TokenKind {
@@ -23,7 +23,7 @@ macro_rules! token_kinds {
 
 token_kinds! {
     Eof "EOF",
-    // Where the lexer could not go on: always the last token.
+    // Where the lexer stopped: always the last token.
     LexerError "",
     Ident "IDENT",
     QuotedName "QUOTED_NAME",
@@ -217,7 +217,7 @@ token_kinds! {
     KWritetime "K_WRITETIME",
 }
 
-/// Words with a meaning of their own, in lower case, in alphabetical order.
+/// Words with their own token kind, in lower case, in alphabetical order.
 const WORDS: &[(&str, TokenKind)] = &[
     ("access", TokenKind::KAccess),
     ("add", TokenKind::KAdd),
@@ -412,7 +412,7 @@ impl TokenSet {
         TokenSet(words)
     }
 
-    /// Both sets together.
+    /// The union of both sets.
     pub(crate) const fn and(self, other: TokenSet) -> TokenSet {
         let (a, b) = (self.0, other.0);
         TokenSet([a[0] | b[0], a[1] | b[1], a[2] | b[2], a[3] | b[3]])

@@ -13,7 +13,7 @@ pub struct Attributes {
     pub time_to_live: Option<Term>,
 }
 
-/// `INSERT INTO table (columns) VALUES (values)`. The two lists may differ in length: that is checked later.
+/// `INSERT INTO table (columns) VALUES (values)`. The two lists may differ in length, which is checked later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Insert {
     pub table: QualifiedName,
@@ -35,13 +35,13 @@ pub enum JsonValue {
 pub struct InsertJson {
     pub table: QualifiedName,
     pub value: JsonValue,
-    /// `DEFAULT UNSET`: columns not in the document keep their value; else they become null.
+    /// `DEFAULT UNSET`: columns that are not in the document keep their value. Otherwise they become null.
     pub default_unset: bool,
     pub if_not_exists: bool,
     pub attributes: Attributes,
 }
 
-/// What UPDATE does to a column.
+/// The change of a column by UPDATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `c = value`.
@@ -86,7 +86,7 @@ pub enum Deletion {
 }
 
 impl Deletion {
-    /// The column affected.
+    /// The affected column.
     pub fn column(&self) -> &Identifier {
         match self {
             Deletion::Column(column) | Deletion::Element { column, .. } | Deletion::Field { column, .. } => column,
@@ -94,7 +94,7 @@ impl Deletion {
     }
 }
 
-/// `DELETE ... FROM table`. Without deletions whole rows go.
+/// `DELETE ... FROM table`. Without deletions it deletes whole rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
     pub table: QualifiedName,
@@ -105,7 +105,7 @@ pub struct Delete {
     pub conditions: Conditions,
 }
 
-/// A statement that can stand in a batch.
+/// A statement that can be part of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Modification {
     Insert(Insert),

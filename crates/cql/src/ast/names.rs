@@ -4,7 +4,7 @@ use std::fmt;
 
 use types::identifier::Quoted;
 
-/// A name as CQL sees it: in lower case unless it was quoted.
+/// A name as CQL interprets it: in lower case unless it was quoted.
 ///
 /// `Display` prints it as CQL, with double quotes where the text needs them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ pub struct FunctionName {
 impl FunctionName {
     /// The name as CQL, quoted where needed: how calls inside terms are printed.
     pub fn to_cql(&self) -> String {
-        // TOKEN is reserved, but nothing else than a function may have that name here.
+        // TOKEN is reserved, but only a function can have that name here.
         let name = if self.name.as_str() == "token" { "token".to_string() } else { self.name.to_string() };
         match &self.keyspace {
             Some(keyspace) => format!("{keyspace}.{name}"),

@@ -21,7 +21,7 @@ impl Properties {
         self.entries.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Whether nothing was given.
+    /// Whether there are no properties.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

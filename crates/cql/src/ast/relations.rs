@@ -126,7 +126,7 @@ pub struct WhereClause {
     pub expressions: Vec<CustomIndexExpression>,
 }
 
-/// What a condition looks at.
+/// What a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionTarget {
     Column,
@@ -136,7 +136,7 @@ pub enum ConditionTarget {
     Field(Identifier),
 }
 
-/// What a condition compares with.
+/// The value that a condition compares with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionValue {
     Term(Term),

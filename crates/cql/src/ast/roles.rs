@@ -10,7 +10,7 @@ pub enum AccessList {
     Only(Vec<String>),
 }
 
-/// Options of CREATE/ALTER ROLE and USER; what was not written is `None`.
+/// Options of CREATE/ALTER ROLE and USER; `None` if not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleOptions {
     pub password: Option<String>,
@@ -91,7 +91,7 @@ impl Permission {
     ];
 }
 
-/// What a permission is about.
+/// The object of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     AllKeyspaces,

@@ -59,9 +59,9 @@ pub struct PrimaryKey {
 pub struct CreateTable {
     pub table: QualifiedName,
     pub if_not_exists: bool,
-    /// In the order written; duplicates are not checked yet.
+    /// In the order written; duplicates are checked later.
     pub columns: Vec<ColumnDefinition>,
-    /// Every PRIMARY KEY written, also those beside a column: exactly one is valid.
+    /// Every PRIMARY KEY written, including those beside a column. Exactly one is valid.
     pub primary_keys: Vec<PrimaryKey>,
     pub compact_storage: bool,
     /// All CLUSTERING ORDER BY entries in the order written.

@@ -1,4 +1,4 @@
-//! What a SELECT asks for.
+//! What a SELECT selects.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct Selector {
     pub alias: Option<Identifier>,
 }
 
-/// Which number `WRITETIME`, `MAXWRITETIME` or `TTL` asks for.
+/// The number that `WRITETIME`, `MAXWRITETIME` or `TTL` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritetimeOrTtl {
     Writetime,

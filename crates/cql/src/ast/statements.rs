@@ -71,7 +71,7 @@ pub enum DescribeTarget {
         full: bool,
     },
     Keyspaces,
-    /// The current keyspace if no name is given; `only` leaves out what is inside.
+    /// The current keyspace if no name is given; with `only` its contents are left out.
     Keyspace {
         keyspace: Option<Identifier>,
         only: bool,

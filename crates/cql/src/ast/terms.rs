@@ -5,7 +5,7 @@ use std::fmt;
 use super::names::{FunctionName, Identifier};
 use super::types::{NativeType, TypeName};
 
-/// What a constant looks like in the text; Cassandra's error texts name it.
+/// The syntactic kind of a constant, which Cassandra's error texts name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConstantKind {
     String,
@@ -32,7 +32,7 @@ impl fmt::Display for ConstantKind {
     }
 }
 
-/// A constant: its kind and raw text (without quotes; `-NaN` reads as `NaN`).
+/// A constant: its kind and raw text (without quotes; `-NaN` becomes `NaN`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constant {
     pub kind: ConstantKind,
@@ -89,7 +89,7 @@ impl ArithmeticOperator {
 }
 
 impl ArithmeticOperator {
-    /// The native function it stands for: how operations inside terms are printed.
+    /// The native function that it stands for, which is printed for operations inside terms.
     pub fn function_name(self) -> &'static str {
         match self {
             ArithmeticOperator::Add => "_add",

@@ -66,7 +66,8 @@ impl fmt::Display for NativeType {
     }
 }
 
-/// A type as written. `frozen` is as Cassandra keeps it: freezing a type freezes what is inside too, down to vectors.
+/// A type as written. `frozen` is handled as in Cassandra: freezing a type also freezes the types inside, down to
+/// vectors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TypeName {
     Native(NativeType),
@@ -85,7 +86,8 @@ pub enum TypeName {
     },
     /// Always frozen.
     Tuple(Vec<TypeName>),
-    /// Always one value; the element is as it is written. The dimension is not checked yet: it can be zero or negative.
+    /// Always a single value, with the element as written. The dimension is checked later: it can be zero or negative
+    /// here.
     Vector {
         element: Box<TypeName>,
         dimension: i32,
@@ -104,7 +106,7 @@ impl TypeName {
         !matches!(self, TypeName::Native(_) | TypeName::Custom(_))
     }
 
-    /// Whether values of this type are written and read as one.
+    /// Whether values of this type are written and read as a whole.
     pub fn is_frozen(&self) -> bool {
         match self {
             TypeName::Native(_) | TypeName::Custom(_) => false,
@@ -116,7 +118,7 @@ impl TypeName {
         }
     }
 
-    /// The frozen form, all the way down; types that cannot be frozen stay as they are.
+    /// The recursively frozen form; types that cannot be frozen stay as they are.
     pub fn freeze(self) -> TypeName {
         let freeze = |t: Box<TypeName>| Box::new(t.freeze());
         match self {
@@ -125,7 +127,7 @@ impl TypeName {
             TypeName::Set { element, .. } => TypeName::Set { element: freeze(element), frozen: true },
             TypeName::Map { key, value, .. } => TypeName::Map { key: freeze(key), value: freeze(value), frozen: true },
             TypeName::Tuple(elements) => TypeName::Tuple(elements.into_iter().map(TypeName::freeze).collect()),
-            // A vector is one value whatever its element is, which stays as it was declared.
+            // A vector is a single value whatever its element is, and the element stays as declared.
             TypeName::Vector { .. } => self,
             TypeName::UserType { name, .. } => TypeName::UserType { name, frozen: true },
         }

@@ -48,7 +48,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Something that starts with a digit, or with a minus sign and a digit.
+    /// A token that starts with a digit, or with a minus sign and a digit.
     pub(super) fn number(&mut self) -> Result<TokenKind, LexError> {
         let negative = self.peek(0) == Some(b'-');
         let rest = self.bytes.get(self.at..).unwrap_or_default();

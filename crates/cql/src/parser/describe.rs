@@ -5,7 +5,7 @@ use crate::ast::{Describe, DescribeTarget, QualifiedName};
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
 
-/// What follows a name that is not the word it looks like.
+/// The tokens that follow a name, when a word is not the keyword that it looks like.
 const AFTER_NAME: TokenSet = TokenSet::of(&[Eof, Dot, Semicolon, KWith]);
 
 impl Parser<'_> {
@@ -79,7 +79,7 @@ impl Parser<'_> {
         Ok(target)
     }
 
-    /// Whether the word at hand is a keyword: one of the set follows, and not what follows a name.
+    /// Whether the current word is a keyword: a token of the set follows, and none that follows a name.
     fn is_keyword_before(&mut self, set: TokenSet) -> Parsed<bool> {
         let next: TokenKind = self.decide(2, AFTER_NAME.and(set))?;
         Ok(!AFTER_NAME.contains(next))

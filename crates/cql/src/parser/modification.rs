@@ -45,7 +45,7 @@ impl Parser<'_> {
         Ok(InsertJson { table, value, default_unset, if_not_exists, attributes })
     }
 
-    /// `USING TIMESTAMP t AND TTL t`, if it is there. What is written twice has its last value.
+    /// `USING TIMESTAMP t AND TTL t`, if present. If one is written twice, the last value counts.
     fn using(&mut self) -> Parsed<Attributes> {
         let mut attributes = Attributes::default();
         if !self.accept(KUsing) {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The token after a column that is an operand (a sign, or a number with its sign); none if a term is at hand.
+    /// The token after a column that is an operand (a sign, or a number with its sign); `None` if a term follows.
     fn column_operand(&mut self) -> Parsed<Option<TokenKind>> {
         const OPERAND: TokenSet = TokenSet::of(&[Plus, Minus, Integer]);
         let kind = self.require(1, sets::TERM.and(sets::COLUMN))?;
@@ -234,7 +234,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether one statement may do both to a column.
+/// Whether one statement may make both changes to a column.
 fn compatible(earlier: &Operation, later: &Operation) -> bool {
     match (earlier, later) {
         (Operation::SetValue(_), _) | (_, Operation::SetValue(_)) => false,

@@ -43,7 +43,7 @@ impl Parser<'_> {
         self.name_or_marker("index")
     }
 
-    /// A name; a marker is understood, and refused.
+    /// A name. A marker is recognised and refused.
     fn name_or_marker(&mut self, what: &str) -> Parsed<Identifier> {
         if self.require(1, sets::TABLE_NAME)? == QMark {
             self.complain(format!("Bind variables cannot be used for {what} names"));
@@ -112,7 +112,7 @@ impl Parser<'_> {
         Ok(FunctionName { keyspace, name })
     }
 
-    /// The name of a function inside its keyspace. Keywords keep their case, save native types.
+    /// The name of a function inside its keyspace. Keywords keep their case, except native types.
     pub(super) fn function_identifier(&mut self) -> Parsed<Identifier> {
         let kind = self.require(1, sets::FUNCTION_NAME.and(TokenSet::of(&[KToken])))?;
         let text = self.take_text();
@@ -123,7 +123,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Name of a role; a marker is understood, and refused.
+    /// The name of a role. A marker is recognised and refused.
     pub(super) fn role_name(&mut self) -> Parsed<String> {
         if self.require(1, sets::ROLE_NAME)? == QMark {
             self.complain("Bind variables cannot be used for role names");

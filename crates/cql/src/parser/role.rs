@@ -176,7 +176,7 @@ impl Parser<'_> {
         Ok(DropIdentity { identity: self.user_name(QUOTED_IDENTITY)?.1, if_exists })
     }
 
-    /// `GRANT role TO role` or `REVOKE role FROM role`; `preposition` stands between.
+    /// `GRANT role TO role` or `REVOKE role FROM role`, with the given preposition.
     pub(super) fn role_change(&mut self, preposition: TokenKind) -> Parsed<RoleChange> {
         self.advance();
         let role = self.role_name()?;
@@ -331,7 +331,7 @@ fn exclusive_passwords(options: &RoleOptions) -> Parsed<()> {
     Ok(())
 }
 
-/// The permissions that make sense for a resource.
+/// The permissions that apply to a resource.
 fn applicable_permissions(resource: &Resource) -> &'static [Permission] {
     use Permission::*;
     match resource {

@@ -123,7 +123,7 @@ impl Parser<'_> {
         Ok(DropIndex { index: self.qualified_index_name()?, if_exists })
     }
 
-    /// `OR REPLACE`, if it is there.
+    /// `OR REPLACE`, if present.
     fn or_replace(&mut self) -> Parsed<bool> {
         let found = self.accept(KOr);
         if found {

@@ -12,17 +12,17 @@ use crate::ast::{
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
 
-/// The columns that a result may have, as many as a statement may have bind markers.
+/// The most columns of a result, which is also the most bind markers of a statement.
 const SELECTORS_MAX: usize = 65_535;
 
-/// What a selected expression without parentheses is.
+/// The kind of a selected expression without parentheses.
 enum SimpleSelectable {
     Column,
     Literal,
     Function,
 }
 
-/// What is taken out of a selected expression.
+/// A field or element selected from an expression.
 enum Modifier {
     Field(Identifier),
     Element(Term),
@@ -75,7 +75,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `keyword BY element, ...`, if the keyword is there.
+    /// `keyword BY element, ...`, if the keyword is present.
     fn by_list<T>(&mut self, keyword: TokenKind, element: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         if !self.accept(keyword) {
             return Ok(Vec::new());
@@ -183,7 +183,7 @@ impl Parser<'_> {
         })
     }
 
-    /// An operand: perhaps with a sign, perhaps with fields or elements taken out of it.
+    /// An operand, possibly with a sign, and possibly with fields or elements selected from it.
     fn selected_group(&mut self) -> Parsed<Selectable> {
         if self.require(1, sets::SELECTABLE)? == Minus {
             self.decided(1);
@@ -193,7 +193,7 @@ impl Parser<'_> {
         self.decided(2);
         let around = mem::replace(&mut self.deepest, self.nesting);
         let mut selected = self.selected_bare()?;
-        // When what looks like a modifier is none, the mistake is the token that starts it.
+        // If an apparent modifier is none, the error is at its first token.
         if matches!(self.kind(), Dot | OpenBracket)
             && let Some(modifiers) = self.attempt(Self::modifiers)?
         {
@@ -219,7 +219,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What the modifiers take out of an expression: each makes the tree one level deeper.
+    /// Applies the modifiers to an expression: each makes the tree one level deeper.
     fn modified(&mut self, selected: Selectable, modifiers: Vec<Modifier>) -> Parsed<Selectable> {
         self.check_depth(modifiers.len())?;
         self.deepest += modifiers.len();

@@ -1,4 +1,4 @@
-//! Which statement it is.
+//! Choosing the kind of statement.
 
 use super::{Parsed, Parser, sets};
 use crate::ast::{Modification, Statement};
@@ -105,7 +105,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The second word of a statement does not fit its first.
+    /// The error for a second word of a statement that does not fit its first.
     fn unknown_object<T>(&mut self, start: usize) -> Parsed<T> {
         self.at = start;
         self.no_alternative(2)
@@ -125,7 +125,7 @@ impl Parser<'_> {
         Ok(Statement::RevokePermissions(self.permissions_change(KFrom)?))
     }
 
-    /// Whether GRANT or REVOKE is about a role, not about permissions: some words are both.
+    /// Whether GRANT or REVOKE is about a role and not about permissions; some words can be both.
     fn changes_role(&mut self, preposition: TokenKind) -> Parsed<bool> {
         let kind = self.require(2, sets::ROLE_NAME.and(sets::PERMISSION))?;
         match kind {

@@ -110,7 +110,7 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// Whether a property, not one of the two clauses that look like one, is at hand.
+    /// Whether a property follows, rather than one of the two clauses that look like one.
     fn is_plain_property(&mut self) -> Parsed<bool> {
         let clause = match self.require(1, sets::IDENTIFIER)? {
             KCompact => self.require(2, TokenSet::of(&[Equal, KStorage]))?,

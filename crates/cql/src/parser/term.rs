@@ -7,7 +7,7 @@ use crate::ast::{ArithmeticOperator, BindMarker, Constant, ConstantKind, Term};
 use crate::token::TokenKind::{self, *};
 use crate::token::TokenSet;
 
-/// What a simple term is.
+/// The kind of a simple term.
 enum SimpleTerm {
     Value,
     Function,
@@ -30,7 +30,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The operator at hand if there is one. The plus of `SET c = 1 + c` belongs to the assignment.
+    /// The current operator if there is one. The plus of `SET c = 1 + c` belongs to the assignment.
     fn addition_operator(&mut self) -> Parsed<Option<ArithmeticOperator>> {
         match self.kind() {
             Minus => {
@@ -187,7 +187,7 @@ impl Parser<'_> {
         Ok(if hint { SimpleTerm::TypeHint } else { SimpleTerm::Value })
     }
 
-    /// After `('string') :`, whether the colon is that of a named marker and not that of a map.
+    /// After `('string') :`, whether the colon begins a named marker rather than belonging to a map.
     fn colon_starts_marker(&mut self) -> Parsed<bool> {
         let kind = self.kind_at(5);
         if sets::TERM_ONLY.contains(kind) {
@@ -356,7 +356,7 @@ impl Parser<'_> {
     }
 }
 
-/// The operator of a token, if it is one of those that bind strongly.
+/// The operator of a token, if it is a multiplication, division or remainder.
 pub(super) fn multiplication_operator(kind: TokenKind) -> Option<ArithmeticOperator> {
     match kind {
         Star => Some(ArithmeticOperator::Multiply),

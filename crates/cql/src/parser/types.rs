@@ -89,7 +89,7 @@ impl Parser<'_> {
                 self.expect(Comma)?;
                 TypeName::Map { key, value: Box::new(self.type_name()?), frozen: false }
             }
-            // What is inside a tuple is frozen with it.
+            // The types inside a tuple are frozen with it.
             KTuple => TypeName::Tuple(self.list(Self::type_name)?).freeze(),
             KVector => {
                 let element = Box::new(self.type_name()?);
@@ -116,7 +116,7 @@ impl Parser<'_> {
         type_name.freeze()
     }
 
-    /// A marshal class. What it means is found out later, but its name must be one of Cassandra's.
+    /// A marshal class. It is interpreted later, but its name must be one of Cassandra's.
     fn custom_type(&mut self) -> Parsed<TypeName> {
         let text = self.take_text().into_owned();
         let class = text.split(|c: char| !(c.is_alphanumeric() || "-+._&".contains(c))).next().unwrap_or_default();

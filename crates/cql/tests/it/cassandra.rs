@@ -3,7 +3,8 @@
 use cql::parse;
 use serde_json::Value;
 
-/// Messages about the value of a known or unknown option: found when the statement is executed, not by the parser.
+/// Messages about the value of a known or unknown option. These are found when the statement is executed, not by the
+/// parser.
 const LATER_CHECKS: [&str; 4] =
     ["Unknown property ", "Invalid integer value ", "Invalid value for property ", "Invalid boolean value "];
 

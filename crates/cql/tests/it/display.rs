@@ -1,4 +1,4 @@
-//! Parts of statements print themselves as Cassandra's messages do.
+//! Parts of statements print themselves as in Cassandra's messages.
 
 use cql::ast::{SelectClause, Statement};
 use cql::parse;

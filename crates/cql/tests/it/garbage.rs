@@ -212,7 +212,7 @@ fn statements_of_too_many_tokens_or_selectors_are_refused() {
     assert_eq!(parse(&lists).unwrap_err().message, "SELECT has too many selectors: more than 65535");
 }
 
-/// The most steps for each token: a few readings of one text are tried one after the other, but not inside each other.
+/// The most steps for each token: several readings of a text may be tried one after another, but not nested.
 const STEPS_PER_TOKEN_MAX: u64 = 6;
 
 #[test]

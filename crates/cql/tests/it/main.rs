@@ -1,4 +1,4 @@
-//! The parser against what Cassandra 5.0.8 answered, and against garbage.
+//! The parser compared with Cassandra 5.0.8's answers, and fed with garbage.
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 mod cassandra;

@@ -1,4 +1,4 @@
-//! What the tree says about statements.
+//! The trees of statements.
 
 use cql::ast::*;
 use cql::parse;
@@ -42,7 +42,7 @@ fn markers_are_numbered_in_order_of_appearance() {
 
 #[test]
 fn markers_of_abandoned_readings_do_not_count() {
-    // `json - ?` is read as JSON first, and `(a) ...` as a type hint.
+    // `json - ?` is first tried as JSON, and `(a) ...` as a type hint.
     let parsed = parse("SELECT json, ?, (a), ? FROM t").unwrap();
     assert_eq!(parsed.markers.len(), 2);
     let parsed = parse("SELECT distinct, f(?) FROM t LIMIT ?").unwrap();
