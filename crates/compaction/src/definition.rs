@@ -1,4 +1,4 @@
-//! The strategies that tables can name, and what Cassandra refuses of their options: in its words, and in its order.
+//! The strategies that tables can name, and the checks of their options, with Cassandra's texts in Cassandra's order.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Definition {
     /// Whether `min_threshold` and `max_threshold` are options of it, with defaults that are stored.
     pub has_thresholds: bool,
     sub_options: &'static [&'static str],
-    /// Of them, those that do nothing here, with the value that does nothing in Cassandra either (`""`: there is
+    /// The sub-options without effect here, with the value that has no effect in Cassandra either (`""` if there is
     /// none).
     without_effect: &'static [(&'static str, &'static str)],
     check: fn(&Options) -> Checked,
@@ -33,7 +33,7 @@ const COMMON: &[&str] = &[
     "unchecked_tombstone_compaction",
 ];
 const THRESHOLDS: &[&str] = &["min_threshold", "max_threshold"];
-/// Of every strategy, as `Definition::without_effect`.
+/// The same for every strategy, as in `Definition::without_effect`.
 const COMMON_WITHOUT_EFFECT: &[(&str, &str)] = &[("log_all", "false"), ("provide_overlapping_tombstones", "none")];
 
 const DEFINITIONS: &[Definition] = &[
@@ -117,7 +117,7 @@ impl Definition {
         DEFINITIONS.iter().find(|definition| definition.name == name)
     }
 
-    /// Fails for what Cassandra fails for. `class` is not among the options; the thresholds are, where there are any.
+    /// Fails where Cassandra does. `class` is not among the options; the thresholds are, if the strategy has any.
     pub fn check(&self, options: &Options) -> Checked {
         overlapping_tombstones(options)?;
         common(options)?;
@@ -129,7 +129,7 @@ impl Definition {
         if self.has_thresholds { thresholds(options) } else { Ok(()) }
     }
 
-    /// The options that are set to something that Cassandra would act on, and this engine does not.
+    /// The options whose values would have an effect in Cassandra and have none here.
     pub fn without_effect(&self, options: &Options) -> Vec<&'static str> {
         let known = COMMON_WITHOUT_EFFECT.iter().chain(self.without_effect);
         let acts = |(name, inert): &&(&str, &str)| {
@@ -153,7 +153,7 @@ fn given<'a>(options: &'a Options, name: &str) -> Option<&'a str> {
     options.get(name).map(String::as_str)
 }
 
-/// The number that an option is set to; what it is not is told as Cassandra tells it of most options.
+/// Parses an option's number. The error has the text that Cassandra uses for most options.
 fn integer<N: std::str::FromStr>(options: &Options, name: &str) -> Result<Option<N>, OptionError> {
     let parse = |text: &str| text.parse().map_err(|_| no_integer(text, name));
     given(options, name).map(parse).transpose()
@@ -364,7 +364,7 @@ fn leveled(options: &Options) -> Checked {
     size_tiered(options)
 }
 
-/// A product that may be larger than any machine's number, in digits.
+/// A product that may exceed all integer types, in decimal digits.
 fn product(first: i64, factors: &[i32]) -> String {
     let mut digits: Vec<u8> = first.to_string().bytes().rev().map(|digit| digit - b'0').collect();
     for factor in factors {

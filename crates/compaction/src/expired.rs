@@ -1,12 +1,12 @@
-//! Tables that hold nothing any more.
+//! Finding fully expired tables.
 
 use sstable::SSTableId;
 
 use crate::strategy::TableMetadata;
 
-/// The tables among `candidates` that can be dropped unread: everything in them was deleted or expired before
-/// `gc_before` (seconds), and nothing they may still shadow is older than what they hold. `overlapping` are the tables
-/// that share tokens with them, `memtable_min_timestamp` (microseconds) the oldest write in memory.
+/// The tables among `candidates` that can be dropped without reading them: everything in them was deleted or expired
+/// before `gc_before` (seconds), and no other table has data old enough for them to shadow. `overlapping` are the
+/// tables that share tokens with them, and `memtable_min_timestamp` (microseconds) is the oldest write in memory.
 pub fn fully_expired(
     candidates: &[TableMetadata],
     overlapping: &[TableMetadata],

@@ -1,8 +1,8 @@
-//! Compaction: which tables to merge, decided from their metadata alone, and the merge that carries it out.
+//! Compaction: choosing the tables to merge by their metadata alone, and the merge itself.
 //!
 //! A [`Strategy`] picks tables without touching files. [`compact`] merges them with one cursor into new tables,
-//! dropping what is deleted for good; [`sstable::replace_tables`] then puts the new ones in the place of the old. There
-//! is no clock here and no thread: callers pass *now* and run the merge where they like.
+//! dropping what is deleted for good; [`sstable::replace_tables`] then replaces the old ones. There is no clock and no
+//! thread here: callers pass *now* and run the merge where they like.
 #![forbid(unsafe_code)]
 
 mod definition;

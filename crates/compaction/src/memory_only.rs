@@ -1,12 +1,13 @@
-//! MemoryOnlyStrategy: all rows of the table are in memory, and reads look at no SSTable. What is on disk is for the
-//! next start.
+//! MemoryOnlyStrategy: all rows of the table are in memory, and reads use no SSTable. The data on disk is for the next
+//! start.
 //!
-//! So that what is on disk stays within 2.5 times the data: with one large SSTable of all data and small ones of what
-//! came since, all are merged as soon as another flush could give the small ones more than half of the large one. While
-//! the merge writes another large one, there are at most 1 + 1/2 + 1 of the data: a table is flushed for its size only
-//! when the merge is done. Changes of less than [`FLUSH_BYTES_MIN`] are not flushed for their size. What is flushed of
-//! less than twice as much data would be merged at once, and there would be three of it meanwhile: such a flush writes
-//! the SSTables anew itself, with what is flushed, and there are two.
+//! The SSTables must stay within 2.5 times the size of the data. There is one large SSTable of all data, and small ones
+//! with later changes. All are merged as soon as another flush could make the small ones larger than half of the large
+//! one. While the merge writes a new large one, there is at most 1 + 1/2 + 1 times the data, because a table is flushed
+//! for its size only when the merge is done. Changes of less than [`FLUSH_BYTES_MIN`] are not flushed for their size.
+//! If the data is less than twice as large, a flush would cause a merge at once, and there would be three times the
+//! data meanwhile. Such a flush therefore rewrites the SSTables itself, together with the flushed data, and there is
+//! twice the data.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::strategy::{Pick, TableMetadata};
 /// Options of MemoryOnlyStrategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryOnlyOptions {
-    /// What the table may take of memory, bytes (`size_limit_in_mb`).
+    /// The most memory that the table may take, bytes (`size_limit_in_mb`).
     pub size_limit_bytes: u64,
 }
 
@@ -24,19 +25,19 @@ const NAME: &str = "MemoryOnlyStrategy";
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 /// Largest `size_limit_in_mb`, a petabyte.
 const SIZE_LIMIT_MB_MAX: u64 = 1 << 30;
-/// As many SSTables as are merged whatever they hold: a start opens all.
+/// This many SSTables are merged whatever they contain, because a start opens all of them.
 const SSTABLES_MAX: usize = 32;
 
-/// Changes are flushed for their size when they are this part of the data ...
+/// Changes are flushed for their size when they are this fraction of the data, and at least `FLUSH_BYTES_MIN`.
 const FLUSH_SHARE: u64 = 8;
-/// ... and not while they are less than this, bytes: a table that a memtable holds several times over is written to the
-/// disk no more often than any other.
+/// Smaller changes are not flushed for their size, so that a table much smaller than a memtable is written to the disk
+/// no more often than any other. In bytes.
 pub const FLUSH_BYTES_MIN: u64 = 32 << 20;
-/// A flush writes all of a table that has less than this in SSTables, bytes.
+/// A flush rewrites a table completely if it has less than this in SSTables, bytes.
 pub const REWRITTEN_BYTES_MAX: u64 = 2 * FLUSH_BYTES_MIN;
 
 impl MemoryOnlyOptions {
-    /// The options of a table, `None` if its strategy is another.
+    /// The options of a table; `None` if it has another strategy.
     pub fn of_table(options: &BTreeMap<String, String>) -> Result<Option<Self>, OptionError> {
         let class = options.get("class").map_or("", String::as_str);
         if class.strip_prefix(PACKAGE).unwrap_or(class) == NAME {
@@ -64,30 +65,30 @@ impl MemoryOnlyOptions {
     }
 }
 
-/// The bytes of changes at which a table in memory of `data_bytes` is flushed for its size, but for `least_bytes`.
+/// The bytes of changes at which a table in memory of `data_bytes` is flushed for its size, at least `least_bytes`.
 pub fn flush_bytes(data_bytes: u64, least_bytes: u64) -> u64 {
     (data_bytes / FLUSH_SHARE).max(least_bytes)
 }
 
-/// Whether SSTables of these sizes are more than what they are merged at: then merges do not keep up, and a flush for
-/// the disk's sake would take the disk beyond what it is to hold.
+/// Whether SSTables of these sizes exceed the point at which they are merged. Merges then do not keep up, and a flush
+/// to free log space would exceed the limit on the disk's contents.
 pub fn is_merge_overdue(sizes_bytes: impl Iterator<Item = u64>) -> bool {
     let (small, large) = small_and_large(sizes_bytes);
     small > 0 && 2 * with_another_flush(small, large) > large
 }
 
-/// What SSTables beside the large one would have together.
+/// The total size of the small SSTables after another flush.
 fn with_another_flush(small: u64, large: u64) -> u64 {
     small + flush_bytes(large, FLUSH_BYTES_MIN)
 }
 
-/// The bytes of the largest SSTable, behind those of all others together.
+/// The total size of all SSTables but the largest, and the size of the largest.
 fn small_and_large(sizes_bytes: impl Iterator<Item = u64>) -> (u64, u64) {
     let (total, largest) = sizes_bytes.fold((0, 0), |(total, largest), size| (total + size, size.max(largest)));
     (total - largest, largest)
 }
 
-/// All SSTables, once those that came since the last merge have grown.
+/// Picks all SSTables, once those since the last merge have grown large enough.
 pub(crate) fn picks(tables: &[TableMetadata]) -> Vec<Pick> {
     let (small, large) = small_and_large(tables.iter().map(|table| table.size_bytes));
     if tables.len() < 2 || (2 * with_another_flush(small, large) < large && tables.len() < SSTABLES_MAX) {
@@ -141,9 +142,9 @@ mod tests {
         assert_eq!(picks(&tables(&many)).len(), 1, "a start has to open them all");
     }
 
-    /// The most that is on the disk while so much data is overwritten.
+    /// The most bytes on disk while this much data is overwritten.
     fn most_on_disk(data: u64) -> u64 {
-        // What is flushed replaces nothing that was flushed since the last merge, but is never more than all.
+        // A flush replaces nothing that was flushed since the last merge, but is never larger than all data.
         let flushed = flush_bytes(data, FLUSH_BYTES_MIN).min(data);
         let (mut sizes, mut most) = (vec![data], 0);
         for _ in 0..1000 {
@@ -159,7 +160,7 @@ mod tests {
                 continue;
             }
             let merged = sizes.len();
-            // As many flushes as come while the merge is under way.
+            // As many flushes as may happen during the merge.
             while !is_merge_overdue(sizes.iter().copied()) {
                 sizes.push(flushed);
             }

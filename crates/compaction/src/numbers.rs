@@ -1,4 +1,4 @@
-//! Numbers in options, as Java and Cassandra read and print them.
+//! Numbers in options, read and printed as in Java and Cassandra.
 
 /// A float or double as `Double.parseDouble` reads it, without the hexadecimal form.
 pub(crate) fn double(text: &str) -> Option<f64> {
@@ -12,7 +12,7 @@ pub(crate) fn double(text: &str) -> Option<f64> {
     digits.parse().ok().filter(|_| digits.chars().all(is_number))
 }
 
-/// Why `Double.parseDouble` does not read a text.
+/// The reason why `Double.parseDouble` refuses a text.
 fn no_double(text: &str) -> String {
     let text = text.trim_matches(|c| c <= ' ');
     if text.is_empty() { "empty String".to_owned() } else { format!("For input string: \"{text}\"") }
@@ -27,10 +27,10 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 
 /// The prefixes of units, from 10^-30 (2^-100) on.
 const UNIT_PREFIXES: &str = "qryzafpnum KMGTPEZYRQ";
-/// Where among them no prefix is.
+/// The index among them that means no prefix.
 const NO_PREFIX: i32 = 10;
 
-/// A number of bytes: `1.5GiB`, `1e9 B`, `2*2^20B`, `4MB` (which are 4,000,000). If it is none, why.
+/// A number of bytes: `1.5GiB`, `1e9 B`, `2*2^20B`, `4MB` (which is 4,000,000). The error says why it is none.
 pub(crate) fn bytes(text: &str) -> Result<f64, String> {
     let Some(body) = text.strip_suffix('B') else { return Err(format!("{text} does not end in unit B")) };
     let (number_end, has_exponent) = number_end(body).ok_or("null")?;
@@ -52,7 +52,7 @@ pub(crate) fn bytes(text: &str) -> Result<f64, String> {
     Ok(value)
 }
 
-/// Where the number that a text begins with ends, and whether it has a decimal exponent.
+/// Where the number at the start of a text ends, and whether it has a decimal exponent.
 fn number_end(text: &str) -> Option<(usize, bool)> {
     let unsigned = usize::from(text.starts_with(['+', '-']));
     for word in ["NaN", "Infinity"] {
@@ -76,7 +76,7 @@ fn digits_end(text: &str, from: usize) -> Option<usize> {
     Some(from + rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len())
 }
 
-/// `*2^20` at a place of a text, and where it ends.
+/// `*2^20` at a position of a text, and where it ends.
 fn binary_exponent(text: &str, at: usize) -> Option<(i32, usize)> {
     let digits = at + "*2^".len();
     text[at..].strip_prefix("*2^")?;

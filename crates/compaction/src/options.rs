@@ -34,9 +34,9 @@ pub struct UnifiedOptions {
     pub sstable_growth: f64,
     /// The most overlapping tables in one merge.
     pub max_sstables_to_compact: usize,
-    /// What a flush is taken to write, whatever it does, bytes.
+    /// The assumed size of a flush, whatever its real size, bytes.
     pub flush_size_override: Option<u64>,
-    /// Drop expired tables whatever they overlap.
+    /// Drop expired tables even if they overlap others.
     pub unsafe_aggressive_sstable_expiration: bool,
 }
 
@@ -83,8 +83,7 @@ impl UnifiedOptions {
         Ok(read)
     }
 
-    /// Size-tiered compaction as unified: tiers of `min_threshold` tables, of which a merge takes `max_threshold` at
-    /// most.
+    /// Size-tiered compaction as unified: tiers of `min_threshold` tables, with at most `max_threshold` in a merge.
     pub fn like_size_tiered(options: &Options) -> Result<Self, OptionError> {
         let threshold: i32 = number(options, "min_threshold", 4)?;
         let scaling_parameters = vec![threshold.max(2) - 2];
@@ -97,7 +96,7 @@ impl UnifiedOptions {
         })
     }
 
-    /// Leveled compaction as unified: levels `fanout_size` times as large as the one before.
+    /// Leveled compaction as unified: each level is `fanout_size` times as large as the previous one.
     pub fn like_leveled(options: &Options) -> Result<Self, OptionError> {
         let fanout: i32 = number(options, "fanout_size", 10)?;
         let target_sstable_size = number::<u64>(options, "sstable_size_in_mb", 160)?.max(1) * MIB;
@@ -120,12 +119,12 @@ impl UnifiedOptions {
         self.scaling_parameters.get(level).or(self.scaling_parameters.last()).copied().unwrap_or(2)
     }
 
-    /// How many times larger a level is than the one before.
+    /// How many times larger a level is than the previous one.
     pub fn fanout(&self, level: usize) -> u32 {
         2 + self.scaling_parameter(level).unsigned_abs()
     }
 
-    /// How many overlapping tables in a level call for a merge.
+    /// How many overlapping tables of a level cause a merge.
     pub fn threshold(&self, level: usize) -> usize {
         match self.scaling_parameter(level) {
             leveled @ ..0 => {
@@ -185,17 +184,17 @@ pub(crate) fn flag(options: &Options, name: &str) -> bool {
     options.get(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// When a table is compacted alone, for its tombstones.
+/// When a table is compacted alone because of its tombstones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TombstoneOptions {
-    /// Whether any is: those of a TimeWindowCompactionStrategy, which go when all in them expired, only if one of
-    /// these options is set.
+    /// Whether this is enabled at all. For a TimeWindowCompactionStrategy, whose tables are dropped when everything in
+    /// them has expired, it is only if one of these options is set.
     pub enabled: bool,
     /// The share of a table's cells that must be droppable.
     pub threshold: f64,
     /// How old a table must be, seconds.
     pub interval_seconds: u64,
-    /// Whether tables are tried whose tombstones others may need.
+    /// Whether to try tables whose tombstones other tables may need.
     pub unchecked: bool,
 }
 
@@ -221,10 +220,10 @@ fn float(options: &Options, name: &str, default: f64) -> Result<f64, OptionError
     double(text).ok_or_else(|| OptionError(format!("{name} {text} is not a parsable number")))
 }
 
-/// Which tables are of similar size, and when they are merged.
+/// When tables count as similar in size, and when they are merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeTieredOptions {
-    /// Tables of similar size that call for a merge.
+    /// The number of similar tables that causes a merge.
     pub min_threshold: usize,
     /// The most tables in one merge.
     pub max_threshold: usize,
@@ -256,9 +255,9 @@ pub struct TimeWindowOptions {
     pub window_micros: i64,
     /// How many microseconds one unit of the tables' timestamps is.
     pub timestamp_resolution_micros: f64,
-    /// How the current window is merged; the most tables in one merge hold for all.
+    /// How the current window is merged; the limit on the tables of a merge applies to all windows.
     pub size_tiered: SizeTieredOptions,
-    /// Drop expired tables whatever they overlap.
+    /// Drop expired tables even if they overlap others.
     pub unsafe_aggressive_sstable_expiration: bool,
 }
 
@@ -325,7 +324,7 @@ mod tests {
         assert!(UnifiedOptions::from_options(&options(&[("target_sstable_size", "4 potatoes")])).is_err());
     }
 
-    /// What a definition of another strategy becomes.
+    /// The equivalent unified options of a definition of another strategy.
     fn as_unified(pairs: &[(&str, &str)]) -> UnifiedOptions {
         match Strategy::from_options(&options(pairs)).unwrap() {
             Strategy::Unified(unified) => unified,
@@ -364,7 +363,7 @@ mod tests {
             ("sstable_growth", "0"),
         ];
         assert_eq!(small, as_unified(&same));
-        // Who writes it so is not refused.
+        // Writing it in this way is accepted.
         let definition = crate::Definition::named("UnifiedCompactionStrategy").unwrap();
         for megabytes in ["1", "20", "142", "143", "160"] {
             let leveled = as_unified(&[CLASS, ("sstable_size_in_mb", megabytes)]);
@@ -373,7 +372,7 @@ mod tests {
             let same = [("target_sstable_size", target.as_str()), ("min_sstable_size", least.as_str())];
             definition.check(&options(&same)).unwrap();
         }
-        // However much there is, an SSTable has about that size.
+        // However much data there is, an SSTable has about that size.
         let count = crate::shard_count(&small, (20 * 64 * MIB) as f64);
         assert_eq!(count, 64);
         assert!(Strategy::from_options(&options(&[CLASS, ("fanout_size", "")])).is_err());

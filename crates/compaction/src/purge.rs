@@ -1,8 +1,8 @@
 //! Dropping what is deleted for good.
 //!
-//! A deletion may go once it is older than `gc_grace_seconds` and nothing outside of the merge, in memory or in another
-//! table, can be older than it and hold something that it shadows. Expired cells become tombstones of the time they
-//! were written to expire from, which go by the same rule.
+//! A deletion may be dropped once it is older than `gc_grace_seconds` and nothing outside of the merge, in memory or in
+//! another table, can be older than it and have data that it shadows. An expired cell becomes a tombstone with the time
+//! of its expiration, to which the same rule applies.
 
 use std::cell::Cell as Slot;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use model::{
 };
 use sstable::SSTableReader;
 
-/// What else may hold data of a partition that is being merged: the memtables and the tables outside of the merge, as
-/// they are at the time of the question (a memtable may be flushed while a merge runs).
+/// Everything else that may have data of a partition being merged: the memtables and the tables outside of the merge,
+/// at the time of the call (a memtable may be flushed during a merge).
 pub trait Overlaps {
-    /// The least timestamp (microseconds) of anything outside of the merge that may belong to the partition;
-    /// `i64::MAX` if there is nothing.
+    /// The least timestamp (microseconds) of anything outside of the merge that may belong to the partition; `i64::MAX`
+    /// if there is nothing.
     fn oldest_timestamp(&self, key: &PartitionKey) -> i64;
 }
 
@@ -37,15 +37,15 @@ pub fn oldest_overlapping_timestamp<'a>(
     may_hold.map(|table| table.statistics().stats.min_timestamp).min().unwrap_or(i64::MAX)
 }
 
-/// Decides what may go.
+/// Decides what may be dropped.
 struct Purger<'a> {
     now_seconds: u32,
-    /// Deletions made before this time (seconds) may go.
+    /// Deletions made before this time (seconds) may be dropped.
     gc_before: u32,
     overlaps: &'a dyn Overlaps,
-    /// Of the current partition, once there is something that could go: most have nothing.
+    /// The current partition's key, set once it has something that could be dropped. Most have nothing.
     key: Option<PartitionKey>,
-    /// For the current partition, once somebody asked.
+    /// The result for the current partition, once it was requested.
     oldest: Slot<Option<i64>>,
 }
 
@@ -63,7 +63,7 @@ impl Purger<'_> {
         oldest
     }
 
-    /// What is left of a deletion.
+    /// The part of a deletion that is still needed.
     fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
         let goes = !deletion.is_live() && self.may_go(deletion.marked_for_delete_at, deletion.local_deletion_time);
         if goes { DeletionTime::LIVE } else { deletion }
@@ -89,7 +89,7 @@ impl Purger<'_> {
         if self.may_go(tombstone.timestamp, tombstone.local_deletion_time) { None } else { Some(tombstone) }
     }
 
-    /// Whether a row holds something, and nothing of it could go or change.
+    /// Whether a row is not empty, and nothing of it can be dropped or changed.
     fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
         row.plain(table).is_some() || self.leaves_all_of(row, table)
     }
@@ -106,7 +106,7 @@ impl Purger<'_> {
             })
     }
 
-    /// Writes what is left of a row to `out`; false if that is nothing.
+    /// Writes the needed part of a row to `out`. Returns false if there is none.
     fn row(&self, row: Row<'_>, table: &Table, builder: &mut RowBuilder, out: &mut Vec<u8>) -> bool {
         let is_static = row.is_static();
         builder.start(table.columns(is_static), is_static);
@@ -138,9 +138,9 @@ impl Purger<'_> {
 
 enum Current {
     None,
-    /// The source's own.
+    /// The source's current item.
     Source,
-    /// `row` with the source's clustering.
+    /// The row in `row`, with the source's clustering.
     Row,
     /// The source's marker with other deletions.
     Marker {
@@ -149,7 +149,7 @@ enum Current {
     },
 }
 
-/// Drops what is deleted for good of rows that nothing else can be older than: all of the table is where they are.
+/// Drops what is deleted for good from rows that contain all data of the table, so that nothing else can be older.
 pub struct RowPurge {
     now_seconds: u32,
     gc_before: u32,
@@ -157,8 +157,7 @@ pub struct RowPurge {
 }
 
 impl RowPurge {
-    /// Drops deletions made before `gc_before` (seconds), and what expired by `now_seconds` but for the tombstone that
-    /// it becomes.
+    /// Drops deletions made before `gc_before` (seconds). What has expired by `now_seconds` becomes a tombstone.
     pub fn new(now_seconds: u32, gc_before: u32) -> Self {
         RowPurge { now_seconds, gc_before, builder: RowBuilder::default() }
     }
@@ -169,24 +168,24 @@ impl RowPurge {
         Purger { now_seconds, gc_before, overlaps: &|_: &PartitionKey| i64::MAX, key: None, oldest }
     }
 
-    /// What is left of a deletion.
+    /// The part of a deletion that is still needed.
     pub fn deletion(&self, deletion: DeletionTime) -> DeletionTime {
         self.purger().deletion(deletion)
     }
 
-    /// Whether a row holds something, and nothing of it could go or change, now or later.
+    /// Whether a row is not empty, and nothing of it can be dropped or changed, now or later.
     pub fn leaves_alone(&self, row: Row<'_>, table: &Table) -> bool {
         self.purger().leaves_alone(row, table)
     }
 
-    /// Writes what is left of a row to `out`; false if that is nothing.
+    /// Writes the needed part of a row to `out`. Returns false if there is none.
     pub fn row(&mut self, row: Row<'_>, table: &Table, out: &mut Vec<u8>) -> bool {
         let purger = self.purger();
         purger.row(row, table, &mut self.builder, out)
     }
 }
 
-/// Passes on what another cursor yields, less what is deleted for good. Partitions may come out empty.
+/// Passes on the items of another cursor without what is deleted for good. Partitions may become empty.
 pub struct PurgeCursor<'a, C> {
     source: C,
     purger: Purger<'a>,
@@ -198,7 +197,8 @@ pub struct PurgeCursor<'a, C> {
 }
 
 impl<'a, C: UnfilteredCursor> PurgeCursor<'a, C> {
-    /// Drops deletions made before `gc_before` (seconds) and what expired by `now_seconds`, where `overlaps` allows.
+    /// Drops deletions made before `gc_before` (seconds) and what has expired by `now_seconds`, where `overlaps` allows
+    /// it.
     pub fn new(source: C, now_seconds: u32, gc_before: u32, overlaps: &'a dyn Overlaps) -> Self {
         PurgeCursor {
             source,

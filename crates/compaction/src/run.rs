@@ -17,16 +17,16 @@ use uuid::Uuid;
 use crate::purge::{Overlaps, PurgeCursor};
 use crate::tombstones::gc_before;
 
-/// How often, in bytes of data written, the caller is told; also once per finished table.
+/// The caller is informed after this many bytes of written data, and once per finished table.
 const REPORT_BYTES: u64 = 1 << 20;
-/// How often, in partitions read, the caller is told: a merge of which nothing is left can be stopped as well.
+/// The caller is also informed after this many partitions, so that a merge which writes nothing can be stopped.
 const REPORT_PARTITIONS: u64 = 128;
 
-/// What no table has yet: a memtable's contents.
+/// Data that is in no table yet: a memtable's contents.
 pub struct Newer {
-    /// All of it.
+    /// A cursor over all of it.
     pub cursor: BoxCursor<'static>,
-    /// What it would be written with by itself.
+    /// The options with which it would be written by itself.
     pub options: WriterOptions,
 }
 
@@ -36,13 +36,13 @@ pub struct CompactionInput<'a> {
     pub disk: &'a Arc<dyn Disk>,
     /// The directory of inputs and outputs.
     pub dir: &'a Path,
-    /// The schema that rows are read and written under.
+    /// The schema under which rows are read and written.
     pub table: &'a Arc<Table>,
     /// The tables to merge.
     pub tables: &'a [Arc<SSTableReader>],
-    /// What is flushed with them.
+    /// A memtable to flush together with them.
     pub newer: Option<Newer>,
-    /// What else may hold data of the same partitions.
+    /// Everything else that may have data of the same partitions.
     pub overlaps: &'a dyn Overlaps,
     /// The time, seconds since the epoch.
     pub now_seconds: u32,
@@ -50,17 +50,17 @@ pub struct CompactionInput<'a> {
     pub boundaries: Vec<Token>,
     /// Uncompressed bytes per block of the row index.
     pub column_index_size_bytes: u64,
-    /// Whether the outputs are written past the kernel's page cache, and what it lacks of the inputs is read past it.
+    /// Whether writes of the outputs bypass the kernel's page cache, and reads of the inputs too if they are not in it.
     pub past_page_cache: bool,
-    /// Our node: log intervals of tables that it wrote are kept, those of others are not.
+    /// This node's id: log intervals are kept from tables that it wrote, and dropped from others.
     pub host_id: Uuid,
     /// Makes the id of each output.
     pub new_id: &'a mut dyn FnMut() -> SSTableId,
-    /// Told about progress; may take its time (to slow the merge down), or stop it.
+    /// Receives the progress. It may block to slow the merge down, or stop it.
     pub progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
 }
 
-/// How far a merge is.
+/// The progress of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of data written, before compression.
@@ -73,13 +73,13 @@ pub struct Progress {
 
 /// The result of a merge: tables that are complete and durable but not visible yet ([`sstable::replace_tables`]).
 pub struct Compacted {
-    /// In token order; none if nothing was left.
+    /// In token order; empty if nothing was left.
     pub tables: Vec<PreparedSSTable>,
     /// What was written.
     pub written: Progress,
 }
 
-/// Why a merge did not finish. Its inputs stay as they are and nothing of the output is left.
+/// Why a merge did not finish. Its inputs are unchanged and nothing of the output remains.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CompactionError {
@@ -180,7 +180,7 @@ fn sources(input: &CompactionInput<'_>) -> Result<Vec<SSTableCursor>, Compaction
     input.tables.iter().map(open).collect()
 }
 
-/// Options that fit what the inputs hold.
+/// Writer options that fit the inputs.
 fn writer_options(
     input: &CompactionInput<'_>,
     newer: Option<&WriterOptions>,
@@ -244,7 +244,7 @@ fn join_intervals(
     joined
 }
 
-/// The tables being written, one after the other.
+/// The tables being written, one after another.
 struct Output<'i, 'a> {
     input: &'i mut CompactionInput<'a>,
     options: WriterOptions,
@@ -309,7 +309,7 @@ impl<'i, 'a> Output<'i, 'a> {
         self.tell()
     }
 
-    /// Tells the caller now and then.
+    /// Informs the caller at intervals.
     fn report(&mut self) -> Result<(), CompactionError> {
         let bytes = self.finished_bytes + self.writer.as_ref().map_or(0, SSTableWriter::data_length_bytes);
         self.written.written_bytes = bytes;

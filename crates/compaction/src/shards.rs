@@ -1,10 +1,10 @@
-//! Into how many SSTables, and where, the output of a merge is split.
+//! How many SSTables the output of a merge is split into, and where.
 
 use types::Token;
 
 use crate::options::UnifiedOptions;
 
-/// The most a shard is split, beyond the base count.
+/// The most that a shard is split, beyond the base count.
 const SPLIT_MAX: f64 = (1 << 20) as f64;
 
 /// Number of shards for data of a density (bytes per whole token space): the base count, fewer where SSTables would

@@ -1,5 +1,5 @@
-//! SizeTieredCompactionStrategy's groups of tables of similar size: how TimeWindowCompactionStrategy merges its current
-//! window.
+//! SizeTieredCompactionStrategy's groups of tables of similar size, which TimeWindowCompactionStrategy uses for its
+//! current window.
 
 use crate::options::SizeTieredOptions;
 use crate::strategy::TableMetadata;
@@ -18,9 +18,9 @@ impl Bucket<'_> {
     }
 }
 
-/// The smallest tables, as many as one merge takes, of the bucket that calls for a merge; of several that with the
-/// largest. Cassandra prefers the bucket that is read most, which is not measured here, and decides so among those that
-/// are read alike. `ascending`: by size.
+/// The smallest tables, as many as one merge takes, of a bucket that needs a merge; of several such buckets, that with
+/// the largest tables. Cassandra prefers the bucket that is read most, which is not measured here, and uses this rule
+/// for buckets that are read equally. `ascending` is by size.
 pub(crate) fn pick<'t>(options: &SizeTieredOptions, ascending: &[&'t TableMetadata]) -> Vec<&'t TableMetadata> {
     let mut buckets = buckets(options, ascending);
     buckets.iter_mut().for_each(|bucket| bucket.truncate(options.max_threshold));
@@ -71,7 +71,7 @@ mod tests {
         SizeTieredOptions::from_options(&set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()).unwrap()
     }
 
-    /// The sizes of what is picked of tables of these sizes.
+    /// The sizes of the tables picked from tables of these sizes.
     fn picked(set: &[(&str, &str)], sizes: &[u64]) -> Vec<u64> {
         let tables: Vec<_> = sizes.iter().enumerate().map(|(id, size)| table(id as u32, *size)).collect();
         pick(&options(set), &tables.iter().collect::<Vec<_>>()).into_iter().map(|table| table.size_bytes).collect()

@@ -1,4 +1,4 @@
-//! A table's compaction strategy, and what it needs to know of each SSTable.
+//! A table's compaction strategy, and the metadata that it needs about each SSTable.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,7 +8,7 @@ use types::Token;
 use crate::options::{OptionError, TimeWindowOptions, UnifiedOptions};
 use crate::{MemoryOnlyOptions, memory_only, time_window, unified};
 
-/// What strategies know of an SSTable.
+/// The metadata of an SSTable that strategies use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableMetadata {
     /// Which it is.
@@ -25,15 +25,15 @@ pub struct TableMetadata {
     pub min_timestamp: i64,
     /// Microseconds.
     pub max_timestamp: i64,
-    /// Seconds; the greatest value where anything in it neither is deleted nor expires.
+    /// Seconds; the greatest value if anything in it is neither deleted nor expiring.
     pub max_local_deletion_time: u32,
 }
 
-/// Below this share the coverage says nothing (one partition, say).
+/// Below this share the coverage is meaningless (as for a single partition).
 const COVERAGE_MIN: f64 = 1.0 / (1_u64 << 48) as f64;
 
 impl TableMetadata {
-    /// What an open SSTable's statistics tell.
+    /// The metadata in an open SSTable's statistics.
     pub fn of(reader: &SSTableReader) -> Self {
         let stats = &reader.statistics().stats;
         let (first_token, last_token) = (reader.first_key().token(), reader.last_key().token());
@@ -58,21 +58,21 @@ impl TableMetadata {
     }
 }
 
-/// Tables to be merged.
+/// A set of tables to merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pick {
     /// Which.
     pub tables: Vec<SSTableId>,
     /// Level (unified) or window index counted from the newest (time window).
     pub level: usize,
-    /// The most tables that a read of one partition would have to look at among them.
+    /// The most of these tables that a read of one partition may have to consult.
     pub overlap: usize,
 }
 
 /// A compaction strategy with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Strategy {
-    /// UnifiedCompactionStrategy; also carries out what SizeTiered and Leveled definitions ask for.
+    /// UnifiedCompactionStrategy, which also implements SizeTiered and Leveled definitions.
     Unified(UnifiedOptions),
     /// TimeWindowCompactionStrategy.
     TimeWindow(TimeWindowOptions),
@@ -81,8 +81,8 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// The strategy of a table's `compaction` option. `SizeTieredCompactionStrategy` with `min_threshold` n is carried
-    /// out as unified with scaling parameter `Tn`, `LeveledCompactionStrategy` with `fanout_size` n as `Ln`.
+    /// The strategy of a table's `compaction` option. `SizeTieredCompactionStrategy` with `min_threshold` n becomes
+    /// unified with scaling parameter `Tn`, `LeveledCompactionStrategy` with `fanout_size` n becomes `Ln`.
     pub fn from_options(options: &BTreeMap<String, String>) -> Result<Strategy, OptionError> {
         let class = options.get("class").map(String::as_str).unwrap_or_default();
         let simple = class.strip_prefix("org.apache.cassandra.db.compaction.").unwrap_or(class);
@@ -96,7 +96,7 @@ impl Strategy {
         }
     }
 
-    /// The most urgent merge; none if there is nothing to do. See [`Strategy::picks`].
+    /// The most urgent merge; `None` if there is nothing to do. See [`Strategy::picks`].
     pub fn next(
         &self,
         tables: &[TableMetadata],
@@ -106,8 +106,8 @@ impl Strategy {
         self.picks(tables, compacting, flush_size_bytes).into_iter().next()
     }
 
-    /// All merges that could be begun beside those whose inputs are `compacting`, the most urgent first; no table is in
-    /// two. `flush_size_bytes` is what a flush typically writes, 0 if none was seen.
+    /// All merges that could begin besides those whose inputs are `compacting`, the most urgent first; no table is in
+    /// two. `flush_size_bytes` is the typical size of a flush, 0 if there was none.
     pub fn picks(&self, tables: &[TableMetadata], compacting: &HashSet<SSTableId>, flush_size_bytes: u64) -> Vec<Pick> {
         let is_free = |table: &TableMetadata| !compacting.contains(&table.id);
         match self {
@@ -116,14 +116,14 @@ impl Strategy {
                 unified::picks(options, &free, options.flush_size_override.unwrap_or(flush_size_bytes))
             }
             Strategy::TimeWindow(options) => time_window::picks(options, tables, &is_free),
-            // What it may take of the disk is reckoned with one merge at a time.
+            // Its limit on disk space assumes one merge at a time.
             Strategy::MemoryOnly(_) if !tables.iter().all(is_free) => Vec::new(),
             Strategy::MemoryOnly(_) => memory_only::picks(tables),
         }
     }
 
-    /// The merges that are all a table needs when it is to be compacted as a whole: of unified compaction one for each
-    /// set of tables that do not overlap the others, which need not meet; else one.
+    /// The merges that compact a whole table: for unified compaction one for each set of tables that do not overlap the
+    /// others, which can stay separate; otherwise one.
     pub fn picks_of_all(&self, tables: &[TableMetadata]) -> Vec<Vec<SSTableId>> {
         match self {
             Strategy::Unified(_) => unified::apart(tables),
@@ -134,7 +134,7 @@ impl Strategy {
         }
     }
 
-    /// Whether tables that hold nothing but expired data may be dropped without looking at what they overlap.
+    /// Whether fully expired tables may be dropped without checking what they overlap.
     pub fn unsafe_aggressive_expiration(&self) -> bool {
         match self {
             Strategy::Unified(options) => options.unsafe_aggressive_sstable_expiration,
@@ -184,7 +184,7 @@ mod tests {
             let options = if class == "MemoryOnlyStrategy" { options.into() } else { [options[0].clone()].into() };
             Strategy::from_options(&options).unwrap()
         };
-        // Of ten tables: how many each merge takes that begins beside those before it.
+        // With ten tables: how many each merge takes that begins besides the previous ones.
         for (class, expected) in [
             ("UnifiedCompactionStrategy", vec![4, 4]),
             ("TimeWindowCompactionStrategy", vec![10]),
@@ -222,7 +222,7 @@ mod tests {
         let picked = |strategy: &Strategy, flush_size_bytes| {
             strategy.next(&tables, &HashSet::new(), flush_size_bytes).map(|pick| pick.tables.len())
         };
-        // Three of 1 MiB and one of 30 MiB are of one level only if flushes are as large.
+        // Three of 1 MiB and one of 30 MiB share a level only if flushes are that large.
         assert_eq!([0, 1 << 20, 16 << 20].map(|size| picked(&strategy(&[]), size)), [None, None, Some(4)]);
         let said = strategy(&[("flush_size_override", "16MiB")]);
         assert_eq!(picked(&said, 1 << 20), Some(4));
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn all_of_a_table_is_merged_in_sets_that_do_not_overlap() {
         let of = |id, first, last| TableMetadata { first_token: Token(first), last_token: Token(last), ..table(id) };
-        // 1 and 4 hang together by 3; 5 begins where 2 ends.
+        // 1 and 4 are connected by 3; 5 begins where 2 ends.
         let tables =
             [of(1, 0, 9), of(2, 30, 40), of(3, 5, 20), of(4, 15, 29), of(5, 40, 41), of(6, 42, 50), of(7, -7, -1)];
         let sets = |strategy: &Strategy| -> Vec<Vec<String>> {

@@ -1,4 +1,4 @@
-//! TimeWindowCompactionStrategy: the tables of one window of time become one.
+//! TimeWindowCompactionStrategy: the tables of one time window become one.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use crate::options::TimeWindowOptions;
 use crate::size_tiered;
 use crate::strategy::{Pick, TableMetadata};
 
-/// All merges of free tables that could be begun: in the current window, the newest of any table, as size-tiered
-/// compaction does; in older ones of everything.
+/// All merges of free tables that could begin: in the current window, which is the newest of any table, by size-tiered
+/// compaction; in older ones of everything.
 pub(crate) fn picks(
     options: &TimeWindowOptions,
     tables: &[TableMetadata],
@@ -79,7 +79,7 @@ mod tests {
             table(6, 120, 3 * HOUR + 2),
         ];
         assert_eq!(picked(&hours(&[]), &tables), [["1", "2"]]);
-        // With the first table of the next one it is old as well.
+        // With the first table of the next window it is old as well.
         tables.push(table(7, 1, 4 * HOUR));
         assert_eq!(picked(&hours(&[]), &tables), [vec!["4", "5", "6"], vec!["1", "2"]]);
     }
@@ -93,7 +93,7 @@ mod tests {
         };
         let (current, later) = (1, 2);
         let sizes = [100, 110, 120, 1000];
-        // All are small, and so alike.
+        // All are small, and therefore similar.
         assert_eq!(of(&[], current, &sizes), [["1", "2", "3", "4"]]);
         let by_size = [("min_sstable_size", "0")];
         assert!(of(&by_size, current, &sizes).is_empty());
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(of(&three, current, &sizes), [["1", "2", "3"]]);
         let wide = [("min_sstable_size", "0"), ("bucket_high", "12")];
         assert_eq!(of(&wide, current, &sizes), [["1", "2", "3", "4"]]);
-        // The most tables of a merge are a limit in every window, and the smallest go first.
+        // The limit on the tables of a merge applies to every window, and the smallest are taken first.
         let two = [("min_threshold", "2"), ("max_threshold", "2")];
         assert_eq!(of(&two, current, &sizes), [["1", "2"]]);
         assert_eq!(of(&two, later, &sizes), [["1", "2"]]);

@@ -1,4 +1,4 @@
-//! Compaction of a single table, for the sake of its tombstones.
+//! Compacting a single table to remove its tombstones.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use sstable::{SSTableId, SSTableReader};
 use crate::options::{TombstoneOptions, flag};
 use crate::strategy::TableMetadata;
 
-/// Deletions made before this time (seconds) may go. With `only_purge_repaired_tombstones` none may: nothing here is
-/// ever repaired.
+/// Deletions made before this time (seconds) may be dropped. With `only_purge_repaired_tombstones` none may, since
+/// nothing is ever repaired here.
 pub fn gc_before(options: &TableOptions, now_seconds: u32) -> u32 {
     if flag(&options.compaction, "only_purge_repaired_tombstones") {
         return 0;
@@ -17,19 +17,19 @@ pub fn gc_before(options: &TableOptions, now_seconds: u32) -> u32 {
     now_seconds.saturating_sub(options.gc_grace_seconds.max(0) as u32)
 }
 
-/// What is known of the tombstones of a table.
+/// A table with what is known about its tombstones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TombstoneCandidate {
     /// The table.
     pub metadata: TableMetadata,
     /// The estimated share of its cells that could be dropped now if no other table needed them.
     pub droppable_ratio: f64,
-    /// Seconds since it was written; none where its id does not tell.
+    /// Seconds since it was written; `None` if its id does not tell.
     pub age_seconds: Option<u64>,
 }
 
 impl TombstoneCandidate {
-    /// What an open table's statistics tell, for deletions made before `gc_before` (seconds).
+    /// The candidate from an open table's statistics, for deletions made before `gc_before` (seconds).
     pub fn of(reader: &SSTableReader, now_seconds: u32, gc_before: u32) -> Self {
         let stats = &reader.statistics().stats;
         let cells = stats.estimated_cell_per_partition_count.mean() * reader.partition_count() as f64;
@@ -43,9 +43,9 @@ impl TombstoneCandidate {
     }
 }
 
-/// The table outside of all merges (`compacting` are their inputs) with the largest droppable share, if any is worth a
-/// compaction of its own: old enough not to be tried again and again, with more than the threshold to drop, and with
-/// nothing elsewhere that its tombstones may still shadow.
+/// The table outside of all merges (`compacting` are their inputs) with the largest droppable share, if any is worth
+/// compacting alone: it is old enough not to be tried again and again, has more than the threshold to drop, and no
+/// other table has data that its tombstones may still shadow.
 pub fn worth_compacting_alone(
     options: &TombstoneOptions,
     tables: &[TombstoneCandidate],

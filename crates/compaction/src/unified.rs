@@ -1,4 +1,4 @@
-//! UnifiedCompactionStrategy: levels by density, merges where too many tables of a level overlap.
+//! UnifiedCompactionStrategy: levels by density, and merges where too many tables of a level overlap.
 
 use sstable::SSTableId;
 use types::Token;
@@ -6,10 +6,10 @@ use types::Token;
 use crate::options::UnifiedOptions;
 use crate::strategy::{Pick, TableMetadata};
 
-/// What a flush is taken to write where nothing is known.
+/// The assumed size of a flush if nothing is known.
 const FLUSH_SIZE_MIN: u64 = 1 << 20;
 
-/// All merges that could be begun, the largest overlap first; of equals the lowest level.
+/// All merges that could begin, the largest overlap first; of equals the lowest level.
 pub(crate) fn picks(options: &UnifiedOptions, tables: &[TableMetadata], flush_size_bytes: u64) -> Vec<Pick> {
     let mut picks = Vec::new();
     for (level, members) in levels(options, tables, flush_size_bytes).into_iter().enumerate() {
@@ -25,7 +25,7 @@ pub(crate) fn picks(options: &UnifiedOptions, tables: &[TableMetadata], flush_si
 fn levels<'t>(options: &UnifiedOptions, tables: &'t [TableMetadata], flush_size: u64) -> Vec<Vec<&'t TableMetadata>> {
     let mut by_density: Vec<&TableMetadata> = tables.iter().collect();
     by_density.sort_by(|a, b| a.density().total_cmp(&b.density()).then_with(|| a.id.cmp(&b.id)));
-    // Some leeway for flushes that end up a little smaller, less than one table of a merge.
+    // Some tolerance for flushes that are a little smaller, less than one table of a merge.
     let base = flush_size.max(FLUSH_SIZE_MIN) as f64 * (1.0 - 0.9 / f64::from(options.fanout(0)));
     let mut limit = (base * f64::from(options.fanout(0))).floor();
     let mut levels = vec![Vec::new()];
@@ -41,7 +41,7 @@ fn levels<'t>(options: &UnifiedOptions, tables: &'t [TableMetadata], flush_size:
     levels
 }
 
-/// Tables of a level that hang together by overlapping.
+/// Tables of a level that are connected by overlaps.
 struct Bucket<'t> {
     /// Newest first.
     tables: Vec<&'t TableMetadata>,
@@ -49,7 +49,7 @@ struct Bucket<'t> {
     overlaps: Vec<Vec<usize>>,
 }
 
-/// The tables in sets that have no token in common, by token.
+/// The tables in sets without a common token, in order of tokens.
 pub(crate) fn apart(tables: &[TableMetadata]) -> Vec<Vec<SSTableId>> {
     let groups = groups(tables.iter().collect()).into_iter();
     groups.map(|group| group.iter().map(|table| table.id.clone()).collect()).collect()
@@ -59,7 +59,7 @@ fn buckets<'t>(members: &[&'t TableMetadata]) -> Vec<Bucket<'t>> {
     groups(members.to_vec()).into_iter().map(Bucket::new).collect()
 }
 
-/// Divides tables into groups that have no token in common.
+/// Divides tables into groups without a common token.
 fn groups(mut by_start: Vec<&TableMetadata>) -> Vec<Vec<&TableMetadata>> {
     by_start.sort_by_key(|table| (table.first_token, table.id.clone()));
     let mut groups: Vec<(Token, Vec<&TableMetadata>)> = Vec::new();
@@ -98,7 +98,7 @@ impl<'t> Bucket<'t> {
         self.overlaps.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The oldest tables, as many as come together without more than `limit` of them overlapping anywhere.
+    /// The oldest tables, as many as possible without more than `limit` of them overlapping anywhere.
     fn oldest(&self, limit: usize) -> Vec<&'t TableMetadata> {
         let mut counts = vec![0; self.overlaps.len()];
         let mut taken = Vec::new();
@@ -114,7 +114,7 @@ impl<'t> Bucket<'t> {
     }
 }
 
-/// The merge that a bucket calls for, if it does.
+/// The merge that a bucket needs, if it does.
 fn pick(options: &UnifiedOptions, level: usize, bucket: &Bucket<'_>) -> Option<Pick> {
     let overlap = bucket.overlap();
     if overlap < options.threshold(level) {
@@ -198,7 +198,7 @@ mod tests {
         let tables: Vec<_> = (1..=9).map(|id| table(id, MIB, ALL)).collect();
         let picked = picks(&options, &tables, MIB);
         assert_eq!((ids(&picked[0]), picked[0].overlap), (vec!["1".into(), "2".into(), "3".into(), "4".into()], 9));
-        // Very late: as many levels at once as there are tables for, however many that are; fewer if so asked.
+        // Very late: as many levels at once as there are tables for, or fewer if an option limits them.
         let tables: Vec<_> = (1..=300).map(|id| table(id, MIB, ALL)).collect();
         let picked = |max_sstables_to_compact| {
             let options = UnifiedOptions { max_sstables_to_compact, ..options.clone() };

@@ -48,7 +48,7 @@ pub fn disk() -> Arc<dyn Disk> {
     Arc::new(disk)
 }
 
-/// Writes tables whose timestamps are all different: ties are the model's business.
+/// Writes tables in which all timestamps differ; the model tests cover ties.
 pub struct Generator {
     pub random: Random,
     pub disk: Arc<dyn Disk>,
@@ -141,7 +141,7 @@ impl Generator {
         self.write_of(None, Vec::new())
     }
 
-    /// One that a node wrote, from so much of its log.
+    /// A table written by a node, from this part of its log.
     pub fn write_of(
         &mut self,
         originating_host_id: Option<Uuid>,
@@ -212,7 +212,7 @@ pub fn open(disk: &Arc<dyn Disk>, descriptor: &Descriptor, table: &Arc<Table>) -
     SSTableReader::open(&**disk, descriptor, table, &BlockCache::new(1 << 20)).unwrap()
 }
 
-/// What a client sees at a time: by partition key and clustering, the live cells.
+/// What a client sees at a given time: the live cells by partition key and clustering.
 pub type Visible = BTreeMap<(Vec<u8>, Vec<u8>), BTreeMap<(usize, Vec<u8>), Vec<u8>>>;
 
 pub fn merged(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> MergeCursor<BoxCursor<'static>> {

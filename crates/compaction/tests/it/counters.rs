@@ -1,5 +1,5 @@
-//! Counters whose shards are in several SSTables: of each node the one with the latest clock is left, however they are
-//! merged.
+//! Counters with shards in several SSTables: for each node the shard with the latest clock remains, in whatever order
+//! they are merged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn schema() -> Arc<Table> {
     Arc::new(table.clustering("ck", CqlType::Int, false).regular("v", CqlType::Counter).build())
 }
 
-/// A context of global shards, which are all that Cassandra has written since 2.1.
+/// A context of global shards, the only ones that Cassandra has written since 2.1.
 fn context(shards: &Shards) -> Vec<u8> {
     let mut context = (shards.len() as i16).to_be_bytes().to_vec();
     (0..shards.len() as u16).for_each(|index| context.extend((index | 0x8000).to_be_bytes()));
@@ -49,7 +49,7 @@ fn shards(context: &[u8]) -> Shards {
     shards.iter().map(|shard| (shard[0], (number(&shard[16..24]), number(&shard[24..])))).collect()
 }
 
-/// What nodes have counted at random times.
+/// The counts of nodes at random times.
 fn counted(generator: &mut Generator) -> Counters {
     let mut counters = Counters::new();
     for place in (0..PARTITIONS).flat_map(|pk| (0..ROWS).map(move |ck| (pk, ck))) {
@@ -126,7 +126,7 @@ fn the_latest_shard_of_each_node_is_left_however_inputs_overlap() {
                 }
             }
         }
-        // All at once, or some first and the others with what came of them.
+        // All at once, or some first and the others with the result.
         if seed % 2 == 1 {
             let (first, others) = inputs.split_at(2);
             let merged = merge(generator, first, others, 2000, Vec::new());

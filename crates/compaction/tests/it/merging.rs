@@ -1,4 +1,4 @@
-//! Merges of random tables: what a client sees is the same, and what may go goes.
+//! Merges of random tables: a client sees the same, and what may be dropped is dropped.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -46,8 +46,8 @@ pub fn merge(
     added.iter().map(|descriptor| Arc::new(open(&generator.disk, descriptor, &generator.table))).collect()
 }
 
-/// Before, between, at and after the times of deletions (1000 to 1099), their graces (0, 40, 90) and expirations (1000
-/// to 1399).
+/// Before, between, at and after the times of deletions (1000 to 1099), their grace periods (0, 40, 90) and expirations
+/// (1000 to 1399).
 const PURGE_TIMES: [u32; 7] = [1000, 1050, 1100, 1250, 1399, 1400, 1500];
 
 #[test]
@@ -59,7 +59,7 @@ fn what_is_seen_is_the_same_before_and_after_at_every_purge_time() {
             check_seen(seed, gc_grace_seconds, now, &later.collect::<Vec<_>>());
         }
     }
-    // Every second in which anything may go that could not a second before.
+    // Every second at which something becomes droppable.
     for (seed, gc_grace_seconds) in [(60, 0), (61, 40), (62, 90)] {
         for now in 999..=1491 {
             check_seen(seed, gc_grace_seconds, now, &[now, now + 1, 1500]);
@@ -67,7 +67,7 @@ fn what_is_seen_is_the_same_before_and_after_at_every_purge_time() {
     }
 }
 
-/// Merges random SSTables at a time, beside others or not: at `times` the same is seen before and after.
+/// Merges random SSTables, with or without others beside them: at `times` the same is seen before and after.
 fn check_seen(seed: u64, gc_grace_seconds: i32, now: u32, times: &[u32]) {
     let mut generator = Generator::new(seed, gc_grace_seconds);
     let inputs: Vec<_> = (0..2 + seed as usize % 4).map(|_| generator.write()).collect();
@@ -88,7 +88,7 @@ fn check_seen(seed: u64, gc_grace_seconds: i32, now: u32, times: &[u32]) {
     }
 }
 
-/// How many deletions and expiring or deleted cells a set of tables holds.
+/// The number of deletions and expiring or deleted cells in a set of tables.
 fn deletions(table: &Arc<Table>, tables: &[Arc<SSTableReader>]) -> usize {
     let mut cursor = merged(table, tables);
     let mut count = 0;
@@ -185,7 +185,7 @@ fn log_intervals_of_our_own_inputs_outlive_their_merges_and_others_do_not() {
             assert_eq!((stats.originating_host_id, &*stats.commit_log_intervals), (Some(own), expected));
         }
     };
-    // Each part of the output may be all that is left of any input.
+    // Each part of the output may be the only remainder of any input.
     let merged = merge(&mut generator, &inputs, &[], 900, shard_boundaries(2));
     assert_eq!(merged.len(), 2);
     check(&merged, &expected);

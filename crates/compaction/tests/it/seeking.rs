@@ -1,4 +1,4 @@
-//! What another SSTable deletes is passed over by a merge: the bytes that it reads are counted.
+//! A merge skips what another SSTable deletes: the bytes that it reads are counted.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::merging::merge;
 const ROWS: i32 = 30_000;
 const WRITTEN_AT: i64 = 1_000;
 const DELETION: DeletionTime = DeletionTime { marked_for_delete_at: 2_000, local_deletion_time: 1_000 };
-/// A merge reads so much ahead, and walks less than that before it looks into the index.
+/// How much a merge prefetches; it walks less than that before it uses the index.
 const READ_AHEAD_BYTES: u64 = 256 * 1024;
 
 fn clustering(row: i32) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn clustering(row: i32) -> Vec<u8> {
     clustering
 }
 
-/// What is written into one SSTable of one partition.
+/// The contents of one SSTable with one partition.
 struct Writer<'g> {
     generator: &'g mut Generator,
     writer: SSTableWriter,
@@ -63,7 +63,7 @@ impl<'g> Writer<'g> {
     }
 }
 
-/// Rows 0 to `ROWS`, with a deleted range in their midst that is older than they are.
+/// Rows 0 to `ROWS`, with a deleted range in the middle that is older than they are.
 fn rows(generator: &mut Generator) -> Arc<SSTableReader> {
     let mut writer = Writer::begin(generator, DeletionTime::LIVE);
     let older = DeletionTime::new(WRITTEN_AT - 1, 900);
@@ -135,7 +135,7 @@ fn rows_that_another_sstable_deletes_by_a_range_are_not_walked() {
     let expected =
         ["0", "1", "2", "2: live to 2000", "20000", "29997: 2000 to 999", "29998", "29998: 999 to live", "29999"];
     assert_eq!(items, expected);
-    // At its start, in its midst where a newer row is, and at its end.
+    // At its start, in the middle where a newer row is, and at its end.
     let read = older.data_bytes_read();
     assert!(read <= 4 * READ_AHEAD_BYTES, "{read} bytes of {}", older.data_length_bytes());
 }

@@ -1,5 +1,4 @@
-//! Rows that pass a merge as they are stored: what comes of it is what comes of rows that are decoded, to the last
-//! timestamp.
+//! Rows that pass through a merge in stored form: the result equals that of decoded rows, to the last timestamp.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -26,7 +25,7 @@ const ROWS: i32 = 5;
 /// Few, so that rows meet others of the same age.
 const TIMESTAMPS: usize = 12;
 
-/// What the tables are like.
+/// The kind of tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Plain,
@@ -35,7 +34,7 @@ enum Kind {
     Single,
     /// The last inputs have a column that the first lack.
     Added,
-    /// A column that inputs hold is dropped, at a time between its cells'.
+    /// A column in the inputs is dropped, at a time between those of its cells.
     Dropped,
     Counter,
     Map,
@@ -57,7 +56,7 @@ fn schema(kind: Kind, gc_grace_seconds: i32) -> Arc<Table> {
     Arc::new(table.options(options).build())
 }
 
-/// As the table is when it is compacted.
+/// The table at the time of the compaction.
 fn altered(kind: Kind, table: &Arc<Table>) -> Arc<Table> {
     match kind {
         Kind::Added => Arc::new(table.to_builder().add("x", CqlType::Blob, ColumnKind::Regular).build()),
@@ -90,7 +89,7 @@ impl Inputs {
         match ty {
             CqlType::Int => number.to_be_bytes().to_vec(),
             CqlType::Counter => self.context(),
-            // Empty ones have a form of their own.
+            // Empty values have an encoding of their own.
             _ => vec![b'v'; [0, 1, 3, 200][number as usize % 4]],
         }
     }
@@ -110,7 +109,7 @@ impl Inputs {
         }
     }
 
-    /// Mostly such as may be passed on.
+    /// Mostly rows that may be passed on in stored form.
     fn row(&mut self, table: &Table, is_static: bool) -> Vec<u8> {
         let mut builder = RowBuilder::default();
         builder.start(table.columns(is_static), is_static);
@@ -147,7 +146,7 @@ impl Inputs {
     fn write(&mut self, table: &Arc<Table>, number: u32) -> Descriptor {
         let descriptor = Descriptor::new(DIR, SSTableId::from_sequence(number));
         let options = WriterOptions {
-            // Of some inputs later than some of their rows: deltas need not be small.
+            // For some inputs this is later than some of their rows, so deltas are not always small.
             base: EncodingBase { timestamp: self.timestamp(), ..EncodingBase::default() },
             column_index_size_bytes: 64,
             ..WriterOptions::for_table(table).unwrap()
@@ -210,7 +209,7 @@ fn tell(row: Row<'_>, table: &Table) -> String {
     text
 }
 
-/// All that a cursor yields, and how many rows it left as they are stored.
+/// Everything that a cursor yields, and how many rows it left in stored form.
 fn told(cursor: &mut dyn UnfilteredCursor) -> (Vec<String>, usize) {
     let (mut told, mut stored_rows) = (Vec::new(), 0);
     let table = cursor.table().clone();
@@ -311,7 +310,7 @@ fn rows_that_pass_as_they_are_stored_are_those_that_were_written() {
     }
 }
 
-/// Statistics.db is as if the rows had been written anew.
+/// Statistics.db is the same as if the rows had been written anew.
 fn check_statistics(merged: &SSTableReader, table: &Arc<Table>, expected: &[String], which: (Kind, u64)) {
     let disk = disk();
     let descriptor = Descriptor::new(DIR, SSTableId::from_sequence(1));
