@@ -1,4 +1,4 @@
-//! Steering a running node through a socket in its data directory, which only its owner may open.
+//! Administration of a running node through a socket in its data directory, which only its owner may open.
 //!
 //! One request per connection, one line each way:
 //!
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// What the node is asked to do.
+/// A request to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
@@ -28,12 +28,12 @@ struct Request {
     tables: Vec<String>,
     #[serde(default)]
     tag: Option<String>,
-    /// Where SSTables to be imported are, or exported ones are to be.
+    /// The directory of SSTables to import, or the target of an export.
     #[serde(default)]
     directory: Option<PathBuf>,
 }
 
-/// The verbs, nodetool's.
+/// The verbs, named as in nodetool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Verb {
@@ -53,7 +53,7 @@ enum Verb {
     InMemoryStatus,
 }
 
-/// What the node answers.
+/// The node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
@@ -65,7 +65,7 @@ enum Answer {
 const SOCKET_NAME: &str = "espalier.sock";
 
 /// A path to a file of the data directory that is short enough for a socket's address, which holds about a hundred
-/// bytes. It holds as long as what is returned with it lives.
+/// bytes. It is valid as long as the returned file lives.
 fn short_path(data: &Path, name: &str) -> io::Result<(PathBuf, Option<File>)> {
     const ADDRESS_SIZE_BYTES: usize = 100;
     let path = data.join(name);
@@ -76,5 +76,5 @@ fn short_path(data: &Path, name: &str) -> io::Result<(PathBuf, Option<File>)> {
     Ok((PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd())), Some(directory)))
 }
 
-/// Longest line taken from a peer.
+/// The longest line accepted from a peer.
 const LINE_SIZE_BYTES_MAX: u64 = 1 << 20;

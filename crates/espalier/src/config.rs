@@ -20,29 +20,29 @@ use std::time::Duration;
 /// Environment variables that set options begin with this.
 const ENVIRONMENT_PREFIX: &str = "ESPALIER_";
 
-/// Variables that are not for the node: the proof's scripts find the binary by this one.
+/// Variables that are not options of the node: the proof's scripts find the binary by this one.
 const NOT_OPTIONS: [&str; 1] = ["ESPALIER_BIN"];
 
-/// The memory of memtables unless one of the keys says something else.
+/// The memory of memtables unless one of the keys sets it.
 const MEMTABLE_SPACE_BYTES: u64 = 512 << 20;
 
-/// When the log is on the device.
+/// When log records reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitlogSync {
     /// Some time after the write is acknowledged.
     Periodic,
-    /// Before.
+    /// Before the write is acknowledged.
     Batch,
-    /// Before, together with what came within a window.
+    /// Before, together with other writes within a window.
     Group,
-    /// Before, each by itself.
+    /// Before, each write by itself.
     Each,
 }
 
 /// `disk_failure_policy`: what happens when SSTables are damaged, or the system refuses to read or write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFailurePolicy {
-    /// Clients are disconnected when the system refuses.
+    /// Clients are disconnected if the system refuses.
     Stop,
     /// Clients are disconnected in both cases.
     StopParanoid,
@@ -50,24 +50,24 @@ pub enum DiskFailurePolicy {
     Die,
     /// The request fails; the node starts with what can be read.
     BestEffort,
-    /// As `BestEffort`: there is one data directory, so that none can be left out.
+    /// Like `BestEffort`: there is only one data directory, so none can be left out.
     Ignore,
 }
 
-/// What follows when the disk refuses to write the log. In all of them no write is acknowledged from then on.
+/// What happens when the disk refuses to write the log. With all of them no write is acknowledged from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitFailurePolicy {
-    /// Clients are disconnected; the process stays, to be looked at.
+    /// Clients are disconnected; the process stays for inspection.
     Stop,
     /// The process ends at once.
     Die,
-    /// Reads go on.
+    /// Reads continue.
     StopCommit,
-    /// As `StopCommit`.
+    /// Like `StopCommit`.
     Ignore,
 }
 
-/// Everything that the node can be told; `docs/options.md` says by which option.
+/// All settings of the node; `docs/options.md` says which option sets each.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Config {
@@ -118,7 +118,7 @@ pub struct Config {
     pub batch_size_warn_threshold_bytes: u64,
     pub batch_size_fail_threshold_bytes: u64,
     pub unlogged_batch_across_partitions_warn_threshold: usize,
-    /// What was set without effect, and why; for the log.
+    /// The options that were set and have no effect, and why; for the log.
     pub inert: Vec<(String, &'static str)>,
 }
 
@@ -191,7 +191,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The one pool that all memtables share: what both keys together allow, as Cassandra's two pools do.
+    /// The single pool that all memtables share: the sum of both keys, like Cassandra's two pools.
     pub fn memtable_space_bytes(&self) -> u64 {
         match (self.memtable_heap_space_bytes, self.memtable_offheap_space_bytes) {
             (None, None) => MEMTABLE_SPACE_BYTES,
@@ -199,7 +199,7 @@ impl Config {
         }
     }
 
-    /// Errors begin with the place in the file, as `:line: `.
+    /// Applies a file. Errors begin with the place in the file, as `:line: `.
     fn apply_file(&mut self, text: &str) -> Result<(), String> {
         let settings: Option<BTreeMap<String, Value>> =
             serde_saphyr::from_str(text).map_err(|error| format!(": {}", one_line(&error.to_string())))?;
@@ -223,7 +223,7 @@ pub fn options_page() -> String {
     options::document()
 }
 
-/// A value of the environment: what it would be in the file.
+/// Parses a value of the environment as if it were in the file.
 fn parse_scalar(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| one_line(&error.to_string()))
 }

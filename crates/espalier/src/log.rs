@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tools::log::{self, Output, ToolError};
 
-/// Carries out `espalier log`. A log that is not sound is a failure without a message of its own: it was printed.
+/// Executes `espalier log`. A log that is not sound is a failure without a message of its own, because the damage was
+/// printed.
 pub fn run(command: Log) -> Result<ExitCode, String> {
     let disk = SystemDisk::new();
     let mut out = BufWriter::new(std::io::stdout().lock());

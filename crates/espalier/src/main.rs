@@ -1,4 +1,4 @@
-//! The Espalier binary: a node, and the tool that steers a running one.
+//! The Espalier binary: a node, and the tool that administers a running one.
 #![forbid(unsafe_code)]
 
 mod admin;

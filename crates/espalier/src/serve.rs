@@ -20,16 +20,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
-/// Threads that serve connections: one for each core, and two at least, so that a request that takes long leaves one to
-/// the others.
+/// The threads that serve connections: one for each core, and at least two, so that a long request leaves one for the
+/// others.
 fn worker_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
 }
 
-/// What failed, once clients are to go for it.
+/// What failed, if clients have to be disconnected for it.
 type Failed = Option<&'static str>;
 
-/// The process's status when `commit_failure_policy` or `disk_failure_policy` is `die` and ends it; Cassandra's.
+/// The process's exit status when `commit_failure_policy` or `disk_failure_policy` is `die`; the same as Cassandra's.
 const FAILED_STATUS: i32 = 100;
 
 /// Runs a node until SIGTERM or SIGINT. The error is one line for the user.
@@ -50,7 +50,7 @@ pub fn serve(flags: Serve) -> Result<(), String> {
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let ended = runtime.block_on(run(config, started));
-    // The engine is closed: what still runs, or waits for a device, keeps the process from nothing.
+    // The engine is closed, so threads that still run or wait for a device must not delay the exit.
     runtime.shutdown_background();
     ended
 }
@@ -61,7 +61,7 @@ pub fn open_engine(data: PathBuf, config: Option<PathBuf>) -> Result<Arc<Engine>
     Engine::open(engine_options(&config)).map_err(|error| open_failed(&config, &error))
 }
 
-/// Where the commit log of a node lies.
+/// The path of a node's commit log.
 pub fn log_path(data: PathBuf, config: Option<PathBuf>) -> Result<PathBuf, String> {
     let config = configuration(of_data(data, config))?;
     Ok(engine_options(&config).commitlog.log_path())
@@ -71,7 +71,7 @@ fn of_data(data: PathBuf, config: Option<PathBuf>) -> Serve {
     Serve { data: Some(data), listen: None, port: None, config, commitlog_salvage: false, read_only: false }
 }
 
-/// File, environment, flags.
+/// Combines file, environment and flags.
 fn configuration(flags: Serve) -> Result<Config, String> {
     let environment = std::env::vars_os();
     let environment =
@@ -91,7 +91,7 @@ fn configuration(flags: Serve) -> Result<Config, String> {
     Ok(config)
 }
 
-/// Logs to stderr; `RUST_LOG` says how much.
+/// Logs to stderr; `RUST_LOG` sets the level.
 fn start_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -101,7 +101,7 @@ fn start_logging() {
 async fn run(config: Config, started: Instant) -> Result<(), String> {
     let data = config.data_directory.clone();
     let address = SocketAddr::new(config.listen, config.port);
-    // The directory first: whoever has it owns the node, whatever its port.
+    // Lock the directory first: its holder owns the node, whatever its port.
     let mut options = engine_options(&config);
     let (failure, mut failed) = watch::channel(None);
     let failure = Arc::new(failure);
@@ -117,7 +117,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i32);
     options.node.write_local(&engine, generation).map_err(|error| open_failed(&config, &error))?;
     let server = Server::new(listener, Arc::new(Processor::new(engine.clone(), options)));
-    // Its socket would be a new file.
+    // The socket would be a new file.
     let admin = match config.read_only {
         true => None,
         false => Some(AdminSocket::bind(&data).map_err(|error| format!("{}: {error}", data.display()))?),
@@ -172,7 +172,7 @@ async fn run(config: Config, started: Instant) -> Result<(), String> {
     }
 }
 
-/// Answers the node's socket, if there is one; does not end.
+/// Serves the node's socket, if there is one; never returns.
 async fn steered(admin: Option<&AdminSocket>, node: &Arc<NodeState>) {
     match admin {
         Some(admin) => admin.serve(node).await,
@@ -200,7 +200,7 @@ impl Signals {
     }
 }
 
-/// What `commit_failure_policy` says; `failure` is told if clients are to go.
+/// Implements `commit_failure_policy`; sends to `failure` if clients have to be disconnected.
 fn on_log_failure(policy: CommitFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> FailureHook {
     Arc::new(move |reason| {
         tracing::error!("the commit log failed, and no write is acknowledged any more: {reason}");
@@ -214,14 +214,14 @@ fn on_log_failure(policy: CommitFailurePolicy, failure: Arc<watch::Sender<Failed
     })
 }
 
-/// What `disk_failure_policy` says; `failure` is told if clients are to go.
+/// Implements `disk_failure_policy`; sends to `failure` if clients have to be disconnected.
 fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>>) -> DiskFailureHook {
     DiskFailureHook::new(move |kind, reason| {
         tracing::error!("an SSTable cannot be used: {reason}");
         match (policy, kind) {
             (DiskFailurePolicy::Die, _) => std::process::exit(FAILED_STATUS),
             (DiskFailurePolicy::StopParanoid, _) | (DiskFailurePolicy::Stop, DiskFailureKind::FileSystem) => {
-                // Fails only once nobody serves clients any more.
+                // This only fails when clients are no longer served.
                 let _ = failure.send(Some("the disk"));
             }
             (DiskFailurePolicy::Stop, DiskFailureKind::Corruption)
@@ -230,7 +230,7 @@ fn on_disk_failure(policy: DiskFailurePolicy, failure: Arc<watch::Sender<Failed>
     })
 }
 
-/// Says how the log is written, and what was replayed.
+/// Logs how the commit log is written, and what was replayed.
 fn log_opened(engine: &Engine) {
     match engine.log_means() {
         (BlockWrites::Direct, QueueMeans::Plain { reason }) => {
@@ -316,7 +316,7 @@ fn engine_options(config: &Config) -> EngineOptions {
     options
 }
 
-/// What tables in memory may take together.
+/// The most memory that tables in memory may take together.
 fn max_memory_to_lock_bytes(config: &Config) -> u64 {
     match config.max_memory_to_lock_mb {
         0 => (crate::config::system_memory_bytes() as f64 * config.max_memory_to_lock_fraction) as u64,

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tools::log::Output;
 use tools::sstable::{self, SSTableToolError};
 
-/// Carries out `espalier sstable`. A table that is not sound is a failure without a message of its own: it was printed.
+/// Executes `espalier sstable`. A table that is not sound is a failure without a message of its own, because the damage
+/// was printed.
 pub fn run(command: SSTable) -> Result<ExitCode, String> {
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -61,7 +62,7 @@ pub fn run(command: SSTable) -> Result<ExitCode, String> {
     match all_well {
         Ok(true) => Ok(ExitCode::SUCCESS),
         Ok(false) => Ok(ExitCode::FAILURE),
-        // Whoever reads has enough.
+        // The reader has closed the pipe.
         Err(SSTableToolError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.to_string()),
     }

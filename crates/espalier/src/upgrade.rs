@@ -1,4 +1,4 @@
-//! `espalier upgrade-from` and `espalier export`: from a stopped Cassandra node to ours, and back.
+//! `espalier upgrade-from` and `espalier export`: from a stopped Cassandra node to this database, and back.
 
 use crate::admin::client;
 use crate::cli::{ExportNode, UpgradeFrom};
@@ -26,13 +26,13 @@ pub fn upgrade_from(options: UpgradeFrom) -> Result<(), String> {
     closed
 }
 
-/// The data directory that is meant: the one in a storage directory, or the one given.
+/// The data directory: the one inside a storage directory, or the given one.
 fn data_directory(source: &Path) -> PathBuf {
     let inside = source.join("data");
     if inside.join("system_schema").is_dir() { inside } else { source.to_path_buf() }
 }
 
-/// Writes a data directory that Cassandra starts from, of a stopped node or by way of the running one.
+/// Writes a data directory that Cassandra can start from, of a stopped node or through the running one.
 pub fn export(options: ExportNode) -> Result<(), String> {
     let data = std::path::absolute(options.to.join("data")).map_err(|error| error.to_string())?;
     if data.exists() {
@@ -68,7 +68,7 @@ fn check_drained(commitlog: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a segment of Cassandra's log has anything in its sections. What cannot be read counts as something.
+/// Whether a segment of Cassandra's log has anything in its sections. An unreadable segment counts as one that has.
 fn holds_records(segment: &[u8]) -> bool {
     let int = |at: usize| Some(u32::from_be_bytes(*segment.get(at..)?.first_chunk::<4>()?) as usize);
     if segment.iter().all(|byte| *byte == 0) {

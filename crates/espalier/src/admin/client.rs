@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Has the running node do what the command says, and prints its answer.
+/// Sends the command to the running node, and prints its answer.
 pub fn run(command: Command) -> Result<(), String> {
     let (node, request) = request(command)?;
     ask(&node, &request)
@@ -17,24 +17,24 @@ pub fn is_running(node: &Node) -> bool {
     short_path(&node.data, SOCKET_NAME).and_then(|(path, _open)| UnixStream::connect(path)).is_ok()
 }
 
-/// Has the running node import the SSTables of a directory, and prints how many there were.
+/// Makes the running node import the SSTables of a directory, and prints how many there were.
 pub fn import(node: &Node, keyspace: String, table: String, directory: PathBuf) -> Result<(), String> {
     let directory = Some(directory);
     ask(node, &Request { verb: Verb::Import, keyspace: Some(keyspace), tables: vec![table], tag: None, directory })
 }
 
-/// What an import prints.
+/// The output of an import.
 pub fn imported(count: usize) -> String {
     format!("{count} SSTables imported")
 }
 
-/// Has the running node write a data directory that Cassandra starts from.
+/// Makes the running node write a data directory that Cassandra can start from.
 pub fn export(node: &Node, data: PathBuf) -> Result<(), String> {
     let directory = Some(data);
     ask(node, &Request { verb: Verb::Export, keyspace: None, tables: Vec::new(), tag: None, directory })
 }
 
-/// What an export prints.
+/// The output of an export.
 pub fn exported(count: usize, data: &Path) -> String {
     format!("{count} SSTables in {}", data.display())
 }

@@ -1,4 +1,4 @@
-//! What status and tablestats print, in nodetool's manner.
+//! The output of status and tablestats, in nodetool's format.
 
 use super::server::NodeState;
 use commitlog::WaitCount;
@@ -66,7 +66,7 @@ fn quarantined(engine: &Engine) -> Vec<(&'static str, String)> {
     tables.iter().map(line).collect()
 }
 
-/// The flushes' metrics, by Cassandra's names where it has them.
+/// The flushes' metrics, under Cassandra's names where these exist.
 fn flush_metrics(engine: &Engine, pending_flushes: usize) -> Vec<(&'static str, String)> {
     let stats = engine.flush_stats();
     vec![
@@ -81,7 +81,7 @@ fn flush_metrics(engine: &Engine, pending_flushes: usize) -> Vec<(&'static str, 
     ]
 }
 
-/// The commit log's metrics, by Cassandra's names where it has them.
+/// The commit log's metrics, under Cassandra's names where these exist.
 fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
     let metrics = engine.log_metrics();
     let waits = |wait: WaitCount| format!("{} ({} µs)", wait.count, wait.total.as_micros());
@@ -101,7 +101,7 @@ fn log_metrics(engine: &Engine) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How writers met at memtables, by the names that Cassandra gives a trie memtable's metrics.
+/// The counts of contended and uncontended memtable writes, under the names of Cassandra's trie memtable metrics.
 fn put_lines(puts: PutCounts) -> [(&'static str, String); 3] {
     [
         ("Uncontended memtable puts", puts.uncontended.to_string()),
@@ -110,7 +110,7 @@ fn put_lines(puts: PutCounts) -> [(&'static str, String); 3] {
     ]
 }
 
-/// In nodetool's words.
+/// The node's state in nodetool's words.
 fn state(node: &NodeState) -> &'static str {
     if node.drained.load(Ordering::Relaxed) { "DRAINED" } else { "UN (up, normal)" }
 }
@@ -192,7 +192,7 @@ pub(super) fn compactionstats(engine: &Engine) -> String {
     out
 }
 
-/// The answer to `inmemorystatus`, in dsetool's manner.
+/// The answer to `inmemorystatus`, in dsetool's format.
 pub(super) fn inmemorystatus(engine: &Engine, stats: &[TableStats]) -> String {
     let all: u64 =
         engine.all_table_stats().iter().filter_map(|table| table.in_memory).map(|table| table.used_bytes).sum();
@@ -231,7 +231,7 @@ pub(super) fn inmemorystatus(engine: &Engine, stats: &[TableStats]) -> String {
     out
 }
 
-/// A number of bytes in the largest unit that leaves at least one.
+/// A number of bytes in the largest unit in which it is at least one.
 fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     let mut amount = bytes as f64 / 1024.0;

@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-/// What the verbs need of the node.
+/// The parts of the node that the verbs need.
 pub struct NodeState {
     pub engine: Arc<Engine>,
     pub metrics: Arc<Metrics>,
@@ -23,7 +23,7 @@ pub struct NodeState {
     pub data: PathBuf,
     pub cluster_name: String,
     pub started: Instant,
-    /// DRAIN was carried out: no more writes.
+    /// DRAIN was executed: no more writes.
     pub drained: AtomicBool,
 }
 
@@ -34,9 +34,9 @@ pub struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Makes the socket. The caller holds the directory's lock, so one that is there is left over from a crash.
+    /// Makes the socket. The caller holds the directory's lock, so an existing socket is left over from a crash.
     pub fn bind(data: &Path) -> io::Result<AdminSocket> {
-        // Nobody else may connect even for a moment: the name appears only once the permissions are set.
+        // No other user may connect even for a moment: the name appears only after the permissions are set.
         const UNNAMED: &str = "espalier.sock.new";
         let path = data.join(SOCKET_NAME);
         let unnamed = data.join(UNNAMED);
@@ -53,7 +53,7 @@ impl AdminSocket {
         Ok(AdminSocket { listener, path })
     }
 
-    /// Answers requests, one connection at a time: each has the node do something large.
+    /// Answers requests, one connection at a time, because each is a large operation.
     pub async fn serve(&self, node: &Arc<NodeState>) {
         loop {
             match self.listener.accept().await {
@@ -105,7 +105,7 @@ async fn converse(socket: UnixStream, node: &Arc<NodeState>) -> io::Result<()> {
     socket.shutdown().await
 }
 
-/// Blocks on the disk.
+/// Executes a request. Blocks on the disk.
 fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
     let engine = &*node.engine;
     let text = |error: engine::EngineError| error.to_string();
@@ -184,8 +184,7 @@ fn carry_out(node: &NodeState, request: &Request) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// The tables that the request names, in the order of their names. Where it names none, those that are quarantined are
-/// left out.
+/// The tables that the request names, in order of their names. If it names none, quarantined tables are left out.
 fn tables(engine: &Engine, request: &Request) -> Result<Vec<Arc<Table>>, String> {
     let schema = engine.schema();
     let quarantined = engine.quarantined_tables();

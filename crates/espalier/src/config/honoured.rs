@@ -1,4 +1,4 @@
-//! Options that are in force.
+//! Options that have an effect.
 
 use super::memtables;
 use super::options::Honoured;
@@ -15,12 +15,12 @@ fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-/// A guardrail's threshold; -1 is none.
+/// A guardrail's threshold; -1 means none.
 fn threshold(value: &Value) -> Result<Option<u64>, String> {
     Ok(u64::try_from(number::<i64>(value)?).ok())
 }
 
-/// `data_file_directories`: one, named `data`, beside which the rest of the node's files are put.
+/// `data_file_directories`: a single one, named `data`. The rest of the node's files are put beside it.
 fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), String> {
     let directories = value.as_array().ok_or_else(|| format!("expected a list of directories, got {value}"))?;
     let [directory] = &directories[..] else {
@@ -34,7 +34,7 @@ fn data_file_directories(config: &mut Config, value: &Value) -> Result<(), Strin
     Ok(())
 }
 
-/// Only checked: they differ in where Java keeps things.
+/// Only checked: the values differ in where Java allocates memory.
 fn memtable_allocation_type(_: &mut Config, value: &Value) -> Result<(), String> {
     match scalar(value).as_deref() {
         Some(
@@ -92,7 +92,7 @@ fn disk_access_mode(config: &mut Config, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Cassandra's limits say "none" with -1.
+/// Cassandra's limits use -1 for "none".
 fn limit(value: &Value) -> Result<Option<usize>, String> {
     match number::<i64>(value)? {
         0 => Err("expected a number from 1, or -1 for no limit, got 0".to_owned()),
@@ -117,7 +117,7 @@ fn size_in(value: &Value, range: RangeInclusive<u64>, words: &str) -> Result<u64
     })
 }
 
-/// A duration of `least` and more.
+/// A duration of at least `least`.
 fn duration_from(value: &Value, least: Duration) -> Result<Duration, String> {
     duration(value).and_then(|duration| match duration >= least {
         true => Ok(duration),
@@ -136,16 +136,16 @@ fn address(value: &Value) -> Result<std::net::IpAddr, String> {
 /// The least timeout of a request, which is Cassandra's.
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 
-/// What a frame may be limited to: drivers take none that is larger than the protocol's 256 MiB.
+/// The limits that may be set for a frame: drivers accept none larger than the protocol's 256 MiB.
 const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
-/// The memory of memtables that holds one shard's first pages.
+/// The accepted memory of memtables, which must hold one shard's first pages.
 const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
 /// How far apart the entries of a row index may be; with 0 every row has one.
 const COLUMN_INDEX_SIZES_BYTES: RangeInclusive<u64> = 0..=1 << 30;
 
-/// The smallest segment that a mutation of some use fits into, and the largest a position can count.
+/// From the smallest segment that a useful mutation fits into to the largest that a position can address.
 const SEGMENT_SIZES_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 30;
 
 pub(super) const HONOURED: &[Honoured] = &[

@@ -1,6 +1,6 @@
-//! Options of `cassandra.yaml` that are accepted and change nothing here, by the reason why.
+//! Options of `cassandra.yaml` that are accepted and have no effect here, grouped by the reason.
 
-/// A reason, and the options that it holds for.
+/// A reason, and the options to which it applies.
 pub(super) const INERT: &[(&str, &[&str])] = &[
     (
         "there are no other nodes to hint for",

@@ -1,12 +1,12 @@
-//! How much memory there is.
+//! The amount of memory.
 
 use std::path::Path;
 
-/// Where the kernel says what the machine has, and what the process's control group may take.
+/// Where the kernel reports the machine's memory, and the limit of the process's control group.
 const MACHINE: &str = "/proc/meminfo";
 const GROUP: &str = "/sys/fs/cgroup/memory.max";
 
-/// The machine's memory, or what the control group leaves of it, bytes; 0 if neither is known.
+/// The machine's memory, or the control group's limit if that is lower, bytes; 0 if neither is known.
 pub fn system_memory_bytes() -> u64 {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
     let machine = total_of(&read(MACHINE)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The `memtable` section: configurations by name, which tables choose by `WITH memtable`.
+//! The `memtable` section: named configurations, which tables choose with `WITH memtable`.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::units::scalar;
 
-/// A definition after what it inherits.
+/// A definition with everything that it inherits.
 #[derive(Clone, Default)]
 struct Definition {
     class_name: Option<String>,
     parameters: BTreeMap<String, String>,
 }
 
-/// Reads the section. A definition that cannot be used is an error for the tables that name it; for `default`, and
-/// where definitions do not add up, it is one of the section. In Cassandra's words.
+/// Reads the section. A definition that cannot be used is an error for the tables that name it. For `default`, and for
+/// definitions that contradict each other, it is an error of the section. The texts are Cassandra's.
 pub(super) fn configurations(section: &Value) -> Result<MemtableConfigurations, String> {
     let mut all = MemtableConfigurations::new();
     if let Some(unknown) = section.as_object().and_then(|map| map.keys().find(|key| *key != "configurations")) {
@@ -58,7 +58,7 @@ fn resolve(
         Some(inherited) if heirs.iter().any(|heir| heir == inherited) => {
             return Err(format!("Detected loop when processing key {inherited}"));
         }
-        // It need not be there: tables have a default one.
+        // It may be missing: tables have a default one.
         Some("default") if !definitions.contains_key("default") => {
             Definition { class_name: Some("TrieMemtable".into()), parameters: BTreeMap::new() }
         }

@@ -1,5 +1,4 @@
-//! The table of options: what each key of the configuration does here. Parsing, checking and `docs/options.md` all come
-//! from it.
+//! The table of options: what each key of the configuration does here. Parsing, checking and `docs/options.md` use it.
 
 use super::Config;
 use super::honoured::HONOURED;
@@ -7,16 +6,16 @@ use super::inert::INERT;
 use super::restricted::RESTRICTED;
 use serde_json::Value;
 
-/// What became of a setting.
+/// The outcome of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is in force.
+    /// It has an effect.
     Applied,
-    /// It changes nothing, for this reason.
+    /// It has no effect, for this reason.
     Inert(&'static str),
 }
 
-/// An option that is in force.
+/// An option that has an effect.
 pub(super) struct Honoured {
     pub(super) name: &'static str,
     pub(super) default: &'static str,
@@ -24,7 +23,7 @@ pub(super) struct Honoured {
     pub(super) apply: fn(&mut Config, &Value) -> Result<(), String>,
 }
 
-/// An option that is accepted with some values only.
+/// An option of which only some values are accepted.
 pub(super) struct Restricted {
     pub(super) name: &'static str,
     /// The values that are accepted, in words.

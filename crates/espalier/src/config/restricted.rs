@@ -1,4 +1,4 @@
-//! Options whose other values would promise what is not there: they are refused by name.
+//! Options whose other values would promise features that do not exist: these values are refused by name.
 
 use super::options::Restricted;
 use super::units::{boolean, class_name, scalar};

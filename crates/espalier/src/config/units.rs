@@ -10,7 +10,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit))
 }
 
-/// The text of a scalar; none for lists, maps and null.
+/// The text of a scalar; `None` for lists, maps and null.
 pub(super) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

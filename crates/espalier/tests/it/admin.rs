@@ -1,4 +1,4 @@
-//! Steering a running node.
+//! Administration of a running node.
 
 use crate::node::{Node, TempDir, failure, run};
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a command on the node in `data` prints.
+/// The output of a command on the node in `data`.
 fn steer(data: &Path, arguments: &[&str]) -> String {
     let mut all = vec![arguments[0], "--data", data.to_str().unwrap()];
     all.extend_from_slice(&arguments[1..]);
@@ -15,7 +15,7 @@ fn steer(data: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The number behind a name, and perhaps a colon, in what a command printed.
+/// The number after a name, and perhaps a colon, in a command's output.
 fn number(text: &str, name: &str) -> u64 {
     let behind = text.lines().find_map(|line| line.trim().strip_prefix(name));
     let behind = behind.unwrap_or_else(|| panic!("no {name} in {text}"));
@@ -77,7 +77,7 @@ fn compactions_wait_until_they_are_enabled_and_are_counted() {
     assert_eq!(sstables(), 3);
     let before = steer(&data, &["compactionstats"]);
     assert_eq!(steer(&data, &["enableautocompaction", "ks", "t"]), "");
-    // As long as it takes: a test that fails hangs.
+    // Waits as long as necessary: a failing test hangs.
     while sstables() > 1 || number(&steer(&data, &["compactionstats"]), "pending tasks") > 0 {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,11 +1,11 @@
-//! The commit log as an operator meets it.
+//! The commit log from an operator's view.
 
 use crate::node::{Node, TempDir, espalier, failure, run};
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What `espalier log VERB` prints, and whether it succeeded.
+/// The output of `espalier log VERB`, and whether it succeeded.
 fn log(verb: &str, data: &Path, more: &[&str]) -> (bool, String) {
     let output = run(&[&["log", verb, "--data", data.to_str().unwrap()], more].concat());
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -34,7 +34,7 @@ fn the_log_of_a_running_and_of_a_stopped_node_is_shown() {
     assert!(line.contains("elsewhere/commitlog/commitlog.log"), "{line}");
 }
 
-/// What `status` says of the commit log, by name.
+/// The commit log's metrics in `status`, by name.
 fn log_metrics(data: &Path) -> HashMap<String, String> {
     let status = String::from_utf8(run(&["status", "--data", data.to_str().unwrap()]).stdout).unwrap();
     let metrics = status.lines().filter_map(|line| line.trim().strip_prefix("CommitLog.")?.split_once(": "));
@@ -74,7 +74,7 @@ fn the_log_is_measured_under_cassandras_names_and_a_start_says_what_it_replayed(
     assert_eq!((field("records"), field("segments"), field("cut_records")), (appended, 1, 0), "{}", node.started);
     assert!(field("mutations") > 0 && field("bytes") > 0, "{}", node.started);
     assert_eq!(field("of_dropped_tables"), 0);
-    // How long it took; nothing is said of how long that may be.
+    // The field exists; its value is not checked.
     field("millis");
 }
 
@@ -85,7 +85,7 @@ fn a_damaged_log_stops_the_start_and_says_where_and_what_to_do() {
     let node = Node::start(&data);
     node.signal("KILL");
     node.end();
-    // The first block of the first segment: later frames say that it was on the device.
+    // The first block of the first segment: later frames state that it was on the device.
     let offset = (2 + 256) * 4096;
     let path = data.join("commitlog/commitlog.log");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();

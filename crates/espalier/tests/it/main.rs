@@ -1,4 +1,4 @@
-//! The binary as its users meet it: processes, signals, exit codes, one-line errors.
+//! The binary from a user's view: processes, signals, exit codes, one-line errors.
 #![allow(clippy::unwrap_used)]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! A node in a directory of its own.
+//! A node in a temporary directory.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ impl Drop for TempDir {
 pub struct Node {
     pub process: Child,
     pub address: SocketAddr,
-    /// What it logged until it listened.
+    /// What it logged before it listened.
     pub started: String,
     log: BufReader<std::process::ChildStderr>,
 }
@@ -43,7 +43,7 @@ const ERROR: u8 = 0;
 const STARTUP: u8 = 1;
 const QUERY: u8 = 7;
 
-/// `espalier` with these arguments, and no options from the environment of the test.
+/// `espalier` with these arguments, and without options from the test's environment.
 pub fn espalier(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_espalier"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ESPALIER_") || name == "RUST_LOG") {
@@ -58,7 +58,7 @@ pub fn run(arguments: &[&str]) -> Output {
     espalier(arguments).output().unwrap()
 }
 
-/// The one line that a failed command printed.
+/// The single line that a failed command printed.
 pub fn failure(output: &Output) -> String {
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr.clone()).unwrap();
@@ -88,7 +88,7 @@ impl Node {
         Node { process, address, started: seen, log }
     }
 
-    /// Sends a statement, which must be carried out, by a connection of its own.
+    /// Sends a statement, which must succeed, on a new connection.
     pub fn query(&self, statement: &str) {
         let mut socket = TcpStream::connect(self.address).unwrap();
         let options = [&[0, 1, 0, 11], &b"CQL_VERSION"[..], &[0, 5], b"3.0.0"].concat();
@@ -111,7 +111,7 @@ impl Node {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// Waits for the end; the exit code and the rest of the log.
+    /// Waits for the end; returns the exit code and the rest of the log.
     pub fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();

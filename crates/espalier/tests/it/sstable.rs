@@ -78,7 +78,7 @@ fn sstables_of_the_older_format_are_dumped_verified_and_described() {
         let directory = fixture("kv").join("../../5.0.8-big").join(version).join("wide");
         let directory = directory.to_str().unwrap();
         let rows = text(&["sstable", "dump", "--rows", directory]);
-        // Of two partitions: 360 rows, 24 bounds and a static row each; then one row and the deletion of a partition.
+        // Two partitions: 360 rows, 24 bounds and a static row each; then one row and the deletion of a partition.
         assert_eq!(rows.lines().count(), 2 * (360 + 24 + 1) + 2, "{version}");
         let verified = text(&["sstable", "verify", directory]);
         assert!(verified.contains("-big: sound, 2 partitions\n"), "{verified}");

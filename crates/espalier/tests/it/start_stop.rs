@@ -49,7 +49,7 @@ fn a_port_in_use_is_one_clear_line() {
 
 #[test]
 fn a_directory_that_cannot_be_made_is_one_clear_line() {
-    // A file where a directory should be stops even root.
+    // A file in place of a directory stops even root.
     let directory = TempDir::new();
     let file = directory.join("file");
     std::fs::write(&file, b"").unwrap();
