@@ -1,4 +1,4 @@
-//! What people look into files with: each function reads one kind of file and prints what it finds, as text or JSON.
+//! Tools for inspecting files: each function reads one kind of file and prints what it finds, as text or JSON.
 
 #![forbid(unsafe_code)]
 
