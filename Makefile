@@ -56,7 +56,7 @@ cassandra: install
 
 # Tests of the normal run with more cases, and with its debug checks.
 torture:
-	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test crash
+	SEED=$(SEED) CASES=$(CASES) cargo test -p commitlog --test it crash::
 	ESPALIER_TORTURE_SEED=$(SEED) ESPALIER_TORTURE_CASES=$(CASES) cargo test -p engine --test it torture -- --nocapture
 
 # A table that never flushes again, under load for about an hour.

@@ -1,7 +1,9 @@
 """`make test`: every stage of the proof, each with its time, and one line of totals at the end.
 
-What cargo does comes first, in turn. The proofs of the binary need nothing of each other and wait for servers to start most of the
-time: two of them run side by side, and what one prints is shown when it has ended.
+Formatting, clippy and the build of the tests come first, one after another: each of them uses all processors. The other
+stages run side by side, as soon as the stages that they need have ended. Tests and proofs wait for devices, clocks and
+servers much of the time, so the release build and the proofs of the binary fill the time that the tests leave. The output
+of a stage that runs beside others is shown when it has ended.
 
 A stage is a command that prints "N passed, N failed" last (cargo's own summaries are added up). A stage that ends
 without such a line, or with a status other than zero and no failure counted, counts as one failure. One that hangs is
@@ -19,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from proof import places
@@ -28,7 +30,9 @@ from proof.drivers.checks import NOT_PROVED
 PYTHON = str(places.VENV / "bin" / "python")
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed$")
 LIMIT_SECONDS = 40 * 60
-SIDE_BY_SIDE = 2
+# Each proof may run a Cassandra and a node, so a machine with little memory runs fewer of them.
+MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+SIDE_BY_SIDE = 3 if MEMORY_BYTES >= 14 << 30 else 2
 CARGO_TOTALS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
 
 
@@ -37,6 +41,7 @@ class Stage:
     name: str
     command: list[str]
     kind: str = "proof"         # "proof": prints totals; "cargo-test": cargo's totals; "single": its status is the test
+    needs: tuple[str, ...] = ()     # the stages that have to end before it starts, if they run at all
 
 
 @dataclass
@@ -48,28 +53,32 @@ class Result:
     skipped: list[str] = field(default_factory=list)        # what cannot be proved on this machine, and why
 
 
+# One after another.
 CARGO = [
     Stage("format", ["cargo", "fmt", "--all", "--check"], "single"),
     Stage("clippy", ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], "single"),
+    Stage("test-build", ["cargo", "test", "--workspace", "--quiet", "--no-run"], "single"),
+]
+BINARY = ("release-build",)
+# Side by side, in this order: the longest first, so that none is left to run alone.
+OTHERS = [
     Stage("cargo-test", ["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"], "cargo-test"),
-    Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
     Stage("release-build", ["cargo", "build", "--release", "--quiet", "--bin", "espalier"], "single"),
+    Stage("proof-tests", [PYTHON, "-m", "proof.tests"]),
+    Stage("drivers", [PYTHON, "-m", "proof.drivers"], needs=BINARY),
+    Stage("differential", [PYTHON, "-m", "proof.differential"], needs=BINARY),
+    Stage("tables", [PYTHON, "-m", "proof.tables"], needs=BINARY),
+    Stage("upgrade", [PYTHON, "-m", "proof.upgrade"], needs=BINARY),
+    Stage("node", [PYTHON, "-m", "proof.node"], needs=BINARY),
+    Stage("kill", [PYTHON, "-m", "proof.kill"], needs=BINARY),
+    Stage("errors", [PYTHON, "-m", "proof.errors"], needs=BINARY),
+    Stage("catalog", [PYTHON, "-m", "proof.catalog"], needs=BINARY),
+    Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"], needs=BINARY),
+    Stage("log", [PYTHON, "-m", "proof.log"], needs=BINARY),
+    # It times an honest client's answers, so the tests must not take the processors from that client.
+    Stage("attack", [PYTHON, "-m", "proof.attack"], needs=(*BINARY, "cargo-test")),
 ]
-# The longest first, so that none is left to run alone.
-PROOFS = [
-    Stage("drivers", [PYTHON, "-m", "proof.drivers"]),
-    Stage("differential", [PYTHON, "-m", "proof.differential"]),
-    Stage("tables", [PYTHON, "-m", "proof.tables"]),
-    Stage("upgrade", [PYTHON, "-m", "proof.upgrade"]),
-    Stage("node", [PYTHON, "-m", "proof.node"]),
-    Stage("kill", [PYTHON, "-m", "proof.kill"]),
-    Stage("attack", [PYTHON, "-m", "proof.attack"]),
-    Stage("errors", [PYTHON, "-m", "proof.errors"]),
-    Stage("catalog", [PYTHON, "-m", "proof.catalog"]),
-    Stage("nycflights", [PYTHON, "examples/nycflights/load.py", "--limit", "20000", "--own-node"]),
-    Stage("log", [PYTHON, "-m", "proof.log"]),
-]
-STAGES = CARGO + PROOFS
+STAGES = CARGO + OTHERS
 
 RUNNING: set[subprocess.Popen] = set()
 
@@ -82,12 +91,7 @@ def main() -> None:
         sys.exit(f"no such stage: {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in STAGES)}")
     started = time.monotonic()
     results = [run(stage, print_now) for stage in CARGO if stage.name in wanted]
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        try:
-            results += pool.map(run_apart, [stage for stage in PROOFS if stage.name in wanted])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            end_all()
+    results += run_side_by_side([stage for stage in OTHERS if stage.name in wanted])
     print()
     for result in results:
         print(f"{result.stage.name:15} {result.seconds:7.1f} s  {result.passed:6} passed {result.failed:4} failed")
@@ -98,6 +102,27 @@ def main() -> None:
     print(f"{time.monotonic() - started:.0f} s in all")
     print(f"{passed} passed, {failed} failed", flush=True)
     sys.exit(1 if failed else 0)
+
+
+def run_side_by_side(stages: list[Stage]) -> list[Result]:
+    """Runs stages beside each other, each after the stages that it needs. Returns the results in the stages' order."""
+    waiting = list(stages)
+    running: dict[Future[Result], Stage] = {}
+    results: dict[str, Result] = {}
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        try:
+            while waiting or running:
+                unfinished = {stage.name for stage in [*waiting, *running.values()]}
+                ready = [stage for stage in waiting if unfinished.isdisjoint(stage.needs)]
+                for stage in ready[:SIDE_BY_SIDE - len(running)]:
+                    waiting.remove(stage)
+                    running[pool.submit(run_apart, stage)] = stage
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    results[running.pop(done).name] = done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+    return [results[stage.name] for stage in stages]
 
 
 def print_now(line: str) -> None:
@@ -113,9 +138,9 @@ def run_apart(stage: Stage) -> Result:
         print("\n".join(lines), flush=True)
 
 
-def run(stage: Stage, tell: Callable[[str], None]) -> Result:
-    """Runs a stage; every line of its output is told."""
-    tell(f"\n=== {stage.name}: {' '.join(stage.command)}")
+def run(stage: Stage, emit: Callable[[str], None]) -> Result:
+    """Runs a stage and passes every line of its output to `emit`."""
+    emit(f"\n=== {stage.name}: {' '.join(stage.command)}")
     started = time.monotonic()
     process = subprocess.Popen(stage.command, cwd=places.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
@@ -128,7 +153,7 @@ def run(stage: Stage, tell: Callable[[str], None]) -> Result:
     skipped: list[str] = []
     try:
         for line in process.stdout:
-            tell(line.rstrip("\n"))
+            emit(line.rstrip("\n"))
             if line.startswith(NOT_PROVED):
                 skipped.append(line.rstrip("\n"))
             totals = (CARGO_TOTALS if stage.kind == "cargo-test" else TOTALS).match(line.strip())
@@ -142,12 +167,12 @@ def run(stage: Stage, tell: Callable[[str], None]) -> Result:
         RUNNING.discard(process)
     seconds = time.monotonic() - started
     if seconds >= LIMIT_SECONDS:
-        tell(f"--- {stage.name} did not end within {LIMIT_SECONDS} s")
+        emit(f"--- {stage.name} did not end within {LIMIT_SECONDS} s")
     if stage.kind == "single":
         passed, failed = (1, 0) if status == 0 else (0, 1)
     elif not summarised or (status != 0 and failed == 0):
         failed += 1
-    tell(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
+    emit(f"--- {stage.name}: {passed} passed, {failed} failed in {seconds:.1f} s")
     return Result(stage, passed, failed, seconds, skipped)
 
 

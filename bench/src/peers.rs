@@ -276,3 +276,6 @@ impl OrderedMap for BPlusTree {
         Some(self.0.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! A benchmark of maps that answer differently compares nothing.
 
-use bench::{BPlusTree, BTree, Blart, KeyKind, Keys, OrderedMap, SkipList, TriePeer};
+use crate::{BPlusTree, BTree, Blart, KeyKind, Keys, OrderedMap, SkipList, TriePeer};
 use memtrie::Layout;
 
 const KEYS: u64 = 2_000;

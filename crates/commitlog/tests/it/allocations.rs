@@ -1,7 +1,5 @@
 //! An append allocates nothing, except for a table's first record in a segment and at a change of segments.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

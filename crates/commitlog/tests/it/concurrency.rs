@@ -1,9 +1,5 @@
 //! Appenders, waiters and flushes at the same time, on a log of a few small segments.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
-mod holding_disk;
-
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +12,7 @@ use blockio::SimulatedDisk;
 use commitlog::{CommitLog, Durable, LogError, LogOptions, LogPosition, PositionInterval, SyncMode};
 use uuid::Uuid;
 
-use self::holding_disk::HoldingDisk;
+use crate::holding_disk::HoldingDisk;
 
 fn options(sync: SyncMode) -> LogOptions {
     LogOptions {

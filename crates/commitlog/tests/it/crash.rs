@@ -3,8 +3,6 @@
 //! that was never sent. What one start has replayed, every later start replays too, whether the process was killed,
 //! which keeps the page cache, or lost power.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

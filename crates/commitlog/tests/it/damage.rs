@@ -1,7 +1,5 @@
 //! Damage is found and named, and salvage continues past it.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! A log on a device; a file of a fixed size stands in for it.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

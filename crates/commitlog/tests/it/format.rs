@@ -1,7 +1,5 @@
 //! FORMAT.md's worked bytes are those of a real log.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,7 +32,7 @@ fn example() -> Vec<u8> {
 
 /// The bytes of a dump in FORMAT.md: the part of each line before the `;`, without the offset.
 fn dumped(name: &str) -> Vec<u8> {
-    let text = include_str!("../FORMAT.md");
+    let text = include_str!("../../FORMAT.md");
     let dump = text.split_once(&format!("```hex {name}\n")).unwrap().1.split_once("```").unwrap().0;
     let mut bytes = Vec::new();
     for line in dump.lines() {

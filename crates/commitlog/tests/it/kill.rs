@@ -1,7 +1,5 @@
 //! What a process acknowledged under load is there after the process is killed.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -84,7 +82,7 @@ fn what_a_killed_process_acknowledged_is_replayed() {
         // A log may be opened in another mode than it was written in.
         let mode_name = if round % 2 == 0 { "batch" } else { "each" };
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "kill::child", "--nocapture"])
             .env(CHILD, &directory)
             .env(MODE, mode_name)
             .stdout(Stdio::piped())

@@ -1,7 +1,5 @@
 //! The counters tell which waits there were, and for what.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! What a start must read before it replays anything is found without reading all of the log.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! The log on the machine's own disk.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

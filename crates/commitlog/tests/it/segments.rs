@@ -1,7 +1,5 @@
 //! The change from one segment to the next.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};

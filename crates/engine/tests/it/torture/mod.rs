@@ -19,7 +19,8 @@ use blockio::{Fault, SimulatedDisk};
 
 use self::node::{Node, prepared_disk};
 
-const CASES: u64 = 500;
+/// The histories of an ordinary test run; `make torture` runs more.
+const CASES: u64 = 200;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
