@@ -51,7 +51,7 @@ pub use admin::TableStats;
 pub use adopt::AdoptedTable;
 pub use begun_write::BegunWrite;
 pub use block_on::block_on;
-pub use blockio::{to_wait, without_waiting};
+pub use blockio::{may_wait, to_wait, without_waiting};
 pub use commitlog::{Awaited, Durable, LogHold};
 pub use compaction_tasks::{ActiveCompaction, CompactionStats};
 pub use disk_access::DiskAccess;

@@ -9,7 +9,7 @@ use engine::{
     DiskFailureHook, DiskFailureKind, Engine, EngineError, EngineOptions, InMemoryNotice, InMemoryNotices,
     QuarantineHook,
 };
-use query::{Node, Processor, ProcessorOptions};
+use query::{Guardrails, Node, Processor, ProcessorOptions, ReadThresholds};
 use server::{Listener, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -341,7 +341,9 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
         unlogged_batch_across_partitions_warn_threshold: config.unlogged_batch_across_partitions_warn_threshold,
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
-        guardrails: config.guardrails,
+        statement_memory_max_bytes: config.statement_memory_max_bytes,
+        page_max_bytes: usize::try_from(config.page_max_bytes).unwrap_or(usize::MAX),
+        guardrails: guardrails(config),
         auto_snapshot: config.auto_snapshot,
         node: Node {
             cluster_name: config.cluster_name.clone(),
@@ -351,6 +353,15 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
             ..Node::default()
         },
     }
+}
+
+/// The guardrails in force: thresholds of reads only where they are enabled.
+fn guardrails(config: &Config) -> Guardrails {
+    let read_thresholds = match config.read_thresholds_enabled {
+        true => config.guardrails.read_thresholds,
+        false => ReadThresholds::default(),
+    };
+    Guardrails { read_thresholds, ..config.guardrails }
 }
 
 fn server_options(config: &Config) -> ServerOptions {
@@ -363,6 +374,7 @@ fn server_options(config: &Config) -> ServerOptions {
         idle_timeout: config.idle_timeout,
         prepared_statements_cache_size_bytes: config.prepared_statements_cache_size_bytes,
         read_timeout: config.read_timeout,
+        range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
         truncate_timeout: config.truncate_timeout,
         ..ServerOptions::default()

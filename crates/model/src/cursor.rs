@@ -73,6 +73,10 @@ pub trait UnfilteredCursor {
     /// form; `unfiltered` gives only the clustering of such a row, until `decode`.
     fn expect_stored(&mut self) {}
 
+    /// A request before the first partition: after so many steps that lead to no row or marker, `advance` fails with
+    /// [`ReadError::Paused`], so that the caller can look at its limits. The next call continues there.
+    fn pause_after(&mut self, _steps: u32) {}
+
     /// Moves to the next partition, skipping what is left of the current one. Returns false at the end.
     fn advance_partition(&mut self) -> Result<bool, ReadError>;
 
@@ -127,6 +131,9 @@ impl<C: UnfilteredCursor + ?Sized> UnfilteredCursor for Box<C> {
     }
     fn expect_stored(&mut self) {
         (**self).expect_stored();
+    }
+    fn pause_after(&mut self, steps: u32) {
+        (**self).pause_after(steps);
     }
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         (**self).advance_partition()

@@ -28,6 +28,9 @@ pub enum ReadError {
     },
     /// The source was closed (table dropped, engine stopped) during the read.
     Closed,
+    /// Nothing is wrong: the cursor took as many steps in vain as its caller wanted
+    /// ([`UnfilteredCursor::pause_after`](crate::UnfilteredCursor::pause_after)), and goes on when it is asked again.
+    Paused,
 }
 
 impl ReadError {
@@ -48,6 +51,7 @@ impl fmt::Display for ReadError {
             }
             ReadError::Io { file, source } => write!(f, "cannot read {file}: {source}"),
             ReadError::Closed => write!(f, "the table was closed while it was read"),
+            ReadError::Paused => write!(f, "the read was interrupted"),
         }
     }
 }

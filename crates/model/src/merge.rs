@@ -37,6 +37,8 @@ pub struct MergeCursor<C> {
     row_bytes: Vec<u8>,
     /// The prefix of the position to which shadowed sources skip.
     target: Vec<u8>,
+    /// After so many positions at which nothing is left, `advance` pauses.
+    pause_after: u64,
 }
 
 struct Source<C> {
@@ -113,6 +115,7 @@ impl<C: UnfilteredCursor> MergeCursor<C> {
             merger: RowMerger::default(),
             row_bytes: Vec::new(),
             target: Vec::new(),
+            pause_after: u64::MAX,
         }
     }
 
@@ -393,6 +396,10 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
         self.sources.iter_mut().for_each(|source| source.cursor.expect_stored());
     }
 
+    fn pause_after(&mut self, steps: u32) {
+        self.pause_after = steps.max(1).into();
+    }
+
     fn advance_partition(&mut self) -> Result<bool, ReadError> {
         self.current = Current::None;
         self.open = DeletionTime::LIVE;
@@ -438,6 +445,7 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
             }
             self.static_row = StaticRow::Merged;
         }
+        let mut steps_left = self.pause_after;
         loop {
             self.current = Current::None;
             if self.is_alone
@@ -473,6 +481,11 @@ impl<C: UnfilteredCursor> UnfilteredCursor for MergeCursor<C> {
             }
             if is_something {
                 return Ok(true);
+            }
+            // Every source that stood here is used: the next call goes on behind it.
+            steps_left -= 1;
+            if steps_left == 0 {
+                return Err(ReadError::Paused);
             }
         }
     }

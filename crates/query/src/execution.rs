@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use model::Schema;
 
+use crate::budget::Budget;
 use crate::{ClientState, Processor, QueryError, QueryOptions, ResponseBody, Value};
 
 /// The state of carrying out one statement.
@@ -29,13 +30,15 @@ pub(crate) struct Execution<'a> {
     /// The clock at the start, microseconds since the epoch.
     pub now_micros: i64,
     /// Whether it may wait for a device on its thread; see [`engine::Turn`].
-    #[expect(dead_code, reason = "reads will take it as an argument")]
     pub may_block: bool,
     /// When its client is answered that it took too long; `None` where somebody else looks at the clock.
     pub deadline: Option<Instant>,
     /// Set once nobody waits for the answer any more; `None` where that cannot happen meanwhile.
     pub cancelled: Option<&'a AtomicBool>,
     warnings: Mutex<Vec<String>>,
+    own_budget: Budget,
+    /// The budget of the batch that it belongs to.
+    shared_budget: Option<&'a Budget>,
 }
 
 impl<'a> Execution<'a> {
@@ -64,19 +67,19 @@ impl<'a> Execution<'a> {
             now_micros,
             may_block: true,
             deadline: None,
-            cancelled: None,
+            cancelled: options.cancelled,
             warnings,
+            own_budget: Budget::new(),
+            shared_budget: None,
         }
     }
 
     /// Whether nobody waits for the answer any more: a long read ends then.
-    #[expect(dead_code, reason = "scans will look at it")]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
     }
 
     /// Whether the time that the request has is over.
-    #[expect(dead_code, reason = "scans will look at it")]
     pub fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
@@ -86,12 +89,19 @@ impl<'a> Execution<'a> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
     }
 
-    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device. It
-    /// is told where that is allowed. Whatever a statement reads it reads before it writes.
+    /// What the statement may take.
+    pub fn budget(&self) -> &Budget {
+        self.shared_budget.unwrap_or(&self.own_budget)
+    }
+
+    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device, or
+    /// needs more than its turn. Then this is ready where the thread may be blocked. Whatever a statement reads it reads
+    /// before it writes.
     pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
         let would_wait = matches!(outcome, Err(error) if error.would_wait());
         if would_wait {
             self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.budget().restart();
             engine::to_wait().await;
         }
         would_wait
@@ -124,8 +134,10 @@ impl<'a> Execution<'a> {
         self.options.timestamp.unwrap_or_else(|| self.processor.engine().next_timestamp_from(self.now_micros))
     }
 
-    /// The execution of another statement of the same request, with values of its own.
-    pub fn with_values(&self, values: &'a [Value<'a>]) -> Execution<'a> {
-        Execution { values, value_bytes: &[], warnings: Mutex::new(Vec::new()), ..*self }
+    /// The execution of another statement of the same request, with values of its own and the same budget.
+    pub fn with_values<'b>(&'b self, values: &'b [Value<'b>]) -> Execution<'b> {
+        let (warnings, own_budget) = (Mutex::new(Vec::new()), Budget::new());
+        let shared_budget = Some(self.budget());
+        Execution { values, value_bytes: &[], warnings, own_budget, shared_budget, ..*self }
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct Call<'a> {
     pub execution: &'a Execution<'a>,
 }
 
-/// The largest value that a function may return.
-const RESULT_BYTES_MAX: usize = 64 << 20;
+/// The largest value that a function may return, and that expressions may make of others.
+pub(crate) const RESULT_BYTES_MAX: usize = 64 << 20;
 
 /// What an argument must be, whatever the others are.
 struct ArgumentCheck {

@@ -33,8 +33,19 @@ pub struct Guardrails {
     pub partition_keys_in_select: Guardrail,
     /// Combinations that the INs of a key make.
     pub in_select_cartesian_product: Guardrail,
+    /// What reads take and answer; nothing unless `read_thresholds_enabled` says so.
+    pub read_thresholds: ReadThresholds,
     /// What statements may use.
     pub flags: Flags,
+}
+
+/// Sizes of reads, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadThresholds {
+    /// What a statement answers.
+    pub coordinator: Guardrail,
+    /// What one read takes from memtables and SSTables.
+    pub local: Guardrail,
 }
 
 /// The name and texts of a guardrail. In the texts `{what}`, `{value}` and `{threshold}` stand for what they say.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod begun;
+mod budget;
 mod client;
 mod consistency;
 mod ddl;
@@ -36,7 +37,7 @@ pub use client::ClientState;
 pub use describe::snapshot_schema;
 pub use engine::{Awaited, Durable, LogHold, to_wait, without_waiting};
 pub use error::{Cause, QueryError};
-pub use guardrail::{Flags, Guardrail, Guardrails};
+pub use guardrail::{Flags, Guardrail, Guardrails, ReadThresholds};
 pub use options::{QueryOptions, Values};
 pub use prepared::{Prepared, result_id, statement_id};
 pub use processor::{BatchEntry, BatchStatement, Processor, ProcessorOptions};

@@ -1,5 +1,7 @@
 //! What comes with a statement: values, consistency, paging.
 
+use std::sync::atomic::AtomicBool;
+
 use protocol::{Consistency, Value};
 
 use crate::TraceLog;
@@ -56,6 +58,9 @@ pub struct QueryOptions<'a> {
     pub skip_metadata: bool,
     /// Where to note what happens, if the request is traced.
     pub trace: Option<&'a TraceLog>,
+    /// Set once nobody waits for the answer any more: the client is gone, or was answered with a timeout. A read ends
+    /// soon then.
+    pub cancelled: Option<&'a AtomicBool>,
 }
 
 impl QueryOptions<'_> {
@@ -82,6 +87,7 @@ impl Default for QueryOptions<'_> {
             protocol_version: 5,
             skip_metadata: false,
             trace: None,
+            cancelled: None,
         }
     }
 }

@@ -34,6 +34,11 @@ pub struct ProcessorOptions {
     pub read_timeout: Duration,
     /// How long a read of a range of partitions may take (`range_request_timeout`).
     pub range_timeout: Duration,
+    /// What one statement may hold at a time, bytes: rows of its answer, rows to be sorted, values of groups. A read
+    /// that would hold more fails.
+    pub statement_memory_max_bytes: u64,
+    /// A page ends behind the row with which it has so many bytes.
+    pub page_max_bytes: usize,
     /// What requests should not exceed or may not use.
     pub guardrails: Guardrails,
     /// Keep a snapshot of what DROP and TRUNCATE delete.
@@ -52,6 +57,8 @@ impl Default for ProcessorOptions {
             unlogged_batch_across_partitions_warn_threshold: 10,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
+            statement_memory_max_bytes: 256 << 20,
+            page_max_bytes: 16 << 20,
             guardrails: Guardrails::default(),
             auto_snapshot: true,
             node: Node::default(),

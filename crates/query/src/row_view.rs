@@ -7,7 +7,7 @@ use model::{Column, ColumnData, ColumnKind, ComplexCells, Table};
 use types::{CqlType, collection};
 
 /// Where a column's value is found in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     PartitionKey(usize),
     Clustering(usize),

@@ -7,6 +7,7 @@ mod one_row;
 mod ordering;
 mod paging;
 mod read;
+mod sizes;
 mod tombstones;
 mod writer;
 
@@ -17,6 +18,7 @@ use cql::ast::{self, Select};
 use model::{ColumnKind, Table};
 use types::CqlType;
 
+use crate::budget::steps_of_expressions;
 use crate::names::column_spec;
 use crate::preparing::Preparing;
 use crate::restrictions::{Reading, Restrictions, StatementType};
@@ -51,6 +53,8 @@ pub(crate) struct SelectPlan {
     ordering: Ordering,
     limit: Option<Term>,
     per_partition_limit: Option<Term>,
+    /// What a row costs besides its bytes, in steps of a [`crate::budget::Budget`].
+    steps_per_row: u64,
     /// The size of the cells of an earlier answer: room for those of the next one, bytes.
     usual_size_bytes: AtomicUsize,
 }
@@ -109,7 +113,9 @@ pub(crate) fn prepare(select: &Select, preparing: &mut Preparing<'_>) -> Result<
         true => SliceTarget::prepare(&select.where_clause, &table, preparing)?,
         false => None,
     };
+    let columns = if plain.is_some() { 0 } else { table.columns(true).columns.len() + table.regulars().columns.len() };
     Ok(SelectPlan {
+        steps_per_row: 1 + steps_of_expressions(selection.expression_count() + columns),
         regulars,
         table,
         selection,

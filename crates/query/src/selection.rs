@@ -13,6 +13,7 @@ use cql::ast::{self, SelectClause, Selectable};
 use model::{Column, Table};
 use types::CqlType;
 
+use crate::budget::steps_of_expressions;
 use crate::execution::Execution;
 use crate::functions::{Function, refuse_long_numbers};
 use crate::names::column_spec;
@@ -36,6 +37,8 @@ pub(crate) struct Selection {
     aggregates: Vec<AggregateCall>,
     /// Whether something in it is known before any row is read.
     has_constants: bool,
+    /// Of how many expressions it is made.
+    expression_count: usize,
     leaf_count: usize,
     used: Vec<Arc<Column>>,
 }
@@ -86,7 +89,8 @@ impl Selection {
             }
         }
         let arguments = builder.aggregates.iter().flat_map(|call| &call.arguments);
-        let has_constants = selectors.iter().chain(arguments).any(Selector::has_constants);
+        let has_constants = selectors.iter().chain(arguments.clone()).any(Selector::has_constants);
+        let expression_count = selectors.iter().chain(arguments).map(Selector::count).sum();
         let metadata = match is_json {
             true => vec![ColumnSpec {
                 keyspace: table.keyspace.clone(),
@@ -105,9 +109,15 @@ impl Selection {
             is_json,
             aggregates: builder.aggregates,
             has_constants,
+            expression_count,
             leaf_count: builder.leaf_count,
             used: builder.used,
         })
+    }
+
+    /// Of how many expressions it is made.
+    pub fn expression_count(&self) -> usize {
+        self.expression_count
     }
 
     /// The columns of the result.
@@ -146,6 +156,7 @@ impl Selection {
         if !self.has_constants {
             return Ok(());
         }
+        execution.work(steps_of_expressions(self.expression_count))?;
         let arguments = self.aggregates.iter().flat_map(|call| &call.arguments);
         self.selectors.iter().chain(arguments).try_for_each(|selector| selector.check_constants(execution))
     }
@@ -155,13 +166,18 @@ impl Selection {
         Group::new(self)
     }
 
-    /// Appends the result row of `input` to `cells`.
+    /// Appends the result row of `input` to `cells`. An error before `cells` is larger than a statement may hold.
     pub fn write_row(&self, input: &Input<'_, '_>, cells: &mut Vec<u8>) -> Result<(), QueryError> {
         if self.is_json {
             return self.write_json(input, cells);
         }
+        let room_bytes = input.execution().room_bytes();
         for selector in &self.selectors {
             let value = selector.evaluate(input)?;
+            let length = cells.len() + value.as_ref().map_or(0, |value| value.len());
+            if length > room_bytes {
+                input.execution().check_room(length)?;
+            }
             types::collection::write_part(value.as_deref(), cells);
         }
         Ok(())
@@ -178,6 +194,7 @@ impl Selection {
             match selector.evaluate(input)? {
                 Some(value) => {
                     refuse_long_numbers(&column.ty, &value)?;
+                    input.execution().check_room(cells.len() + text.len() + value.len())?;
                     text.push_str(&column.ty.to_json(&value));
                 }
                 None => text.push_str("null"),

@@ -9,6 +9,8 @@ use query::{
 use std::future::{Future, pending, poll_fn};
 use std::panic::resume_unwind;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -64,6 +66,16 @@ pub(crate) struct InFlight<H: QueryHandler> {
     limit: TimeLimit,
     /// Set when the work was found waiting; work that never waits needs no timer.
     timer: Option<Pin<Box<Sleep>>>,
+    cancellation: Option<Cancellation>,
+}
+
+/// Says, once it is dropped, that nobody waits any more for work that a thread of its own goes on with.
+struct Cancellation(Arc<AtomicBool>);
+
+impl Drop for Cancellation {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// How long a request may take, and what its client gets when it takes longer.
@@ -137,12 +149,17 @@ impl<H: QueryHandler> InFlight<H> {
             Place::Apart => Box::pin(apart(task)),
             Place::WhereItMayWait => Box::pin(where_it_may_wait(task)),
         };
-        InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None }
+        InFlight { stream, size_bytes, work: Some(Work::Task(task)), limit, timer: None, cancellation: None }
+    }
+
+    /// The same, with a flag that is set when nobody waits for the work any more.
+    pub(crate) fn cancelling(self, flag: Arc<AtomicBool>) -> InFlight<H> {
+        InFlight { cancellation: Some(Cancellation(flag)), ..self }
     }
 
     /// A modification that was begun.
     pub(crate) fn of_write(stream: i16, size_bytes: usize, limit: TimeLimit, write: BegunModification) -> InFlight<H> {
-        InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None }
+        InFlight { stream, size_bytes, work: Some(Work::Write(write)), limit, timer: None, cancellation: None }
     }
 
     /// The modification that was begun, if it is one.
@@ -193,6 +210,7 @@ impl<H: QueryHandler> InFlight<H> {
         // The engine finishes a write whose record is in the log; one that still waits for memory or for room in the
         // log never gets there.
         self.work = None;
+        self.cancellation = None;
         Reply::new(self.stream, Err(error_response(self.limit.error())))
     }
 }

@@ -25,6 +25,8 @@ pub struct ServerOptions {
     pub prepared_statements_cache_size_bytes: u64,
     /// `read_request_timeout`.
     pub read_timeout: Duration,
+    /// `range_request_timeout`.
+    pub range_timeout: Duration,
     /// `write_request_timeout`.
     pub write_timeout: Duration,
     /// `truncate_request_timeout`.
@@ -43,6 +45,7 @@ impl Default for ServerOptions {
             idle_timeout: None,
             prepared_statements_cache_size_bytes: 10 * 1024 * 1024,
             read_timeout: Duration::from_millis(5000),
+            range_timeout: Duration::from_millis(10000),
             write_timeout: Duration::from_millis(2000),
             truncate_timeout: Duration::from_millis(60000),
         }

@@ -1,16 +1,19 @@
 //! From a request to work under way: everything that needs no waiting happens here, on the connection's task.
 
-use crate::Shared;
 use crate::handler::{BatchEntry, BatchStatement, QueryHandler};
 use crate::in_flight::{InFlight, TimeLimit};
 use crate::prepared::{Prepared, RecentStatements};
 use crate::reply::{Answer, MetadataForm, Reply, error_response};
 use crate::session::Session;
 use crate::trace::Trace;
+use crate::{ServerOptions, Shared};
 use bytes::Bytes;
 use protocol::{Body, Envelope, ErrorResponse, Header, ProtocolError, Request, Version, flags};
-use query::{ClientState, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType, result_id};
+use query::{
+    ClientState, Consistency, QueryError, QueryOptions, Response, ResponseBody, Value, Values, WriteType, result_id,
+};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What became of a request.
 // As with `Begun`.
@@ -80,8 +83,10 @@ pub(crate) fn start<H: QueryHandler>(
     };
     let size_bytes = body.len();
     let warnings = session.take_warnings();
-    let task = Task { shared: shared.clone(), client: session.client.clone(), header, body, trace, warnings };
-    Started::Working(InFlight::new(header.stream, size_bytes, limit, Box::pin(task.run(work))))
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let (shared, client) = (shared.clone(), session.client.clone());
+    let task = Task { shared, client, header, body, trace, warnings, cancelled: cancelled.clone() };
+    Started::Working(InFlight::new(header.stream, size_bytes, limit, Box::pin(task.run(work))).cancelling(cancelled))
 }
 
 /// What a request will do, once its bytes are read again by the work that owns them.
@@ -100,7 +105,7 @@ fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &proto
     let word = first_word(query);
     let is = |keyword: &str| word.eq_ignore_ascii_case(keyword);
     let limit = if is("SELECT") {
-        TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(may_scan(query))
+        read_limit(&shared.options, may_scan(query), options.consistency)
     } else if is("INSERT") || is("UPDATE") || is("DELETE") {
         TimeLimit::write(shared.options.write_timeout, options.consistency, WriteType::Simple)
     } else if is("BEGIN") {
@@ -113,6 +118,12 @@ fn begin_query<H: QueryHandler>(shared: &Shared<H>, query: &str, options: &proto
         TimeLimit::NONE
     };
     Ok((Work::Query, limit))
+}
+
+/// The limit of a read. What may look at many partitions ends itself when its own time is over.
+fn read_limit(options: &ServerOptions, scans: bool, consistency: Consistency) -> TimeLimit {
+    let duration = if scans { options.read_timeout.max(options.range_timeout) } else { options.read_timeout };
+    TimeLimit::read(duration, consistency).blocking(scans)
 }
 
 /// The word that a statement begins with, behind comments; empty where it begins with none.
@@ -155,7 +166,7 @@ fn begin_execute<H: QueryHandler>(
     } else if prepared.result.is_some() {
         // Without the whole partition key among its markers it may look at many partitions.
         let scans = prepared.partition_key.is_empty();
-        TimeLimit::read(shared.options.read_timeout, options.consistency).blocking(scans)
+        read_limit(&shared.options, scans, options.consistency)
     } else {
         // Of what can be prepared these are left, and USE.
         TimeLimit::OF_SCHEMA_CHANGES
@@ -229,6 +240,8 @@ struct Task<H: QueryHandler> {
     body: Bytes,
     trace: Option<Trace>,
     warnings: Vec<String>,
+    /// Set when nobody waits for the reply any more.
+    cancelled: Arc<AtomicBool>,
 }
 
 impl<H: QueryHandler> Task<H> {
@@ -248,6 +261,11 @@ impl<H: QueryHandler> Task<H> {
         Reply { stream: self.header.stream, tracing_id, warnings: self.warnings, answer }
     }
 
+    fn query_options<'a>(&'a self, options: &protocol::QueryOptions<'a>, bound: &'a Bound<'a>) -> QueryOptions<'a> {
+        let options = query_options(options, bound, self.header.version, self.trace.as_ref());
+        QueryOptions { cancelled: Some(&self.cancelled), ..options }
+    }
+
     /// Carries the request out. What the client is to be warned of besides a failure goes into `warned`.
     async fn execute(&self, work: &Work<H>, warned: &mut Vec<String>) -> Result<Answer<H>, ErrorResponse> {
         // Parsed once already, so this cannot fail; parsing again is what lets the work own its bytes.
@@ -256,14 +274,14 @@ impl<H: QueryHandler> Task<H> {
         match (body.request, work) {
             (Request::Query { query, options }, Work::Query) => {
                 let bound = Bound::new(&options.values);
-                let query_options = query_options(&options, &bound, self.header.version, self.trace.as_ref());
+                let query_options = self.query_options(&options, &bound);
                 let response = handler.query(query, &self.client, &query_options).await;
                 let skip = options.skip_metadata;
                 answer(response, warned, |_| MetadataForm::of_rows(skip))
             }
             (Request::Execute { result_metadata_id, options, .. }, Work::Execute(prepared)) => {
                 let bound = Bound::new(&options.values);
-                let query_options = query_options(&options, &bound, self.header.version, self.trace.as_ref());
+                let query_options = self.query_options(&options, &bound);
                 let response = handler.execute(&prepared.statement, &self.client, &query_options).await;
                 answer(response, warned, |response| {
                     metadata_form(prepared, result_metadata_id, options.skip_metadata, response)
@@ -272,7 +290,7 @@ impl<H: QueryHandler> Task<H> {
             (Request::Batch(batch), Work::Batch(prepared)) => {
                 let entries: Vec<_> = batch.queries.iter().zip(prepared).map(batch_entry::<H>).collect();
                 let bound = Bound::Positional(Vec::new());
-                let options = query_options(&batch.options, &bound, self.header.version, self.trace.as_ref());
+                let options = self.query_options(&batch.options, &bound);
                 let response = handler.batch(batch.kind, &entries, &self.client, &options).await;
                 answer(response, warned, |_| MetadataForm::of_rows(false))
             }
@@ -434,6 +452,7 @@ pub(crate) fn query_options<'a>(
         protocol_version: version.number(),
         skip_metadata: options.skip_metadata,
         trace: trace.map(Trace::log),
+        cancelled: None,
     }
 }
 

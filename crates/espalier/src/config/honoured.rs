@@ -139,6 +139,9 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// The limits that may be set for a frame: drivers accept none larger than the protocol's 256 MiB.
 const FRAME_SIZES_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
 
+/// The accepted size of a page of rows.
+const PAGE_BYTES: RangeInclusive<u64> = 1 << 10..=256 << 20;
+
 /// The accepted memory of memtables, which must hold one shard's first pages.
 const MEMTABLE_SPACES_BYTES: RangeInclusive<u64> = 1 << 20..=u64::MAX;
 
@@ -573,6 +576,56 @@ pub(super) const HONOURED: &[Honoured] = &[
         default: "true",
         note: "whether USE is allowed",
         apply: |config, value| set(&mut config.guardrails.flags.use_statements_enabled, boolean(value)),
+    },
+    Honoured {
+        name: "statement_memory_limit",
+        default: "256MiB",
+        note: "Espalier's own: what one statement may hold at a time, 1MiB or more: rows of its answer, rows to be sorted, \
+               values of groups; a statement that would hold more fails",
+        apply: |config, value| {
+            set(&mut config.statement_memory_max_bytes, size_in(value, MEMTABLE_SPACES_BYTES, "of 1MiB or more"))
+        },
+    },
+    Honoured {
+        name: "page_size_limit",
+        default: "16MiB",
+        note: "Espalier's own: a page ends behind the row with which it has so many bytes, 1KiB to 256MiB, however many rows \
+               the client asked for",
+        apply: |config, value| set(&mut config.page_max_bytes, size_in(value, PAGE_BYTES, "of 1KiB to 256MiB")),
+    },
+    Honoured {
+        name: "read_thresholds_enabled",
+        default: "false",
+        note: "whether the following thresholds of reads are in force",
+        apply: |config, value| set(&mut config.read_thresholds_enabled, boolean(value)),
+    },
+    Honoured {
+        name: "coordinator_read_size_warn_threshold",
+        default: "",
+        note: "a statement that answers more bytes of values warns",
+        apply: |config, value| {
+            set(&mut config.guardrails.read_thresholds.coordinator.warn, size_bytes(value).map(Some))
+        },
+    },
+    Honoured {
+        name: "coordinator_read_size_fail_threshold",
+        default: "",
+        note: "a statement that would answer more bytes of values fails",
+        apply: |config, value| {
+            set(&mut config.guardrails.read_thresholds.coordinator.fail, size_bytes(value).map(Some))
+        },
+    },
+    Honoured {
+        name: "local_read_size_warn_threshold",
+        default: "",
+        note: "a read that takes more bytes of keys and rows, as they are stored, from memtables and SSTables warns",
+        apply: |config, value| set(&mut config.guardrails.read_thresholds.local.warn, size_bytes(value).map(Some)),
+    },
+    Honoured {
+        name: "local_read_size_fail_threshold",
+        default: "",
+        note: "a read that takes more fails",
+        apply: |config, value| set(&mut config.guardrails.read_thresholds.local.fail, size_bytes(value).map(Some)),
     },
     Honoured {
         name: "tombstone_warn_threshold",

@@ -126,6 +126,17 @@ impl Accumulator {
         Ok(())
     }
 
+    /// The memory of its values, bytes.
+    pub fn held_bytes(&self) -> usize {
+        let of_number = |number: &BigInt| (number.bits() / 8) as usize;
+        match &self.state {
+            State::Best(best) => best.len(),
+            State::Integer(sum) => of_number(sum),
+            State::Decimal(total) => of_number(&total.unscaled),
+            State::Empty | State::Float { .. } => 0,
+        }
+    }
+
     fn keep(&mut self, bytes: &[u8], wanted: Ordering) {
         let is_better = match &self.state {
             State::Best(best) => self.aggregate.ty.compare(bytes, best) == wanted,

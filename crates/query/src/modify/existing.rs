@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{ColumnData, KeyRange, PartitionKey, ReadRange, Row, Slice, Slices, Table, Unfiltered, UnfilteredCursor};
 
 use super::change::{Change, ColumnChanges};
+use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
 use crate::{Consistency, QueryError, consistency};
 
@@ -55,6 +56,7 @@ impl ExistingLists {
             Some(clustering) => Slices::new(vec![Slice::prefix(clustering)], table.comparator()),
             None => Slices::none(),
         };
+        execution.work(1)?;
         let range = ReadRange { keys: KeyRange::Single(key.clone()), slices, reversed: false };
         let mut cursor = execution.processor.read(table, &range, execution.now_seconds)?;
         if !cursor.advance_partition()? {
@@ -66,6 +68,9 @@ impl ExistingLists {
         }
         while cursor.advance()? {
             if let Unfiltered::Row(row) = cursor.unfiltered() {
+                let row_bytes = row.row.as_bytes().len();
+                execution.work(steps_of_bytes(row_bytes))?;
+                execution.charge(row_bytes)?;
                 return Ok(Self::of_row(row.row, table, &indexes, execution));
             }
         }

@@ -43,6 +43,7 @@ impl Alternatives {
         let count = self.count();
         let guardrail = execution.processor.options().guardrails.in_select_cartesian_product;
         guardrail.check(&IN_SELECT_CARTESIAN_PRODUCT, key, count, execution)?;
+        execution.work(count as u64)?;
         let multiplies = self.lists.iter().filter(|list| list.len() > 1).count() > 1;
         if multiplies {
             check_combinations(count)?;

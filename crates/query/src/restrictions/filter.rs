@@ -55,6 +55,15 @@ impl RowFilter {
         self.expressions.iter().map(Expression::to_cql)
     }
 
+    /// How many comparisons a row may cost.
+    pub fn comparison_count(&self) -> usize {
+        let count = |expression: &Expression| match &expression.comparison {
+            Comparison::In(values) => values.len(),
+            _ => 1,
+        };
+        self.expressions.iter().map(count).sum()
+    }
+
     /// Whether the row is kept.
     pub fn matches(&self, row: &RowView<'_>) -> bool {
         self.expressions.iter().all(|expression| expression.holds(row))

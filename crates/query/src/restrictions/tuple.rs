@@ -138,6 +138,7 @@ impl TupleIn {
                     return Err(QueryError::invalid("Invalid null value for IN restriction"));
                 };
                 check_count(&CqlType::list(CqlType::Blob), bytes)?;
+                execution.work(collection::count(bytes).unwrap_or(0).min(bytes.len()) as u64)?;
                 let mut tuples = Vec::new();
                 let cut_short = |_| QueryError::invalid("Not enough bytes to read a list");
                 for part in collection::elements(bytes).map_err(cut_short)? {

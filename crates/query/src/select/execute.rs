@@ -50,6 +50,10 @@ impl SelectPlan {
         let no_partitions = matches!(&partitions, Partitions::Keys(keys) if keys.is_empty());
         let slices = if no_partitions { Slices::none() } else { self.restrictions.slices(execution)? };
         self.warn_of_aggregation(execution);
+        execution.limit_time(match &partitions {
+            Partitions::Keys(_) => processor.options().read_timeout,
+            Partitions::Range(_) => processor.options().range_timeout,
+        });
         let reads_nothing = self.reads_nothing(&partitions, &slices);
         let page_size = if reads_nothing { u64::MAX } else { self.page_size(limit, execution)? };
         if !self.names_nothing(&partitions, &slices) {
@@ -58,7 +62,7 @@ impl SelectPlan {
         }
         let state = options.paging_state.map(|state| PagingState::from_bytes(state, &self.table)).transpose()?;
         let limits = self.limits(limit, per_partition_limit, page_size, state.as_ref());
-        let mut page = Page::new(self, execution, filter, limits);
+        let mut page = Page::new(self, execution, filter, limits, &partitions);
         let goes_on = match self.resumed(&slices, state.as_ref()) {
             Some(segment) => page.read(segment)?,
             None => true,

@@ -13,6 +13,7 @@ use super::SelectPlan;
 use super::execute::bind_limit;
 use super::one_row::{self, serialized_key};
 use super::read::Position;
+use super::writer::RowContext;
 use crate::execution::Execution;
 use crate::row_target::{ROW_VALUES_MAX, RowValues};
 
@@ -97,7 +98,7 @@ impl SelectPlan {
     ) -> Option<usize> {
         let (target, plain) = (self.few_rows.as_ref()?, self.plain.as_ref()?);
         let Scratch { key, start, end, places } = scratch;
-        let (table, now, options) = (&*self.table, execution.now_seconds, execution.processor.options());
+        let (table, now_seconds, options) = (&*self.table, execution.now_seconds, execution.processor.options());
         let values = RowValues::bind(&target.leading, execution)?;
         let (of_key, of_clustering) = (values.key(), values.clustering());
         let of_key = &of_key[..table.partition_key().len()];
@@ -119,15 +120,18 @@ impl SelectPlan {
             // More of them are warned of, or fail.
             borders_max: options.tombstone_warn_threshold.min(options.tombstone_failure_threshold),
         };
+        let cells_max = cells.len().saturating_add(self.page_max_bytes(execution));
+        let context = RowContext { table, now_seconds, cells_max };
         let (mut count, mut is_answered) = (0, true);
         let is_found = execution.processor.engine().find_rows(table, &slice, &mut |row| {
-            is_answered = count < rows_max && (row.row.is_permanent(table) || row.row.is_live(table, now));
+            is_answered = count < rows_max && (row.row.is_permanent(table) || row.row.is_live(table, now_seconds));
             if is_answered {
                 let mut clustering = [None; ROW_VALUES_MAX];
                 clustering.iter_mut().zip(Clusterings(row.clustering)).for_each(|(place, value)| *place = value);
                 let clustering = &clustering[..table.clustering().len()];
                 let position = Position { key: of_key, clustering, statics: &[] };
-                is_answered = plain.write(table, &position, Some(row.row), now, places, cells) == 0;
+                is_answered = plain.write(context, &position, Some(row.row), places, cells) == 0;
+                is_answered &= cells.len() <= cells_max;
                 count += 1;
             }
             is_answered && !(is_limit && count == rows_max)

@@ -11,7 +11,7 @@ use types::murmur3;
 
 use super::SelectPlan;
 use super::read::Position;
-use super::writer::PlainWriter;
+use super::writer::{PlainWriter, RowContext};
 use crate::consistency;
 use crate::execution::Execution;
 use crate::restrictions::{check_key, push_key};
@@ -67,6 +67,11 @@ impl SelectPlan {
             && consistency::check_read(level, execution.schema, &self.table.keyspace, data_center).is_ok()
     }
 
+    /// A larger answer is made with a cursor, which knows what to do about its size.
+    pub(super) fn page_max_bytes(&self, execution: &Execution<'_>) -> usize {
+        execution.processor.options().page_max_bytes
+    }
+
     fn find(
         &self,
         plain: &PlainWriter,
@@ -76,7 +81,7 @@ impl SelectPlan {
         cells: &mut Vec<u8>,
     ) -> Option<usize> {
         let Scratch { key, clustering, places } = scratch;
-        let (table, now) = (&*self.table, execution.now_seconds);
+        let (table, now_seconds) = (&*self.table, execution.now_seconds);
         let (of_key, of_clustering) = (values.key(), values.clustering());
         let position = Position {
             key: &of_key[..table.partition_key().len()],
@@ -88,10 +93,13 @@ impl SelectPlan {
         let key = serialized_key(position.key, key)?;
         let place = RowPlace { token: murmur3::token(key), key, clustering };
         let before = cells.len();
+        let context =
+            RowContext { table, now_seconds, cells_max: before.saturating_add(self.page_max_bytes(execution)) };
         let mut is_answered = true;
         let lookup = execution.processor.engine().find_row(table, place, &mut |row| {
-            is_answered = (row.is_permanent(table) || row.is_live(table, now))
-                && plain.write(table, &position, Some(row), now, places, cells) == 0;
+            is_answered = (row.is_permanent(table) || row.is_live(table, now_seconds))
+                && plain.write(context, &position, Some(row), places, cells) == 0
+                && cells.len() <= context.cells_max;
         });
         match lookup {
             Lookup::Found if is_answered => Some(1),

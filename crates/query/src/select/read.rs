@@ -3,11 +3,10 @@
 use std::cmp;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use model::{
-    BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadRange, Row, Slices, Table, Unfiltered,
-    UnfilteredCursor, ValuePlaces,
+    BoxCursor, Clusterings, ColumnData, KeyBound, KeyRange, PartitionKey, ReadError, ReadRange, Row, Slices, Table,
+    Unfiltered, UnfilteredCursor, ValuePlaces,
 };
 
 use types::Token;
@@ -15,12 +14,14 @@ use types::Token;
 use super::SelectPlan;
 use super::execute::Segment;
 use super::paging::PagingState;
+use super::sizes::ReadSizes;
 use super::tombstones::Scan;
+use crate::QueryError;
+use crate::budget::{STEPS_PER_LOOK, steps_of_bytes, steps_of_expressions};
 use crate::execution::Execution;
-use crate::restrictions::RowFilter;
+use crate::restrictions::{Partitions, RowFilter};
 use crate::row_view::{RowView, split_key};
 use crate::selection::{Group, Input};
-use crate::{ErrorKind, QueryError};
 
 /// What of a row is not stored with it.
 #[derive(Clone, Copy)]
@@ -72,9 +73,11 @@ pub(super) struct Page<'p> {
     live_before: u64,
     tombstones: u64,
     token: Token,
-    /// Steps of cursors since the clock was looked at.
-    steps: u32,
-    timeout: Duration,
+    /// What a row costs besides its bytes.
+    steps_per_row: u64,
+    sizes: ReadSizes<'p>,
+    /// Of the rows to be sorted.
+    sorted_bytes: usize,
     pub cells: Vec<u8>,
     pub row_count: usize,
     pub live_rows: u64,
@@ -85,6 +88,15 @@ pub(super) struct Page<'p> {
 struct SortedRow {
     values: Vec<Option<Vec<u8>>>,
     cells: Vec<u8>,
+}
+
+impl SortedRow {
+    /// The memory that it takes, roughly.
+    fn size_bytes(&self) -> usize {
+        let values: usize =
+            self.values.iter().map(|value| size_of_val(value) + value.as_ref().map_or(0, Vec::len)).sum();
+        size_of::<SortedRow>() + values + self.cells.len()
+    }
 }
 
 /// Buffers kept from row to row; they are empty in between.
@@ -136,8 +148,17 @@ struct Found<'a> {
 }
 
 impl<'p> Page<'p> {
-    pub fn new(plan: &'p SelectPlan, execution: &'p Execution<'p>, filter: RowFilter, limits: Limits) -> Self {
+    pub fn new(
+        plan: &'p SelectPlan,
+        execution: &'p Execution<'p>,
+        filter: RowFilter,
+        limits: Limits,
+        partitions: &'p Partitions,
+    ) -> Self {
         Page {
+            steps_per_row: plan.steps_per_row + steps_of_expressions(filter.comparison_count()),
+            sizes: ReadSizes::new(plan, execution, partitions),
+            sorted_bytes: 0,
             plan,
             execution,
             filter,
@@ -153,8 +174,6 @@ impl<'p> Page<'p> {
             live_before: 0,
             tombstones: 0,
             token: Token(0),
-            steps: 0,
-            timeout: Duration::MAX,
             cells: Vec::with_capacity(
                 plan.usual_size_bytes.load(Ordering::Relaxed).clamp(CELLS_BYTES.start, CELLS_BYTES.end),
             ),
@@ -177,19 +196,23 @@ impl<'p> Page<'p> {
         let table = &self.plan.table;
         let Segment { keys, slices, is_resumed } = segment;
         let options = self.execution.processor.options();
-        self.timeout = if matches!(keys, KeyRange::Single(_)) { options.read_timeout } else { options.range_timeout };
+        self.execution.work(1 + slices.as_slice().len() as u64)?;
         let range = ReadRange { keys, slices, reversed: self.plan.ordering.is_reversed };
         self.note_read(&range);
+        self.sizes.begin_read();
         (self.live_before, self.tombstones) = (self.live_rows, 0);
         let mut cursor = self.execution.processor.read(table, &range, self.execution.now_seconds)?;
         self.rows_expected(&range, is_resumed).iter().for_each(|rows| cursor.expect_rows(*rows));
         self.plan.regulars.iter().for_each(|regulars| cursor.expect_columns(regulars));
+        cursor.pause_after(STEPS_PER_LOOK as u32);
         self.range = range;
         let mut static_bytes = Vec::new();
         let mut goes_on = true;
         while cursor.advance_partition()? {
-            self.check_time()?;
             let head = cursor.partition();
+            self.execution.work(self.steps_per_row)?;
+            // A key is small: what is too much shows with the next row.
+            self.sizes.take(head.key.bytes().len() + head.static_row.map_or(0, |row| row.as_bytes().len()));
             self.tombstones += u64::from(!head.deletion.is_live());
             let partition = head.key.clone();
             self.token = partition.token();
@@ -210,6 +233,7 @@ impl<'p> Page<'p> {
         if tombstones > options.tombstone_warn_threshold {
             self.plan.warn_of_tombstones(&self.scan(), self.execution);
         }
+        self.sizes.end_read(&self.scan());
         Ok(goes_on)
     }
 
@@ -281,12 +305,17 @@ impl<'p> Page<'p> {
             });
         }
         let mut any = false;
-        while cursor.advance()? {
-            self.check_time()?;
+        while self.advance(cursor)? {
             let Unfiltered::Row(row) = cursor.unfiltered() else {
+                self.execution.work(1)?;
                 self.count_tombstones(1)?;
                 continue;
             };
+            let row_bytes = row.clustering.len() + row.row.as_bytes().len();
+            self.execution.work(self.steps_per_row + steps_of_bytes(row_bytes))?;
+            if !self.sizes.take(row_bytes) {
+                return Err(self.sizes.too_much_taken(&self.scan()));
+            }
             if !row.row.is_live(table, now) {
                 self.count_tombstones(1)?;
                 continue;
@@ -337,21 +366,14 @@ impl<'p> Page<'p> {
         self.filter.matches(&RowView { key, clustering: &[], statics, regulars: &regulars, now_seconds })
     }
 
-    /// Ends a read that takes too long. The clock is not looked at in every step.
-    fn check_time(&mut self) -> Result<(), QueryError> {
-        const STEPS_PER_LOOK: u32 = 256;
-        self.steps += 1;
-        if self.steps < STEPS_PER_LOOK {
-            return Ok(());
+    /// Goes to the next row or deletion, however much lies before it that is deleted.
+    fn advance(&self, cursor: &mut BoxCursor<'_>) -> Result<bool, QueryError> {
+        loop {
+            match cursor.advance() {
+                Err(ReadError::Paused) => self.execution.work(STEPS_PER_LOOK)?,
+                outcome => return Ok(outcome?),
+            }
         }
-        self.steps = 0;
-        let micros = self.execution.processor.now_micros() - self.execution.now_micros;
-        if u64::try_from(micros).is_ok_and(|micros| Duration::from_micros(micros) > self.timeout) {
-            let consistency = self.execution.options.consistency;
-            let kind = ErrorKind::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false };
-            return Err(QueryError::new(kind, "Operation timed out - received only 0 responses."));
-        }
-        Ok(())
     }
 
     fn count_tombstones(&mut self, count: u64) -> Result<(), QueryError> {
@@ -371,11 +393,11 @@ impl<'p> Page<'p> {
         let position = Position { key: found.key, clustering: &clustering, statics: found.statics };
         let taken = match &self.plan.plain {
             Some(plain) if self.filter.is_empty() && self.plan.ordering.sort.is_none() => {
-                let now = self.execution.now_seconds;
+                let context = self.sizes.row_context();
                 let places = &mut self.scratch.places;
-                let tombstones = plain.write(&self.plan.table, &position, found.row, now, places, &mut self.cells);
+                let tombstones = plain.write(context, &position, found.row, places, &mut self.cells);
                 self.count_tombstones(tombstones)?;
-                (true, self.count_row(found))
+                (true, self.count_row(found)?)
             }
             _ => self.take_view(found, &position)?,
         };
@@ -402,16 +424,22 @@ impl<'p> Page<'p> {
         } else {
             let input = Input::Row { row: &view, execution: self.execution };
             self.plan.selection.write_row(&input, &mut self.cells)?;
-            (true, self.count_row(found))
+            (true, self.count_row(found)?)
         };
         self.scratch.regulars = recycle_data(regulars);
         Ok(taken)
     }
 
+    /// Whether nothing more fits on the page.
+    fn is_full(&self) -> bool {
+        self.limits.page == 0 || self.cells.len() >= self.sizes.page_max_bytes
+    }
+
     /// Counts a row of the result against the limits.
-    fn count_row(&mut self, found: &Found<'_>) -> Flow {
+    fn count_row(&mut self, found: &Found<'_>) -> Result<Flow, QueryError> {
         let plan = self.plan;
         self.row_count += 1;
+        self.sizes.check_answer(self.cells.len(), self.row_count)?;
         self.limits.remaining -= 1;
         self.limits.remaining_in_partition -= 1;
         self.limits.page -= 1;
@@ -420,14 +448,14 @@ impl<'p> Page<'p> {
             || plan.table.clustering().is_empty()
             || self.limits.remaining_in_partition == 0;
         if self.limits.remaining == 0 {
-            return Flow::Stop;
+            return Ok(Flow::Stop);
         }
-        if self.limits.page == 0 {
+        if self.is_full() {
             let clustering = (!partition_done).then(|| found.clustering.to_vec());
             self.end_page(found.partition, clustering, partition_done);
-            return Flow::Stop;
+            return Ok(Flow::Stop);
         }
-        if partition_done { Flow::NextPartition } else { Flow::Next }
+        Ok(if partition_done { Flow::NextPartition } else { Flow::Next })
     }
 
     fn end_page(&mut self, partition: &PartitionKey, clustering: Option<Vec<u8>>, partition_done: bool) {
@@ -451,7 +479,7 @@ impl<'p> Page<'p> {
             if self.limits.remaining == 0 {
                 return Ok(Flow::Stop);
             }
-            if self.limits.page == 0 {
+            if self.is_full() {
                 let partition_done = self.limits.remaining_in_partition == 0;
                 let clustering = (!partition_done).then(|| std::mem::take(&mut self.group_clustering));
                 self.end_page(found.partition, clustering, partition_done);
@@ -480,13 +508,14 @@ impl<'p> Page<'p> {
         if self.plan.grouping.is_some() && self.plan.ordering.sort.is_some() {
             let mut cells = Vec::new();
             group.write_row(self.execution, &mut cells)?;
-            group.start_over();
-            self.sorted.push(SortedRow { values: std::mem::take(&mut self.group_sort_values), cells });
-            return Ok(());
+            group.start_over(self.execution);
+            let values = std::mem::take(&mut self.group_sort_values);
+            return self.keep_to_sort(SortedRow { values, cells });
         }
         group.write_row(self.execution, &mut self.cells)?;
-        group.start_over();
+        group.start_over(self.execution);
         self.row_count += 1;
+        self.sizes.check_answer(self.cells.len(), self.row_count)?;
         self.limits.remaining -= 1;
         self.limits.page = self.limits.page.saturating_sub(1);
         Ok(())
@@ -502,18 +531,26 @@ impl<'p> Page<'p> {
         if self.limits.remaining == 0 {
             return Ok(Flow::Stop);
         }
-        if self.limits.page == 0 {
+        if self.is_full() {
             self.end_page(partition, None, true);
             return Ok(Flow::Stop);
         }
         Ok(Flow::Next)
     }
 
+    /// Keeps a row until all are there.
+    fn keep_to_sort(&mut self, row: SortedRow) -> Result<(), QueryError> {
+        self.execution.charge(row.size_bytes())?;
+        self.sorted_bytes += row.cells.len();
+        self.sorted.push(row);
+        self.sizes.check_answer(self.sorted_bytes, self.sorted.len())
+    }
+
     fn take_to_sort(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
         let mut cells = Vec::new();
         let input = Input::Row { row: view, execution: self.execution };
         self.plan.selection.write_row(&input, &mut cells)?;
-        self.sorted.push(SortedRow { values: sort_values(self.plan, view), cells });
+        self.keep_to_sort(SortedRow { values: sort_values(self.plan, view), cells })?;
         self.limits.remaining_in_partition -= 1;
         let done = self.limits.remaining_in_partition == 0 || found.row.is_none();
         Ok(if done { Flow::NextPartition } else { Flow::Next })
@@ -529,7 +566,9 @@ impl<'p> Page<'p> {
             // A little more, since the next answer may be a little longer.
             self.plan.usual_size_bytes.store(self.cells.len() + self.cells.len() / 8, Ordering::Relaxed);
         }
+        self.sizes.end_answer(self.cells.len() + self.sorted_bytes, self.row_count + self.sorted.len());
         let Some(columns) = &self.plan.ordering.sort else { return Ok(()) };
+        self.execution.work(self.sorted.len() as u64)?;
         self.sorted.sort_by(|left, right| {
             let pairs = columns.iter().zip(left.values.iter().zip(&right.values));
             let mut orders = pairs.map(|(column, (left, right))| column.compare(left.as_deref(), right.as_deref()));
@@ -537,8 +576,10 @@ impl<'p> Page<'p> {
         });
         let kept = self.sorted.len().min(usize::try_from(self.limits.remaining).unwrap_or(usize::MAX));
         self.sorted.truncate(kept);
-        self.sorted.iter().for_each(|row| self.cells.extend_from_slice(&row.cells));
+        self.cells.reserve_exact(self.sorted.iter().map(|row| row.cells.len()).sum());
         self.row_count += kept;
+        // Each is given back as it is copied.
+        self.sorted.drain(..).for_each(|row| self.cells.extend_from_slice(&row.cells));
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl SelectPlan {
     }
 
     /// The read as Cassandra writes it, which always allows filtering. Alternatives for clusterings are left out.
-    fn write_cql(&self, scan: &Scan<'_>, out: &mut String) {
+    pub(super) fn write_cql(&self, scan: &Scan<'_>, out: &mut String) {
         let table = &*self.table;
         let _ =
             write!(out, "SELECT {} FROM {}.{}", self.read_columns(scan), Quoted(&table.keyspace), Quoted(&table.name));

@@ -1,5 +1,6 @@
 //! Result rows of plain columns, copied straight from stored rows.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use model::{ColumnData, Row, Table, ValuePlaces};
@@ -21,6 +22,17 @@ pub(super) struct PlainWriter {
     made: Vec<usize>,
     /// Whether those are all complex.
     made_are_complex: bool,
+    /// Whether a column is selected more than once: a row of the result may be many times as large as the stored one.
+    repeats: bool,
+}
+
+/// What is the same for all rows of a statement.
+#[derive(Clone, Copy)]
+pub(super) struct RowContext<'a> {
+    pub table: &'a Table,
+    pub now_seconds: u32,
+    /// Once so many bytes were written, the rest of a row may be left out: the statement fails.
+    pub cells_max: usize,
 }
 
 /// Columns side by side in the result that come from one place.
@@ -47,9 +59,14 @@ impl PlainWriter {
         let regulars = table.regulars();
         let first_complex = regulars.first_complex();
         let mut pieces = Vec::new();
+        let mut seen = HashSet::new();
+        let mut repeats = false;
         for selector in selection.selectors() {
             let Selector::Column { source, ty, .. } = selector else { return None };
-            match (pieces.last_mut(), *source) {
+            let is_repeated = !seen.insert(*source);
+            repeats |= is_repeated;
+            // A piece has no column twice, so that it is never larger than the row.
+            match (pieces.last_mut().filter(|_| !is_repeated), *source) {
                 (_, Source::PartitionKey(place)) => pieces.push(Piece::PartitionKey(place)),
                 (_, Source::Clustering(place)) => pieces.push(Piece::Clustering(place)),
                 (_, Source::Static(index)) => pieces.push(Piece::Static { index, ty: ty.clone() }),
@@ -78,19 +95,20 @@ impl PlainWriter {
             made_are_complex: made.iter().all(|index| *index >= first_complex),
             made,
             pieces,
+            repeats,
         })
     }
 
     /// Appends a row. Returns how many deleted or expired cells it met. `places` keeps its memory from row to row.
     pub fn write(
         &self,
-        table: &Table,
+        context: RowContext<'_>,
         position: &Position<'_>,
         row: Option<Row<'_>>,
-        now_seconds: u32,
         places: &mut ValuePlaces,
         out: &mut Vec<u8>,
     ) -> u64 {
+        let RowContext { table, now_seconds, cells_max } = context;
         let whole = row.filter(|_| self.takes_whole_rows).and_then(|row| row.slots(table, now_seconds));
         if let (Some(row), None) = (row, whole) {
             places.locate(row, table, now_seconds, self.looked_up);
@@ -118,11 +136,13 @@ impl PlainWriter {
                     tombstones += write_data(ty, data, now_seconds, out);
                 }
             }
+            if self.repeats && out.len() > cells_max {
+                break;
+            }
         }
         tombstones
     }
-}
-impl PlainWriter {
+
     fn made_from<'r>(&self, row: Row<'r>, table: &Table) -> Vec<(usize, ColumnData<'r>)> {
         let cells = if self.made_are_complex { row.columns(table).complex() } else { row.columns(table) };
         cells.filter(|(index, _)| self.made.contains(index)).collect()

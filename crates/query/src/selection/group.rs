@@ -13,17 +13,24 @@ pub(crate) struct Group<'s> {
     /// The values of the leaves in the group's first row.
     leaves: Vec<Option<Vec<u8>>>,
     rows: u64,
+    /// What is charged for all of that.
+    charged_bytes: usize,
 }
 
 impl<'s> Group<'s> {
     pub(super) fn new(selection: &'s Selection) -> Self {
-        let mut group = Group { selection, aggregates: Vec::new(), leaves: Vec::new(), rows: 0 };
-        group.start_over();
+        let mut group = Group { selection, aggregates: Vec::new(), leaves: Vec::new(), rows: 0, charged_bytes: 0 };
+        group.clear();
         group
     }
 
-    /// Forgets all rows.
-    pub fn start_over(&mut self) {
+    /// Forgets all rows, and gives their memory back.
+    pub fn start_over(&mut self, execution: &Execution<'_>) {
+        execution.release(std::mem::take(&mut self.charged_bytes));
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.aggregates = self.selection.aggregates.iter().filter_map(|call| call.function.accumulator()).collect();
         self.leaves = vec![None; self.selection.leaf_count];
         self.rows = 0;
@@ -39,7 +46,7 @@ impl<'s> Group<'s> {
         let input = Input::Row { row, execution };
         if self.rows == 0 {
             for selector in &self.selection.selectors {
-                keep_leaves(selector, &input, &mut self.leaves)?;
+                self.charged_bytes += keep_leaves(selector, &input, &mut self.leaves)?;
             }
         }
         self.rows += 1;
@@ -47,7 +54,13 @@ impl<'s> Group<'s> {
             let values = call.arguments.iter().map(|argument| argument.evaluate(&input));
             let values = values.collect::<Result<Vec<_>, _>>()?;
             let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+            let before = accumulator.held_bytes();
             accumulator.add(&values)?;
+            let after = accumulator.held_bytes();
+            if after > before {
+                self.charged_bytes += after - before;
+                execution.charge(after - before)?;
+            }
         }
         Ok(())
     }
@@ -59,25 +72,31 @@ impl<'s> Group<'s> {
     }
 }
 
-fn keep_leaves(selector: &Selector, input: &Input<'_, '_>, leaves: &mut [Option<Vec<u8>>]) -> Result<(), QueryError> {
+/// Keeps the values of a selector's leaves; how many bytes were charged for them.
+fn keep_leaves(
+    selector: &Selector,
+    input: &Input<'_, '_>,
+    leaves: &mut [Option<Vec<u8>>],
+) -> Result<usize, QueryError> {
     match selector {
         Selector::Column { leaf, .. } | Selector::Writetime { leaf, .. } => {
-            let value = selector.evaluate(input)?.map(|value| value.into_owned());
+            let value = selector.evaluate(input)?;
+            let length = value.as_ref().map_or(0, |value| value.len());
+            input.execution().charge(length)?;
             if let Some(slot) = leaves.get_mut(*leaf) {
-                *slot = value;
+                *slot = value.map(|value| value.into_owned());
             }
-            Ok(())
+            Ok(length)
         }
-        Selector::Term { .. } | Selector::Aggregate { .. } => Ok(()),
-        Selector::Function { arguments: inner, .. } | Selector::Elements { elements: inner, .. } => {
-            inner.iter().try_for_each(|selector| keep_leaves(selector, input, leaves))
-        }
-        Selector::Field { receiver, .. } | Selector::Element { receiver, .. } | Selector::Slice { receiver, .. } => {
-            keep_leaves(receiver, input, leaves)
-        }
-        Selector::Map { entries, .. } => entries.iter().try_for_each(|(key, value)| {
-            keep_leaves(key, input, leaves)?;
-            keep_leaves(value, input, leaves)
-        }),
+        Selector::Term { .. } | Selector::Aggregate { .. } => Ok(0),
+        Selector::Function { .. }
+        | Selector::Elements { .. }
+        | Selector::Field { .. }
+        | Selector::Element { .. }
+        | Selector::Slice { .. }
+        | Selector::Map { .. } => selector
+            .inner()
+            .into_iter()
+            .try_fold(0, |charged, selector| Ok(charged + keep_leaves(selector, input, leaves)?)),
     }
 }

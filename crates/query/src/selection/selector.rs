@@ -8,7 +8,7 @@ use types::{CqlType, collection};
 use super::writetime::{Part, WritetimeSelector};
 use crate::QueryError;
 use crate::execution::Execution;
-use crate::functions::{Accumulator, Function};
+use crate::functions::{Accumulator, Function, RESULT_BYTES_MAX};
 use crate::row_view::{RowView, Source};
 use crate::terms::{Bound, Term};
 
@@ -46,7 +46,8 @@ pub(crate) enum Input<'i, 'r> {
 }
 
 impl<'i> Input<'i, '_> {
-    fn execution(&self) -> &'i Execution<'i> {
+    /// The statement that is carried out.
+    pub fn execution(&self) -> &'i Execution<'i> {
         match self {
             Input::Row { execution, .. } | Input::Group { execution, .. } => execution,
         }
@@ -156,7 +157,7 @@ impl Selector {
     }
 
     /// The selectors that it is made of.
-    fn inner(&self) -> Vec<&Selector> {
+    pub fn inner(&self) -> Vec<&Selector> {
         match self {
             Selector::Function { arguments, .. } => arguments.iter().collect(),
             Selector::Field { receiver, .. }
@@ -169,6 +170,11 @@ impl Selector {
             | Selector::Term { .. }
             | Selector::Aggregate { .. } => Vec::new(),
         }
+    }
+
+    /// Of how many expressions it is made, itself included.
+    pub fn count(&self) -> usize {
+        1 + self.inner().into_iter().map(Selector::count).sum::<usize>()
     }
 
     /// Whether no row is needed to know it: a term, or a function of such.
@@ -309,7 +315,17 @@ fn refuse_nulls<'v>(values: Vec<Option<Cow<'v, [u8]>>>, inside: &str) -> Result<
     values.into_iter().map(|value| value.ok_or_else(null)).collect()
 }
 
+/// Refuses to make a collection that is larger than any that can be stored.
+fn refuse_large(ty: &CqlType, lengths: impl Iterator<Item = usize>) -> Result<(), QueryError> {
+    let bytes = lengths.fold(0, usize::saturating_add);
+    if bytes <= RESULT_BYTES_MAX {
+        return Ok(());
+    }
+    Err(QueryError::invalid(format!("The selected value of type {ty} has more than {RESULT_BYTES_MAX} bytes")))
+}
+
 fn make_elements<'v>(ty: &CqlType, values: Vec<Option<Cow<'v, [u8]>>>) -> Evaluated<'v> {
+    refuse_large(ty, values.iter().flatten().map(|value| value.len()))?;
     Ok(Some(Cow::Owned(match ty {
         CqlType::List { .. } => {
             let values = refuse_nulls(values, "collections")?;
@@ -331,6 +347,7 @@ fn make_elements<'v>(ty: &CqlType, values: Vec<Option<Cow<'v, [u8]>>>) -> Evalua
 
 fn make_map<'v>(ty: &CqlType, entries: Vec<(Nullable<'v>, Nullable<'v>)>) -> Evaluated<'v> {
     let CqlType::Map { key, .. } = ty else { return Ok(None) };
+    refuse_large(ty, entries.iter().flat_map(|(key, value)| [key, value]).flatten().map(|value| value.len()))?;
     let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
     let (keys, values) = (refuse_nulls(keys, "collections")?, refuse_nulls(values, "collections")?);
     let mut entries: Vec<_> = keys.iter().map(AsRef::as_ref).zip(values.iter().map(AsRef::as_ref)).collect();

@@ -51,6 +51,7 @@ impl InTerms {
                 };
                 check_count(ty, bytes)?;
                 let cut_short = || QueryError::invalid("Not enough bytes to read a list");
+                execution.work(collection::count(bytes).unwrap_or(0).min(bytes.len()) as u64)?;
                 let mut parts = collection::elements(bytes).map_err(|_| cut_short())?;
                 let mut values = Vec::new();
                 for part in parts.by_ref() {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod allocations;
+mod budget;
 mod combinations;
 mod cost;
 mod dropped_columns;

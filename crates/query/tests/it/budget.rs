@@ -1,0 +1,241 @@
+//! No statement takes more than its share: of a turn's work, of time, of memory.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use query::{
+    ErrorKind, FailureReason, Guardrail, Guardrails, ProcessorOptions, QueryError, QueryOptions, ReadThresholds,
+    Response, Rows,
+};
+
+use crate::node::{TestNode, rows_of};
+
+/// More rows than a turn has steps: 10,000.
+const MANY_ROWS: usize = 11_000;
+/// So many rows are written by one statement.
+const ROWS_PER_BATCH: usize = 1_000;
+
+/// A node with a partition of so many rows.
+fn node_with_rows(rows: usize, options: ProcessorOptions) -> TestNode {
+    let options = ProcessorOptions { batch_size_fail_threshold_bytes: u64::MAX, ..options };
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run("CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))");
+    let places: Vec<usize> = (0..rows).collect();
+    for places in places.chunks(ROWS_PER_BATCH) {
+        let inserts: Vec<String> =
+            places.iter().map(|place| format!("INSERT INTO t (k, c, v) VALUES (1, {place}, {place})")).collect();
+        node.run(&format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", inserts.join("; ")));
+    }
+    node
+}
+
+/// Carries out a SELECT on a thread that may not be blocked.
+fn at_once(node: &TestNode, statement: &str) -> Result<Response, QueryError> {
+    let prepared = node.processor.prepare(statement, Some("ks")).unwrap();
+    node.processor.execute_at_once(&prepared, &node.client, &QueryOptions::default()).expect("a SELECT of stored rows")
+}
+
+#[test]
+fn a_read_that_needs_more_than_its_turn_is_carried_out_where_it_may_block() {
+    let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
+    for statement in [
+        "SELECT max(v), count(v) FROM t WHERE k = 1",
+        "SELECT * FROM t WHERE k = 1 AND v = -1 ALLOW FILTERING",
+        "SELECT c FROM t WHERE k = 1 GROUP BY k",
+    ] {
+        let error = at_once(&node, statement).expect_err(statement);
+        assert!(error.would_wait(), "{statement}: {error:?}");
+    }
+    assert_eq!(node.rows("SELECT max(v), count(v) FROM t WHERE k = 1"), [format!("{} {MANY_ROWS}", MANY_ROWS - 1)]);
+
+    let few = rows_of(at_once(&node, "SELECT * FROM t WHERE k = 1 LIMIT 5000").unwrap());
+    assert_eq!(few.row_count, 5000);
+}
+
+#[test]
+fn what_is_deleted_counts_as_work() {
+    let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
+    let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";
+    assert_eq!(rows_of(at_once(&node, last).unwrap()).row_count, 1);
+    for place in 1..MANY_ROWS {
+        node.run(&format!("DELETE FROM t WHERE k = 1 AND c = {place}"));
+    }
+    let error = at_once(&node, last).expect_err("all rows but one are deleted");
+    assert!(error.would_wait(), "{error:?}");
+    assert_eq!(node.rows(last), ["0"]);
+}
+
+#[test]
+fn rows_that_a_range_deletion_shadows_count_as_work() {
+    let node = node_with_rows(MANY_ROWS, ProcessorOptions::default());
+    // With this row the SSTable is not older as a whole than the deletion, so that its rows are walked.
+    node.run("INSERT INTO t (k, c, v) VALUES (1, 0, 0) USING TIMESTAMP 9000000000000000");
+    let engine = node.processor.engine();
+    engine.flush(engine.schema().table("ks", "t").unwrap()).unwrap();
+    node.run("DELETE FROM t WHERE k = 1 AND c > 0");
+    let last = "SELECT v FROM t WHERE k = 1 ORDER BY c DESC LIMIT 1";
+    let error = at_once(&node, last).expect_err("all rows but one are shadowed");
+    assert!(error.would_wait(), "{error:?}");
+    assert_eq!(node.rows(last), ["0"]);
+}
+
+#[test]
+fn work_within_a_row_counts() {
+    let node = node_with_rows(10, ProcessorOptions::default());
+    let sums = vec!["v + 1"; 5000].join(", ");
+    let error = at_once(&node, &format!("SELECT {sums} FROM t WHERE k = 1")).expect_err("it is long");
+    assert!(error.would_wait(), "{error:?}");
+}
+
+#[test]
+fn a_combination_of_ins_counts_as_work() {
+    let node = node_with_rows(10, ProcessorOptions::default());
+    let values: Vec<String> = (0..MANY_ROWS).map(|place| place.to_string()).collect();
+    let statement = format!("SELECT * FROM t WHERE k = 1 AND c IN ({})", values.join(", "));
+    let error = at_once(&node, &statement).expect_err("it is long");
+    assert!(error.would_wait(), "{error:?}");
+    assert_eq!(node.rows(&statement).len(), 10);
+}
+
+#[test]
+fn a_scan_whose_client_is_gone_ends() {
+    let node = node_with_rows(1_000, ProcessorOptions::default());
+    let gone = AtomicBool::new(true);
+    let options = QueryOptions { cancelled: Some(&gone), ..QueryOptions::default() };
+    let error = node.try_run("SELECT count(*) FROM t", &options).expect_err("nobody waits");
+    assert!(matches!(error.kind, ErrorKind::ReadTimeout { .. }), "{error:?}");
+    let waiting = AtomicBool::new(false);
+    let options = QueryOptions { cancelled: Some(&waiting), ..QueryOptions::default() };
+    assert_eq!(node.rows_with("SELECT count(*) FROM t", &options), ["1000"]);
+}
+
+#[test]
+fn reads_of_partitions_and_of_ranges_have_time_limits_of_their_own() {
+    let (none, long) = (Duration::ZERO, Duration::from_secs(3600));
+    let partition = "SELECT count(*) FROM t WHERE k = 1";
+    let range = "SELECT count(*) FROM t";
+    for (read_timeout, range_timeout, fails, succeeds) in
+        [(none, long, partition, range), (long, none, range, partition)]
+    {
+        let options = ProcessorOptions { read_timeout, range_timeout, ..ProcessorOptions::default() };
+        let node = node_with_rows(1_000, options);
+        let error = node.try_run(fails, &QueryOptions::default()).expect_err(fails);
+        assert!(matches!(error.kind, ErrorKind::ReadTimeout { .. }), "{error:?}");
+        assert_eq!(node.rows(succeeds), ["1000"]);
+    }
+}
+
+fn blobs(options: ProcessorOptions) -> TestNode {
+    let mut node = TestNode::with_options(options);
+    node.create_keyspace();
+    node.run("CREATE TABLE b (k int, c int, b blob, PRIMARY KEY (k, c))");
+    for (key, clustering) in (0..2).flat_map(|key| (0..10).map(move |clustering| (key, clustering))) {
+        node.run(&format!("INSERT INTO b (k, c, b) VALUES ({key}, {clustering}, 0x{})", "ab".repeat(1_000)));
+    }
+    node
+}
+
+fn is_read_size_failure(error: &QueryError) -> bool {
+    let ErrorKind::ReadFailure { failures, .. } = &error.kind else { return false };
+    failures.iter().any(|(_, reason)| *reason == FailureReason::ReadSize)
+}
+
+#[test]
+fn an_answer_larger_than_a_statement_may_hold_is_an_error_before_it_is_made() {
+    let node = blobs(ProcessorOptions { statement_memory_max_bytes: 15_000, ..ProcessorOptions::default() });
+    let many = vec!["b"; 20].join(", ");
+    for statement in [
+        format!("SELECT {many} FROM b WHERE k = 0 AND c = 0"),
+        format!("SELECT {many} FROM b"),
+        format!("SELECT JSON {} FROM b", vec!["b"; 8].join(", ")),
+        "SELECT * FROM b".to_owned(),
+        "SELECT k, c, b FROM b WHERE k IN (0, 1) ORDER BY c".to_owned(),
+        format!("SELECT {} FROM b", vec!["max(b)"; 20].join(", ")),
+        format!("SELECT {many}, count(*) FROM b WHERE k = 0"),
+    ] {
+        let error = node.try_run(&statement, &QueryOptions::default()).expect_err(&statement);
+        assert!(is_read_size_failure(&error), "{statement}: {error:?}");
+        let text = "The statement would hold more than 15000 bytes of rows (see statement_memory_limit)";
+        assert_eq!(error.message, text, "{statement}");
+    }
+    assert_eq!(node.rows("SELECT c FROM b").len(), 20);
+    // The memory of one group is given back before the next.
+    assert_eq!(node.rows("SELECT count(*), mask_hash(b) FROM b GROUP BY k, c").len(), 20);
+}
+
+#[test]
+fn collections_of_selected_values_have_a_limit() {
+    let node = blobs(ProcessorOptions::default());
+    node.run(&format!("INSERT INTO b (k, c, b) VALUES (2, 0, 0x{})", "ab".repeat(100_000)));
+    let list = format!("SELECT [{}] FROM b WHERE k = 2", vec!["b"; 1_000].join(", "));
+    assert_eq!(node.failure(&list), "The selected value of type frozen<list<blob>> has more than 67108864 bytes");
+}
+
+fn all_pages(node: &TestNode, statement: &str, page_size: i32) -> Vec<Rows> {
+    let (mut pages, mut state) = (Vec::new(), None::<Vec<u8>>);
+    loop {
+        let options =
+            QueryOptions { page_size: Some(page_size), paging_state: state.as_deref(), ..QueryOptions::default() };
+        let rows = rows_of(node.try_run(statement, &options).unwrap());
+        state = rows.paging_state.clone();
+        pages.push(rows);
+        assert!(pages.len() < 100, "{statement} never ends");
+        if state.is_none() {
+            return pages;
+        }
+    }
+}
+
+#[test]
+fn a_page_ends_when_it_has_so_many_bytes() {
+    let node = blobs(ProcessorOptions { page_max_bytes: 2_500, ..ProcessorOptions::default() });
+    let whole = blobs(ProcessorOptions::default());
+    for statement in [
+        "SELECT * FROM b",
+        "SELECT * FROM b WHERE k IN (0, 1)",
+        "SELECT * FROM b WHERE k = 1 ORDER BY c DESC",
+        "SELECT b, c FROM b LIMIT 7",
+        "SELECT b, c FROM b PER PARTITION LIMIT 7",
+        "SELECT k, c, max(b) FROM b GROUP BY k, c",
+        "SELECT JSON * FROM b WHERE k = 0",
+    ] {
+        let expected = rows_of(whole.run(statement));
+        let pages = all_pages(&node, statement, 100);
+        let cells: Vec<u8> = pages.iter().flat_map(|page| page.cells.iter().copied()).collect();
+        assert_eq!(cells, expected.cells, "{statement}");
+        assert!(pages.iter().all(|page| page.row_count <= 3), "{statement}");
+        assert_eq!(rows_of(node.run(statement)).row_count, expected.row_count, "{statement}, not paged");
+    }
+}
+
+#[test]
+fn thresholds_of_read_sizes_warn_and_then_fail() {
+    let thresholds = |read_thresholds| ProcessorOptions {
+        guardrails: Guardrails { read_thresholds, ..Guardrails::default() },
+        ..ProcessorOptions::default()
+    };
+    let guardrail = Guardrail { warn: Some(2_000), fail: Some(3_000) };
+    let node = blobs(thresholds(ReadThresholds { coordinator: guardrail, ..ReadThresholds::default() }));
+    let warnings = |statement: &str| node.run(statement).warnings;
+    assert_eq!(warnings("SELECT b FROM b WHERE k = 0 LIMIT 2"), Vec::<String>::new());
+    assert_eq!(
+        warnings("SELECT b, c FROM b WHERE k = 0 LIMIT 2"),
+        ["Read on table ks.b has exceeded the size warning threshold of 2,000 bytes with token: -3485513579396041028"]
+    );
+    let error = node.try_run("SELECT b FROM b", &QueryOptions::default()).unwrap_err();
+    assert!(is_read_size_failure(&error), "{error:?}");
+    let text = "Read on table ks.b has exceeded the size failure threshold of 3,000 bytes with token range: \
+                [-9223372036854775808, -9223372036854775808]";
+    assert_eq!((error.message.as_str(), error.warnings), (text, vec![text.to_owned()]));
+
+    let node = blobs(thresholds(ReadThresholds { local: guardrail, ..ReadThresholds::default() }));
+    assert_eq!(node.run("SELECT c FROM b WHERE k = 0 LIMIT 1").warnings, Vec::<String>::new());
+    let warnings = node.run("SELECT b FROM b WHERE k = 0 AND c < 2").warnings;
+    assert!(warnings[0].starts_with("1 nodes loaded over 2"), "{warnings:?}");
+    let end = "AND c < 2 ALLOW FILTERING (see local_read_size_warn_threshold) with token=-3485513579396041028";
+    assert!(warnings[0].ends_with(end), "{warnings:?}");
+    let error = node.try_run("SELECT count(*) FROM b", &QueryOptions::default()).unwrap_err();
+    assert!(is_read_size_failure(&error), "{error:?}");
+    assert!(error.message.ends_with("(see local_read_size_fail_threshold)"), "{error:?}");
+}
