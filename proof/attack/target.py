@@ -1,5 +1,6 @@
 """The node that is attacked: its tables, its memory, and the honest load that attacks are measured against."""
 
+import os
 import re
 import socket
 import threading
@@ -16,10 +17,12 @@ BUDGET_MIB = {
     "file_cache_size": 32,
     "prepared_statements_cache_size": 10,
     "native_transport_max_request_data_in_flight": 96,
+    "statement_memory_limit": 32,
 }
 # Attackers and the probe come from one address here.
 SETTINGS = {name: f"{mib}MiB" for name, mib in BUDGET_MIB.items()} | {
     "native_transport_max_request_data_in_flight_per_ip": "96MiB",
+    "page_size_limit": "2MiB",
 }
 SCHEMA = (
     "CREATE KEYSPACE attack WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -34,6 +37,8 @@ HONEST_CONNECTIONS, HONEST_PIPELINED = 4, 32
 
 
 class Target:
+    wide_rows, page_bytes = WIDE_ROWS, 2 * MIB
+
     def __init__(self, node: Espalier):
         self.node = node
         self.host, self.port = node.host, node.port
@@ -86,7 +91,12 @@ class Target:
         except (ConnectionClosed, OSError):
             return False
 
-    # Memory
+    # Processor and memory
+
+    def cpu_seconds(self) -> float:
+        """What the node has used of all cores since it started."""
+        fields = open(f"/proc/{self.node.process.pid}/stat").read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def status_mib(self, name: str) -> float:
         status = open(f"/proc/{self.node.process.pid}/status").read()

@@ -39,6 +39,14 @@ pub struct Guardrails {
     pub flags: Flags,
 }
 
+impl Guardrails {
+    /// Whether reads are warned of or refused by their size.
+    pub(crate) fn watches_reads(&self) -> bool {
+        let ReadThresholds { coordinator, local } = &self.read_thresholds;
+        [&self.page_size, coordinator, local].into_iter().any(Guardrail::is_set)
+    }
+}
+
 /// Sizes of reads, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadThresholds {

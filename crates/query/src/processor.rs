@@ -216,7 +216,7 @@ impl Processor {
         cells: &mut Vec<u8>,
     ) -> Option<usize> {
         let (Plan::Select(select), Values::Positional(values)) = (&prepared.plan, options.values) else { return None };
-        if prepared.variables.len() != values.len() || self.options.guardrails.page_size.is_set() {
+        if prepared.variables.len() != values.len() || self.options.guardrails.watches_reads() {
             return None;
         }
         let schema = self.engine.borrow_schema();
