@@ -83,7 +83,7 @@ fn rows_that_a_range_deletion_shadows_count_as_work() {
 #[test]
 fn work_within_a_row_counts() {
     let node = node_with_rows(10, ProcessorOptions::default());
-    let sums = vec!["v + 1"; 5000].join(", ");
+    let sums = ["v + 1"; 5000].join(", ");
     let error = at_once(&node, &format!("SELECT {sums} FROM t WHERE k = 1")).expect_err("it is long");
     assert!(error.would_wait(), "{error:?}");
 }
@@ -144,14 +144,14 @@ fn is_read_size_failure(error: &QueryError) -> bool {
 #[test]
 fn an_answer_larger_than_a_statement_may_hold_is_an_error_before_it_is_made() {
     let node = blobs(ProcessorOptions { statement_memory_max_bytes: 15_000, ..ProcessorOptions::default() });
-    let many = vec!["b"; 20].join(", ");
+    let many = ["b"; 20].join(", ");
     for statement in [
         format!("SELECT {many} FROM b WHERE k = 0 AND c = 0"),
         format!("SELECT {many} FROM b"),
-        format!("SELECT JSON {} FROM b", vec!["b"; 8].join(", ")),
+        format!("SELECT JSON {} FROM b", ["b"; 8].join(", ")),
         "SELECT * FROM b".to_owned(),
         "SELECT k, c, b FROM b WHERE k IN (0, 1) ORDER BY c".to_owned(),
-        format!("SELECT {} FROM b", vec!["max(b)"; 20].join(", ")),
+        format!("SELECT {} FROM b", ["max(b)"; 20].join(", ")),
         format!("SELECT {many}, count(*) FROM b WHERE k = 0"),
     ] {
         let error = node.try_run(&statement, &QueryOptions::default()).expect_err(&statement);
@@ -168,7 +168,7 @@ fn an_answer_larger_than_a_statement_may_hold_is_an_error_before_it_is_made() {
 fn collections_of_selected_values_have_a_limit() {
     let node = blobs(ProcessorOptions::default());
     node.run(&format!("INSERT INTO b (k, c, b) VALUES (2, 0, 0x{})", "ab".repeat(100_000)));
-    let list = format!("SELECT [{}] FROM b WHERE k = 2", vec!["b"; 1_000].join(", "));
+    let list = format!("SELECT [{}] FROM b WHERE k = 2", ["b"; 1_000].join(", "));
     assert_eq!(node.failure(&list), "The selected value of type frozen<list<blob>> has more than 67108864 bytes");
 }
 
