@@ -96,6 +96,12 @@ impl SimulatedDisk {
         self.lock().faults.inject(fault, skip, part);
     }
 
+    /// From now on every change of files and directories fails whose path contains `part`, as where a file system was
+    /// mounted again to be read only; with `None` all are carried out again.
+    pub fn refuse_changes(&self, part: Option<&str>) {
+        self.lock().faults.refuse_changes(part.map(str::to_owned));
+    }
+
     /// Limits the total size of all files, in bytes.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.lock().capacity_bytes = Some(capacity_bytes);
@@ -245,6 +251,7 @@ impl Disk for SimulatedDisk {
             }
             (None, OpenMode::Read | OpenMode::Write) => return error(std::io::ErrorKind::NotFound),
             (None, _) if !state.names.has_parent(path) => return error(std::io::ErrorKind::NotFound),
+            (None, _) if state.faults.refuses_changes(path) => return error(std::io::ErrorKind::ReadOnlyFilesystem),
             (None, _) => {
                 state.inodes.push(Inode::default());
                 let inode = state.inodes.len() - 1;

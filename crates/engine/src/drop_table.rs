@@ -27,7 +27,7 @@ impl Engine {
         let _no_snapshot = lock(&store.files);
         self.groups().barrier().wait();
         store.view().generations().for_each(|generation| generation.release(self.pool()));
-        self.note_flush(store.table.load().id, None);
+        self.flush_failures().forget(store.table.load().id);
         self.note_compaction(store.table.load().id, None);
         self.drops_unfinished().store(true, Ordering::Relaxed);
         self.forget_log(store.table.load().id, self.log().position())

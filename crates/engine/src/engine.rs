@@ -20,6 +20,7 @@ use crate::compact::Compactor;
 use crate::error::EngineError;
 use crate::files::{Opened, TableFiles, keep_found_names};
 use crate::finisher::Finisher;
+use crate::flush_failures::FlushFailures;
 use crate::flusher::Flusher;
 use crate::groups::WriteGroups;
 use crate::in_memory::{Purger, Resident, memory_only};
@@ -62,7 +63,7 @@ pub struct Engine {
     log_report: ReplayReport,
     schema_damage: Vec<SchemaDamage>,
     recovery_time: Duration,
-    flush_failures: Mutex<HashMap<TableId, EngineError>>,
+    flush_failures: FlushFailures,
     compaction_failures: Mutex<HashMap<TableId, EngineError>>,
     load_failure: Mutex<Option<EngineError>>,
     leftovers: Mutex<Vec<PathBuf>>,
@@ -174,7 +175,7 @@ impl Engine {
             log_report: ReplayReport::default(),
             schema_damage: Vec::new(),
             recovery_time: Duration::ZERO,
-            flush_failures: Mutex::new(HashMap::new()),
+            flush_failures: FlushFailures::default(),
             compaction_failures: Mutex::new(HashMap::new()),
             load_failure: Mutex::new(None),
             leftovers: Mutex::new(Vec::new()),
@@ -229,7 +230,8 @@ impl Engine {
             self.store_salvaged_schema(&stored)?;
         }
         self.schema_damage = stored.damage;
-        self.finish_drops()?;
+        // What cannot be deleted of dropped tables is tried again at the next change of the schema, or start.
+        self.finish_drops().unwrap_or_else(|error| self.tell_failure(&error));
         self.finish_truncations()?;
         // While the log holds records from before, a start has to know what of them was truncated.
         if self.log.replayed_tables().is_empty() { self.forget_truncations() } else { Ok(()) }
@@ -593,9 +595,9 @@ impl Engine {
         }
     }
 
-    /// Keeps the last failure of a flush until that table is flushed.
-    pub(crate) fn note_flush(&self, table: TableId, failure: Option<EngineError>) {
-        note(&self.flush_failures, table, failure);
+    /// The tables whose last flush failed.
+    pub(crate) fn flush_failures(&self) -> &FlushFailures {
+        &self.flush_failures
     }
 
     /// Keeps the last failure of a compaction until that table is compacted, or has nothing to compact any more.
@@ -608,9 +610,9 @@ impl Engine {
         lock(&self.compaction_failures).values().next().cloned()
     }
 
-    /// Why a flush in the background failed whose table was not flushed since.
+    /// Why a flush failed whose table was not flushed since.
     pub fn last_flush_failure(&self) -> Option<EngineError> {
-        lock(&self.flush_failures).values().next().cloned()
+        self.flush_failures.any()
     }
 
     pub(crate) fn load_failure(&self) -> &Mutex<Option<EngineError>> {

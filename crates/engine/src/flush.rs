@@ -15,10 +15,12 @@ impl Engine {
     /// anything; blocks on the disk. Where the table cannot be flushed and is quarantined for it, the error says
     /// so.
     pub(crate) fn flush_store(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
-        self.try_flush_store(store).map_err(|error| {
+        let flushed = self.try_flush_store(store).map_err(|error| {
             self.tell_failure(&error);
             self.contain(store, error)
-        })
+        })?;
+        self.flush_failures().forget(store.table.load().id);
+        Ok(flushed)
     }
 
     /// Flushes the memtables that were retired before, and nothing that was written since. Blocks on the disk.

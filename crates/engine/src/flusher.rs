@@ -1,13 +1,14 @@
 //! The threads that flush in the background, and the queue they take tables from.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::TableId;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::flush_failures;
 use crate::store::{TableStore, lock};
 use crate::worker::Worker;
 
@@ -25,6 +26,8 @@ struct Requests {
     waiting: VecDeque<TableId>,
     /// Tables whose flush is under way.
     active: HashSet<TableId>,
+    /// Tables whose last flush failed, and until when they are not tried again.
+    resting: HashMap<TableId, Instant>,
     completed: u64,
     /// Memory or log is short: look at both.
     cleanup: bool,
@@ -89,10 +92,11 @@ impl Flusher {
         FlushStats { pending: requests.waiting.len(), active: requests.active.len(), completed: requests.completed }
     }
 
-    /// Whether the table's flush is under way or will be.
+    /// Whether the table's flush is under way or will be, unless it waits because the last one failed.
     fn has(&self, table: TableId) -> bool {
         let requests = lock(&self.queue.0);
-        requests.active.contains(&table) || requests.waiting.contains(&table)
+        let is_waiting = requests.waiting.contains(&table) && !requests.resting.contains_key(&table);
+        is_waiting || requests.active.contains(&table)
     }
 
     fn enqueue(&self, table: TableId) {
@@ -117,9 +121,13 @@ impl Flusher {
         requests.looked = !requests.waiting.is_empty() || !requests.active.is_empty();
     }
 
-    fn ended(&self, table: TableId) {
+    /// Notes that a flush has ended; where it failed, the table is not tried again before `rest` is over.
+    fn ended(&self, table: TableId, rest: Option<Duration>) {
         let mut requests = lock(&self.queue.0);
         requests.active.remove(&table);
+        if let Some(rest) = rest {
+            requests.resting.insert(table, Instant::now() + rest);
+        }
         requests.completed += 1;
         requests.looked = false;
         // The table may have been asked for again, and only now be free.
@@ -138,7 +146,10 @@ impl Requests {
         if std::mem::take(&mut self.cleanup) {
             return Some(Task::Look);
         }
-        let at = self.waiting.iter().position(|table| !self.active.contains(table))?;
+        let now = Instant::now();
+        self.resting.retain(|_, until| *until > now);
+        let is_free = |table: &TableId| !self.active.contains(table) && !self.resting.contains_key(table);
+        let at = self.waiting.iter().position(is_free)?;
         let table = self.waiting.remove(at)?;
         self.active.insert(table);
         Some(Task::Flush(table))
@@ -155,7 +166,10 @@ fn next_task((requests, changed): &Queue) -> Option<Task> {
         if let Some(task) = requests.take() {
             return Some(task);
         }
-        let (woken, timeout) = changed.wait_timeout(requests, TICK).unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let rests = requests.resting.values().map(|until| until.saturating_duration_since(now));
+        let wait = rests.fold(TICK, Duration::min);
+        let (woken, timeout) = changed.wait_timeout(requests, wait).unwrap_or_else(PoisonError::into_inner);
         requests = woken;
         requests.cleanup |= timeout.timed_out();
     }
@@ -189,21 +203,20 @@ impl Engine {
         self.flusher().stats()
     }
 
-    /// A failed flush keeps its memtable. It is tried again when the table's turn comes again, without being asked
-    /// within a second: writers may be waiting for it. `last_flush_failure` tells whoever asks for status.
+    /// A failed flush keeps its memtable. It is tried again after a rest ([`crate::flush_failures`]), without being
+    /// asked within a second: writers may be waiting for it. `last_flush_failure` says why to whoever asks for status.
     fn flush_in_background(&self, table: TableId) {
         let store = self.stores().into_iter().find(|store| store.table.load().id == table);
         let flushed = store.map_or(Ok(false), |store| self.flush_and_compact(&store));
         // A table that was quarantined gives back its memory and its part of the log as one that was flushed.
         let flushed = contained(flushed);
-        self.flusher().ended(table);
+        let rest = self.flush_failures().delay(table).filter(|_| flushed.is_err());
+        self.flusher().ended(table, rest);
         if let Ok(true) = flushed {
             // There may be more to do than this table could.
             self.flusher().look();
         }
-        let failed = flushed.is_err();
-        self.note_flush(table, flushed.err());
-        if failed {
+        if flushed.is_err() {
             // Not all who wait for room go on waiting when there will be none.
             self.log().look_for_room();
         }
@@ -234,7 +247,8 @@ impl Engine {
                 break;
             }
             flusher.enqueue(table);
-            freed += bytes;
+            // One whose last flush failed may give nothing back.
+            freed += if self.flush_failures().delay(table).is_none() { bytes } else { 0 };
         }
         flusher.looked();
     }
@@ -253,7 +267,8 @@ impl Engine {
         Ok(flushed)
     }
 
-    /// Flushes the tables whose memtables hold most, one after another, until memtables together hold little enough.
+    /// Flushes the tables whose memtables hold most, one after another, until memtables together hold little enough:
+    /// for a replay, which cannot go on before. Waits between the tries of a flush that fails.
     pub(crate) fn flush_largest(&self) -> Result<(), EngineError> {
         if !self.pool().wants_flush() {
             return Ok(());
@@ -266,9 +281,20 @@ impl Engine {
             if !self.pool().wants_flush() {
                 break;
             }
-            result = result.and(contained(self.flush_and_compact(&store)).map(|_| ()));
+            result = result.and(self.flush_or_quarantine(&store));
         }
         result
+    }
+
+    /// Flushes a table, or finds that it cannot be flushed. Fails where it is not to be quarantined for that.
+    fn flush_or_quarantine(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        for _ in 1..flush_failures::TRIES {
+            match contained(self.flush_and_compact(store)) {
+                Ok(_) => return Ok(()),
+                Err(_) => std::thread::sleep(self.flush_failures().delay(store.table.load().id).unwrap_or_default()),
+            }
+        }
+        contained(self.flush_and_compact(store)).map(|_| ())
     }
 }
 
@@ -281,6 +307,6 @@ pub(crate) fn contained(flushed: Result<bool, EngineError>) -> Result<bool, Engi
 }
 
 /// What a table's memtables hold, with those whose flush failed.
-fn used_bytes(store: &TableStore) -> u64 {
+pub(crate) fn used_bytes(store: &TableStore) -> u64 {
     store.view().generations().map(|generation| generation.memtable.memory().used_bytes).sum()
 }

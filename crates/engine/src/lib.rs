@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod finisher;
 mod flush;
+mod flush_failures;
 mod flush_size;
 mod flusher;
 mod groups;

@@ -14,15 +14,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockio::DiskErrorKind;
 use commitlog::Replay;
 use memtable::for_each_update;
 use model::{KeyRange, Mutation, ReadRange, Table, TableId};
 use sstable::SSTableError;
 use uuid::Uuid;
 
+use crate::disk_failure::DiskFailureKind;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::flush_failures;
+use crate::flusher::used_bytes;
 use crate::recovery::Covered;
 use crate::store::{TableStore, lock};
 use crate::system::is_system_keyspace;
@@ -66,14 +68,24 @@ impl Engine {
         all
     }
 
-    /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where it keeps a log that
-    /// is short of segments. Returns the error that the flush ends with.
+    /// What becomes of a table whose flush failed: quarantined where the fault is its own, or where the disk refused it
+    /// several times in a row and it keeps what all others need. Returns the error that the flush ends with.
     pub(crate) fn contain(&self, store: &Arc<TableStore>, error: EngineError) -> EngineError {
-        let id = store.table.load().id;
-        let pins_the_log = || self.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
-        let is_to_go = is_of_one_table(&error) || is_disk_failure(&error) && pins_the_log();
+        let tries = self.flush_failures().note(store.table.load().id, &error);
+        let is_refused = DiskFailureKind::of(&error).is_some() && tries >= flush_failures::TRIES;
+        let is_to_go = is_of_one_table(&error) || is_refused && self.is_in_the_way(store);
         // Where it cannot be quarantined it stays as it was: the flush is tried again, and so is this.
         if is_to_go && self.quarantine(store, &error).is_ok() { store.refusal() } else { error }
+    }
+
+    /// Whether the table's memtables keep segments of a log that is short of them, or memory is short and no other
+    /// table holds more of it.
+    fn is_in_the_way(&self, store: &TableStore) -> bool {
+        let id = store.table.load().id;
+        let pins_the_log = self.log().pressure().is_some_and(|pressure| pressure.tables.contains(&id.0));
+        let own_bytes = used_bytes(store);
+        let is_largest = || self.stores().iter().all(|other| used_bytes(other) <= own_bytes);
+        pins_the_log || self.pool().wants_flush() && is_largest()
     }
 
     /// Takes a table out of service and moves its log records to a side file. Fails, and leaves the table as it is,
@@ -101,7 +113,7 @@ impl Engine {
             return Err(error);
         }
         self.forget_memory(store);
-        self.note_flush(table.id, None);
+        self.flush_failures().forget(table.id);
         self.note_compaction(table.id, None);
         if let Some(QuarantineHook(hook)) = &self.options().on_quarantine {
             hook(&store.refusal());
@@ -215,16 +227,7 @@ impl Engine {
 fn is_of_one_table(error: &EngineError) -> bool {
     match error {
         EngineError::SSTable(error) => !matches!(&**error, SSTableError::Disk(_)),
-        EngineError::Read(error) => crate::DiskFailureKind::of_read(error) == Some(crate::DiskFailureKind::Corruption),
-        _ => false,
-    }
-}
-
-/// Whether the system refuses to write the table's files. A full disk refuses those of all tables, and side files too.
-fn is_disk_failure(error: &EngineError) -> bool {
-    match error {
-        EngineError::Disk(error) => !matches!(error.kind(), DiskErrorKind::Full | DiskErrorKind::WouldWait),
-        EngineError::Read(_) => crate::DiskFailureKind::of(error).is_some(),
+        EngineError::Read(error) => DiskFailureKind::of_read(error) == Some(DiskFailureKind::Corruption),
         _ => false,
     }
 }

@@ -168,34 +168,34 @@ impl Engine {
 
     /// What was replayed into memtables is flushed in the background, and frees its part of the log then: queries need
     /// not wait for it. It is flushed here and now where it is little, so that a start mostly leaves nothing
-    /// behind; and where the log is short of segments, or memory of room, because the start itself writes.
+    /// behind; and where the log is short of segments, or memory of room, because the start itself writes. A flush that
+    /// fails is no reason not to serve what is in memory and in the log: it is tried again in the background.
     pub(crate) fn settle_replayed(&self) -> Result<(), EngineError> {
         let is_little = self.pool().used_bytes() < self.options().memtable_space_bytes / REPLAYED_SHARE;
         if is_little || self.log().pressure().is_some() || self.pool().wants_flush() {
-            let mut failures = self.flush_each().into_iter();
-            failures.try_for_each(|(_, error)| contained(Err(error)).map(|_| ()))?;
-            return self.log().discard_replayed().map_err(|error| self.log_failed(error));
+            let failures = self.flush_each();
+            if failures.into_iter().all(|(_, error)| contained(Err(error)).is_ok()) {
+                return self.log().discard_replayed().map_err(|error| self.log_failed(error));
+            }
         }
         let (end, stores) = (self.log().position(), self.stores());
         for id in self.log().replayed_tables().into_iter().map(TableId) {
             match stores.iter().find(|store| store.table.load().id == id) {
-                Some(store) if self.ends_replay(store)? => self.request_flush(store),
+                Some(store) if self.ends_replay(store) => self.request_flush(store),
                 _ => self.forget_log(id, end)?,
             }
         }
         Ok(())
     }
 
-    /// Has the flush of the table's memtable cover all that was replayed; false if nothing of it is in memory.
-    fn ends_replay(&self, store: &Arc<TableStore>) -> Result<bool, EngineError> {
-        let active = store.view().active.clone();
-        if active.memtable.is_empty() {
-            // Full ones, or such as were replaced, may be behind it.
-            return contained(self.flush_store(store)).map(|_| false);
-        }
-        active.lower(self.log());
-        active.end_replay();
-        Ok(true)
+    /// Has the flush of the table's newest memtable, which comes after those of all others, cover all that was
+    /// replayed; false if nothing of it is in memory.
+    fn ends_replay(&self, store: &TableStore) -> bool {
+        let view = store.view();
+        let Some(newest) = view.generations().find(|generation| !generation.memtable.is_empty()) else { return false };
+        newest.lower(self.log());
+        newest.end_replay();
+        true
     }
 
     /// Reads all rows of a system table.

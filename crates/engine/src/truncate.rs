@@ -87,7 +87,7 @@ impl Engine {
         }
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
         store.truncate(&first);
-        self.note_flush(id, None);
+        self.flush_failures().forget(id);
         self.note_compaction(id, None);
         first.resident.iter().for_each(|resident| resident.set_complete());
         for (generation, _) in &generations {
@@ -96,7 +96,8 @@ impl Engine {
         }
         self.forget_log(id, position)?;
         let _no_snapshot = lock(&store.files);
-        self.remove_files(store, &sstables)?;
+        // The next start removes what is left then; a later truncation must not say that nothing is.
+        self.remove_files(store, &sstables).inspect_err(|_| store.distrust_files())?;
         // The directory may hold SSTables that only the next start knows of.
         if store.check_files().is_ok() {
             // Without it the next start looks once more.
@@ -196,31 +197,55 @@ impl Engine {
         Ok(unfinished)
     }
 
-    /// Deletes SSTables whose truncation became durable but was not finished.
+    /// Takes SSTables out whose truncation became durable but was not finished, and deletes their files; where that
+    /// fails, the truncation stays unfinished.
     pub(crate) fn remove_truncated(&self) -> Result<(), EngineError> {
         let stores = self.stores();
         for (id, truncation) in self.unfinished_truncations()? {
             let store = stores.iter().find(|store| store.table.load().id == id);
-            store.map_or(Ok(()), |store| self.remove_covered(store, truncation.position))?;
+            store.iter().for_each(|store| self.remove_covered(store, truncation.position));
         }
         Ok(())
     }
 
-    /// Notes that a start finished all truncations. Called once records may be appended.
+    /// Finishes the truncation, if there is one to finish, of a store that is not in the catalog yet.
+    pub(crate) fn finish_truncation_of(&self, store: &Arc<TableStore>) -> Result<(), EngineError> {
+        let id = store.table.load().id;
+        let unfinished = self.unfinished_truncations()?.into_iter().find(|(unfinished, _)| *unfinished == id);
+        let Some((_, truncation)) = unfinished else { return Ok(()) };
+        self.remove_covered(store, truncation.position);
+        match store.check_files() {
+            Ok(()) => self.write_system(&Mutation::new(vec![self.finished(id, truncation)])),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Notes which truncations are finished, of tables that are served or gone. Called once records may be appended.
+    ///
+    /// The SSTables of a quarantined table may not have been looked at: its truncation is finished once it is repaired.
     pub(crate) fn finish_truncations(&self) -> Result<(), EngineError> {
-        let unfinished = self.unfinished_truncations()?;
-        if unfinished.is_empty() {
+        let stores = self.stores();
+        let is_finished = |id: TableId| {
+            let store = stores.iter().find(|store| store.table.load().id == id);
+            store.is_none_or(|store| store.check_files().is_ok())
+        };
+        let mut finished = self.unfinished_truncations()?;
+        finished.retain(|(id, _)| is_finished(*id));
+        if finished.is_empty() {
             return Ok(());
         }
-        let notes = unfinished.into_iter().map(|(id, truncation)| self.finished(id, truncation));
+        let notes = finished.into_iter().map(|(id, truncation)| self.finished(id, truncation));
         self.write_system(&Mutation::new(notes.collect()))
     }
 
-    fn remove_covered(&self, store: &Arc<TableStore>, position: LogPosition) -> Result<(), EngineError> {
+    fn remove_covered(&self, store: &Arc<TableStore>, position: LogPosition) {
         let mut gone = store.view().sstables.clone();
         gone.retain(|sstable| self.written_up_to(sstable).is_some_and(|end| end <= position));
         store.replace_sstables(&gone, Vec::new());
-        self.remove_files(store, &gone)
+        if let Err(error) = self.remove_files(store, &gone) {
+            self.tell_failure(&error);
+            store.distrust_files();
+        }
     }
 
     fn remove_files(&self, store: &TableStore, sstables: &[Arc<SSTableReader>]) -> Result<(), EngineError> {

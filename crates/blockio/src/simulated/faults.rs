@@ -46,6 +46,13 @@ pub(super) enum Verb {
     SyncDirectory,
 }
 
+impl Verb {
+    /// Whether it changes bytes or names. Syncs do not: they are taken where nothing may be written.
+    fn is_change(self) -> bool {
+        !matches!(self, Verb::Open | Verb::Read | Verb::List | Verb::Sync | Verb::SyncDirectory)
+    }
+}
+
 /// An operation in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -62,6 +69,8 @@ pub(super) struct Faults {
     trace: Vec<Operation>,
     pending: Vec<Pending>,
     dead: bool,
+    /// Nothing is changed of files whose path contains this.
+    refused: Option<String>,
 }
 
 /// A pending fault.
@@ -77,6 +86,16 @@ struct Pending {
 impl Faults {
     pub fn inject(&mut self, fault: Fault, skip: u64, part: &str) {
         self.pending.push(Pending { fault, skip, part: part.to_owned() });
+    }
+
+    /// Has changes of files fail whose path contains `part`; those of no file where that is `None`.
+    pub fn refuse_changes(&mut self, part: Option<String>) {
+        self.refused = part;
+    }
+
+    /// Whether changes of this file fail.
+    pub fn refuses_changes(&self, path: &Path) -> bool {
+        self.refused.as_ref().is_some_and(|part| path.to_string_lossy().contains(part))
     }
 
     pub fn trace(&self) -> &[Operation] {
@@ -106,7 +125,8 @@ impl Faults {
 
     /// Records an operation and returns the fault that hits it.
     pub fn next(&mut self, verb: Verb, path: &Path, offset: u64, data: &[u8]) -> Option<Fault> {
-        let mut fault = self.dead.then_some(Fault::Fail);
+        let is_refused = verb.is_change() && self.refuses_changes(path);
+        let mut fault = (self.dead || is_refused).then_some(Fault::Fail);
         self.pending.retain_mut(|pending| {
             if !pending.fault.applies_to(verb) || !path.to_string_lossy().contains(&pending.part) {
                 return true;

@@ -129,6 +129,24 @@ fn a_fault_that_is_meant_for_a_file_is_met_by_it_alone() {
 }
 
 #[test]
+fn where_changes_are_refused_reads_go_on_and_other_files_are_changed() {
+    let disk = disk_with("/d");
+    let file = disk.open(Path::new("/d/file"), OpenOptions::create_new()).unwrap();
+    file.write_at(b"before", 0).unwrap();
+    disk.refuse_changes(Some("/d/f"));
+    let (path, to) = (Path::new("/d/file"), Path::new("/d/to"));
+    assert!(file.write_at(b"after", 0).is_err() && file.set_len(1).is_err());
+    file.sync_data().unwrap();
+    assert!(disk.rename(path, to).is_err() && disk.remove_file(path).is_err() && disk.hard_link(path, path).is_err());
+    assert!(disk.open(Path::new("/d/f2"), OpenOptions::create_new()).is_err());
+    assert!(!disk.exists(Path::new("/d/f2")).unwrap());
+    assert_eq!(contents(&disk, "/d/file").unwrap(), b"before");
+    disk.open(to, OpenOptions::create_new()).unwrap().write_at(b"other", 0).unwrap();
+    disk.refuse_changes(None);
+    file.write_at(b"after", 0).unwrap();
+}
+
+#[test]
 fn a_directory_is_moved_and_removed_with_what_is_in_it() {
     let disk = disk_with("/a/b");
     disk.open(Path::new("/a/b/f"), OpenOptions::create_new()).unwrap();

@@ -31,6 +31,7 @@ impl Engine {
         }
         let (_no_flush, _no_merge) = (lock(&old.flushing), old.merges.stop());
         let fresh = self.open_files(&table)?;
+        self.finish_truncation_of(&fresh)?;
         let applied = self.apply_set_aside(&fresh).inspect_err(|_| {
             fresh.view().generations().for_each(|generation| generation.release(self.pool()));
         })?;

@@ -250,6 +250,55 @@ fn a_truncation_that_is_cut_short_is_whole_or_never_was() {
     assert!(whole > 5 && none > 0, "{whole} {none}");
 }
 
+#[test]
+fn what_a_truncation_could_not_delete_does_not_come_back_after_later_ones() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [t] = create(&engine, ["t"]);
+    insert(&engine, &t, 1, 1, "truncated", 10);
+    engine.flush(&t).unwrap();
+    disk.refuse_changes(Some("/ks/t-"));
+    assert!(engine.truncate(&t).is_err(), "its files are still there");
+    assert_eq!(rows(&engine, &t), []);
+    // The truncation is durable, and there is nothing left that this one would delete.
+    engine.truncate(&t).unwrap();
+    insert(&engine, &t, 2, 1, "kept", 10);
+    // A start that cannot delete them either serves the table without them.
+    for _ in 0..2 {
+        let disk = disk.after_process_death();
+        disk.refuse_changes(Some("/ks/t-"));
+        assert_eq!(rows(&open(&disk), &t), [(2, 1, "kept".into())]);
+    }
+    drop(engine);
+    disk.refuse_changes(None);
+    let engine = open(&disk);
+    assert_eq!(rows(&engine, &t), [(2, 1, "kept".into())]);
+    drop(engine);
+    let engine = open(&disk.crash_image(7));
+    assert_eq!(rows(&engine, &t), [(2, 1, "kept".into())]);
+}
+
+#[test]
+fn files_of_a_dropped_table_that_cannot_be_deleted_keep_no_start_from_serving() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let [t, u] = create(&engine, ["t", "u"]);
+    for table in [&t, &u] {
+        insert(&engine, table, 1, 1, "flushed", 10);
+        engine.flush(table).unwrap();
+    }
+    disk.refuse_changes(Some("/ks/t-"));
+    set_tables(&engine, &[&u], true).unwrap_err();
+    drop(engine);
+    let engine = open(&disk);
+    assert_eq!(rows(&engine, &u), [(1, 1, "flushed".into())]);
+    assert!(disk.exists(&directory_of(&t)).unwrap());
+    drop(engine);
+    disk.refuse_changes(None);
+    drop(open(&disk));
+    assert!(!disk.exists(&directory_of(&t)).unwrap(), "the drop is finished once it can be");
+}
+
 /// Links an SSTable's files from a snapshot into its table's directory, as who restores it by hand does.
 fn put_back(disk: &SimulatedDisk, table: &Table, snapshot: &Path) {
     let own = directory_of(table);

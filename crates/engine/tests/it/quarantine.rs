@@ -1,10 +1,10 @@
 //! Quarantine: a table that cannot be loaded, replayed or flushed is refused by name, everything else runs on, and
 //! nothing is lost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blockio::SystemDisk;
+use blockio::{Disk, Fault, SimulatedDisk, SystemDisk};
 use engine::{Engine, EngineError, EngineOptions, block_on};
 use model::{
     Cell, KeyRange, Keyspace, Liveness, Mutation, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table,
@@ -13,7 +13,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::fixture::{Directory, create_table, insert, open_with, options, rows};
+use crate::fixture::{Directory, create_table, insert, insertion, open_with, options, rows, small_options};
 
 /// A node with the table `ks.t` of [`create_table`] and one like it, `other.u`.
 fn two_tables(options: &EngineOptions) -> (Arc<Engine>, Arc<Table>, Arc<Table>) {
@@ -193,8 +193,8 @@ fn repair_takes_a_table_back_with_what_was_set_aside() {
     assert_eq!(rows(&open_with(&options), &table).len(), 3);
 }
 
-/// Writes 20 times the log's size, or `ESPALIER_STUCK_TABLE_LOGS` times, while a table whose directory cannot be made
-/// holds a record in the oldest segment.
+/// Writes 20 times the log's size at least, or `ESPALIER_STUCK_TABLE_LOGS` times, while a table whose directory cannot
+/// be made holds a record in the oldest segment.
 #[test]
 fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     let directory = Directory::new();
@@ -207,9 +207,13 @@ fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     insert(&engine, &table, 1, 1, "kept", 10);
     let (value, limit_bytes) = ("v".repeat(32 << 10), options.commitlog.total_space_bytes);
     let logs = std::env::var("ESPALIER_STUCK_TABLE_LOGS").map_or(20, |logs| logs.parse().unwrap());
-    for row in 0..logs * limit_bytes / (32 << 10) {
+    let least = logs * limit_bytes / (32 << 10);
+    for row in 0.. {
         insert(&engine, &other, (row % 50) as i32, 1, &value, 10);
         assert!(engine.log_metrics().total_size_bytes <= limit_bytes, "the log grew past its limit");
+        if row >= least && !engine.quarantined_tables().is_empty() {
+            break;
+        }
     }
     assert_refused(&engine, &table, &table.id.0.simple().to_string());
     assert_eq!(rows(&engine, &other).len(), 50);
@@ -217,6 +221,73 @@ fn a_table_that_never_flushes_again_keeps_no_other_from_the_log() {
     assert_eq!(engine.repair_table("ks", "t").unwrap(), 1);
     assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
     engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_flush_that_fails_once_is_tried_again_and_quarantines_nothing() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    options.commitlog.total_space_bytes = 4 * u64::from(options.commitlog.segment_size_bytes);
+    let (engine, table, other) = two_tables(&options);
+    insert(&engine, &table, 1, 1, "kept", 10);
+    disk.inject_into("/data/ks/", Fault::Fail, 0);
+    // The log is short of segments until the table is flushed, which fails once.
+    for row in 0..1000 {
+        insert(&engine, &other, row % 50, 1, &"v".repeat(8 << 10), 10);
+    }
+    assert!(engine.quarantined_tables().is_empty());
+    assert_eq!(rows(&engine, &table), [(1, 1, "kept".into())]);
+    assert!(disk.list(Path::new("/node/data/ks")).unwrap().iter().any(|entry| entry.name.starts_with("t-")));
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_table_that_cannot_be_flushed_gives_back_the_memory_that_others_wait_for() {
+    let disk = SimulatedDisk::new();
+    let mut options = small_options(&disk);
+    // The log never is short of segments.
+    options.commitlog.total_space_bytes = 64 << 20;
+    options.memtable_space_bytes = 2 << 20;
+    let (engine, table, other) = two_tables(&options);
+    disk.refuse_changes(Some("/data/ks/"));
+    let mut refused = None;
+    for row in 0..2000 {
+        refused = block_on(engine.write(&insertion(&table, row, 1, &"v".repeat(4 << 10), 10))).err();
+        if refused.is_some() {
+            break;
+        }
+    }
+    assert!(matches!(refused, Some(EngineError::Quarantined { .. })), "{refused:?}");
+    insert(&engine, &other, 1, 1, "other", 10);
+    disk.refuse_changes(None);
+    assert!(engine.repair_table("ks", "t").unwrap() > 100);
+    assert!(rows(&engine, &table).len() > 100);
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_start_serves_a_table_that_cannot_be_flushed_from_the_log() {
+    let disk = SimulatedDisk::new();
+    let options = small_options(&disk);
+    let (engine, table, other) = two_tables(&options);
+    insert(&engine, &table, 1, 1, "logged", 10);
+    insert(&engine, &other, 1, 1, "other", 10);
+    drop(engine);
+    disk.refuse_changes(Some("/data/ks/"));
+    for life in 0..2 {
+        let engine = open_with(&options);
+        let (table, other) = tables(&engine);
+        assert_eq!(rows(&engine, &table).len(), 1 + life);
+        assert_eq!(rows(&engine, &other), [(1, 1, "other".into())]);
+        insert(&engine, &table, 2 + life as i32, 1, "later", 10);
+    }
+    disk.refuse_changes(None);
+    let engine = open_with(&options);
+    engine.shutdown().unwrap();
+    drop(engine);
+    let engine = open_with(&options);
+    assert_eq!(engine.replay_summary().replayed, 0, "the flush covers what three lives logged");
+    assert_eq!(rows(&engine, &tables(&engine).0).len(), 3);
 }
 
 #[test]

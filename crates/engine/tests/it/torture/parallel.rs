@@ -4,7 +4,8 @@
 //! Every write is a batch over `a`, `b` and `t`. `a` and `b` are only written to: after a crash a batch is in both or
 //! in neither. `t` is truncated now and then, `d` is dropped and created again, under the same id or another, `idle`
 //! gains and loses a column, and some writers hang up. The log is so short that it is often full, also when a start
-//! finds it.
+//! finds it. Now and then nothing can be written to the directory of a table until the process ends: where that table
+//! is quarantined, the next life repairs it, and the promise holds for it as for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
@@ -125,6 +126,7 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
     let mut before = None;
     for life in 0..1 + choices.below(3) {
         let engine = open(&disk, sync);
+        repair_all(&engine, &disk);
         check_all(&engine, &disk, &history, before.take());
         let fault = match choices.below(6) {
             0..=1 if sync == SyncMode::Batch => Some(Fault::PowerCut),
@@ -132,6 +134,10 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
             _ => None,
         };
         fault.into_iter().for_each(|fault| disk.inject(fault, choices.below(1500)));
+        let refuses = choices.one_in(8);
+        if refuses {
+            disk.refuse_changes(Some(["/ks/a-", "/ks/b-", "/ks/t-"][choices.below(3) as usize]));
+        }
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let (engine, history, choices) = (&engine, &history, Choices(choices.next()));
@@ -141,20 +147,32 @@ fn case(seed: u64, prepared: &SimulatedDisk) {
         });
         // All writes are done now but those that hung up: a flush waits for them.
         let quiet = engine.flush(&table_of(&engine, "idle").unwrap()).is_ok();
-        before = (fault.is_none() && quiet).then(|| read(&engine));
+        before = (fault.is_none() && quiet && !refuses).then(|| read(&engine));
         let image = disk.crash_image(choices.next());
         drop(engine);
+        disk.refuse_changes(None);
         // In periodic mode only the end of the process is survived: what it wrote is there.
         if sync == SyncMode::Batch {
             disk = image;
         }
     }
     let engine = open(&disk, sync);
+    repair_all(&engine, &disk);
     check_all(&engine, &disk, &history, before);
     let t = table_of(&engine, "t").unwrap();
     engine.truncate(&t).unwrap();
     assert_eq!(rows(&engine, &t), []);
     engine.shutdown().unwrap();
+}
+
+/// Takes back into service what the life before had to give up.
+fn repair_all(engine: &Engine, disk: &SimulatedDisk) {
+    for quarantined in engine.quarantined_tables() {
+        engine.repair_table(&quarantined.keyspace, &quarantined.table).unwrap();
+    }
+    let side_files = Path::new("/node/quarantine");
+    let is_empty = !disk.exists(side_files).unwrap() || disk.list(side_files).unwrap().is_empty();
+    assert!(is_empty, "repair removes side files");
 }
 
 /// What a start has to find.
