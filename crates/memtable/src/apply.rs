@@ -11,6 +11,8 @@ use std::ops::Bound;
 use memtrie::{Bounds, Direction, Edit, TrieFull, Upsert, Writer};
 use model::{DeletionTime, PartitionKey, PartitionUpdate, Row, RowMerger, RowObserver, RowRef, Table};
 
+use types::steps;
+
 use crate::branch::behind_row;
 use crate::deletions::UpdateRanges;
 use crate::layout::{
@@ -233,6 +235,7 @@ impl Applier {
                 content: content.clone().map(|content| &bytes[content]),
             })
             .collect();
+        steps::count(edits.len());
         let result = writer.apply(update.path, &edits);
         bytes.shrink_to(BUFFER_BYTES_MAX);
         (self.bytes, self.spans) = (bytes, spans);
@@ -343,6 +346,7 @@ impl Applier {
         let (start, end) = (key(&[ROW_DELETION_BRANCH], ends.0, &[]), key(&[ROW_DELETION_BRANCH], ends.1, &[0xFF]));
         let mut cursor = writer.cursor(Bounds::inclusive(&start, &end), Direction::Forward);
         while cursor.advance() {
+            steps::count(1);
             let row_deletion = read_deletion(update.layout.split_content(cursor.content()).1);
             if !row_deletion.supersedes(&deletion) {
                 edits.insert(cursor.key()[lead..].to_vec(), None);
@@ -354,6 +358,7 @@ impl Applier {
             writer.cursor(Bounds { start: Bound::Included(&start), end: Bound::Included(&end) }, Direction::Forward);
         let mut has_entry = cursor.advance();
         while has_entry {
+            steps::count(1);
             let suffix = &cursor.key()[lead..];
             if update.layout.is_piece(cursor.content()) {
                 self.purge_large_row(writer, update, suffix, deletion, edits, watch);
@@ -413,6 +418,7 @@ impl Applier {
         edits: &mut Edits,
         watch: &mut Watch<'_, '_>,
     ) {
+        steps::count(1);
         let mut position = Vec::new();
         update.layout.push_row(row.clustering, &mut position);
         let deletion_suffix = [&[ROW_DELETION_BRANCH], position.as_slice()].concat();
@@ -501,6 +507,7 @@ fn is_branch(suffix: &[u8]) -> bool {
 
 /// Publishes changes below `prefix`.
 fn apply_edits(writer: &mut Writer<'_>, prefix: &[u8], edits: &Edits) -> Result<(), TrieFull> {
+    steps::count(edits.len());
     let edits: Vec<Edit<'_>> =
         edits.iter().map(|(suffix, content)| Edit { suffix, content: content.as_deref() }).collect();
     writer.apply(prefix, &edits)

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use memtrie::{Bounds, Direction, Tail};
 use model::{DeletionTime, PartitionUpdate, Side};
+use types::steps;
 
 use crate::layout::{Layout, RANGE_BRANCH};
 use crate::ranges::DeletedRange;
@@ -143,6 +144,7 @@ fn sweep<D: Ord + Copy>(mut edges: Vec<Edge<D>>, none: D) -> Vec<(Vec<u8>, Vec<u
     let mut open: BTreeMap<D, usize> = BTreeMap::new();
     let mut places: Vec<(Vec<u8>, Vec<u8>, D)> = Vec::with_capacity(edges.len());
     for Edge { position, prefix, change } in edges {
+        steps::count(1);
         match change {
             Some((deletion, true)) => *open.entry(deletion).or_default() += 1,
             Some((deletion, false)) => close(&mut open, deletion),
@@ -187,6 +189,7 @@ fn touching(
     let mut steps: Vec<Step> = Vec::new();
     let mut stored = BTreeMap::new();
     let mut take = |key: &[u8], content: &[u8]| {
+        steps::count(1);
         let range = DeletedRange::read(layout, content);
         let (start, end) = (key[1..].to_vec(), range.end(&key[1..]));
         if end.as_slice() < first {

@@ -13,7 +13,7 @@ use memtrie::{Bounds, Direction, Tail};
 use model::{
     CellPlace, ColumnData, ColumnSet, DeletionTime, PieceSize, Row, RowBuilder, RowCutter, RowJoiner, RowMerger, Table,
 };
-use types::CqlType;
+use types::{CqlType, steps};
 
 use crate::apply::merge;
 use crate::layout::Layout;
@@ -131,6 +131,7 @@ impl LargeRows {
         let mut cursor = stored.pieces.cursor(ALL_PIECES, Direction::Forward);
         let mut has_piece = cursor.advance();
         while has_piece {
+            steps::count(1);
             let (start, piece) = (columns_before(cursor.key()), Row::new(layout.split_content(cursor.content()).1));
             has_piece = cursor.advance();
             let next = if has_piece { columns_before(cursor.key()) } else { Begun { whole: end, part: end } };
@@ -409,6 +410,7 @@ impl<'t> Sorting<'_, 't> {
 
     /// Merges the part in the builder into its piece.
     fn hand_over(&mut self) {
+        steps::count(1);
         let LargeRows { merger, cutter, builder, merged, part, .. } = &mut *self.rows;
         if builder.is_empty() {
             return;

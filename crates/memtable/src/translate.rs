@@ -9,8 +9,9 @@ pub(crate) fn translate(row: Row<'_>, newest: &Table, table: &Table, out: &mut V
     let mut columns: Vec<_> = row
         .written_columns(newest)
         .filter_map(|(index, data)| {
-            let id = newest.columns(is_static).columns.get(index)?.id;
-            Some((target.columns.iter().position(|column| column.id == id)?, data))
+            let column = newest.columns(is_static).columns.get(index)?;
+            let place = target.index_of_kind(&column.name, column.is_complex())?;
+            (target.columns[place].id == column.id).then_some((place, data))
         })
         .collect();
     columns.sort_by_key(|(index, _)| *index);

@@ -166,10 +166,9 @@ impl Slices {
 
     /// Whether a row with this clustering is selected.
     pub fn contains(&self, clustering: &[u8], comparator: &ClusteringComparator) -> bool {
-        self.0.iter().any(|slice| {
-            comparator.compare_row_to_bound(clustering, &slice.start) == Ordering::Greater
-                && comparator.compare_row_to_bound(clustering, &slice.end) == Ordering::Less
-        })
+        let ends_before = |slice: &Slice| comparator.compare_row_to_bound(clustering, &slice.end) == Ordering::Greater;
+        let next = self.0.get(self.0.partition_point(ends_before));
+        next.is_some_and(|slice| comparator.compare_row_to_bound(clustering, &slice.start) == Ordering::Greater)
     }
 }
 

@@ -121,7 +121,8 @@ pub struct PartitionUpdateBuilder {
     table: Arc<Table>,
     key: PartitionKey,
     deletion: DeletionTime,
-    static_row: Vec<u8>,
+    /// The versions of the static row; one is what most updates have at most.
+    static_rows: Vec<Vec<u8>>,
     /// If there are only rows: the head of the update, and then clusterings and blobs in serialized form, in order of
     /// arrival. Few rows alone, as in most updates, then stay where they are. Empty before the first row.
     bytes: Vec<u8>,
@@ -139,7 +140,7 @@ impl PartitionUpdateBuilder {
             table,
             key,
             deletion: DeletionTime::LIVE,
-            static_row: Vec::new(),
+            static_rows: Vec::new(),
             bytes: Vec::new(),
             row_count: 0,
             ranges: Vec::new(),
@@ -171,14 +172,19 @@ impl PartitionUpdateBuilder {
 
     /// Adds a version of the static row, a blob of [`crate::RowBuilder`].
     pub fn static_row(&mut self, blob: &[u8]) {
-        if self.static_row.is_empty() {
-            self.static_row.extend_from_slice(blob);
-        } else {
-            let mut merged = Vec::new();
-            let versions = [Row::new(&self.static_row), Row::new(blob)];
-            crate::RowMerger::of_all_written().merge(&self.table, &versions, DeletionTime::LIVE, &mut merged);
-            self.static_row = merged;
+        self.static_rows.push(blob.to_vec());
+    }
+
+    /// Merges the versions of the static row. The result is empty if there is none.
+    fn take_static_row(&mut self) -> Vec<u8> {
+        let mut versions = std::mem::take(&mut self.static_rows);
+        if versions.len() < 2 {
+            return versions.pop().unwrap_or_default();
         }
+        let rows: Vec<Row<'_>> = versions.iter().map(|version| Row::new(version)).collect();
+        let mut merged = Vec::new();
+        crate::RowMerger::of_all_written().merge(&self.table, &rows, DeletionTime::LIVE, &mut merged);
+        merged
     }
 
     /// Adds a version of the row at `clustering`, a blob of [`crate::RowBuilder`]. The same row may be added again.
@@ -206,13 +212,13 @@ impl PartitionUpdateBuilder {
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.deletion.is_live() && self.static_row.is_empty() && self.row_count == 0 && self.ranges.is_empty()
+        self.deletion.is_live() && self.static_rows.is_empty() && self.row_count == 0 && self.ranges.is_empty()
     }
 
     /// The finished update.
     pub fn build(mut self) -> PartitionUpdate {
         self.sort_rows();
-        let has_others = !self.deletion.is_live() || !self.static_row.is_empty() || !self.ranges.is_empty();
+        let has_others = !self.deletion.is_live() || !self.static_rows.is_empty() || !self.ranges.is_empty();
         if has_others || self.row_count > SHORT_COUNT_MAX || self.row_count == 0 {
             return self.build_parts();
         }
@@ -223,12 +229,13 @@ impl PartitionUpdateBuilder {
     }
 
     /// The finished update, with any combination of parts.
-    fn build_parts(self) -> PartitionUpdate {
+    fn build_parts(mut self) -> PartitionUpdate {
+        let static_row = self.take_static_row();
         let rows = self.bytes.get(self.rows_start()..).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + self.static_row.len() + rows.len());
+        let mut bytes = Vec::with_capacity(64 + self.key.bytes().len() + static_row.len() + rows.len());
         let bits = [
             (!self.deletion.is_live(), PARTITION_DELETION),
-            (!self.static_row.is_empty(), STATIC_ROW),
+            (!static_row.is_empty(), STATIC_ROW),
             (!rows.is_empty(), ROWS),
             (!self.ranges.is_empty(), RANGE_DELETIONS),
         ];
@@ -239,9 +246,9 @@ impl PartitionUpdateBuilder {
             parts.deletion = Some(self.deletion);
             write_deletion(self.deletion, &mut bytes);
         }
-        if !self.static_row.is_empty() {
-            write_sized(&self.static_row, &mut bytes);
-            parts.static_row = Some((bytes.len() - self.static_row.len(), bytes.len()));
+        if !static_row.is_empty() {
+            write_sized(&static_row, &mut bytes);
+            parts.static_row = Some((bytes.len() - static_row.len(), bytes.len()));
         }
         if !rows.is_empty() {
             vint::write_uvint(self.row_count as u64, &mut bytes);

@@ -93,10 +93,16 @@ pub struct ColumnSet {
 impl ColumnSet {
     /// The index of the column named `name`.
     pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.index_of_kind(name, false).or_else(|| self.index_of_kind(name, true))
+    }
+
+    /// The index of the simple or complex column named `name`: a dropped column may have the name of another one of the
+    /// other kind.
+    pub fn index_of_kind(&self, name: &str, is_complex: bool) -> Option<usize> {
         let (simple, complex) = self.columns.split_at(self.first_complex());
-        let search =
-            |columns: &[Arc<Column>]| columns.binary_search_by(|column| compare_names(&column.name, name)).ok();
-        search(simple).or_else(|| search(complex).map(|index| simple.len() + index))
+        let (columns, start) = if is_complex { (complex, simple.len()) } else { (simple, 0) };
+        let found = columns.binary_search_by(|column| compare_names(&column.name, name));
+        found.ok().map(|index| start + index)
     }
 
     /// The columns that the table has: those that were not dropped.
@@ -132,11 +138,15 @@ pub struct ColumnSets {
 
 impl ColumnSets {
     fn new(sets: Vec<ColumnSet>, dropped: &[DroppedColumn]) -> Self {
-        let current = sets.last().map(|set| set.columns.as_slice()).unwrap_or_default();
-        let places = sets
-            .iter()
-            .map(|set| set.columns.iter().map(|column| place_of(column, current, dropped)).collect())
-            .collect();
+        let dropped_times: HashMap<&str, i64> =
+            dropped.iter().rev().map(|gone| (&*gone.name, gone.dropped_time_micros)).collect();
+        let places_in = |current: &ColumnSet| {
+            let places = |set: &ColumnSet| -> Vec<ColumnPlace> {
+                set.columns.iter().map(|column| place_of(column, current, &dropped_times)).collect()
+            };
+            sets.iter().map(places).collect()
+        };
+        let places = sets.last().map(places_in).unwrap_or_default();
         let is_simple = sets.iter().all(|set| set.first_complex() == set.columns.len());
         ColumnSets { sets, places, unchanged: dropped.is_empty(), is_simple }
     }
@@ -175,11 +185,10 @@ impl ColumnSets {
     }
 }
 
-fn place_of(column: &Column, current: &[Arc<Column>], dropped: &[DroppedColumn]) -> ColumnPlace {
-    let index = current.iter().position(|now| now.name == column.name && now.is_complex() == column.is_complex());
-    let dropped_time_micros =
-        dropped.iter().find(|gone| gone.name == column.name).map_or(i64::MIN, |gone| gone.dropped_time_micros);
-    let is_dropped = index.is_some_and(|index| current[index].is_dropped);
+fn place_of(column: &Column, current: &ColumnSet, dropped_times: &HashMap<&str, i64>) -> ColumnPlace {
+    let index = current.index_of_kind(&column.name, column.is_complex());
+    let dropped_time_micros = dropped_times.get(&*column.name).copied().unwrap_or(i64::MIN);
+    let is_dropped = index.is_some_and(|index| current.columns[index].is_dropped);
     ColumnPlace { index: index.map(|index| index as u32), is_dropped, dropped_time_micros }
 }
 

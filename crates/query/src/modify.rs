@@ -12,6 +12,7 @@ mod conditions;
 mod elements;
 mod existing;
 mod json;
+mod list;
 mod list_paths;
 mod plan;
 mod statements;

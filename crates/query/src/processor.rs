@@ -1,5 +1,6 @@
 //! The front door: prepares and carries out statements.
 
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -151,6 +152,16 @@ impl Processor {
         Ok(self.engine.read_at(table, range, now_seconds)?)
     }
 
+    /// Refuses a keyspace that a request names for itself and that is not there: before anything else is looked at, as
+    /// Cassandra does.
+    pub fn check_keyspace(&self, keyspace: Option<&str>) -> Result<(), QueryError> {
+        let Some(keyspace) = keyspace else { return Ok(()) };
+        if self.engine.borrow_schema().keyspace(keyspace).is_some() || self.virtual_tables.has_keyspace(keyspace) {
+            return Ok(());
+        }
+        Err(QueryError::invalid(format!("Keyspace '{keyspace}' does not exist")))
+    }
+
     /// Prepares a statement; unqualified names are looked up in `keyspace`.
     pub fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
         self.prepare_parsed(cql::parse(text)?, keyspace).map(Arc::new)
@@ -271,6 +282,7 @@ impl Processor {
         client: &ClientState,
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
+        self.check_keyspace(options.keyspace)?;
         let keyspace = options.keyspace.or(client.keyspace.as_deref());
         options.note(|| format!("Parsing {text}"));
         let parsed = cql::parse(text)?;
@@ -313,10 +325,7 @@ impl Processor {
             Plan::Modification(modification) => modification.execute(execution).await,
             Plan::Batch(batch) => batch.execute(execution).await,
             Plan::Use(keyspace) => {
-                let known = execution.schema.keyspace(keyspace).is_some() || self.virtual_tables.has_keyspace(keyspace);
-                if !known {
-                    return Err(QueryError::invalid(format!("Keyspace '{keyspace}' does not exist")));
-                }
+                self.check_keyspace(Some(keyspace))?;
                 Ok(ResponseBody::SetKeyspace(keyspace.clone()))
             }
             Plan::Truncate(table) => modify::truncate(table, execution).await,
@@ -333,6 +342,7 @@ impl Processor {
         client: &ClientState,
         options: &QueryOptions<'_>,
     ) -> Result<Response, QueryError> {
+        self.check_keyspace(options.keyspace)?;
         let keyspace = options.keyspace.or(client.keyspace.as_deref());
         let mut parsed = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -424,6 +434,7 @@ fn plan(statement: Statement, preparing: &mut Preparing<'_>) -> Result<Plan, Que
 
 /// Brings values that were sent by name into the order of the markers; those of no marker are left out.
 fn order_by_name<'v>(prepared: &Prepared, named: &[(&str, Value<'v>)]) -> impl Iterator<Item = Value<'v>> {
-    let value = |name: &str| named.iter().rfind(|(sent, _)| *sent == name).map(|(_, value)| *value);
-    prepared.variables.iter().filter_map(move |variable| value(&variable.name))
+    // Of two values of one name the last counts.
+    let values: HashMap<&str, Value<'v>> = named.iter().copied().collect();
+    prepared.variables.iter().filter_map(move |variable| values.get(&*variable.name).copied())
 }

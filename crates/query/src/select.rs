@@ -11,6 +11,7 @@ mod sizes;
 mod tombstones;
 mod writer;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -169,8 +170,9 @@ fn check_distinct(
     if !restrictions.is_key_range() {
         return Ok(());
     }
+    let used: HashSet<_> = selection.used_columns().iter().map(|column| column.id).collect();
     for column in table.partition_key() {
-        if !selection.used_columns().iter().any(|used| used.id == column.id) {
+        if !used.contains(&column.id) {
             return Err(QueryError::invalid(format!(
                 "SELECT DISTINCT queries must request all the partition key columns (missing {})",
                 column.name

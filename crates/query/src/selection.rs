@@ -2,6 +2,7 @@
 
 mod argument;
 mod group;
+mod parts;
 mod prepare;
 mod selector;
 mod shown;
@@ -22,6 +23,7 @@ use crate::row_view::Source;
 use crate::{ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use group::Group;
+pub(crate) use parts::RowParts;
 pub(crate) use selector::{Input, Selector};
 
 /// The selectors of a SELECT and the columns of its result.

@@ -4,7 +4,7 @@
 //! is its fields without a count. Each part is an i32 length and that many bytes; a negative length is a null. A vector
 //! is its elements, bare if their type has a fixed length, otherwise each after its length as `uvint`.
 
-use crate::{CqlType, MarshalError, vint};
+use crate::{CqlType, MarshalError, steps, vint};
 
 /// Takes one `[i32 length][bytes]` part from the front of `input`: `None` if it is cut short, `Some(None)` for a null.
 pub fn read_part<'a>(input: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
@@ -163,6 +163,7 @@ impl<'a> Iterator for Parts<'a> {
             None if self.rest.is_empty() => return None,
             None => {}
         }
+        steps::count(1);
         let part = read_part(&mut self.rest);
         if part.is_none() {
             (self.left, self.rest) = (Some(0), &[]);

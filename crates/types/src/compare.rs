@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 
 use crate::collection::{self, Parts, read_part};
 use crate::decimal::Decimal;
-use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, timeuuid};
+use crate::{CqlType, LEGACY_TIMEUUID, LEXICAL_UUID, steps, timeuuid};
 
 impl CqlType {
     /// Compares two serialized values of this type. A zero-length value comes first (unless the type is byte ordered).
     /// Invalid bytes are compared in some total order, without a panic.
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        steps::count(1);
         match self {
             CqlType::Text
             | CqlType::Ascii

@@ -24,6 +24,7 @@ mod literal;
 mod marshal_class;
 pub mod murmur3;
 mod scan;
+pub mod steps;
 pub mod text;
 pub mod timeuuid;
 mod token;

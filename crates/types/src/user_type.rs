@@ -19,6 +19,8 @@ pub struct UserType {
     pub keyspace: Arc<str>,
     pub name: Arc<str>,
     fields: Vec<Field>,
+    /// Places of the fields, by name.
+    by_name: Vec<u32>,
     shape: Shape,
 }
 
@@ -40,7 +42,9 @@ impl UserType {
     /// A type with these fields, in declaration order.
     pub fn new(keyspace: Arc<str>, name: Arc<str>, fields: Vec<Field>) -> UserType {
         let shape = Shape::around(fields.iter().map(|(_, ty)| ty));
-        UserType { keyspace, name, fields, shape }
+        let mut by_name: Vec<u32> = (0..fields.len() as u32).collect();
+        by_name.sort_by(|one, other| fields[*one as usize].0.cmp(&fields[*other as usize].0));
+        UserType { keyspace, name, fields, by_name, shape }
     }
 
     /// The same type with other fields.
@@ -55,7 +59,8 @@ impl UserType {
 
     /// The position of the field with this (case-sensitive) name.
     pub fn field_index(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|(field, _)| &**field == name)
+        let found = self.by_name.binary_search_by(|place| (*self.fields[*place as usize].0).cmp(name));
+        found.ok().map(|place| self.by_name[place] as usize)
     }
 
     /// The type with frozen fields, for a frozen use of it.

@@ -1,5 +1,7 @@
 //! `WITH` clauses.
 
+use std::collections::HashSet;
+
 use super::{Parsed, Parser, sets};
 use crate::ast::{Properties, PropertyValue, Term};
 use crate::token::TokenKind::*;
@@ -51,6 +53,7 @@ impl Parser<'_> {
         })?;
         self.expect(CloseBrace)?;
         let mut map: Vec<(String, String)> = Vec::with_capacity(entries.len());
+        let mut names = HashSet::with_capacity(entries.len());
         for (key, value) in entries {
             let Term::Constant(name) = &key else {
                 self.complain(format!("Invalid property name: {key}{}", marker_hint(&key)));
@@ -61,7 +64,7 @@ impl Parser<'_> {
                 self.complain(format!("Invalid property value: {value} for property: {key}{hint}"));
                 break;
             };
-            if map.iter().any(|(other, _)| *other == name.text) {
+            if !names.insert(name.text.clone()) {
                 self.complain(format!("Multiple definition for property {}", name.text));
             }
             map.push((name.text.clone(), text.text.clone()));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use types::vint;
+use types::{steps, vint};
 
 use super::{Cell, Liveness, Row, TTL_NONE, cell_flag, flag};
 use crate::{ColumnSet, DeletionTime, NO_DELETION_TIME};
@@ -372,6 +372,7 @@ impl RowBuilder {
 
     /// Writes the blob. A dense one has the slots of `span`.
     fn write(&self, form: Form, span: Range<usize>, out: &mut Vec<u8>) {
+        steps::count(self.cell_count());
         let shared = self.shared();
         let has_cell_meta = self.simple_cells().any(|cell| !shared.covers_entry(cell));
         let count = self.columns.len() + self.runs.iter().map(|run| run.count).sum::<usize>();

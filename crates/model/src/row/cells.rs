@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use types::steps;
+
 use super::{Header, Reader, Row, TTL_NONE, cell_flag, flag};
 use crate::schema::ColumnPlace;
 use crate::{DeletionTime, NO_DELETION_TIME, Table};
@@ -134,6 +136,7 @@ impl<'a> Iterator for ComplexCells<'a> {
     fn next(&mut self) -> Option<Cell<'a>> {
         while self.remaining > 0 {
             self.remaining -= 1;
+            steps::count(1);
             let path_length = self.reader.uvint() as usize;
             let path = self.reader.take(path_length);
             let length = self.reader.i32().max(0) as usize;
@@ -254,6 +257,7 @@ impl<'a> Iterator for Cells<'a, '_> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.remaining > 0 {
             self.remaining -= 1;
+            steps::count(1);
             #[cfg(test)]
             SLOTS_READ.set(SLOTS_READ.get() + 1);
             let index = if self.sparse { self.reader.uvint() as usize } else { self.next_index };

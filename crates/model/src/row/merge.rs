@@ -29,6 +29,9 @@ fn cell_order(left: &Cell<'_>, right: &Cell<'_>) -> Ordering {
         .then_with(|| left.ttl.cmp(&right.ttl))
 }
 
+/// Above so many versions a merge goes by groups: within a group each cell is compared with the cells of all others.
+const VERSIONS_AT_ONCE: usize = 8;
+
 /// Merges versions of one row into a blob under the table's current columns, including dropped ones. It reuses its
 /// buffers for all rows.
 #[derive(Debug)]
@@ -53,12 +56,46 @@ impl RowMerger {
 
     /// Appends to `out` the merge of `versions` (all static or all regular) without what `active`, a deletion of the
     /// partition or of a range around the row, deletes. Appends nothing and returns false if nothing is left.
+    ///
+    /// The cost is n log n for n cells in all versions: a batch may have as many versions as statements.
     pub fn merge(&mut self, table: &Table, versions: &[Row<'_>], active: DeletionTime, out: &mut Vec<u8>) -> bool {
+        if versions.len() > VERSIONS_AT_ONCE {
+            return self.merge_in_groups(table, versions, active, out);
+        }
         let is_something = self.collect(table, versions, active);
         if is_something {
             self.builder.finish(out);
         }
         is_something
+    }
+
+    /// Merges groups of a few versions, and then their results.
+    fn merge_in_groups(
+        &mut self,
+        table: &Table,
+        versions: &[Row<'_>],
+        active: DeletionTime,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        // Deletions of all versions apply before cells are reconciled, otherwise a counter would keep deleted counts.
+        let deletion = versions.iter().fold(DeletionTime::LIVE, |newest, row| newest.max(row.deletion()));
+        let mut merged: Vec<Vec<u8>> = Vec::with_capacity(versions.len() / VERSIONS_AT_ONCE + 2);
+        for group in versions.chunks(VERSIONS_AT_ONCE) {
+            let mut blob = Vec::new();
+            if self.merge(table, group, deletion.max(active), &mut blob) {
+                merged.push(blob);
+            }
+        }
+        if deletion.supersedes(&active) {
+            let is_static = versions.first().is_some_and(Row::is_static);
+            let mut blob = Vec::new();
+            self.builder.start(table.columns(is_static), is_static);
+            self.builder.deletion(deletion);
+            self.builder.finish(&mut blob);
+            merged.push(blob);
+        }
+        let merged: Vec<Row<'_>> = merged.iter().map(|blob| Row::new(blob)).collect();
+        self.merge(table, &merged, active, out)
     }
 
     /// Like `merge`, for a piece of a row and a change to it: appends a piece. Returns its number of cells.
@@ -111,8 +148,7 @@ impl RowMerger {
         self.builder.deletion(row.deletion());
         for (index, data) in row.kept_columns(writer) {
             let column = &written.columns[index];
-            let place =
-                read.columns.iter().position(|c| c.name == column.name && c.is_complex() == column.is_complex());
+            let place = read.index_of_kind(&column.name, column.is_complex());
             match (place, data) {
                 (None, _) => {}
                 (Some(place), ColumnData::Simple(cell)) => self.builder.cell(place, &cell),
@@ -288,6 +324,80 @@ mod tests {
             let before = SLOTS_READ.get();
             RowMerger::default().merge(&table, &[Row::new(&older), Row::new(&newer)], DeletionTime::LIVE, &mut merged);
             assert_eq!(SLOTS_READ.get() - before, slots);
+        }
+    }
+
+    /// What a row says, however it is written.
+    fn said(row: &[u8], table: &Table) -> String {
+        if row.is_empty() {
+            return "nothing".to_owned();
+        }
+        let row = Row::new(row);
+        let columns = row.written_columns(table).map(|(index, data)| match data {
+            ColumnData::Simple(cell) => format!("{index}: {cell:?}"),
+            ColumnData::Complex(cells) => format!("{index}: {:?} {:?}", cells.deletion, cells.collect::<Vec<_>>()),
+        });
+        format!("{:?} {:?} {:?}", row.liveness(), row.deletion(), columns.collect::<Vec<_>>())
+    }
+
+    /// A version of a row with a few cells, elements and deletions.
+    fn random_version(table: &Table, random: &mut testkit::Random) -> Vec<u8> {
+        let mut builder = RowBuilder::default();
+        builder.start(table.regulars(), false);
+        let deletion =
+            |random: &mut testkit::Random| DeletionTime::new(random.below(30) as i64, random.below(9) as u32);
+        if random.one_in(4) {
+            builder.liveness(Liveness::at(random.below(40) as i64));
+        }
+        if random.one_in(12) {
+            builder.deletion(deletion(random));
+        }
+        for index in 0..3 {
+            if random.one_in(3) {
+                builder.cell(index, &Cell::live(random.below(40) as i64, &[random.below(5) as u8]));
+            }
+        }
+        let column_deletion = if random.one_in(6) { deletion(random) } else { DeletionTime::LIVE };
+        builder.complex(3, column_deletion);
+        for path in 0..6_i32 {
+            if random.one_in(3) {
+                let value = [random.below(5) as u8];
+                let cell = match random.below(3) {
+                    0 => Cell::tombstone(random.below(40) as i64, 7),
+                    _ => Cell::live(random.below(40) as i64, &value),
+                };
+                builder.complex_cell(&cell.with_path(&path.to_be_bytes()));
+            }
+        }
+        if builder.is_empty() {
+            builder.liveness(Liveness::at(1));
+        }
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        blob
+    }
+
+    #[test]
+    fn many_versions_are_merged_to_what_they_are_one_after_another() {
+        let builder = TableBuilder::new("k", "t", TableId(uuid::Uuid::nil())).partition_key("p", CqlType::Int);
+        let builder = (0..3).fold(builder, |builder, index| builder.regular(&format!("v{index}"), CqlType::Blob));
+        let table = builder.regular("w", CqlType::map(CqlType::Int, CqlType::Blob)).build();
+        for seed in 0..200 {
+            let mut random = testkit::Random(seed);
+            let count = 1 + random.below(120);
+            let versions: Vec<Vec<u8>> = (0..count).map(|_| random_version(&table, &mut random)).collect();
+            let active =
+                if random.one_in(2) { DeletionTime::new(random.below(20) as i64, 1) } else { DeletionTime::LIVE };
+            let rows: Vec<Row<'_>> = versions.iter().map(|version| Row::new(version)).collect();
+            let (mut merger, mut at_once, mut one_by_one) = (RowMerger::of_all_written(), Vec::new(), Vec::new());
+            merger.merge(&table, &rows, active, &mut at_once);
+            for row in &rows {
+                let before = std::mem::take(&mut one_by_one);
+                let both = [Row::new(&before), *row];
+                let both = if before.is_empty() { &both[1..] } else { &both };
+                merger.merge(&table, both, active, &mut one_by_one);
+            }
+            assert_eq!(said(&at_once, &table), said(&one_by_one, &table), "seed {seed}, {count} versions");
         }
     }
 }

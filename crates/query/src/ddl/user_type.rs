@@ -124,9 +124,16 @@ fn alter_definition(
             fields.push((field.into(), ty));
         }
         AlterTypeAction::Rename { renames, if_field_exists } => {
+            let mut places: BTreeMap<Arc<str>, BTreeSet<usize>> = BTreeMap::new();
+            for (place, (field, _)) in fields.iter().enumerate() {
+                places.entry(field.clone()).or_default().insert(place);
+            }
             for (from, to) in renames {
-                match fields.iter().position(|(field, _)| **field == *from.as_str()) {
-                    Some(index) => fields[index].0 = to.as_str().into(),
+                match places.get_mut(from.as_str()).and_then(BTreeSet::pop_first) {
+                    Some(place) => {
+                        fields[place].0 = to.as_str().into();
+                        places.entry(fields[place].0.clone()).or_default().insert(place);
+                    }
                     None if *if_field_exists => {}
                     None => {
                         let message = format!("Unkown field {} in user type {full_name}", from.as_str());

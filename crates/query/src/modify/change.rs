@@ -71,6 +71,15 @@ impl ColumnChanges {
         let marker = if column.is_complex() { None } else { PlainMarker::of(&change) };
         ColumnChanges { index, column: column.clone(), place, changes: vec![change], marker }
     }
+
+    /// Adds later changes of the same column: of a simple one the last change counts.
+    fn join(&mut self, later: ColumnChanges) {
+        if self.column.is_complex() {
+            self.changes.extend(later.changes);
+        } else {
+            *self = later;
+        }
+    }
 }
 
 /// A bind marker for a simple column.
@@ -122,19 +131,37 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Adds a change of a column of this table.
+    /// Adds a change of a column of this table. All are brought [`in_order`](Self::in_order) at last.
     pub fn push(&mut self, table: &Table, column: &Arc<Column>, change: Change) -> Result<(), QueryError> {
         let is_static = column.kind == ColumnKind::Static;
         let index = table.columns(is_static).index_of(&column.name);
         let index = index.ok_or_else(|| QueryError::server("a column that is not in its table's set"))?;
         let place = self.regulars.len() + self.statics.len();
         let columns = if is_static { &mut self.statics } else { &mut self.regulars };
-        match columns.binary_search_by_key(&index, |known| known.index) {
-            Ok(known) if column.is_complex() => columns[known].changes.push(change),
-            Ok(known) => columns[known] = ColumnChanges::new(index, place, column, change),
-            Err(next) => columns.insert(next, ColumnChanges::new(index, place, column, change)),
+        match columns.last_mut() {
+            Some(last) if last.index == index => last.join(ColumnChanges::new(index, place, column, change)),
+            _ => columns.push(ColumnChanges::new(index, place, column, change)),
         }
         Ok(())
+    }
+
+    /// The same, each column once and by its index.
+    pub fn in_order(mut self) -> Changes {
+        for columns in [&mut self.regulars, &mut self.statics] {
+            if columns.is_sorted_by(|one, next| one.index < next.index) {
+                continue;
+            }
+            columns.sort_by_key(|column| column.index);
+            let mut joined: Vec<ColumnChanges> = Vec::with_capacity(columns.len());
+            for column in columns.drain(..) {
+                match joined.last_mut() {
+                    Some(last) if last.index == column.index => last.join(column),
+                    _ => joined.push(column),
+                }
+            }
+            *columns = joined;
+        }
+        self
     }
 
     /// The regular columns from the table's first on whose values are markers', in runs: how many columns in each stand

@@ -1,6 +1,5 @@
 //! Changes of collections and user types that are stored cell by cell.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use model::{DeletionTime, RowBuilder, compare_paths, reconcile_cells};
@@ -8,6 +7,7 @@ use types::{CqlType, collection};
 
 use super::change::{Change, ColumnChanges};
 use super::existing::ListCell;
+use super::list::{List, ListPlace};
 use super::times::Times;
 use crate::QueryError;
 use crate::execution::Execution;
@@ -35,14 +35,15 @@ impl Path<'_> {
 }
 
 /// The cells that the changes of one column come to.
-struct Elements<'v, 'e> {
+struct Elements<'v> {
     ty: &'v CqlType,
-    execution: &'e Execution<'e>,
     deletion: DeletionTime,
     /// A cell without value is deleted.
     cells: Vec<(Path<'v>, Option<&'v [u8]>)>,
-    /// What a list holds, for the changes that ask.
-    existing: &'v [ListCell],
+    /// The places of the elements that changes add to a list, in the order of the changes.
+    new_places: std::vec::IntoIter<ListPlace>,
+    /// What a list holds, where a change asks.
+    list: Option<List<'v>>,
 }
 
 /// The values of a change in one execution: element and value, or one of them.
@@ -80,7 +81,13 @@ pub(super) fn write(
         bound.push(bind(change, execution)?);
     }
     let ty = &column.column.ty;
-    let mut elements = Elements { ty, execution, deletion: DeletionTime::LIVE, cells: Vec::new(), existing };
+    let new_places = match ty {
+        CqlType::List { .. } => new_places(&column.changes, &bound, execution),
+        _ => Vec::new(),
+    };
+    let list = column.changes.iter().any(Change::requires_read).then(|| List::new(existing, &new_places));
+    let new_places = new_places.into_iter();
+    let mut elements = Elements { ty, deletion: DeletionTime::LIVE, cells: Vec::new(), new_places, list };
     for (change, (element, value)) in column.changes.iter().zip(&bound) {
         elements.apply(change, element, value, times)?;
     }
@@ -88,7 +95,26 @@ pub(super) fn write(
     Ok(())
 }
 
-impl<'v> Elements<'v, '_> {
+/// A place for each element that the changes of a list add to it.
+fn new_places(changes: &[Change], bound: &[BoundChange<'_>], execution: &Execution<'_>) -> Vec<ListPlace> {
+    let mut places = Vec::new();
+    for (change, (_, value)) in changes.iter().zip(bound) {
+        let elements = |bytes: &[u8]| collection::count(bytes).map_or(0, |count| count.min(bytes.len()));
+        let count = value.as_bytes().map_or(0, elements);
+        match change {
+            Change::Set(_) | Change::Append(_) | Change::Add(_) => {
+                places.extend((0..count).map(|_| execution.processor.next_timeuuid()));
+            }
+            Change::Prepend(_) => {
+                places.extend(execution.processor.prepended_paths().next(execution.now_micros, count));
+            }
+            _ => {}
+        }
+    }
+    places
+}
+
+impl<'v> Elements<'v> {
     fn apply(
         &mut self,
         change: &Change,
@@ -115,7 +141,7 @@ impl<'v> Elements<'v, '_> {
                 self.add(value)
             }
             Change::Add(_) | Change::Append(_) => self.add(value),
-            Change::Prepend(_) => self.prepend(value),
+            Change::Prepend(_) => value.as_bytes().map_or(Ok(()), |bytes| self.add_to_list(bytes)),
             Change::Remove(_) => self.remove(value),
             Change::Discard(_) => self.discard(value),
             Change::SetField { place, .. } => {
@@ -130,12 +156,7 @@ impl<'v> Elements<'v, '_> {
     fn add(&mut self, value: &'v Bound<'_>) -> Result<(), QueryError> {
         let Some(bytes) = value.as_bytes() else { return Ok(()) };
         match self.ty {
-            CqlType::List { .. } => {
-                let processor = self.execution.processor;
-                for element in collection::elements(bytes)? {
-                    self.cells.push((Path::Place(processor.next_timeuuid()), Some(element?.unwrap_or_default())));
-                }
-            }
+            CqlType::List { .. } => self.add_to_list(bytes)?,
             CqlType::Set { .. } => {
                 for element in collection::elements(bytes)? {
                     self.cells.push((Path::Bytes(element?.unwrap_or_default()), Some(&[])));
@@ -158,14 +179,21 @@ impl<'v> Elements<'v, '_> {
         Ok(())
     }
 
-    fn prepend(&mut self, value: &'v Bound<'_>) -> Result<(), QueryError> {
-        let Some(bytes) = value.as_bytes() else { return Ok(()) };
-        let count = collection::count(bytes).unwrap_or_default();
-        let places = self.execution.processor.prepended_paths().next(self.execution.now_micros, count);
-        for (place, element) in places.zip(collection::elements(bytes)?) {
-            self.cells.push((Path::Place(place), Some(element?.unwrap_or_default())));
+    fn add_to_list(&mut self, bytes: &'v [u8]) -> Result<(), QueryError> {
+        for element in collection::elements(bytes)? {
+            let element = element?.unwrap_or_default();
+            let place = self.new_places.next().ok_or_else(|| QueryError::server("an element without a place"))?;
+            self.set_place(place, Some(element));
         }
         Ok(())
+    }
+
+    /// Changes what is at a place in a list.
+    fn set_place(&mut self, place: ListPlace, value: Option<&'v [u8]>) {
+        if let Some(list) = &mut self.list {
+            list.set(&place, value);
+        }
+        self.cells.push((Path::Place(place), value));
     }
 
     fn remove(&mut self, value: &'v Bound<'_>) -> Result<(), QueryError> {
@@ -178,12 +206,10 @@ impl<'v> Elements<'v, '_> {
 
     fn discard(&mut self, value: &Bound<'_>) -> Result<(), QueryError> {
         let Some(bytes) = value.as_bytes() else { return Ok(()) };
-        let mut gone: Vec<&[u8]> = Vec::new();
+        let Some(list) = &mut self.list else { return Err(not_read()) };
         for element in collection::elements(bytes)? {
-            gone.extend(element?);
-        }
-        for (place, _) in self.list().iter().filter(|(_, value)| gone.contains(&value.as_ref())) {
-            self.cells.push((Path::Place(*place), None));
+            let places = element?.map_or_else(Vec::new, |element| list.take(element));
+            self.cells.extend(places.into_iter().map(|place| (Path::Place(place), None)));
         }
         Ok(())
     }
@@ -210,34 +236,18 @@ impl<'v> Elements<'v, '_> {
             Bound::Bytes(bytes) => <[u8; 4]>::try_from(&**bytes).map(i32::from_be_bytes),
         };
         let index = index.map_err(|_| QueryError::invalid("Invalid null value for list index"))?;
-        let list = self.list();
-        if list.is_empty() {
+        let Some(list) = &self.list else { return Err(not_read()) };
+        if list.len() == 0 {
             return Err(QueryError::invalid(format!("Attempted to {what} a list which is null")));
         }
-        let Some((place, _)) = usize::try_from(index).ok().and_then(|index| list.get(index)) else {
+        let Some(place) = usize::try_from(index).ok().and_then(|index| list.at(index)) else {
             let message = format!("List index {index} out of bound, list has size {}", list.len());
             return Err(QueryError::invalid(message));
         };
-        let place = Path::Place(*place);
         if *value != Bound::Unset {
-            self.cells.push((place, value.as_bytes()));
+            self.set_place(place, value.as_bytes());
         }
         Ok(())
-    }
-
-    /// The list as earlier changes of the statement leave it.
-    fn list(&self) -> Vec<(ListPlace, Cow<'v, [u8]>)> {
-        let mut list: Vec<(ListPlace, Cow<'v, [u8]>)> =
-            self.existing.iter().map(|cell| (cell.place, Cow::Borrowed(&*cell.value))).collect();
-        for (path, value) in &self.cells {
-            let Path::Place(place) = path else { continue };
-            list.retain(|(known, _)| known != place);
-            list.extend(value.map(|value| (*place, Cow::Borrowed(value))));
-        }
-        if !self.cells.is_empty() {
-            list.sort_by(|(left, _), (right, _)| compare_paths(self.ty, left, right));
-        }
-        list
     }
 
     /// Writes the cells in the order of their paths, of equal ones the one that reconciliation keeps.
@@ -257,4 +267,6 @@ impl<'v> Elements<'v, '_> {
     }
 }
 
-type ListPlace = [u8; 16];
+fn not_read() -> QueryError {
+    QueryError::server("a list that was not read")
+}

@@ -17,14 +17,15 @@ pub(super) struct ListCell {
     pub value: Vec<u8>,
 }
 
-/// The lists of one row, by index of the column.
+/// The lists of one row, by ascending index of the column.
 #[derive(Debug, Default)]
 pub(super) struct ExistingLists(Vec<(usize, Vec<ListCell>)>);
 
 impl ExistingLists {
     /// The live cells of the column, in list order.
     pub fn list(&self, index: usize) -> &[ListCell] {
-        self.0.iter().find(|(known, _)| *known == index).map(|(_, list)| list.as_slice()).unwrap_or_default()
+        let place = self.0.binary_search_by_key(&index, |(known, _)| *known);
+        place.map(|place| self.0[place].1.as_slice()).unwrap_or_default()
     }
 
     /// Refuses a level that a statement with such changes may not have, whether or not there is a row to read.
@@ -79,7 +80,8 @@ impl ExistingLists {
 
     fn of_row(row: Row<'_>, table: &Table, indexes: &[usize], execution: &Execution<'_>) -> ExistingLists {
         let mut lists = Vec::with_capacity(indexes.len());
-        for (index, data) in row.columns(table).filter(|(index, _)| indexes.contains(index)) {
+        let is_asked = |(index, _): &(usize, ColumnData<'_>)| indexes.binary_search(index).is_ok();
+        for (index, data) in row.columns(table).filter(is_asked) {
             let ColumnData::Complex(cells) = data else { continue };
             let live = cells.filter(|cell| cell.is_live(execution.now_seconds));
             let list = live

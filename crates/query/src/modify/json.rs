@@ -1,5 +1,7 @@
 //! INSERT JSON.
 
+use std::collections::HashMap;
+
 use cql::ast::{Conditions, InsertJson, JsonValue};
 use model::{Column, ColumnKind, Table};
 use serde_json::{Map, Value as Json};
@@ -74,7 +76,7 @@ fn no_document() -> QueryError {
 /// The INSERT of a document.
 fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification, QueryError> {
     let values = read(text, &start.table)?;
-    let given = |column: &Column| values.iter().find(|(name, _)| **name == *column.name).map(|(_, value)| value);
+    let given = |column: &Column| values.get(&*column.name);
     let mut changes = Changes::default();
     for column in start.table.columns_in_select_order() {
         let is_key = matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
@@ -95,30 +97,25 @@ fn resolve(start: Start, text: &str, default_unset: bool) -> Result<Modification
     start.finish(StatementType::Insert, changes, Target::Row(target))
 }
 
-/// A column's name and value; `None` is null.
-type Named = (String, Option<Vec<u8>>);
-
-/// The columns that a document names and their values.
-fn read(text: &str, table: &Table) -> Result<Vec<Named>, QueryError> {
-    let mut left: Vec<(String, Json)> = Vec::new();
-    for (name, value) in parse(text)? {
-        let name = name_from_json(&name);
-        left.retain(|(known, _)| *known != name);
-        left.push((name, value));
+/// The columns that a document names and their values; `None` is null.
+fn read(text: &str, table: &Table) -> Result<HashMap<String, Option<Vec<u8>>>, QueryError> {
+    // Of a name that is there twice the last value counts.
+    let mut left: HashMap<String, (usize, Json)> = HashMap::new();
+    for (place, (name, value)) in parse(text)?.into_iter().enumerate() {
+        left.insert(name_from_json(&name), (place, value));
     }
-    let mut values = Vec::with_capacity(left.len());
+    let mut values = HashMap::with_capacity(left.len());
     for column in columns_in_hash_order(table) {
-        let Some(place) = left.iter().position(|(name, _)| **name == *column.name) else { continue };
-        let (name, value) = left.remove(place);
+        let Some((name, (_, value))) = left.remove_entry(&*column.name) else { continue };
         let bytes = match value {
             Json::Null => None,
             value => Some(column.ty.from_json(&value).map_err(|error| {
                 QueryError::invalid(format!("Error decoding JSON value for {name}: {}", error.message()))
             })?),
         };
-        values.push((name, bytes));
+        values.insert(name, bytes);
     }
-    match left.first() {
+    match left.iter().min_by_key(|(_, (place, _))| *place) {
         None => Ok(values),
         Some((name, _)) => Err(QueryError::invalid(format!("JSON values map contains unrecognized column: {name}"))),
     }

@@ -1,5 +1,6 @@
 //! Preparing INSERT, UPDATE and DELETE.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cql::ast::{self, Conditions, Delete, Identifier, Insert, Operator, Relation, Update, WhereClause};
@@ -46,6 +47,7 @@ impl Start {
         target: Target,
     ) -> Result<Modification, QueryError> {
         let Start { table, attributes, condition, is_virtual } = self;
+        let changes = changes.in_order();
         if condition.is_some() && is_counter(&table) {
             return Err(QueryError::invalid("Conditional updates are not supported on counter tables"));
         }
@@ -111,7 +113,8 @@ pub(super) fn insert(insert: &Insert, preparing: &mut Preparing<'_>) -> Result<M
     if insert.columns.len() != insert.values.len() {
         return refuse("Unmatched column names/values");
     }
-    if (1..insert.columns.len()).any(|place| insert.columns[..place].contains(&insert.columns[place])) {
+    let mut names = HashSet::with_capacity(insert.columns.len());
+    if !insert.columns.iter().all(|name| names.insert(name.as_str())) {
         return refuse("The column names contains duplicates");
     }
     let values = insert.columns.iter().zip(&insert.values);

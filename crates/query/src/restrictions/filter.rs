@@ -26,6 +26,8 @@ struct Expression {
     source: Source,
     ty: CqlType,
     comparison: Comparison,
+    /// Of IN the places of its values in their order.
+    sorted: Vec<usize>,
 }
 
 /// Conditions that all hold of the rows that are kept.
@@ -37,7 +39,12 @@ pub(crate) struct RowFilter {
 impl RowFilter {
     pub(super) fn add(&mut self, table: &Table, column: &Arc<Column>, comparison: Comparison) {
         let (name, source, ty) = (column.name.clone(), Source::of(table, column), column.ty.clone());
-        self.expressions.push(Expression { name, source, ty, comparison });
+        let mut sorted = Vec::new();
+        if let Comparison::In(values) = &comparison {
+            sorted.extend(0..values.len());
+            sorted.sort_by(|one, other| ty.compare(&values[*one], &values[*other]));
+        }
+        self.expressions.push(Expression { name, source, ty, comparison, sorted });
     }
 
     /// Whether every row is kept.
@@ -103,7 +110,9 @@ impl Expression {
                 Operator::Gte => order.is_ge(),
                 _ => false,
             }),
-            Comparison::In(values) => values.iter().any(|value| self.compare(row, value) == Some(Ordering::Equal)),
+            Comparison::In(values) => row.value(self.source, &self.ty).is_some_and(|value| {
+                self.sorted.binary_search_by(|place| self.ty.compare(&values[*place], &value)).is_ok()
+            }),
             Comparison::Contains(wanted) => self.any_entry(row, |ty, key, value| match ty {
                 CqlType::Set { element, .. } => element.compare(key, wanted).is_eq(),
                 CqlType::List { element, .. } | CqlType::Map { value: element, .. } => {

@@ -11,7 +11,7 @@ use crate::names::find_column;
 use crate::preparing::Preparing;
 use crate::restrictions::Restrictions;
 use crate::row_view::RowView;
-use crate::selection::{Input, Selector, prepare_grouping};
+use crate::selection::{Input, RowParts, Selector, prepare_grouping};
 
 /// Which rows of a partition belong together: those that share the first clustering columns, the last of them seen
 /// through a function if there is one.
@@ -102,7 +102,8 @@ impl Grouping {
             model::push_component(component, out);
         }
         if let Some(function) = &self.function {
-            let value = function.evaluate(&Input::Row { row, execution })?;
+            let parts = RowParts::default();
+            let value = function.evaluate(&Input::Row { row, parts: &parts, execution })?;
             model::push_component(value.as_deref(), out);
         }
         Ok(())

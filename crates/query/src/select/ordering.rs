@@ -1,6 +1,8 @@
 //! ORDER BY.
 
 use std::cmp;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use cql::ast::{self, Direction};
@@ -93,10 +95,14 @@ impl Ordering {
 /// Of a column that is named twice the later order counts, at the place of the first: Cassandra has a map of them.
 fn distinct(clauses: &[ast::Ordering]) -> Vec<&ast::Ordering> {
     let mut kept: Vec<&ast::Ordering> = Vec::with_capacity(clauses.len());
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for clause in clauses {
-        match kept.iter_mut().find(|known| known.column == clause.column) {
-            Some(known) => *known = clause,
-            None => kept.push(clause),
+        match places.entry(clause.column.as_str()) {
+            Entry::Occupied(place) => kept[*place.get()] = clause,
+            Entry::Vacant(place) => {
+                place.insert(kept.len());
+                kept.push(clause);
+            }
         }
     }
     kept

@@ -21,7 +21,7 @@ use crate::budget::{STEPS_PER_LOOK, steps_of_bytes, steps_of_expressions};
 use crate::execution::Execution;
 use crate::restrictions::{Partitions, RowFilter};
 use crate::row_view::{RowView, split_key};
-use crate::selection::{Group, Input};
+use crate::selection::{Group, Input, RowParts};
 
 /// What of a row is not stored with it.
 #[derive(Clone, Copy)]
@@ -422,7 +422,8 @@ impl<'p> Page<'p> {
         } else if self.plan.ordering.sort.is_some() {
             (true, self.take_to_sort(found, &view)?)
         } else {
-            let input = Input::Row { row: &view, execution: self.execution };
+            let parts = RowParts::default();
+            let input = Input::Row { row: &view, parts: &parts, execution: self.execution };
             self.plan.selection.write_row(&input, &mut self.cells)?;
             (true, self.count_row(found)?)
         };
@@ -548,7 +549,8 @@ impl<'p> Page<'p> {
 
     fn take_to_sort(&mut self, found: &Found<'_>, view: &RowView<'_>) -> Result<Flow, QueryError> {
         let mut cells = Vec::new();
-        let input = Input::Row { row: view, execution: self.execution };
+        let parts = RowParts::default();
+        let input = Input::Row { row: view, parts: &parts, execution: self.execution };
         self.plan.selection.write_row(&input, &mut cells)?;
         self.keep_to_sort(SortedRow { values: sort_values(self.plan, view), cells })?;
         self.limits.remaining_in_partition -= 1;

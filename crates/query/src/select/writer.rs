@@ -84,7 +84,8 @@ impl PlainWriter {
             }
         }
         let made_index = |piece: &Piece| if let Piece::Made { index, .. } = piece { Some(*index) } else { None };
-        let made: Vec<usize> = pieces.iter().filter_map(made_index).collect();
+        let mut made: Vec<usize> = pieces.iter().filter_map(made_index).collect();
+        made.sort_unstable();
         let runs = |piece: &Piece| if let Piece::Copied(runs) = piece { runs.clone() } else { Vec::new() };
         let end = pieces.iter().flat_map(runs).map(|run| run.end).max();
         let everything = 0..regulars.columns.len();
@@ -132,7 +133,8 @@ impl PlainWriter {
                     (None, None) => runs.iter().cloned().flatten().for_each(|_| collection::write_part(None, out)),
                 },
                 Piece::Made { index, ty } => {
-                    let data = made.iter().find(|(found, _)| found == index).map(|(_, data)| *data);
+                    let place = made.binary_search_by_key(index, |(found, _)| *found);
+                    let data = place.ok().map(|place| made[place].1);
                     tombstones += write_data(ty, data, now_seconds, out);
                 }
             }
@@ -145,7 +147,7 @@ impl PlainWriter {
 
     fn made_from<'r>(&self, row: Row<'r>, table: &Table) -> Vec<(usize, ColumnData<'r>)> {
         let cells = if self.made_are_complex { row.columns(table).complex() } else { row.columns(table) };
-        cells.filter(|(index, _)| self.made.contains(index)).collect()
+        cells.filter(|(index, _)| self.made.binary_search(index).is_ok()).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use cql::ast::Selectable;
+use cql::ast::{Selectable, WritetimeOrTtl};
 use model::Table;
 use types::{CqlType, UserType};
 
@@ -73,7 +73,13 @@ impl<'a> Argument<'a> {
                 resolve_type(type_name, &preparing.schema, &self.table.keyspace).ok().map(|ty| ty.freeze())
             }
             Selectable::Cast { type_name, .. } => Some(crate::terms::cast_type(*type_name)),
-            Selectable::WritetimeOrTtl { .. } => Some(CqlType::Bigint),
+            Selectable::WritetimeOrTtl { kind, column, selected } => {
+                let one = if *kind == WritetimeOrTtl::Ttl { CqlType::Int } else { CqlType::Bigint };
+                let is_part = matches!(**selected, Selectable::Element { .. } | Selectable::Field { .. });
+                let has_many = self.table.column(column.as_str()).is_some_and(|column| column.is_complex());
+                let is_list = has_many && !is_part && *kind != WritetimeOrTtl::MaxWritetime;
+                Some(if is_list { CqlType::list(one) } else { one })
+            }
             Selectable::CountRows => Some(CqlType::Bigint),
             Selectable::Field { receiver, field } => match self.inner(receiver).exact_type(preparing)? {
                 CqlType::Udt { definition, .. } => {

@@ -1,6 +1,6 @@
 //! A group of rows that makes one row of the result.
 
-use super::{Input, Selection, Selector};
+use super::{Input, RowParts, Selection, Selector};
 use crate::QueryError;
 use crate::execution::Execution;
 use crate::functions::Accumulator;
@@ -43,10 +43,12 @@ impl<'s> Group<'s> {
 
     /// Takes in a row.
     pub fn add(&mut self, row: &RowView<'_>, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let input = Input::Row { row, execution };
+        let parts = RowParts::default();
+        let input = Input::Row { row, parts: &parts, execution };
         if self.rows == 0 {
+            let mut kept = vec![false; self.leaves.len()];
             for selector in &self.selection.selectors {
-                self.charged_bytes += keep_leaves(selector, &input, &mut self.leaves)?;
+                self.charged_bytes += keep_leaves(selector, &input, &mut self.leaves, &mut kept)?;
             }
         }
         self.rows += 1;
@@ -67,19 +69,25 @@ impl<'s> Group<'s> {
 
     /// Appends the group's row of the result to `cells`.
     pub fn write_row(&self, execution: &Execution<'_>, cells: &mut Vec<u8>) -> Result<(), QueryError> {
-        let input = Input::Group { leaves: &self.leaves, aggregates: &self.aggregates, execution };
+        let parts = RowParts::default();
+        let input = Input::Group { leaves: &self.leaves, parts: &parts, aggregates: &self.aggregates, execution };
         self.selection.write_row(&input, cells)
     }
 }
 
-/// Keeps the values of a selector's leaves; how many bytes were charged for them.
+/// Keeps the values of a selector's leaves, each of which several selectors may have; how many bytes were charged for
+/// them.
 fn keep_leaves(
     selector: &Selector,
     input: &Input<'_, '_>,
     leaves: &mut [Option<Vec<u8>>],
+    kept: &mut [bool],
 ) -> Result<usize, QueryError> {
     match selector {
         Selector::Column { leaf, .. } | Selector::Writetime { leaf, .. } => {
+            if kept.get_mut(*leaf).is_none_or(|kept| std::mem::replace(kept, true)) {
+                return Ok(0);
+            }
             let value = selector.evaluate(input)?;
             let length = value.as_ref().map_or(0, |value| value.len());
             input.execution().charge(length)?;
@@ -97,6 +105,6 @@ fn keep_leaves(
         | Selector::Map { .. } => selector
             .inner()
             .into_iter()
-            .try_fold(0, |charged, selector| Ok(charged + keep_leaves(selector, input, leaves)?)),
+            .try_fold(0, |charged, selector| Ok(charged + keep_leaves(selector, input, leaves, kept)?)),
     }
 }

@@ -31,6 +31,9 @@ pub(super) struct Builder {
     pub aggregates: Vec<AggregateCall>,
     pub leaf_count: usize,
     pub used: Vec<Arc<Column>>,
+    noted: HashSet<Source>,
+    /// The leaf of each selected column.
+    leaves: HashMap<Source, usize>,
     inside_aggregate: bool,
 }
 
@@ -175,6 +178,8 @@ impl Builder {
             aggregates: Vec::new(),
             leaf_count: 0,
             used: Vec::new(),
+            noted: HashSet::new(),
+            leaves: HashMap::new(),
             inside_aggregate: false,
         }
     }
@@ -185,7 +190,7 @@ impl Builder {
     }
 
     fn note(&mut self, column: &Arc<Column>) {
-        if !self.used.iter().any(|known| known.id == column.id) {
+        if self.noted.insert(Source::of(&self.table, column)) {
             self.used.push(column.clone());
         }
     }
@@ -193,7 +198,11 @@ impl Builder {
     /// A column as it is.
     pub fn column(&mut self, column: &Arc<Column>) -> Selector {
         self.note(column);
-        Selector::Column { source: Source::of(&self.table, column), ty: column.ty.clone(), leaf: self.leaf() }
+        let source = Source::of(&self.table, column);
+        let next = self.leaf_count;
+        let leaf = *self.leaves.entry(source).or_insert(next);
+        self.leaf_count += usize::from(leaf == next);
+        Selector::Column { source, ty: column.ty.clone(), leaf }
     }
 
     /// Prepares an expression whose value goes to something of type `expected`, if that is known.

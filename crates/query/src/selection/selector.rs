@@ -1,10 +1,12 @@
 //! A selected expression, ready to be evaluated on rows.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use types::{CqlType, collection};
 
+use super::parts::{Parts, RowParts};
 use super::writetime::{Part, WritetimeSelector};
 use crate::QueryError;
 use crate::execution::Execution;
@@ -40,9 +42,14 @@ pub(crate) enum Selector {
 /// What selectors are evaluated on.
 pub(crate) enum Input<'i, 'r> {
     /// One row.
-    Row { row: &'i RowView<'r>, execution: &'i Execution<'i> },
+    Row { row: &'i RowView<'r>, parts: &'i RowParts, execution: &'i Execution<'i> },
     /// A group of rows: the leaves' values of its first row, and its aggregates.
-    Group { leaves: &'i [Option<Vec<u8>>], aggregates: &'i [Accumulator], execution: &'i Execution<'i> },
+    Group {
+        leaves: &'i [Option<Vec<u8>>],
+        parts: &'i RowParts,
+        aggregates: &'i [Accumulator],
+        execution: &'i Execution<'i>,
+    },
 }
 
 impl<'i> Input<'i, '_> {
@@ -56,12 +63,19 @@ impl<'i> Input<'i, '_> {
     fn leaf(
         &self,
         leaf: usize,
-        of_row: impl FnOnce(&'i RowView<'_>) -> Option<Cow<'i, [u8]>>,
+        of_row: impl FnOnce(&'i RowView<'_>, &'i RowParts) -> Option<Cow<'i, [u8]>>,
     ) -> Option<Cow<'i, [u8]>> {
         match self {
-            Input::Row { row, .. } => of_row(row),
+            Input::Row { row, parts, .. } => of_row(row, parts),
             Input::Group { leaves, .. } => leaves.get(leaf)?.as_deref().map(Cow::Borrowed),
         }
+    }
+
+    /// The parts of the column that a receiver is, if many of them are asked for.
+    fn parts(&self, receiver: &Selector) -> Result<Option<Rc<Parts>>, QueryError> {
+        let (Input::Row { parts, .. } | Input::Group { parts, .. }) = self;
+        let Selector::Column { source, ty, .. } = receiver else { return Ok(None) };
+        parts.of_value(*source, ty, || Ok(receiver.evaluate(self)?.map(Cow::into_owned)))
     }
 }
 
@@ -94,9 +108,10 @@ impl Selector {
     /// The value; `None` is null.
     pub fn evaluate<'v>(&'v self, input: &Input<'v, '_>) -> Evaluated<'v> {
         match self {
-            Selector::Column { source, ty, leaf } => Ok(input.leaf(*leaf, |row| row.value(*source, ty))),
+            Selector::Column { source, ty, leaf } => Ok(input.leaf(*leaf, |row, _| row.value(*source, ty))),
             Selector::Writetime { selector, leaf } => {
-                Ok(input.leaf(*leaf, |row| selector.evaluate(row, input.execution()).map(Cow::Owned)))
+                let execution = input.execution();
+                Ok(input.leaf(*leaf, |row, parts| selector.evaluate(row, parts, execution).map(Cow::Owned)))
             }
             Selector::Term { term, .. } => Ok(match term.bind(input.execution())? {
                 Bound::Bytes(bytes) => Some(bytes),
@@ -118,17 +133,21 @@ impl Selector {
                 },
                 Input::Row { .. } => Ok(None),
             },
-            Selector::Field { receiver, index, .. } => match receiver.evaluate(input)? {
-                Some(value) => {
-                    let field = collection::fields(&value).nth(*index).transpose()?.flatten();
-                    Ok(field.map(|field| Cow::Owned(field.to_vec())))
+            Selector::Field { receiver, index, .. } => {
+                if let Some(parts) = input.parts(receiver)? {
+                    return Ok(parts.field(*index).map(|field| Cow::Owned(field.to_vec())));
                 }
-                None => Ok(None),
-            },
+                let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
+                let field = collection::fields(&value).nth(*index).transpose()?.flatten();
+                Ok(field.map(|field| Cow::Owned(field.to_vec())))
+            }
             Selector::Element { receiver, element, name } => {
                 let null = || QueryError::invalid(format!("Invalid null value for element selection on {name}"));
                 let unset = || format!("Invalid unset value for element selection on {name}");
                 let wanted = element.bind(input.execution())?.or_refuse_unset(unset)?.ok_or_else(null)?;
+                if let Some(parts) = input.parts(receiver)? {
+                    return Ok(parts.element(&wanted).map(|element| Cow::Owned(element.to_vec())));
+                }
                 match receiver.evaluate(input)? {
                     Some(value) => select_element(&receiver.ty(), &value, &wanted),
                     None => Ok(None),
@@ -136,9 +155,15 @@ impl Selector {
             }
             Selector::Slice { receiver, from, to, name } => {
                 let (from, to) = (slice_bound(from, name, input)?, slice_bound(to, name, input)?);
-                let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
                 let ty = receiver.ty();
-                let slice = select_slice(&ty, &value, from.as_deref(), to.as_deref())?;
+                let known = input.parts(receiver)?.and_then(|parts| parts.slice(from.as_deref(), to.as_deref()));
+                let slice = match known {
+                    Some(slice) => Some(Cow::Owned(slice)),
+                    None => {
+                        let Some(value) = receiver.evaluate(input)? else { return Ok(None) };
+                        select_slice(&ty, &value, from.as_deref(), to.as_deref())?
+                    }
+                };
                 // Of a collection that is not frozen nothing is left then, as of one without elements.
                 Ok(slice.filter(|slice| !ty.is_multi_cell() || collection::count(slice) != Some(0)))
             }
@@ -211,7 +236,8 @@ impl Selector {
     /// Calls the functions in it of which all arguments are known before any row is read, and checks arguments that
     /// are.
     pub fn check_constants(&self, execution: &Execution<'_>) -> Result<(), QueryError> {
-        let nothing = Input::Group { leaves: &[], aggregates: &[], execution };
+        let parts = RowParts::default();
+        let nothing = Input::Group { leaves: &[], parts: &parts, aggregates: &[], execution };
         if let Selector::Function { .. } = self
             && self.is_constant()
         {

@@ -1,9 +1,13 @@
 //! `writetime`, `maxwritetime` and `ttl` of columns and of parts of them.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
+
 use cql::ast::WritetimeOrTtl;
 use model::{Cell, ColumnData};
 use types::{CqlType, collection};
 
+use super::RowParts;
 use crate::execution::Execution;
 use crate::row_view::{RowView, Source};
 use crate::terms::{Bound, Term};
@@ -19,6 +23,28 @@ pub(crate) enum Part {
     Element(Term),
     /// The elements between two, both included.
     Slice(Option<Term>, Option<Term>),
+}
+
+/// The part asked for, with the values of one execution.
+enum Asked {
+    Whole,
+    Nothing,
+    /// The path of a field's cell.
+    Field([u8; 2]),
+    Element(Vec<u8>),
+    Slice(Option<Vec<u8>>, Option<Vec<u8>>),
+}
+
+impl Asked {
+    /// The first and the last path asked for, where not all are.
+    fn bounds(&self) -> Option<[Option<&[u8]>; 2]> {
+        match self {
+            Asked::Whole | Asked::Nothing => None,
+            Asked::Field(place) => Some([Some(place), Some(place)]),
+            Asked::Element(wanted) => Some([Some(wanted), Some(wanted)]),
+            Asked::Slice(from, to) => Some([from.as_deref(), to.as_deref()]),
+        }
+    }
 }
 
 /// Asks cells for their times.
@@ -47,15 +73,23 @@ impl WritetimeSelector {
     }
 
     /// The serialized answer; `None` is null.
-    pub fn evaluate(&self, row: &RowView<'_>, execution: &Execution<'_>) -> Option<Vec<u8>> {
+    pub fn evaluate(&self, row: &RowView<'_>, parts: &RowParts, execution: &Execution<'_>) -> Option<Vec<u8>> {
         let now = row.now_seconds;
         match row.data(self.source)? {
             ColumnData::Simple(cell) => {
-                self.time_of(&cell, now).filter(|_| cell.is_live(now) && self.is_in(cell.value, execution))
+                let is_asked = || self.is_in(cell.value, &self.asked(execution), parts);
+                self.time_of(&cell, now).filter(|_| cell.is_live(now) && is_asked())
             }
             ColumnData::Complex(cells) => {
-                let live: Vec<Cell<'_>> =
-                    cells.filter(|cell| cell.is_live(now) && self.covers(cell.path, execution)).collect();
+                let asked = self.asked(execution);
+                let read_once = match asked.bounds() {
+                    Some(_) => parts.of_cells(self.source, &self.column_type, cells, now),
+                    None => None,
+                };
+                let live: Vec<Cell<'_>> = match (read_once, asked.bounds()) {
+                    (Some(read), Some([from, to])) => read.between(from, to).collect(),
+                    _ => cells.filter(|cell| cell.is_live(now) && self.covers(cell.path, &asked)).collect(),
+                };
                 if live.is_empty() {
                     return None;
                 }
@@ -71,10 +105,12 @@ impl WritetimeSelector {
     fn list(&self, cells: &[Cell<'_>], now: u32) -> Vec<u8> {
         let mut out = Vec::new();
         if let CqlType::Udt { definition, .. } = &self.column_type {
+            let times: HashMap<usize, &Cell<'_>> =
+                cells.iter().rev().filter_map(|cell| Some((field_place(cell.path)?, cell))).collect();
             collection::write_count(definition.fields().len(), &mut out);
             for place in 0..definition.fields().len() {
-                let cell = cells.iter().find(|cell| field_place(cell.path) == Some(place));
-                collection::write_part(cell.and_then(|cell| self.time_of(cell, now)).as_deref(), &mut out);
+                let time = times.get(&place).and_then(|cell| self.time_of(cell, now));
+                collection::write_part(time.as_deref(), &mut out);
             }
             return out;
         }
@@ -85,26 +121,9 @@ impl WritetimeSelector {
         out
     }
 
-    /// Whether a frozen collection has an element of the part asked for.
-    fn is_in(&self, value: &[u8], execution: &Execution<'_>) -> bool {
-        match (&self.column_type, &self.part) {
-            (_, Part::Whole) => true,
-            (_, Part::Field(place)) => matches!(collection::fields(value).nth(*place), Some(Ok(Some(_)))),
-            (CqlType::Map { .. }, _) => collection::entries(value)
-                .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, execution))),
-            (_, _) => collection::elements(value)
-                .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, execution))),
-        }
-    }
-
-    /// Whether the cell of this path, or a frozen collection's element of this key, is asked.
-    fn covers(&self, path: &[u8], execution: &Execution<'_>) -> bool {
-        let key_type = match &self.column_type {
-            CqlType::Map { key, .. } => key,
-            CqlType::Set { element, .. } => element,
-            _ => &CqlType::Blob,
-        };
-        // A bound that cannot be had covers nothing; null and unset bounds are open.
+    /// What is asked for in this execution. A bound that cannot be had asks for nothing; null and unset bounds of a slice
+    /// are open.
+    fn asked(&self, execution: &Execution<'_>) -> Asked {
         let bytes = |term: &Term| {
             term.bind(execution).ok().and_then(|value| match value {
                 Bound::Bytes(bytes) => Some(bytes.into_owned()),
@@ -112,12 +131,52 @@ impl WritetimeSelector {
             })
         };
         match &self.part {
-            Part::Whole => true,
-            Part::Field(place) => field_place(path) == Some(*place),
-            Part::Element(term) => bytes(term).is_some_and(|wanted| key_type.compare(path, &wanted).is_eq()),
-            Part::Slice(from, to) => {
-                let above = from.as_ref().and_then(bytes).is_none_or(|from| key_type.compare(path, &from).is_ge());
-                let below = to.as_ref().and_then(bytes).is_none_or(|to| key_type.compare(path, &to).is_le());
+            Part::Whole => Asked::Whole,
+            Part::Field(place) => Asked::Field((*place as u16).to_be_bytes()),
+            Part::Element(term) => bytes(term).map_or(Asked::Nothing, Asked::Element),
+            Part::Slice(from, to) => Asked::Slice(from.as_ref().and_then(bytes), to.as_ref().and_then(bytes)),
+        }
+    }
+
+    /// Whether a frozen collection has an element of the part asked for.
+    fn is_in(&self, value: &[u8], asked: &Asked, parts: &RowParts) -> bool {
+        if let Part::Whole = self.part {
+            return true;
+        }
+        let known = parts.of_value(self.source, &self.column_type, || Ok::<_, Infallible>(Some(value.to_vec())));
+        if let Ok(Some(known)) = known {
+            return match asked {
+                Asked::Whole => true,
+                Asked::Nothing => false,
+                Asked::Field(place) => known.field(u16::from_be_bytes(*place).into()).is_some(),
+                Asked::Element(wanted) => known.element(wanted).is_some(),
+                Asked::Slice(from, to) => known.has_between(from.as_deref(), to.as_deref()),
+            };
+        }
+        match (&self.column_type, &self.part) {
+            (_, Part::Field(place)) => matches!(collection::fields(value).nth(*place), Some(Ok(Some(_)))),
+            (CqlType::Map { .. }, _) => collection::entries(value)
+                .is_ok_and(|entries| entries.entries().flatten().any(|(key, _)| self.covers(key, asked))),
+            (_, _) => collection::elements(value)
+                .is_ok_and(|elements| elements.flatten().flatten().any(|element| self.covers(element, asked))),
+        }
+    }
+
+    /// Whether the cell of this path, or a frozen collection's element of this key, is asked.
+    fn covers(&self, path: &[u8], asked: &Asked) -> bool {
+        let key_type = match &self.column_type {
+            CqlType::Map { key, .. } => key,
+            CqlType::Set { element, .. } => element,
+            _ => &CqlType::Blob,
+        };
+        match asked {
+            Asked::Whole => true,
+            Asked::Nothing => false,
+            Asked::Field(place) => path == place,
+            Asked::Element(wanted) => key_type.compare(path, wanted).is_eq(),
+            Asked::Slice(from, to) => {
+                let above = from.as_ref().is_none_or(|from| key_type.compare(path, from).is_ge());
+                let below = to.as_ref().is_none_or(|to| key_type.compare(path, to).is_le());
                 above && below
             }
         }

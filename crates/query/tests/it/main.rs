@@ -20,6 +20,7 @@ mod schema;
 mod select;
 mod sent_values;
 mod sstable_tasks;
+mod steps;
 mod survival;
 mod timestamps;
 mod writes;

@@ -250,3 +250,79 @@ fn columns_in_any_order_are_what_an_expression_beside_them_sees() {
     node.run("ALTER TABLE t DROP b");
     check(&["k", "c", "s", "a", "aa", "d", "e", "m", "y", "z"]);
 }
+
+#[test]
+fn the_ttl_of_a_cell_is_an_int_to_functions_and_operators() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY, v int)"]);
+    node.run("INSERT INTO t (k, v) VALUES (1, 1) USING TTL 1000000");
+    let rows = node.rows("SELECT ttl(v) + 0 - ttl(v), abs(ttl(v)) / ttl(v), intasblob(ttl(v) - ttl(v)) FROM t");
+    assert_eq!(rows, ["0 1 0x00000000"]);
+    // Of a collection there are many times; Cassandra 5.0.8 answers the same.
+    node.run("CREATE TABLE c (k int PRIMARY KEY, m map<int, int>)");
+    node.run("INSERT INTO c (k, m) VALUES (1, {1: 1, 2: 2}) USING TIMESTAMP 100");
+    let rows =
+        node.rows("SELECT collection_max(writetime(m)), to_json(writetime(m[1..2])), maxwritetime(m) + 1 FROM c");
+    assert_eq!(rows, ["100 '[100, 100]' 101"]);
+    assert_eq!(
+        node.failure("SELECT writetime(m) + 1 FROM c"),
+        "the '+' operation is not supported between writetime(m) and 1"
+    );
+}
+
+#[test]
+fn parts_of_a_column_are_the_same_however_many_of_them_are_selected() {
+    let node = TestNode::with(&[
+        "CREATE TYPE u (a int, b text, c int)",
+        "CREATE TABLE t (k int PRIMARY KEY, m map<int, int>, f frozen<map<int, int>>, s set<int>, u u, z frozen<u>)",
+        "INSERT INTO t (k, m, f, s, u, z) VALUES (1, {1: 10, 3: 30, 5: 50}, {1: 10, 3: 30}, {2, 4}, {a: 1, c: 3}, {a: 1})",
+        "UPDATE t USING TTL 100000 SET m[7] = 70 WHERE k = 1",
+        "DELETE m[3] FROM t WHERE k = 1",
+        "INSERT INTO t (k) VALUES (2)",
+    ]);
+    let parts = [
+        "m[1]",
+        "m[3]",
+        "m[7]",
+        "m[0]",
+        "m[2..7]",
+        "m[..1]",
+        "m[8..]",
+        "m[9..1]",
+        "f[1]",
+        "f[2]",
+        "f[..9]",
+        "f[2..9]",
+        "s[2]",
+        "s[3]",
+        "s[3..]",
+        "u.a",
+        "u.b",
+        "u.c",
+        "z.a",
+        "z.b",
+        "z.c",
+        "writetime(m[1]) - writetime(m[1])",
+        "writetime(m[3])",
+        "ttl(m[1])",
+        "ttl(m[7]) - ttl(m[7])",
+        "writetime(f[1]) - writetime(f[1])",
+        "writetime(f[2])",
+        "writetime(u.b)",
+        "writetime(u.c) - writetime(u.c)",
+        "writetime(z.a) - writetime(z.a)",
+        "writetime(z.b)",
+        "collection_count(ttl(m[1..7]))",
+        "collection_count(writetime(m[2..9]))",
+        "m",
+    ];
+    for group in ["", ", count(*)"] {
+        let alone = |part: &&str| node.rows(&format!("SELECT {part}{group} FROM t WHERE k = 1")).concat();
+        let alone: Vec<String> = parts.iter().map(alone).map(|row| row.trim_end_matches(" 1").to_owned()).collect();
+        let all: Vec<&str> = parts.iter().chain(&parts).chain(&parts).copied().collect();
+        let together = node.rows(&format!("SELECT {}{group} FROM t WHERE k = 1", all.join(", "))).concat();
+        let expected = [alone.clone(), alone.clone(), alone].concat().join(" ");
+        assert_eq!(together, expected + if group.is_empty() { "" } else { " 1" });
+    }
+    let of_nothing = node.rows(&format!("SELECT {} FROM t WHERE k = 2", parts[..21].join(", ")));
+    assert_eq!(of_nothing, [["null"; 21].join(" ")]);
+}

@@ -1,0 +1,236 @@
+//! Elements and fields of the columns of one row, found without reading a column's value anew for each selector.
+//!
+//! A statement may ask for as many parts of a column as it has bytes. The first few are looked for in the value as it
+//! stands; a column that is asked for more of them is read once, and its parts are found by their order.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use model::{Cell, ComplexCells};
+use types::{CqlType, collection};
+
+use crate::row_view::Source;
+
+/// So many parts of a column are looked for in its value as it stands.
+const PLAIN_MAX: u32 = 4;
+
+/// What was found out about the columns of one row. One per row.
+#[derive(Default)]
+pub(crate) struct RowParts {
+    known: RefCell<Option<Box<Known>>>,
+}
+
+#[derive(Default)]
+struct Known {
+    asked: HashMap<Source, u32>,
+    values: HashMap<Source, Option<Rc<Parts>>>,
+    cells: HashMap<Source, Rc<LiveCells>>,
+}
+
+impl RowParts {
+    /// Whether parts of this column were asked for so often that it is to be read once for all.
+    fn is_asked_often(&self, source: Source) -> bool {
+        let mut known = self.known.borrow_mut();
+        let asked = known.get_or_insert_default().asked.entry(source).or_default();
+        *asked = asked.saturating_add(1);
+        *asked > PLAIN_MAX
+    }
+
+    /// The parts of a column's value, if it is to be read once for all and can be. `read` gives the value.
+    pub fn of_value<E>(
+        &self,
+        source: Source,
+        ty: &CqlType,
+        read: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<Option<Rc<Parts>>, E> {
+        if !self.is_asked_often(source) {
+            return Ok(None);
+        }
+        if let Some(parts) = self.known.borrow().as_ref().and_then(|known| known.values.get(&source)) {
+            return Ok(parts.clone());
+        }
+        let parts = read()?.and_then(|value| Parts::new(ty, value)).map(Rc::new);
+        self.known.borrow_mut().get_or_insert_default().values.insert(source, parts.clone());
+        Ok(parts)
+    }
+
+    /// The live cells of a complex column, if it is to be read once for all.
+    pub fn of_cells(
+        &self,
+        source: Source,
+        ty: &CqlType,
+        cells: ComplexCells<'_>,
+        now_seconds: u32,
+    ) -> Option<Rc<LiveCells>> {
+        if !self.is_asked_often(source) {
+            return None;
+        }
+        let mut known = self.known.borrow_mut();
+        let read = || Rc::new(LiveCells::new(ty, cells, now_seconds));
+        Some(known.get_or_insert_default().cells.entry(source).or_insert_with(read).clone())
+    }
+}
+
+/// A serialized collection or user type, taken apart.
+pub(crate) struct Parts {
+    value: Vec<u8>,
+    /// Of a map key and value, of a set the element twice, of a user type the field twice.
+    places: Vec<(Range<usize>, Range<usize>)>,
+    /// Of the keys or elements; of a user type nothing.
+    key_type: Option<CqlType>,
+    is_map: bool,
+    /// The places in the order of the keys.
+    sorted: Vec<usize>,
+    /// Whether that is the order that they have.
+    is_sorted: bool,
+}
+
+impl Parts {
+    /// `None` where the value is none of this type, or has elements that are null.
+    fn new(ty: &CqlType, value: Vec<u8>) -> Option<Parts> {
+        let (key_type, is_map) = match ty {
+            CqlType::Map { key, .. } => (Some((**key).clone()), true),
+            CqlType::Set { element, .. } => (Some((**element).clone()), false),
+            _ => (None, false),
+        };
+        let mut at = if key_type.is_some() { size_of::<i32>() } else { 0 };
+        let mut next = |part: Option<&[u8]>| {
+            let start = at + size_of::<i32>();
+            at = start + part.map_or(0, <[u8]>::len);
+            start..at
+        };
+        let mut places = Vec::new();
+        match ty {
+            CqlType::Map { .. } => {
+                for entry in collection::entries(&value).ok()?.entries() {
+                    let (key, entry) = entry.ok()?;
+                    places.push((next(Some(key)), next(Some(entry))));
+                }
+            }
+            CqlType::Set { .. } => {
+                for element in collection::elements(&value).ok()? {
+                    let place = next(Some(element.ok()??));
+                    places.push((place.clone(), place));
+                }
+            }
+            // The fields of a user type are found by their places alone.
+            _ => {
+                for field in collection::fields(&value) {
+                    let place = match field.ok()? {
+                        Some(field) => next(Some(field)),
+                        None => next(None).end..0,
+                    };
+                    places.push((place.clone(), place));
+                }
+            }
+        }
+        let mut sorted: Vec<usize> = (0..places.len()).collect();
+        if let Some(ty) = &key_type {
+            let key = |place: usize| &value[places[place].0.clone()];
+            sorted.sort_by(|one, other| ty.compare(key(*one), key(*other)));
+        }
+        let is_sorted = sorted.is_sorted();
+        Some(Parts { value, places, key_type, is_map, sorted, is_sorted })
+    }
+
+    fn compare(&self, place: usize, wanted: &[u8]) -> Ordering {
+        let key = &self.value[self.places[place].0.clone()];
+        self.key_type.as_ref().map_or(Ordering::Equal, |ty| ty.compare(key, wanted))
+    }
+
+    /// The value of a map's key, or the element of a set, that is equal to `wanted`.
+    pub fn element(&self, wanted: &[u8]) -> Option<&[u8]> {
+        let before = self.sorted.partition_point(|place| self.compare(*place, wanted).is_lt());
+        let found = self.sorted.get(before).filter(|place| self.compare(**place, wanted).is_eq())?;
+        Some(&self.value[self.places[*found].1.clone()])
+    }
+
+    /// The field of a user type at this place.
+    pub fn field(&self, index: usize) -> Option<&[u8]> {
+        let (_, place) = self.places.get(index)?;
+        self.value.get(place.clone())
+    }
+
+    /// Whether a key lies between two, both included.
+    pub fn has_between(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
+        let start = from.map_or(0, |from| self.sorted.partition_point(|place| self.compare(*place, from).is_lt()));
+        let next = self.sorted.get(start);
+        next.is_some_and(|place| to.is_none_or(|to| self.compare(*place, to).is_le()))
+    }
+
+    /// The map or set of what lies between two keys, both included; `None` where the keys are not in order.
+    pub fn slice(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> Option<Vec<u8>> {
+        if !self.is_sorted {
+            return None;
+        }
+        let start = from.map_or(0, |from| self.sorted.partition_point(|place| self.compare(*place, from).is_lt()));
+        let end =
+            to.map_or(self.sorted.len(), |to| self.sorted.partition_point(|place| self.compare(*place, to).is_le()));
+        let within = self.places.get(start..end.max(start)).unwrap_or_default();
+        let bytes = |place: &Range<usize>| &self.value[place.clone()];
+        Some(match self.is_map {
+            true => collection::map(within.iter().map(|(key, value)| (bytes(key), bytes(value)))),
+            false => collection::list(within.iter().map(|(element, _)| bytes(element))),
+        })
+    }
+}
+
+/// The live cells of a complex column, in the order of their paths.
+pub(crate) struct LiveCells {
+    paths: Vec<u8>,
+    /// Where the path of each is, and the cell without path and value.
+    cells: Vec<(Range<usize>, Cell<'static>)>,
+    /// Of the paths.
+    ty: CqlType,
+}
+
+impl LiveCells {
+    fn new(ty: &CqlType, cells: ComplexCells<'_>, now_seconds: u32) -> LiveCells {
+        let mut paths = Vec::new();
+        let place = |cell: Cell<'_>| {
+            let start = paths.len();
+            paths.extend_from_slice(cell.path);
+            (start..paths.len(), Cell { path: &[], value: &[], ..cell })
+        };
+        let cells = cells.filter(|cell| cell.is_live(now_seconds)).map(place).collect();
+        LiveCells { paths, cells, ty: ty.clone() }
+    }
+
+    /// The cells whose paths lie between two, both included.
+    pub fn between(&self, from: Option<&[u8]>, to: Option<&[u8]>) -> impl Iterator<Item = Cell<'static>> {
+        let compare =
+            |path: &Range<usize>, bound: &[u8]| model::compare_paths(&self.ty, &self.paths[path.clone()], bound);
+        let start = from.map_or(0, |from| self.cells.partition_point(|(path, _)| compare(path, from).is_lt()));
+        let end = to.map_or(self.cells.len(), |to| self.cells.partition_point(|(path, _)| compare(path, to).is_le()));
+        self.cells.get(start..end.max(start)).unwrap_or_default().iter().map(|(_, cell)| *cell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_found_by_their_order_also_where_they_are_stored_in_another() {
+        let ty = CqlType::map(CqlType::Int, CqlType::Text);
+        let keys = [7_i32, 1, 3].map(i32::to_be_bytes);
+        let value = collection::map(keys.iter().map(|key| (&key[..], &key[3..])));
+        let parts = Parts::new(&ty, value).unwrap();
+        for wanted in -1..9_i32 {
+            let expected = [1, 3, 7].contains(&wanted).then(|| vec![wanted as u8]);
+            assert_eq!(parts.element(&wanted.to_be_bytes()).map(<[u8]>::to_vec), expected, "{wanted}");
+        }
+        assert_eq!(parts.slice(None, None), None, "the order of the value would be lost");
+    }
+
+    #[test]
+    fn fields_that_are_null_or_missing_have_no_value() {
+        let ty = CqlType::Tuple(vec![CqlType::Int; 4].into());
+        let value = collection::tuple([Some(&[1][..]), None, Some(&[][..])].into_iter());
+        let parts = Parts::new(&ty, value).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|index| parts.field(index)), [Some(&[1][..]), None, Some(&[][..]), None]);
+    }
+}
