@@ -25,12 +25,40 @@ use crate::names::keyspace_of;
 use crate::preparing::Preparing;
 use crate::{ChangeKind, QueryError, ResponseBody, SchemaChange, SchemaTarget};
 
-/// What can be checked without carrying the statement out.
-pub(crate) fn prepare(statement: &Statement, _preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
+/// What can be checked without carrying the statement out. Names that say no keyspace are of the one that is current
+/// then, whatever the client uses later.
+pub(crate) fn prepare(statement: &Statement, preparing: &mut Preparing<'_>) -> Result<(), QueryError> {
+    if let Some(written) = keyspace_written(statement) {
+        keyspace_of(written, preparing.keyspace)?;
+    }
     match statement {
         Statement::CreateTable(create) => create_table::check(create),
         _ => Ok(()),
     }
+}
+
+/// The keyspace that the name of what is changed says, if any; `None` for what is in no keyspace.
+fn keyspace_written(statement: &Statement) -> Option<Option<&Identifier>> {
+    let keyspace = match statement {
+        Statement::CreateTable(create) => &create.table.keyspace,
+        Statement::AlterTable(alter) => &alter.table.keyspace,
+        Statement::DropTable(drop) => &drop.table.keyspace,
+        Statement::CreateType(create) => &create.name.keyspace,
+        Statement::AlterType(alter) => &alter.name.keyspace,
+        Statement::DropType(drop) => &drop.name.keyspace,
+        Statement::CreateIndex(create) => &create.table.keyspace,
+        Statement::DropIndex(drop) => &drop.index.keyspace,
+        Statement::CreateView(create) => &create.view.keyspace,
+        Statement::AlterView(alter) => &alter.view.keyspace,
+        Statement::DropView(drop) => &drop.view.keyspace,
+        Statement::CreateFunction(create) => &create.name.keyspace,
+        Statement::DropFunction(drop) => &drop.name.keyspace,
+        Statement::CreateAggregate(create) => &create.name.keyspace,
+        Statement::CreateTrigger(create) => &create.table.keyspace,
+        Statement::DropTrigger(drop) => &drop.table.keyspace,
+        _ => return None,
+    };
+    Some(keyspace.as_ref())
 }
 
 /// Changes the schema.

@@ -10,6 +10,11 @@ pub trait QueryHandler: Send + Sync + 'static {
     /// A prepared statement.
     type Statement: Send + Sync + 'static;
 
+    /// Refuses a keyspace that a request names for itself and that is not there.
+    fn check_keyspace(&self, _keyspace: Option<&str>) -> Result<(), QueryError> {
+        Ok(())
+    }
+
     /// Prepares a statement; unqualified names are of `keyspace`, and an error without one.
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Self::Statement>, QueryError>;
 

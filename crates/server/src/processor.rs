@@ -8,6 +8,10 @@ use std::task::Waker;
 impl QueryHandler for Processor {
     type Statement = Prepared;
 
+    fn check_keyspace(&self, keyspace: Option<&str>) -> Result<(), QueryError> {
+        Processor::check_keyspace(self, keyspace)
+    }
+
     fn prepare(&self, text: &str, keyspace: Option<&str>) -> Result<Arc<Prepared>, QueryError> {
         Processor::prepare(self, text, keyspace)
     }

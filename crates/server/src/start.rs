@@ -64,7 +64,6 @@ pub(crate) fn start<H: QueryHandler>(
         }
         Request::Batch(ref batch) => begin_batch(shared, batch),
         Request::Prepare { query, keyspace } => {
-            let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
             let prepared = prepare(shared, session, query, keyspace);
             let reply = reply(session, prepared.map(Answer::Prepared));
             return match trace {
@@ -199,8 +198,10 @@ fn prepare<H: QueryHandler>(
     shared: &Shared<H>,
     session: &mut Session,
     query: &str,
-    keyspace: Option<Arc<str>>,
+    keyspace: Option<&str>,
 ) -> Result<Arc<Prepared<H>>, ErrorResponse> {
+    shared.handler.check_keyspace(keyspace).map_err(error_response)?;
+    let keyspace = keyspace.map(Arc::from).or_else(|| session.client.keyspace.clone());
     let prepared = shared.prepared.prepare(&shared.handler, query, keyspace.as_ref()).map_err(error_response)?;
     if prepared.keyspace.is_some() {
         session.warn_about_use(&prepared.id, keyspace.as_deref());

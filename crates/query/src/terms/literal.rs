@@ -26,32 +26,67 @@ pub(super) fn sort_map<T: AsRef<[u8]>>(key: &CqlType, entries: &mut Vec<(T, T)>)
     entries.dedup_by(|(a, _), (b, _)| key.compare(a.as_ref(), b.as_ref()) == Ordering::Equal);
 }
 
-/// A bound value as it is stored: sets and maps sorted and without duplicates.
+/// A bound value as it is stored: sets and maps sorted and without duplicates, also those within sets, maps and lists.
+/// As in Cassandra those within tuples, user types and vectors stay as they were sent.
 pub(super) fn normalized<'v>(ty: &CqlType, bytes: &'v [u8]) -> Result<Cow<'v, [u8]>, MarshalError> {
     match ty {
+        CqlType::List { element, .. } if may_change(element) => {
+            let (elements, is_changed) = normalized_elements(element, bytes)?;
+            Ok(if is_changed { Cow::Owned(list_of(&elements)) } else { Cow::Borrowed(bytes) })
+        }
         CqlType::Set { element, .. } => {
-            let mut elements = Vec::new();
-            let mut parts = collection::elements(bytes)?;
-            while let Some(part) = parts.next_non_null() {
-                elements.push(part?);
-            }
-            if elements.windows(2).all(|pair| element.compare(pair[0], pair[1]) == Ordering::Less) {
+            let (mut elements, is_changed) = normalized_elements(element, bytes)?;
+            if !is_changed && elements.windows(2).all(|pair| element.compare(&pair[0], &pair[1]) == Ordering::Less) {
                 return Ok(Cow::Borrowed(bytes));
             }
             sort_set(element, &mut elements);
-            Ok(Cow::Owned(collection::list(elements.into_iter())))
+            Ok(Cow::Owned(list_of(&elements)))
         }
-        CqlType::Map { key, .. } => {
-            let entries: Result<Vec<_>, MarshalError> = collection::entries(bytes)?.entries().collect();
-            let mut entries = entries?;
-            if entries.windows(2).all(|pair| key.compare(pair[0].0, pair[1].0) == Ordering::Less) {
+        CqlType::Map { key, value, .. } => {
+            let mut entries = Vec::new();
+            let mut is_changed = false;
+            for entry in collection::entries(bytes)?.entries() {
+                let (one, other) = entry?;
+                let (one, other) = (normalized(key, one)?, normalized(value, other)?);
+                is_changed |= matches!((&one, &other), (Cow::Owned(_), _) | (_, Cow::Owned(_)));
+                entries.push((one, other));
+            }
+            if !is_changed && entries.windows(2).all(|pair| key.compare(&pair[0].0, &pair[1].0) == Ordering::Less) {
                 return Ok(Cow::Borrowed(bytes));
             }
             sort_map(key, &mut entries);
-            Ok(Cow::Owned(collection::map(entries.into_iter())))
+            let entries = entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
+            Ok(Cow::Owned(collection::map(entries)))
         }
         _ => Ok(Cow::Borrowed(bytes)),
     }
+}
+
+/// Whether values of the type may be stored as others than they were sent.
+fn may_change(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::List { element, .. } => may_change(element),
+        CqlType::Set { .. } | CqlType::Map { .. } => true,
+        _ => false,
+    }
+}
+
+type Elements<'v> = Vec<Cow<'v, [u8]>>;
+
+/// The elements of a list or set, and whether one of them is another than was sent.
+fn normalized_elements<'v>(element: &CqlType, bytes: &'v [u8]) -> Result<(Elements<'v>, bool), MarshalError> {
+    let (mut elements, mut is_changed) = (Vec::new(), false);
+    let mut parts = collection::elements(bytes)?;
+    while let Some(part) = parts.next_non_null() {
+        let part = normalized(element, part?)?;
+        is_changed |= matches!(part, Cow::Owned(_));
+        elements.push(part);
+    }
+    Ok((elements, is_changed))
+}
+
+fn list_of(elements: &[Cow<'_, [u8]>]) -> Vec<u8> {
+    collection::list(elements.iter().map(AsRef::as_ref))
 }
 
 /// List or set: their literals differ in little.

@@ -82,3 +82,49 @@ fn variables_keys_and_answers_are_cassandras() {
     }
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
 }
+
+#[test]
+fn a_change_of_the_schema_is_of_the_keyspace_that_it_was_prepared_in() {
+    let no_keyspace = "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename";
+    let mut node = TestNode::with(&[]);
+    node.run("CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    for statement in [
+        "CREATE TYPE u (a int)",
+        "ALTER TYPE u ADD b int",
+        "CREATE TABLE t (k int PRIMARY KEY, v frozen<u>)",
+        "ALTER TABLE t ADD w int",
+        "DROP TABLE t",
+        "DROP TYPE u",
+        "DROP TABLE IF EXISTS t",
+    ] {
+        assert_eq!(node.processor.prepare(statement, None).unwrap_err().message, no_keyspace, "{statement}");
+        node.client.keyspace = Some("ks".into());
+        let prepared = node.processor.prepare(statement, Some("ks")).unwrap();
+        node.client.keyspace = Some("other".into());
+        let done = block_on(node.processor.execute(&prepared, &node.client, &QueryOptions::default()));
+        done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        let schema = node.processor.schema();
+        let other = schema.keyspace("other").unwrap();
+        assert!(other.tables.is_empty() && other.types.is_empty(), "{statement}");
+    }
+    for statement in ["CREATE TABLE ks.t (k int PRIMARY KEY)", "DROP KEYSPACE other", "DROP TABLE ks.t"] {
+        assert!(node.processor.prepare(statement, None).is_ok(), "{statement}");
+    }
+}
+
+#[test]
+fn a_keyspace_that_a_request_names_has_to_be_there_before_anything_is_looked_at() {
+    let node = TestNode::with(&["CREATE TABLE t (k int PRIMARY KEY)"]);
+    let unknown = "Keyspace 'x' does not exist";
+    for statement in ["SELECT * FROM t", "SELECT * FROM ks.t", "CREATE TABLE x (k int PRIMARY KEY)", "USE ks", "no CQL"]
+    {
+        let options = QueryOptions { keyspace: Some("x"), ..QueryOptions::default() };
+        assert_eq!(node.try_run(statement, &options).unwrap_err().message, unknown, "{statement}");
+        let batch = node.batch(cql::ast::BatchKind::Unlogged, &[], &options);
+        assert_eq!(batch.unwrap_err().message, unknown);
+        assert_eq!(node.processor.check_keyspace(Some("x")).unwrap_err().message, unknown);
+    }
+    for known in ["ks", "system", "system_views"] {
+        assert!(node.processor.check_keyspace(Some(known)).is_ok());
+    }
+}

@@ -5,6 +5,7 @@ use std::ops::Range;
 use engine::block_on;
 use query::{QueryOptions, Value, Values};
 use testkit::{Random, seeds};
+use types::collection;
 
 use crate::node::{TestNode, rows_of};
 
@@ -92,4 +93,46 @@ fn values_are_not_looked_for_in_bytes_that_they_are_not_in() {
     let options = QueryOptions { values: Values::Positional(&values), value_bytes: &other, ..QueryOptions::default() };
     block_on(node.processor.execute(&insert, &node.client, &options)).unwrap();
     assert_eq!(node.rows("SELECT a, b FROM t"), ["'1' '2'"]);
+}
+
+/// As Cassandra 5.0.8 stores them.
+#[test]
+fn sets_and_maps_within_collections_are_sorted_and_those_within_other_types_are_not() {
+    let int = |value: i32| value.to_be_bytes().to_vec();
+    let list = |elements: &[&[u8]]| collection::list(elements.iter().copied());
+    let map = |entries: &[(Vec<u8>, Vec<u8>)]| {
+        collection::map(entries.iter().map(|(key, value)| (key.as_slice(), value.as_slice())))
+    };
+    let (sent, sorted) = (list(&[&int(3), &int(1), &int(1)]), list(&[&int(1), &int(3)]));
+    let in_tuple = |value: &[u8]| collection::tuple([Some(value)].into_iter());
+    let in_vector = |value: &Vec<u8>| [vec![value.len() as u8], value.clone()].concat();
+    let cases = [
+        ("frozen<map<frozen<set<int>>, int>>", map(&[(sent.clone(), int(1))]), map(&[(sorted.clone(), int(1))])),
+        (
+            "frozen<map<int, frozen<set<int>>>>",
+            map(&[(int(2), sent.clone()), (int(1), sorted.clone())]),
+            map(&[(int(1), sorted.clone()), (int(2), sorted.clone())]),
+        ),
+        ("frozen<list<frozen<set<int>>>>", list(&[&sent]), list(&[&sorted])),
+        ("frozen<list<frozen<list<frozen<set<int>>>>>>", list(&[&list(&[&sent])]), list(&[&list(&[&sorted])])),
+        ("frozen<set<frozen<set<int>>>>", list(&[&sent, &sorted]), list(&[&sorted])),
+        ("frozen<tuple<frozen<set<int>>>>", in_tuple(&sent), in_tuple(&sent)),
+        ("frozen<list<frozen<tuple<frozen<set<int>>>>>>", list(&[&in_tuple(&sent)]), list(&[&in_tuple(&sent)])),
+        ("frozen<u>", in_tuple(&sent), in_tuple(&sent)),
+        ("vector<frozen<set<int>>, 1>", in_vector(&sent), in_vector(&sent)),
+    ];
+    let node = TestNode::with(&["CREATE TYPE u (a frozen<set<int>>)"]);
+    for (number, (ty, sent, stored)) in cases.iter().enumerate() {
+        node.run(&format!("CREATE TABLE t{number} (k {ty}, c {ty}, v {ty}, PRIMARY KEY (k, c))"));
+        let values = [Value::Bytes(sent); 3];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        node.try_run(&format!("INSERT INTO t{number} (k, c, v) VALUES (?, ?, ?)"), &options).unwrap();
+        let mut expected = Vec::new();
+        (0..3).for_each(|_| collection::write_part(Some(stored), &mut expected));
+        assert_eq!(rows_of(node.run(&format!("SELECT k, c, v FROM t{number}"))).cells, expected, "{ty}");
+        let values = [Value::Bytes(stored); 2];
+        let options = QueryOptions { values: Values::Positional(&values), ..QueryOptions::default() };
+        let found = node.try_run(&format!("SELECT v FROM t{number} WHERE k = ? AND c = ?"), &options).unwrap();
+        assert_eq!(rows_of(found).row_count, 1, "{ty}: found by the value as it is stored");
+    }
 }
