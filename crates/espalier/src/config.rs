@@ -81,6 +81,7 @@ pub struct Config {
     /// `disk_failure_policy`.
     pub disk_failure_policy: DiskFailurePolicy,
     pub cluster_name: String,
+    pub num_tokens: u32,
     pub listen: IpAddr,
     pub port: u16,
     pub frame_size_bytes_max: usize,
@@ -136,6 +137,7 @@ impl Default for Config {
             commit_failure_policy: CommitFailurePolicy::Stop,
             disk_failure_policy: DiskFailurePolicy::Stop,
             cluster_name: "Test Cluster".to_owned(),
+            num_tokens: 1,
             listen: IpAddr::from([127, 0, 0, 1]),
             port: 9042,
             frame_size_bytes_max: 16 << 20,
@@ -375,6 +377,7 @@ mod tests {
             let config = load(text).unwrap();
             assert!(config.inert.iter().any(|(name, _)| name == "hinted_handoff_enabled"));
             assert_eq!((config.port, config.commitlog_sync), (9042, CommitlogSync::Periodic));
+            assert_eq!(config.num_tokens, 16);
         }
     }
 }

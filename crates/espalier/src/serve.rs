@@ -350,6 +350,7 @@ fn processor_options(config: &Config, address: SocketAddr) -> ProcessorOptions {
             broadcast_address: address.ip(),
             rpc_address: address.ip(),
             rpc_port: address.port(),
+            tokens: Node::evenly_spaced_tokens(config.num_tokens),
             ..Node::default()
         },
     }

@@ -105,8 +105,9 @@ fn describe_cluster(statement: &Describe, execution: &Execution<'_>) -> Response
         metadata = self::metadata(columns.chain([("range_ownership", ty)]));
         let replica = format!("/{}:{}", node.broadcast_address, node.storage_port);
         let replicas = types::collection::list([replica.as_bytes()].into_iter());
-        let token = node.token.to_string();
-        write_cell(&types::collection::map([(token.as_bytes(), replicas.as_slice())].into_iter()), &mut cells);
+        let tokens = node.token_texts();
+        let owners = tokens.iter().map(|token| (token.as_bytes(), replicas.as_slice()));
+        write_cell(&types::collection::map(owners), &mut cells);
     }
     ResponseBody::Rows(Rows { metadata, paging_state: None, row_count: 1, cells })
 }

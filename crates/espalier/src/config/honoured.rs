@@ -183,6 +183,13 @@ pub(super) const HONOURED: &[Honoured] = &[
         apply: |config, value| set(&mut config.cluster_name, text(value)),
     },
     Honoured {
+        name: "num_tokens",
+        default: "1",
+        note: "how many tokens `system.local` shows, 1 to 1536, at equal distances: drivers divide the ring by them. The node owns \
+               all of it, and may change their number at any start",
+        apply: |config, value| set(&mut config.num_tokens, number_in(value, 1..=1_536).map(|count| count as u32)),
+    },
+    Honoured {
         name: "rpc_address",
         default: "127.0.0.1",
         note: "the address that clients connect to; `--listen`",

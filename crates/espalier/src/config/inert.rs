@@ -25,7 +25,6 @@ pub(super) const INERT: &[(&str, &[&str])] = &[
     (
         "one node owns the whole ring",
         &[
-            "num_tokens",
             "initial_token",
             "allocate_tokens_for_keyspace",
             "allocate_tokens_for_local_replication_factor",

@@ -27,8 +27,8 @@ pub struct Node {
     pub rpc_address: IpAddr,
     /// `native_transport_port`.
     pub rpc_port: u16,
-    /// The node's token: it owns the whole ring.
-    pub token: i64,
+    /// The node's tokens (`num_tokens`). It owns the whole ring, however many they are.
+    pub tokens: Vec<i64>,
 }
 
 impl Default for Node {
@@ -42,12 +42,19 @@ impl Default for Node {
             storage_port: 7000,
             rpc_address: localhost,
             rpc_port: 9042,
-            token: 0,
+            tokens: Node::evenly_spaced_tokens(1),
         }
     }
 }
 
 impl Node {
+    /// So many tokens at equal distances: the same whenever they are asked for, so that a node keeps its tokens.
+    pub fn evenly_spaced_tokens(count: u32) -> Vec<i64> {
+        let parts = i128::from(count);
+        let token = |place: i128| (2 * place + 1) * (1 << 63) / parts - (1 << 63);
+        (0..parts).filter_map(|place| i64::try_from(token(place)).ok()).collect()
+    }
+
     /// Writes the row. The generation is the start's time, seconds since the epoch.
     pub fn write_local(&self, engine: &Engine, generation: i32) -> Result<(), EngineError> {
         let text = |text: &str| Some(text.as_bytes().to_vec());
@@ -58,7 +65,7 @@ impl Node {
             })
         };
         let int = |value: i32| Some(value.to_be_bytes().to_vec());
-        let token = self.token.to_string();
+        let tokens = self.token_texts();
         engine.write_local(&[
             ("bootstrapped", text("COMPLETED")),
             ("broadcast_address", inet(self.broadcast_address)),
@@ -77,7 +84,32 @@ impl Node {
             ("rpc_address", inet(self.rpc_address)),
             ("rpc_port", int(i32::from(self.rpc_port))),
             ("schema_version", Some(engine.schema().version.as_bytes().to_vec())),
-            ("tokens", Some(collection::list([token.as_bytes()].into_iter()))),
+            ("tokens", Some(collection::list(tokens.iter().map(String::as_bytes)))),
         ])
+    }
+
+    /// The tokens as texts, in the order of texts: the elements of a set, or keys of a map.
+    pub(crate) fn token_texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = self.tokens.iter().map(i64::to_string).collect();
+        texts.sort_unstable();
+        texts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Node;
+
+    #[test]
+    fn tokens_are_different_and_divide_the_ring_evenly() {
+        assert_eq!(Node::evenly_spaced_tokens(1), [0]);
+        assert_eq!(Node::evenly_spaced_tokens(2), [-(1 << 62), 1 << 62]);
+        for count in [3, 16, 256, 1_536] {
+            let tokens = Node::evenly_spaced_tokens(count);
+            assert_eq!(tokens.len(), count as usize);
+            let step = (1_i128 << 64) / i128::from(count);
+            let gaps = tokens.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0]));
+            assert!(gaps.into_iter().all(|gap| (gap - step).abs() <= 1), "{count}");
+        }
     }
 }
