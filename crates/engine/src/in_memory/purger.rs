@@ -97,8 +97,8 @@ impl Engine {
         for store in self.stores() {
             // Until all is loaded, older data may come that a tombstone here shadows.
             if let Some(resident) = store.resident().filter(|resident| resident.is_complete()) {
-                let grace = store.table.load().options.gc_grace_seconds.max(0) as u32;
-                let mut purge = RowPurgeOf(RowPurge::new(now_seconds, now_seconds.saturating_sub(grace)));
+                let gc_before = compaction::gc_before(&store.table.load().options, now_seconds);
+                let mut purge = RowPurgeOf(RowPurge::new(now_seconds, gc_before));
                 resident.data.purge(now_seconds, &mut purge);
                 self.note_memory_use(&store, resident.data.used_bytes());
             }

@@ -572,6 +572,23 @@ fn deletes_give_memory_back_at_once_and_their_tombstones_later() {
     assert_eq!(rows(&engine, &table).len(), 1);
 }
 
+/// Nothing is ever repaired here, so such a table keeps its deletions, as its SSTables do.
+#[test]
+fn tombstones_stay_where_only_repaired_ones_may_be_purged() {
+    let disk = SimulatedDisk::new();
+    let engine = open(&disk);
+    let table = create_table(&engine);
+    let mut options = memory_only(64);
+    options.compaction.insert("only_purge_repaired_tombstones".to_owned(), "true".to_owned());
+    let table = set_options(&engine, &table, options).unwrap();
+    delete_rows(&engine, &table, 1, 1, 5);
+    let before = used_bytes(&engine, &table);
+    engine.purge_resident(now_seconds() + table.options.gc_grace_seconds as u32 + 1000);
+    assert_eq!(used_bytes(&engine, &table), before);
+    insert(&engine, &table, 1, 1, "older", 4);
+    assert_eq!(rows(&engine, &table), []);
+}
+
 /// The page on TTLs: what expired is freed without being read, and shadows what is older until `gc_grace_seconds`.
 #[test]
 fn expired_rows_give_their_memory_back() {
