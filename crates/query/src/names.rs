@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cql::ast::{Identifier, QualifiedName};
 use model::{Column, Schema, Table};
 use types::identifier::Quoted;
+pub(crate) use types::identifier::hash_slot;
 
 use crate::system::VirtualTables;
 use crate::{ColumnSpec, QueryError};
@@ -61,14 +62,4 @@ pub(crate) fn columns_in_hash_order(table: &Table) -> Vec<Arc<Column>> {
     let count = columns.len();
     columns.sort_by_key(|column| hash_slot(&column.name, count));
     columns
-}
-
-/// Where a name stands in a hash map of Cassandra's that holds `count` names.
-pub(crate) fn hash_slot(name: &str, count: usize) -> u32 {
-    // Java's maps start with 16 slots and double where more than three quarters are taken.
-    let slots = (count * 4).div_ceil(3).next_power_of_two().max(16) as u32;
-    // ByteBuffer.hashCode goes over signed bytes from the last to the first; HashMap folds the upper half in.
-    let hash = name.bytes().rev().fold(1_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add((byte as i8).into()));
-    let hash = hash as u32;
-    (hash ^ (hash >> 16)) & (slots - 1)
 }

@@ -100,6 +100,16 @@ impl fmt::Display for QuotedType<'_> {
     }
 }
 
+/// Where a name stands in a hash map of Cassandra's that holds `count` names.
+pub fn hash_slot(name: &str, count: usize) -> u32 {
+    // Java's maps start with 16 slots and double where more than three quarters are taken.
+    let slots = (count * 4).div_ceil(3).next_power_of_two().max(16) as u32;
+    // ByteBuffer.hashCode goes over signed bytes from the last to the first; HashMap folds the upper half in.
+    let hash = name.bytes().rev().fold(1_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add((byte as i8).into()));
+    let hash = hash as u32;
+    (hash ^ (hash >> 16)) & (slots - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,10 @@
 //! Terms: values as written in a statement.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
+
+use types::identifier::hash_slot;
 
 use super::names::{FunctionName, Identifier};
 use super::types::{NativeType, TypeName};
@@ -155,7 +159,7 @@ impl fmt::Display for Term {
             Term::Set(elements) => write_list(f, "{", elements, "}"),
             Term::Tuple(elements) => write_list(f, "(", elements, ")"),
             Term::Map(entries) => write_entries(f, entries.iter().map(|(k, v)| (k, v))),
-            Term::UserType(fields) => write_entries(f, fields.iter().map(|(k, v)| (k.as_str(), v))),
+            Term::UserType(fields) => write_entries(f, in_hash_order(fields).into_iter()),
             Term::Function { name, arguments } => {
                 f.write_str(&name.to_cql())?;
                 write_list(f, "(", arguments, ")")
@@ -168,6 +172,24 @@ impl fmt::Display for Term {
             Term::Cast { term, type_name } => write!(f, "system.cast_as_{type_name}({term})"),
         }
     }
+}
+
+/// The fields of a user type as Cassandra's hash map of them has them: each once, with its last value.
+fn in_hash_order(fields: &[(Identifier, Term)]) -> Vec<(&str, &Term)> {
+    let mut places: HashMap<&str, usize> = HashMap::with_capacity(fields.len());
+    let mut each: Vec<(&str, &Term)> = Vec::with_capacity(fields.len());
+    for (name, value) in fields {
+        match places.entry(name.as_str()) {
+            Entry::Occupied(place) => each[*place.get()].1 = value,
+            Entry::Vacant(place) => {
+                place.insert(each.len());
+                each.push((name.as_str(), value));
+            }
+        }
+    }
+    let count = each.len();
+    each.sort_by_key(|(name, _)| hash_slot(name, count));
+    each
 }
 
 pub(super) fn write_list<T: fmt::Display>(

@@ -1,5 +1,7 @@
 //! What a DESCRIBE statement names.
 
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cql::ast::{Describe, DescribeTarget, Identifier, QualifiedName, UserTypeName};
@@ -238,24 +240,31 @@ fn type_element(definition: &Arc<UserType>) -> Element {
 
 /// Types before those that use them; otherwise by name.
 pub(super) fn in_dependency_order(keyspace: &Keyspace) -> Vec<&Arc<UserType>> {
-    let uses = |user: &UserType, used: &UserType| {
-        user.fields().iter().any(|(_, ty)| {
-            ty.any(&|inner| matches!(inner, types::CqlType::Udt { definition, .. } if definition.name == used.name))
-        })
-    };
-    let mut waiting: Vec<&Arc<UserType>> = keyspace.types.values().collect();
-    let mut ordered = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
-        let (free, bound): (Vec<_>, Vec<_>) = waiting.iter().copied().partition(|definition| {
-            !waiting.iter().any(|other| other.name != definition.name && uses(definition, other))
-        });
-        if free.is_empty() {
-            // Types cannot form circles; should stored ones do, all are shown still.
-            ordered.extend(bound);
-            break;
-        }
-        ordered.extend(free);
-        waiting = bound;
-    }
+    let mut levels = HashMap::new();
+    let mut ordered: Vec<&Arc<UserType>> = keyspace.types.values().collect();
+    ordered.sort_by_cached_key(|definition| level(&definition.name, keyspace, &mut levels));
     ordered
+}
+
+/// How many types stand within each other below a type at most. Types cannot form circles; should stored ones do, the
+/// search ends where it began.
+fn level<'k>(name: &str, keyspace: &'k Keyspace, levels: &mut HashMap<&'k str, usize>) -> usize {
+    if let Some(known) = levels.get(name) {
+        return *known;
+    }
+    let Some((name, definition)) = keyspace.types.get_key_value(name) else { return 0 };
+    levels.insert(name, 0);
+    let used: RefCell<BTreeSet<Arc<str>>> = RefCell::default();
+    let note = |inner: &types::CqlType| {
+        if let types::CqlType::Udt { definition, .. } = inner {
+            used.borrow_mut().insert(definition.name.clone());
+        }
+        false
+    };
+    for (_, ty) in definition.fields() {
+        ty.any(&note);
+    }
+    let below = used.take().iter().map(|used| 1 + level(used, keyspace, levels)).max().unwrap_or(0);
+    levels.insert(name, below);
+    below
 }

@@ -65,7 +65,7 @@ impl RowFilter {
     /// How many comparisons a row may cost.
     pub fn comparison_count(&self) -> usize {
         let count = |expression: &Expression| match &expression.comparison {
-            Comparison::In(values) => values.len(),
+            Comparison::In(values) => 1 + values.len().checked_ilog2().unwrap_or(0) as usize,
             _ => 1,
         };
         self.expressions.iter().map(count).sum()

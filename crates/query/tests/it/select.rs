@@ -326,3 +326,16 @@ fn parts_of_a_column_are_the_same_however_many_of_them_are_selected() {
     let of_nothing = node.rows(&format!("SELECT {} FROM t WHERE k = 2", parts[..21].join(", ")));
     assert_eq!(of_nothing, [["null"; 21].join(" ")]);
 }
+
+/// Cassandra 5.0.8 prints them in the order of its hash map.
+#[test]
+fn fields_of_a_user_type_are_printed_in_cassandras_order() {
+    let node = TestNode::with(&[
+        "CREATE TYPE u (street blob, f3 text, g2 int)",
+        "CREATE TABLE t (k int PRIMARY KEY, s set<frozen<u>>)",
+    ]);
+    let part = "s[{street: 0x00, f3: 'a', g2: 3}..{g2: 4, street: 0xff, f3: 'b'}]";
+    let rows = rows_of(node.run(&format!("SELECT maxwritetime({part}) FROM t")));
+    let name = "maxwritetime(s[{f3: 'a', g2: 3, street: 0x00}..{f3: 'b', g2: 4, street: 0xff}])";
+    assert_eq!(&*rows.metadata.specs()[0].name, name);
+}

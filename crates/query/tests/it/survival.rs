@@ -144,10 +144,16 @@ fn timeuuid(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
+/// A name that a column may have, in double quotes.
+fn column_name(random: &mut Random, number: usize) -> String {
+    let names = ["v", "V", "select", " ", "a.b", "a/b", "it's", "\"", "ü€𝄞", "'org.apache'", "list<int>", "%", "\\n"];
+    quoted(&format!("{}{number}", names[random.below(names.len())]))
+}
+
 /// A statement that makes a table of random types, in some cases with keys of such types.
 fn random_table(random: &mut Random, name: &str) -> String {
     let mut columns: Vec<String> =
-        (0..1 + random.below(3)).map(|i| format!("v{i} {}", random_type(random, 0))).collect();
+        (0..1 + random.below(3)).map(|i| format!("{} {}", column_name(random, i), random_type(random, 0))).collect();
     columns.push(match random.below(3) {
         0 => "k int PRIMARY KEY".into(),
         1 => format!("k int, c {}, PRIMARY KEY (k, c)", frozen_type(random, 2)),
@@ -172,6 +178,21 @@ fn random_table(random: &mut Random, name: &str) -> String {
         "speculative_retry = 'NONE'",
         "extensions = {'a': 0x00ff}",
         "default_time_to_live = 1000000",
+        "default_time_to_live = 630720000",
+        "gc_grace_seconds = 2147483647",
+        "bloom_filter_fp_chance = 0.0001",
+        "min_index_interval = 2147483647 AND max_index_interval = 2147483647",
+        "memtable_flush_period_in_ms = 2147483647",
+        "crc_check_chance = 0.0 AND cdc = true AND incremental_backups = true AND allow_auto_snapshot = false",
+        "compression = {'class': 'ZstdCompressor', 'compression_level': 22, 'min_compress_ratio': 1.5}",
+        "compression = {'class': 'DeflateCompressor', 'chunk_length_in_kb': 1}",
+        "compression = {'class': 'NoopCompressor'}",
+        "compaction = {'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T4, L10, N', 'base_shard_count': 9}",
+        "compaction = {'class': 'TimeWindowCompactionStrategy', 'compaction_window_size': 3}",
+        "compaction = {'class': 'LeveledCompactionStrategy', 'sstable_size_in_mb': 1}",
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'enabled': false}",
+        "compaction = {'class': 'MemoryOnlyStrategy', 'size_limit_in_mb': 8}",
+        "memtable = 'skiplist' AND read_repair = 'NONE' AND additional_write_policy = '3ms'",
     ];
     format!("CREATE TABLE {name} ({}) WITH {}{order}", columns.join(", "), option[random.below(option.len())])
 }
@@ -181,7 +202,7 @@ fn insert(node: &TestNode, random: &mut Random, name: &str) -> usize {
     let schema = node.processor.engine().schema();
     let table = schema.table("ks", name).unwrap();
     let columns = table.columns_in_select_order();
-    let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+    let names: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
     let statement = format!("INSERT INTO {name} ({}) VALUES ({})", names.join(", "), vec!["?"; names.len()].join(", "));
     let is_accepted = |_: &usize| {
         let values: Vec<Vec<u8>> = columns.iter().map(|column| random_value(random, &column.ty)).collect();
