@@ -23,7 +23,7 @@ use crate::row_view::Source;
 use crate::{ColumnSpec, QueryError, ResultColumns};
 
 pub(crate) use group::Group;
-pub(crate) use parts::RowParts;
+pub(crate) use parts::{Parts, RowParts};
 pub(crate) use selector::{Input, Selector};
 
 /// The selectors of a SELECT and the columns of its result.

@@ -1,5 +1,8 @@
 //! INSERT, UPDATE, DELETE and BATCH.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
 use super::{Parsed, Parser, sets};
 use crate::ast::{
     Attributes, Batch, BatchKind, Conditions, Constant, ConstantKind, Delete, Deletion, Identifier, Insert, InsertJson,
@@ -70,9 +73,13 @@ impl Parser<'_> {
         let table = self.table_name()?;
         let attributes = self.using()?;
         self.expect(KSet)?;
-        let mut operations = Vec::new();
+        let (mut operations, mut changed) = (Vec::new(), Changed::default());
         loop {
-            self.assignment(&mut operations)?;
+            let (column, operation) = self.assignment()?;
+            if !changed.add(&column, &operation) {
+                self.complain(format!("Multiple incompatible setting of column {}", column.as_str()));
+            }
+            operations.push((column, operation));
             if !self.accept(Comma) {
                 break;
             }
@@ -87,7 +94,7 @@ impl Parser<'_> {
         if self.accept(KIf) { self.conditions() } else { Ok(Conditions::None) }
     }
 
-    fn assignment(&mut self, operations: &mut Vec<(Identifier, Operation)>) -> Parsed<()> {
+    fn assignment(&mut self) -> Parsed<(Identifier, Operation)> {
         let column = self.column()?;
         let first = self.require(1, TokenSet::of(&[Equal, PlusEq, MinusEq, OpenBracket, Dot]))?;
         self.advance();
@@ -106,11 +113,7 @@ impl Parser<'_> {
                 Operation::SetField { field, value: self.term()? }
             }
         };
-        if operations.iter().any(|(other, earlier)| *other == column && !compatible(earlier, &operation)) {
-            self.complain(format!("Multiple incompatible setting of column {}", column.as_str()));
-        }
-        operations.push((column, operation));
-        Ok(())
+        Ok((column, operation))
     }
 
     /// What follows `column =`.
@@ -234,11 +237,34 @@ impl Parser<'_> {
     }
 }
 
-/// Whether one statement may make both changes to a column.
-fn compatible(earlier: &Operation, later: &Operation) -> bool {
-    match (earlier, later) {
-        (Operation::SetValue(_), _) | (_, Operation::SetValue(_)) => false,
-        (Operation::SetField { field: a, .. }, Operation::SetField { field: b, .. }) => a != b,
-        _ => true,
+/// What the assignments of one statement have changed so far.
+#[derive(Default)]
+struct Changed {
+    /// Of each column, whether it got a value as a whole.
+    columns: HashMap<String, bool>,
+    fields: HashSet<(String, String)>,
+}
+
+impl Changed {
+    /// Adds a change. False if the statement may not make it beside an earlier one: a value for a whole column goes with
+    /// no other change, and a field gets one value.
+    fn add(&mut self, column: &Identifier, operation: &Operation) -> bool {
+        let name = || column.as_str().to_owned();
+        let is_whole = matches!(operation, Operation::SetValue(_));
+        let is_new_field = match operation {
+            Operation::SetField { field, .. } => self.fields.insert((name(), field.as_str().to_owned())),
+            _ => true,
+        };
+        match self.columns.entry(name()) {
+            Entry::Vacant(new) => {
+                new.insert(is_whole);
+                true
+            }
+            Entry::Occupied(mut earlier) => {
+                let was_whole = *earlier.get();
+                *earlier.get_mut() |= is_whole;
+                !was_whole && !is_whole && is_new_field
+            }
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What rows must satisfy after they were read.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::convert::Infallible;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cql::ast::Operator;
@@ -9,6 +12,7 @@ use types::identifier::Quoted;
 use types::{CqlType, collection};
 
 use crate::row_view::{RowView, Source};
+use crate::selection::{Parts, RowParts};
 
 /// What a column's value is compared with.
 #[derive(Clone, Debug)]
@@ -73,7 +77,8 @@ impl RowFilter {
 
     /// Whether the row is kept.
     pub fn matches(&self, row: &RowView<'_>) -> bool {
-        self.expressions.iter().all(|expression| expression.holds(row))
+        let parts = RowParts::default();
+        self.expressions.iter().all(|expression| expression.holds(row, &parts))
     }
 }
 
@@ -100,7 +105,12 @@ impl Expression {
         }
     }
 
-    fn holds(&self, row: &RowView<'_>) -> bool {
+    fn holds(&self, row: &RowView<'_>, parts: &RowParts) -> bool {
+        let asks_part =
+            matches!(self.comparison, Comparison::Contains(_) | Comparison::ContainsKey(_) | Comparison::Entry(..));
+        if asks_part && let Some(parts) = self.parts(row, parts) {
+            return self.holds_of_parts(&parts);
+        }
         match &self.comparison {
             Comparison::Order(operator, bound) => self.compare(row, bound).is_some_and(|order| match operator {
                 Operator::Eq => order.is_eq(),
@@ -130,6 +140,26 @@ impl Expression {
                 }
                 _ => false,
             }),
+        }
+    }
+
+    /// The column's parts, if many conditions ask for them.
+    fn parts(&self, row: &RowView<'_>, parts: &RowParts) -> Option<Rc<Parts>> {
+        let read = || Ok::<_, Infallible>(row.value(self.source, &self.ty).map(Cow::into_owned));
+        parts.of_value(self.source, &self.ty, read).unwrap_or_else(|never| match never {})
+    }
+
+    fn holds_of_parts(&self, parts: &Parts) -> bool {
+        match (&self.comparison, &self.ty) {
+            (Comparison::Contains(wanted), CqlType::List { element, .. } | CqlType::Set { element, .. }) => {
+                parts.has_value(element, wanted)
+            }
+            (Comparison::Contains(wanted), CqlType::Map { value, .. }) => parts.has_value(value, wanted),
+            (Comparison::ContainsKey(wanted), CqlType::Map { .. }) => parts.element(wanted).is_some(),
+            (Comparison::Entry(key, wanted), CqlType::Map { value, .. }) => {
+                parts.element(key).is_some_and(|found| value.compare(found, wanted).is_eq())
+            }
+            _ => false,
         }
     }
 

@@ -3,7 +3,7 @@
 //! A statement may ask for as many parts of a column as it has bytes. The first few are looked for in the value as it
 //! stands; a column that is asked for more of them is read once, and its parts are found by their order.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -52,7 +52,10 @@ impl RowParts {
         if let Some(parts) = self.known.borrow().as_ref().and_then(|known| known.values.get(&source)) {
             return Ok(parts.clone());
         }
-        let parts = read()?.and_then(|value| Parts::new(ty, value)).map(Rc::new);
+        let parts = match read()? {
+            Some(value) => Parts::new(ty, value).map(Rc::new),
+            None => Some(Rc::new(Parts::null())),
+        };
         self.known.borrow_mut().get_or_insert_default().values.insert(source, parts.clone());
         Ok(parts)
     }
@@ -76,19 +79,40 @@ impl RowParts {
 
 /// A serialized collection or user type, taken apart.
 pub(crate) struct Parts {
+    is_null: bool,
     value: Vec<u8>,
-    /// Of a map key and value, of a set the element twice, of a user type the field twice.
+    /// Of a map key and value, of a set or list the element twice, of a user type the field twice.
     places: Vec<(Range<usize>, Range<usize>)>,
-    /// Of the keys or elements; of a user type nothing.
+    /// Of the keys of a map, or the elements of a set.
     key_type: Option<CqlType>,
     is_map: bool,
     /// The places in the order of the keys.
     sorted: Vec<usize>,
     /// Whether that is the order that they have.
     is_sorted: bool,
+    /// The places in the order of the values, once one was looked for.
+    by_value: OnceCell<Vec<usize>>,
 }
 
 impl Parts {
+    fn null() -> Parts {
+        Parts {
+            is_null: true,
+            value: Vec::new(),
+            places: Vec::new(),
+            key_type: None,
+            is_map: false,
+            sorted: Vec::new(),
+            is_sorted: true,
+            by_value: OnceCell::new(),
+        }
+    }
+
+    /// Whether the column has no value.
+    pub fn is_null(&self) -> bool {
+        self.is_null
+    }
+
     /// `None` where the value is none of this type, or has elements that are null.
     fn new(ty: &CqlType, value: Vec<u8>) -> Option<Parts> {
         let (key_type, is_map) = match ty {
@@ -96,7 +120,8 @@ impl Parts {
             CqlType::Set { element, .. } => (Some((**element).clone()), false),
             _ => (None, false),
         };
-        let mut at = if key_type.is_some() { size_of::<i32>() } else { 0 };
+        let is_list = matches!(ty, CqlType::List { .. });
+        let mut at = if key_type.is_some() || is_list { size_of::<i32>() } else { 0 };
         let mut next = |part: Option<&[u8]>| {
             let start = at + size_of::<i32>();
             at = start + part.map_or(0, <[u8]>::len);
@@ -110,7 +135,7 @@ impl Parts {
                     places.push((next(Some(key)), next(Some(entry))));
                 }
             }
-            CqlType::Set { .. } => {
+            CqlType::Set { .. } | CqlType::List { .. } => {
                 for element in collection::elements(&value).ok()? {
                     let place = next(Some(element.ok()??));
                     places.push((place.clone(), place));
@@ -133,7 +158,8 @@ impl Parts {
             sorted.sort_by(|one, other| ty.compare(key(*one), key(*other)));
         }
         let is_sorted = sorted.is_sorted();
-        Some(Parts { value, places, key_type, is_map, sorted, is_sorted })
+        let by_value = OnceCell::new();
+        Some(Parts { is_null: false, value, places, key_type, is_map, sorted, is_sorted, by_value })
     }
 
     fn compare(&self, place: usize, wanted: &[u8]) -> Ordering {
@@ -146,6 +172,17 @@ impl Parts {
         let before = self.sorted.partition_point(|place| self.compare(*place, wanted).is_lt());
         let found = self.sorted.get(before).filter(|place| self.compare(**place, wanted).is_eq())?;
         Some(&self.value[self.places[*found].1.clone()])
+    }
+
+    /// Whether one of the values of a map, or of the elements of a set or list, all of type `ty`, is equal to `wanted`.
+    pub fn has_value(&self, ty: &CqlType, wanted: &[u8]) -> bool {
+        let value = |place: &usize| &self.value[self.places[*place].1.clone()];
+        let by_value = self.by_value.get_or_init(|| {
+            let mut places: Vec<usize> = (0..self.places.len()).collect();
+            places.sort_by(|one, other| ty.compare(value(one), value(other)));
+            places
+        });
+        by_value.binary_search_by(|place| ty.compare(value(place), wanted)).is_ok()
     }
 
     /// The field of a user type at this place.

@@ -9,6 +9,7 @@ use types::{CqlType, collection};
 use super::parts::{Parts, RowParts};
 use super::writetime::{Part, WritetimeSelector};
 use crate::QueryError;
+use crate::budget::steps_of_bytes;
 use crate::execution::Execution;
 use crate::functions::{Accumulator, Function, RESULT_BYTES_MAX};
 use crate::row_view::{RowView, Source};
@@ -124,6 +125,7 @@ impl Selector {
                     values.push(argument.evaluate(input)?);
                 }
                 let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
+                input.execution().work(steps_of_bytes(values.iter().flatten().map(|value| value.len()).sum()))?;
                 Ok(function.call(input.execution(), &values)?.map(Cow::Owned))
             }
             Selector::Aggregate { index, .. } => match input {
@@ -156,8 +158,11 @@ impl Selector {
             Selector::Slice { receiver, from, to, name } => {
                 let (from, to) = (slice_bound(from, name, input)?, slice_bound(to, name, input)?);
                 let ty = receiver.ty();
-                let known = input.parts(receiver)?.and_then(|parts| parts.slice(from.as_deref(), to.as_deref()));
-                let slice = match known {
+                let parts = input.parts(receiver)?;
+                if parts.as_ref().is_some_and(|parts| parts.is_null()) {
+                    return Ok(None);
+                }
+                let slice = match parts.and_then(|parts| parts.slice(from.as_deref(), to.as_deref())) {
                     Some(slice) => Some(Cow::Owned(slice)),
                     None => {
                         let Some(value) = receiver.evaluate(input)? else { return Ok(None) };

@@ -257,6 +257,19 @@ const KINDS: &[Kind] = &[
         },
     },
     Kind {
+        name: "entries and keys filtered by",
+        setup: fill_collections,
+        statements: |size| {
+            let condition = |i| match i % 4 {
+                0 => format!("m[{i}] = {i}"),
+                1 => format!("m CONTAINS KEY {i}"),
+                2 => format!("m CONTAINS {i}"),
+                _ => format!("l CONTAINS {i} AND e CONTAINS {i} AND f CONTAINS KEY {i}"),
+            };
+            one(format!("SELECT c FROM t WHERE k = 1 AND {} ALLOW FILTERING", joined(size, " AND ", condition)))
+        },
+    },
+    Kind {
         name: "rows selected by IN and ranges",
         setup: fill_rows,
         statements: |size| {
