@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proof.differential.answers import comparable, rows_of
-from proof.differential.explained import (COLLECTION_FUNCTIONS, DOCUMENTS, EQUAL_KEYS, FAILS_INSIDE, FIELDS, OPERATORS, PAGING_STATE,
-                                          PREPARED_LIVE_ON, differing_columns, is_failure, renamed, suspicions)
+from proof.differential.explained import (COLLECTION_FUNCTIONS, DOCUMENTS, EQUAL_KEYS, FAILS_INSIDE, FIELDS, GROWN_KEYS, OPERATORS,
+                                          PAGING_STATE, PREPARED_LIVE_ON, differing_columns, is_failure, renamed, suspicions)
 from proof.differential.repeats import repeats_before_a_range, without_repeats
 from proof.differential.steps import Step
 from proof.wire.responses import Lost, Prepared, Response, Rows
@@ -132,6 +132,13 @@ def are_clustering_columns(ask: Ask, step: Step, left: Answers, right: Answers) 
     return all(name in keys for pair in zip(left, right) if isinstance(pair[0], Rows) for name in differing_columns(*pair))
 
 
+def are_keys(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
+    """Whether nothing but clustering columns, maps and sets differs."""
+    keys = columns_that(ask, step.cql, "kind = 'clustering'")
+    collections = {name for _, _, name, kind in columns_of(left) if kind.startswith(("map<", "set<"))}
+    return all(name in keys | collections for pair in zip(left, right) if isinstance(pair[0], Rows) for name in differing_columns(*pair))
+
+
 def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:
     """Where LIMIT cuts in another order, all documents are the same, and ours are the first by the right order."""
     if "LIMIT" not in step.cql:
@@ -146,7 +153,7 @@ def documents_are_the_same_without_limit(ask: Ask, step: Step, left: Answers, ri
 PROOFS = {
     PREPARED_LIVE_ON: is_borne_out_anew, PAGING_STATE: is_refused_midway, FAILS_INSIDE: fails_again_too,
     OPERATORS: names_descending_key, COLLECTION_FUNCTIONS: names_descending_key, FIELDS: names_descending_key,
-    EQUAL_KEYS: are_clustering_columns, DOCUMENTS: documents_are_the_same_without_limit}
+    EQUAL_KEYS: are_clustering_columns, GROWN_KEYS: are_keys, DOCUMENTS: documents_are_the_same_without_limit}
 
 
 def pages_of_groups(ask: Ask, step: Step, left: Answers, right: Answers) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
+from proof import survival
 from proof.differential.again import explanation
 from proof.differential.answers import comparable
 from proof.differential.steps import History, Step
@@ -66,8 +67,17 @@ class Pair:
         finally:
             for connection in connections:
                 connection.close()
+        outcome.differences.extend(self.what_does_not_survive(history))
         self.forget(history.keyspace)
         return outcome
+
+    def what_does_not_survive(self, history: History) -> list[Difference]:
+        """What the history has left in Espalier has to be the same after a flush, a compaction, kill -9 and a start."""
+        node = self.nodes[1]
+        if not isinstance(node, Espalier) or not history.steps:
+            return []
+        lost = survival.check(node, lambda keyspace: keyspace == history.keyspace)
+        return [Difference(history, len(history.steps) - 1, "what is accepted survives", text, False) for text in lost]
 
     def forget(self, keyspace: str) -> None:
         """Drops a keyspace: DDL takes Cassandra the longer the more tables it has, and Espalier starts again often."""

@@ -105,6 +105,44 @@ def equal_booleans(step: Step, left: Response, right: Response) -> bool:
     return all(kind == "boolean" and all(value and len(value) == 1 and value != b"\0" for value in pair) for kind, *pair in cells)
 
 
+USER_TYPE = re.compile(r"\w+\.\w+\(")        # in a type as metadata tell it
+
+
+def equal_keys_of_grown_types(step: Step, left: Response, right: Response) -> bool:
+    """Trailing fields that are null or missing are the same: of keys of a user type that are equal so, one's bytes are shown."""
+    if not isinstance(left, Rows) or not isinstance(right, Rows) or len(left.rows) != len(right.rows) or not left.metadata.columns:
+        return False
+    if comparable(replace(left, rows=[])) != comparable(replace(right, rows=[])):
+        return False
+    kinds = [kind for *_, kind in left.metadata.columns]
+    cells = [(kind, *pair) for rows in zip(left.rows, right.rows) for kind, *pair in zip(kinds, *rows) if pair[0] != pair[1]]
+    return all(USER_TYPE.search(kind) and one and other and trimmed(one) == trimmed(other) for kind, one, other in cells)
+
+
+def trimmed(value: bytes) -> bytes:
+    """Without trailing nulls of tuples, at any depth: of bytes that may be a tuple's, a collection's or neither's."""
+    for head in (0, 4):
+        parts = parts_behind(value, head)
+        if parts:
+            inner = [None if part is None else trimmed(part) for part in parts]
+            while head == 0 and inner and inner[-1] is None:
+                inner.pop()
+            return value[:head] + b"".join(b"\xff" * 4 if part is None else struct.pack(">i", len(part)) + part for part in inner)
+    return value
+
+
+def parts_behind(value: bytes, at: int) -> list[bytes | None]:
+    """The parts that a value consists of from a place on; none if it is no such thing."""
+    parts = []
+    while at + 4 <= len(value):
+        length = struct.unpack_from(">i", value, at)[0]
+        if length < -1 or at + 4 + length > len(value):
+            return []
+        parts.append(None if length == -1 else value[at + 4:at + 4 + length])
+        at += 4 + max(length, 0)
+    return parts if at == len(value) else []
+
+
 def differing_columns(left: Rows, right: Rows) -> set[str]:
     """The names of columns in which rows differ that stand at one place."""
     names = [name for _, _, name, _ in left.metadata.columns or []]
@@ -255,6 +293,7 @@ def says_how_a_strategy_is_carried_out(step: Step, left: Response, right: Respon
 
 
 EQUAL_KEYS = "equal boolean keys"
+GROWN_KEYS = "equal keys of a type that grew"
 FIELDS = "fields taken for columns"
 PREPARED_LIVE_ON = "prepared statements live on"
 PAGING_STATE = "Cassandra refuses its own paging state"
@@ -270,6 +309,7 @@ RULES: list[Rule] = [
     Rule(PAGING_STATE, refuses_its_own_paging_state),
     Rule("slices of one column", slices_of_one_column),
     Rule(EQUAL_KEYS, equal_booleans),
+    Rule(GROWN_KEYS, equal_keys_of_grown_types),
     Rule("last bit of a logarithm", last_bit_of_a_logarithm),
     Rule(FIELDS, fields_taken_for_columns),
     Rule("lists as arguments", lists_as_arguments),

@@ -124,9 +124,8 @@ class Generator:
             return Step("cql", f"TRUNCATE {table.full_name}")
         if roll < 0.6:
             return Step("cql", f"ALTER TABLE {table.full_name} WITH {rng.choice(OPTIONS)}")
-        growing = [kind for kind in self.types if not self.clusters_by(kind)]
-        if roll < 0.68 and growing:
-            return self.alter_type(rng.choice(growing))
+        if roll < 0.68 and self.types:
+            return self.alter_type(rng.choice(self.types))
         if roll < 0.72:
             return self.rename_column(table)
         if roll < 0.9:
@@ -191,21 +190,14 @@ class Generator:
         table.key_domains[new] = table.key_domains.pop(old)
         return Step("cql", f"ALTER TABLE {table.full_name} RENAME {old} TO {new}")
 
-    def clusters_by(self, kind: UserType) -> bool:
-        """Whether rows are ordered by values of the type: then equal keys may be written with and without new fields."""
-        holders = {kind.type_name}
-        for other in self.types:            # a type stands behind those that it holds
-            if any(name in field.name for name in holders for _, field in other.fields):
-                holders.add(other.type_name)
-        columns = [column for table in self.tables for column in table.clustering]
-        return any(name in column.type.name for name in holders for column in columns)
-
     def alter_type(self, kind: UserType) -> Step:
         if self.rng.random() < 0.3:
             return self.rename_field(kind)
         name = f"g{len(kind.fields)}"
         added = Scalar(self.rng.choice(("int", "text")))
         kind.fields.append((name, added))
+        for table in self.tables:
+            table.add_key_values(self.rng)
         return Step("cql", f"ALTER TYPE {self.keyspace}.{kind.type_name} ADD {name} {added.name}")
 
     def rename_field(self, kind: UserType) -> Step:

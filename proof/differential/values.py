@@ -243,7 +243,21 @@ class Vector(Type):
 
 
 def distinct(items: list[Value]) -> list[Value]:
-    return list({item.data: item for item in items}.values())
+    return list({identity(item.data): item for item in items}.values())
+
+
+def identity(data: bytes | None) -> str:
+    """The same for values that are equal though their bytes differ: sets in another order, and fields that are null or missing. Some that
+    are not equal have the same, too."""
+    for head in (4, 0):
+        at, parts = head, []
+        while data and at + 4 <= len(data):
+            length = struct.unpack_from(">i", data, at)[0]
+            parts += [data[at + 4:at + 4 + length]] if length >= 0 else []
+            at += 4 + max(length, 0)
+        if parts and at == len(data):
+            return repr(sorted(map(identity, parts)))
+    return repr(data)
 
 
 def sequence_json(items: list[Value]):
@@ -274,7 +288,8 @@ def random_key_type(rng: Random, types: list[UserType]) -> Type:
     if roll < 0.95:
         return Tuple([Scalar(rng.choice(KEY_SCALARS)), Scalar("int")])
     if roll < 0.98:
-        return rng.choice((List, Set))(Scalar(rng.choice(("int", "text"))), True)
+        element = Scalar(rng.choice(("int", "text")))
+        return rng.choice((List, Set))(element if rng.random() < 0.7 else Set(element, True), True)
     chosen = rng.choice(types)
     return UserType(chosen.type_name, chosen.fields, True)
 
@@ -286,9 +301,9 @@ def random_type(rng: Random, types: list[UserType], depth: int = 0) -> Type:
     if roll < (0.45 if depth == 0 else 0.85):
         return Scalar(rng.choice(list(SCALAR_DOMAINS)))
     if roll < 0.6:
-        return Map(random_key_type(rng, []), random_type(rng, types, depth + 1), frozen)
+        return Map(random_key_type(rng, types), random_type(rng, types, depth + 1), frozen)
     if roll < 0.72:
-        return Set(random_key_type(rng, []), frozen)
+        return Set(random_key_type(rng, types), frozen)
     if roll < 0.84:
         return List(random_type(rng, types, depth + 1), frozen)
     if roll < 0.9 and types:

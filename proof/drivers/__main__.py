@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from proof import places
+from proof import places, survival
 from proof.oracle.cassandra import Cassandra
 from proof.oracle.espalier import Espalier
 
@@ -68,6 +68,8 @@ def main() -> None:
         if options.only in (None, name):
             with kind.start() as node:
                 rows += [(client, name, *script(command, node)) for client, command in commands.items()]
+                if isinstance(node, Espalier):
+                    rows.append(survives(node))
     print()
     for client, server, passed, failed, seconds in rows:
         print(f"{client:8} against {server:10} {passed:5} passed {failed:4} failed {seconds:7.1f} s")
@@ -92,6 +94,15 @@ def script(command: list[str], node) -> tuple[int, int, float]:
     if failed:
         print(f"--- {' '.join(command[-2:])} against {node.name}:\n{output[-12000:]}", flush=True)
     return passed, failed, time.monotonic() - started
+
+
+def survives(node: Espalier) -> tuple[str, str, int, int, float]:
+    """What the scripts have left is the same after a flush, a compaction, kill -9 and a start: as a row of the table."""
+    started = time.monotonic()
+    lost = survival.check(node)
+    for text in lost:
+        print(f"does not survive: {text}", flush=True)
+    return "survival", node.name, not lost, len(lost), time.monotonic() - started
 
 
 def newer(directory: Path, than: Path) -> bool:

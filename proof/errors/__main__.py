@@ -8,10 +8,12 @@ usage: python -m proof.errors [--only cassandra|espalier] [--write-known]
 """
 
 import argparse
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 
+from proof import survival
 from proof.errors import cases, protocol_cases
 from proof.errors.unsupported import unsupported_feature
 from proof.oracle.cassandra import Cassandra
@@ -20,6 +22,7 @@ from proof.wire import Connection, ConnectionClosed, Error, SchemaChange
 
 KNOWN = Path(__file__).with_name("known-failures.txt")
 VERSIONS = (4, 5)
+CREATED_NAME = re.compile(r"^CREATE (?:TABLE|KEYSPACE|TYPE) \w+")
 
 
 def main() -> None:
@@ -35,6 +38,7 @@ def main() -> None:
     if options.only != "cassandra":
         with Espalier.start() as node:
             results = run_all(node, strict=False)
+            results += survives(node)
         if options.write_known:
             write_known(results)
         passed, failed = add((passed, failed), judge("Espalier", results, read_known()))
@@ -76,6 +80,20 @@ def run_all(node, strict: bool) -> list[tuple]:
             results.append((case.category, f"v{version} {case.name}", difference, feature))
     results += protocol_cases.run(node)
     return results
+
+
+def survives(node: Espalier) -> list[tuple]:
+    """What all accepted statements make together is the same after a flush, a compaction, kill -9 and a start."""
+    setup, listed = cases.load()
+    accepted = [case for case in listed if case.code is None]
+    with connect(node, VERSIONS[-1], setup[-1]) as connection:
+        for number, case in enumerate(accepted):
+            answer = case.send(connection)
+            if isinstance(answer, Error) and "already exists" in answer.message:      # names recur
+                connection.query(CREATED_NAME.sub(rf"\g<0>_{number}", case.statements[0]))
+    lost = survival.check(node)
+    failures = [("survival", f"what {len(accepted)} statements made: {text}", text, None) for text in lost]
+    return failures or [("survival", f"what {len(accepted)} statements made", None, None)]
 
 
 def connect(node, version: int, use: str) -> Connection:

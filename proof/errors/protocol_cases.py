@@ -128,6 +128,37 @@ def corrupt_segment(node) -> str | None:
     return "the connection goes on after a wrong CRC"
 
 
+def prepared_schema_changes(node) -> str | None:
+    """They are of the keyspace in which they were prepared."""
+    keyspaces = ("prepared_here", "executed_there")
+    with Connection(node.host, node.port, 5) as connection:
+        for keyspace in keyspaces:
+            connection.query(f"CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
+        try:
+            for cql in ("CREATE TYPE u (a int)", "CREATE TABLE t (k int PRIMARY KEY, v frozen<u>)", "ALTER TABLE t ADD w int",
+                        "ALTER TYPE u ADD b int", "DROP TABLE t", "DROP TYPE u"):
+                connection.query(f"USE {keyspaces[0]}")
+                prepared = connection.prepare(cql)
+                connection.query(f"USE {keyspaces[1]}")
+                answer = connection.execute(prepared) if isinstance(prepared, responses.Prepared) else prepared
+                if not isinstance(answer, responses.SchemaChange) or answer.names[0] != keyspaces[0]:
+                    return f"{cql} was answered {answer}"
+        finally:
+            for keyspace in keyspaces:
+                connection.query(f"DROP KEYSPACE {keyspace}")
+    return None
+
+
+def unknown_keyspace(node) -> str | None:
+    """The keyspace that a request of v5 names is looked up before anything else."""
+    options = QueryOptions(keyspace="nosuch")
+    with Connection(node.host, node.port, 5) as connection:
+        asked = ("SELECT key FROM local", "SELECT key FROM system.local", "CREATE TABLE t (k int PRIMARY KEY)", "USE system", "no CQL")
+        answers = [connection.query(cql, options) for cql in asked] + [connection.prepare(cql, "nosuch") for cql in asked]
+        answers.append(connection.batch(0, [("INSERT INTO t (k) VALUES (1)", ())], options))
+    return next(filter(None, (error_is(answer, INVALID, "Keyspace 'nosuch' does not exist") for answer in answers)), None)
+
+
 def use_keyspace(node) -> str | None:
     with Connection(node.host, node.port, 5) as connection:
         answer = connection.query("USE system")
@@ -193,5 +224,11 @@ CHECKS = {
     "snappy in v5": snappy_in_v5,
     "wrong CRC": corrupt_segment,
     "USE": use_keyspace,
+    "no keyspace: PREPARE of CREATE TABLE": on_connection(
+        requests.PREPARE, requests.prepare("CREATE TABLE t (k int PRIMARY KEY)", 4), INVALID, NO_KEYSPACE),
+    "no keyspace: PREPARE of DROP TYPE": on_connection(
+        requests.PREPARE, requests.prepare("DROP TYPE IF EXISTS t", 4), INVALID, NO_KEYSPACE),
+    "prepared changes of the schema": prepared_schema_changes,
+    "an unknown keyspace of a request": unknown_keyspace,
     "an oversized mutation": oversized_mutation,
 }

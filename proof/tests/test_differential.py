@@ -1,5 +1,6 @@
 """Histories are the same for ever; comparison, shrinking and the journal do what they say."""
 
+import struct
 import tempfile
 import unittest
 from dataclasses import replace
@@ -383,6 +384,19 @@ class AskingAgain(unittest.TestCase):
         for theirs, ours in ((one(b"a"), one(b"\0")), (one(b"a"), one(None)), (one(b"a"), one(b"")), (one(b"a", "tinyint"), one(b"\1", "tinyint")),
                              ([typed("boolean", b"a", b"\1")], [typed("boolean", b"\1")])):
             self.explains(None, step, theirs, ours, [rows(b"k")], [])
+
+    def test_a_key_of_a_type_that_grew_may_lack_trailing_nulls(self):
+        name, step, kind = "equal keys of a type that grew", Step("cql", "SELECT k FROM ks.t"), "ks.u(a int, b int)"
+        null, one = b"\xff" * 4, b"\0\0\0\4\0\0\0\1"
+        self.explains(name, step, [typed(kind, one)], [typed(kind, one + null)], [rows(b"k")], [])
+        self.explains(None, step, [typed(kind, one)], [typed(kind, one + null)], [rows(b"p")], [])
+
+        def listed(value):
+            return struct.pack(">ii", 1, len(value)) + value
+        self.explains(name, step, [typed(f"set<{kind}>", listed(one))], [typed(f"set<{kind}>", listed(one + null))], [rows()], [])
+        for theirs, ours in ((one, one + one), (one, null + one), (one, None), (one, b"")):
+            self.explains(None, step, [typed(kind, theirs)], [typed(kind, ours)], [rows(b"k")], [])
+        self.explains(None, step, [typed("tuple<int, int>", one)], [typed("tuple<int, int>", one + null)], [rows(b"k")], [])
 
     def test_both_refuse_hexadecimal_tuples_each_for_its_reason(self):
         name, ours = "hexadecimal tuples", refused("Not enough bytes to read size of 0th component")
