@@ -19,20 +19,18 @@ use crate::by_table_id::ByTableId;
 use crate::compact::Compactor;
 use crate::error::EngineError;
 use crate::files::{Opened, TableFiles, keep_found_names};
-use crate::finisher::Finisher;
 use crate::flush_failures::FlushFailures;
 use crate::flusher::Flusher;
-use crate::groups::WriteGroups;
 use crate::in_memory::{Purger, Resident, memory_only};
 use crate::log_host::LogHost;
 use crate::options::EngineOptions;
-use crate::pool::MemtablePool;
 use crate::quarantine::SideFiles;
 use crate::recovery::{Bunch, Covered, Recovery, ReplaySummary};
 use crate::schema_change::Keyspaces;
 use crate::schema_rows::{self, SchemaDamage};
 use crate::store::{Generation, TableStore, lock};
 use crate::system::{is_local_system_keyspace, is_system_keyspace, system_keyspaces};
+use crate::write::{Finisher, MemtablePool, WriteGroups};
 
 /// Tables that keep what is written to them.
 ///

@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Freezes the active memtable and returns the one in its place. Writes into the frozen one may still be under way
-    /// until a barrier is passed: see [`crate::groups`].
+    /// until a barrier is passed: see [`crate::write`].
     pub(crate) fn retire_active(&self, store: &TableStore) -> Arc<Generation> {
         store.retire(self.log(), |table| self.new_generation(table, store.resident()))
     }

@@ -25,7 +25,7 @@ use crate::error::EngineError;
 use crate::store::{TableStore, View};
 
 pub use limit::{InMemoryNotice, InMemoryNotices};
-pub(crate) use limit::{MemoryLimit, Reservations};
+pub(crate) use limit::{MemoryLimit, Reservations, reserve, reserve_now};
 pub(crate) use purger::Purger;
 
 const LOADING: u8 = 0;

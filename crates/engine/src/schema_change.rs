@@ -81,12 +81,6 @@ impl Engine {
         self.write_durably(Mutation::new(updates))
     }
 
-    /// Writes to system tables; waits, whatever mode the log is in, until the device holds it, and only then makes it
-    /// visible.
-    pub(crate) fn write_durably(&self, mutation: Mutation) -> Result<(), EngineError> {
-        self.until_room(|| self.try_write_durably(&mutation))
-    }
-
     fn publish_schema(&self, new: &Arc<Schema>, stores: Stores) -> Result<(), EngineError> {
         let removed = self.publish(new, stores);
         self.tables_dropped().fetch_add(removed.len() as u64, Ordering::Relaxed);

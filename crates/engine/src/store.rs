@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::flush_size::FlushSize;
 use crate::in_memory::{MemoryLimit, Resident};
 use crate::merges::Merges;
-use crate::pool::MemtablePool;
+use crate::write::MemtablePool;
 
 /// A memtable and the part of the log it stands for.
 pub(crate) struct Generation {

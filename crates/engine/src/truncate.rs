@@ -20,6 +20,7 @@ use crate::error::EngineError;
 use crate::files::descriptors_of;
 use crate::store::{TableStore, lock};
 use crate::system::SystemWrite;
+use crate::write::Durability;
 
 /// What `truncated_at` says of a table.
 #[derive(Clone, Copy)]
@@ -81,8 +82,7 @@ impl Engine {
         let position = first.lower(self.log());
         let truncation = Truncation { position, millis: self.now_millis(), is_finished: false };
         let note = self.note_of_truncation(id, truncation, self.next_timestamp_micros());
-        let note = Mutation::new(vec![note]);
-        if !self.try_write_durably(&note)? {
+        if !self.try_write(&Mutation::from(note), Durability::OnDevice)? {
             return Ok(false);
         }
         let (generations, sstables) = (store.before(&first), store.view().sstables.clone());
@@ -101,7 +101,7 @@ impl Engine {
         // The directory may hold SSTables that only the next start knows of.
         if store.check_files().is_ok() {
             // Without it the next start looks once more.
-            let _ = self.try_write(&Mutation::new(vec![self.finished(id, truncation)]));
+            let _ = self.try_write(&Mutation::from(self.finished(id, truncation)), Durability::Configured);
         }
         Ok(true)
     }

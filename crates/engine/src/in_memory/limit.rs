@@ -119,6 +119,11 @@ impl MemoryLimit {
         Some(self.limit_bytes.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
     }
 
+    #[cfg(test)]
+    pub fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes.load(Ordering::SeqCst)
+    }
+
     /// Writes that were refused.
     pub fn refused_writes(&self) -> u64 {
         self.refused_writes.load(Ordering::Relaxed)
@@ -152,50 +157,46 @@ impl MemoryLimit {
     }
 
     fn give_back(&self, bytes: u64) {
-        self.reserved_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        let before = self.reserved_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        debug_assert!(before >= bytes, "{bytes} bytes are given back of {before} that were reserved");
         self.waiting.wake_all();
     }
 }
 
-impl Engine {
-    /// Reserves room in memory for a write, once writes under way leave it, or refuses it.
-    pub(crate) async fn reserve(
-        &self,
-        mutation: &Mutation,
-        stores: &[Arc<TableStore>],
-    ) -> Result<Reservations, EngineError> {
-        poll_fn(|context| {
-            let mut waits_for: Option<Arc<TableStore>> = None;
-            loop {
-                match try_reserve(mutation, stores) {
-                    Err(refused) => return Poll::Ready(Err(refused)),
-                    Ok(Tried::Reserved(reservations)) => return Poll::Ready(Ok(reservations)),
-                    Ok(Tried::Waits(store)) if waits_for.as_ref().is_some_and(|known| Arc::ptr_eq(known, &store)) => {
-                        return Poll::Pending;
-                    }
-                    Ok(Tried::Waits(store)) => {
-                        // Whoever gives back after this sees the waker; who did so before leaves room for another try.
-                        store.limit.waiting.add(context.waker());
-                        waits_for = Some(store);
-                    }
+/// Reserves room in tables in memory for a write, once writes under way leave it, or refuses the write.
+pub(crate) async fn reserve(mutation: &Mutation, stores: &[Arc<TableStore>]) -> Result<Reservations, EngineError> {
+    poll_fn(|context| {
+        let mut waits_for: Option<Arc<TableStore>> = None;
+        loop {
+            match try_reserve(mutation, stores) {
+                Err(refused) => return Poll::Ready(Err(refused)),
+                Ok(Tried::Reserved(reservations)) => return Poll::Ready(Ok(reservations)),
+                Ok(Tried::Waits(store)) if waits_for.as_ref().is_some_and(|known| Arc::ptr_eq(known, &store)) => {
+                    return Poll::Pending;
+                }
+                Ok(Tried::Waits(store)) => {
+                    // Whoever gives back after this sees the waker; who did so before leaves room for another try.
+                    store.limit.waiting.add(context.waker());
+                    waits_for = Some(store);
                 }
             }
-        })
-        .await
-    }
+        }
+    })
+    .await
+}
 
-    /// As `reserve`; `None` if it would have to wait.
-    pub(crate) fn reserve_now(
-        &self,
-        mutation: &Mutation,
-        stores: &[Arc<TableStore>],
-    ) -> Result<Option<Reservations>, EngineError> {
-        Ok(match try_reserve(mutation, stores)? {
-            Tried::Reserved(reservations) => Some(reservations),
-            Tried::Waits(_) => None,
-        })
-    }
+/// As `reserve`; `None` if it would have to wait.
+pub(crate) fn reserve_now(
+    mutation: &Mutation,
+    stores: &[Arc<TableStore>],
+) -> Result<Option<Reservations>, EngineError> {
+    Ok(match try_reserve(mutation, stores)? {
+        Tried::Reserved(reservations) => Some(reservations),
+        Tried::Waits(_) => None,
+    })
+}
 
+impl Engine {
     /// Tells whoever wants to know that a table passed a percentage of its limit.
     pub(crate) fn note_memory_use(&self, store: &TableStore, used_bytes: u64) {
         let Some(limit_bytes) = store.limit.get() else { return };

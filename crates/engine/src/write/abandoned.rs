@@ -1,21 +1,21 @@
-//! Finishing writes that nobody waits for any more.
+//! Finishing writes whose callers gave up.
 //!
-//! A client that hangs up or times out drops the future of its write. If the record is in the log by then, the write
-//! still has to become visible once it is durable: its group is waited for by flushes, whose intervals will claim the
-//! record. A thread of its own does that; the flushing thread cannot, because it may be waiting for that very group.
+//! A client that disconnects or times out drops the future of its write. If the record is in the log by then, the write
+//! still has to become visible once it is durable: flushes wait for its group, and their intervals will cover the
+//! record. A thread of its own does that; a flushing thread cannot, because it may be waiting for that very group.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 
+use super::order::AbandonedWrite;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::store::lock;
 use crate::worker::Worker;
-use crate::write::LoggedWrite;
 
 /// Takes over writes whose futures were dropped.
 pub(crate) struct Finisher {
-    abandoned: Mutex<Option<Sender<LoggedWrite>>>,
+    abandoned: Mutex<Option<Sender<AbandonedWrite>>>,
     worker: Worker,
 }
 
@@ -33,7 +33,7 @@ impl Finisher {
     }
 
     /// Takes over a write, or gives it back if there is no thread (any more): it must not be left half way.
-    pub fn take_over(&self, write: LoggedWrite) -> Option<LoggedWrite> {
+    pub(super) fn take_over(&self, write: AbandonedWrite) -> Option<AbandonedWrite> {
         match &*lock(&self.abandoned) {
             Some(abandoned) => abandoned.send(write).err().map(|unsent| unsent.0),
             None => Some(write),
@@ -47,17 +47,27 @@ impl Finisher {
     }
 }
 
+impl Engine {
+    /// Finishes a write whose caller gave up, on the finisher's thread. Before it starts and once it has ended, this
+    /// thread does it.
+    pub(super) fn finish_in_background(&self, write: AbandonedWrite) {
+        if let Some(write) = self.finisher().take_over(write) {
+            write.finish(self);
+        }
+    }
+}
+
 impl Drop for Finisher {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn run(engine: &Weak<Engine>, abandoned: &Receiver<LoggedWrite>) {
+fn run(engine: &Weak<Engine>, abandoned: &Receiver<AbandonedWrite>) {
     while let Ok(write) = abandoned.recv() {
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        engine.finish_abandoned(write);
+        write.finish(&engine);
     }
 }

@@ -14,9 +14,10 @@ use model::{Mutation, PartitionUpdate, TableId};
 use types::collection;
 use uuid::Uuid;
 
+use super::order::{self, Write};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::in_memory::Reservations;
+use crate::in_memory::{self, Reservations};
 use crate::system::SystemWrite;
 
 /// Of what is in `mutations`: records of ours, one behind the other, cut anywhere. Cassandra's versions are greater.
@@ -40,15 +41,10 @@ struct LargeBatch {
 }
 
 impl Engine {
-    /// Writes a batch as [`Engine::write`] does, and also one that is larger than a record of the log; of such a one
-    /// some updates are visible before others. Each by itself has to fit a record.
-    pub async fn write_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
-        match self.write(mutation).await {
-            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
-            result => return result,
-        }
+    /// Writes a batch that is larger than a log record may be, by way of `system.batches`.
+    pub(super) async fn write_stored_batch(self: &Arc<Engine>, mutation: &Mutation) -> Result<(), EngineError> {
         self.check_parts(mutation)?;
-        let room = self.reserve(mutation, &self.stores_of(mutation)?).await?;
+        let room = in_memory::reserve(mutation, &self.stores_of(mutation)?).await?;
         let rest = mutation.updates().iter().rev().cloned().collect();
         let id = self.files().new_timeuuid();
         let mut batch = LargeBatch { engine: Arc::clone(self), id, rest, room, is_kept: false, is_last: false };
@@ -56,24 +52,19 @@ impl Engine {
         batch.finish().await
     }
 
-    /// Writes a mutation as [`Engine::write`] does, and update by update one that is larger than a record of the log,
-    /// for whoever was promised nothing of them together. Each by itself has to fit a record, or nothing is
-    /// written.
-    pub async fn write_parts(&self, mutation: &Mutation) -> Result<(), EngineError> {
-        match self.write(mutation).await {
-            Err(EngineError::MutationTooLarge { .. }) if mutation.updates().len() > 1 => {}
-            result => return result,
-        }
+    /// Writes the updates of a mutation one by one.
+    pub(super) async fn write_update_by_update(&self, mutation: &Mutation) -> Result<(), EngineError> {
         self.check_parts(mutation)?;
         for update in mutation.updates() {
-            self.write(&Mutation::new(vec![update.clone()])).await?;
+            self.write(&Mutation::from(update.clone())).await?;
         }
         Ok(())
     }
 
-    /// Writes an update of a batch that has room in tables in memory for all of it.
+    /// Writes an update of a batch that holds the room in tables in memory for all of it.
     async fn write_part(&self, part: &Mutation) -> Result<(), EngineError> {
-        self.write_admitted(part, &self.stores_of(part)?, Reservations::default()).await
+        let stores = self.stores_of(part)?;
+        order::drive_with_room(Write { engine: self, mutation: part, stores: &stores }, Reservations::default()).await
     }
 
     /// Whether each update has its table, and fits a record by itself.
@@ -116,7 +107,7 @@ impl Engine {
             truncated.iter().any(|(table, millis)| *table == update.table().id && *millis >= begun_millis)
         };
         let mut kept = mutation.into_updates().into_iter().filter(|update| !is_gone(update));
-        kept.try_for_each(|update| self.write_system(&Mutation::new(vec![update])))
+        kept.try_for_each(|update| self.write_system(&Mutation::from(update)))
     }
 
     fn batch_row(&self, id: Uuid) -> SystemWrite {
@@ -126,7 +117,7 @@ impl Engine {
     fn forget_batch(&self, id: Uuid) -> Mutation {
         let mut row = self.batch_row(id);
         row.clear();
-        Mutation::new(vec![row.build()])
+        Mutation::from(row.build())
     }
 }
 
@@ -146,11 +137,11 @@ impl LargeBatch {
         for (number, piece) in (0..).zip(record.chunks(piece_size)) {
             let mut row = self.engine.batch_row(self.id);
             row.entry("mutations", self.place(number).as_bytes(), Some(piece));
-            self.engine.write(&Mutation::new(vec![row.build()])).await?;
+            self.engine.write(&Mutation::from(row.build())).await?;
         }
         let mut row = self.engine.batch_row(self.id);
         row.row(&[], &[("version", Some(VERSION.to_be_bytes().to_vec()))]);
-        self.engine.write(&Mutation::new(vec![row.build()])).await?;
+        self.engine.write(&Mutation::from(row.build())).await?;
         self.is_kept = true;
         Ok(())
     }
@@ -164,7 +155,7 @@ impl LargeBatch {
     /// Writes what is still to be written.
     async fn finish(mut self) -> Result<(), EngineError> {
         while let Some(update) = self.rest.last() {
-            match self.engine.write_part(&Mutation::new(vec![update.clone()])).await {
+            match self.engine.write_part(&Mutation::from(update.clone())).await {
                 // A table that was dropped meanwhile takes its part with it.
                 Ok(()) | Err(EngineError::UnknownTable(_)) => {}
                 Err(error) => {

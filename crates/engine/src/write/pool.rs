@@ -1,10 +1,10 @@
 //! The memory of all memtables together.
 //!
 //! A write takes its memory here before it enters a write group and before any lock: while the memtables hold as much
-//! as they may, it waits for a flush, with nothing in its hands that the flush could wait for (what CASSANDRA-21019
-//! came from). What it takes is the size of its record; what the memtable made of it is counted once it is applied, so
-//! that memtables go over the limit by no more than the structure of the writes under way. A write that is applied on
-//! the spot only looks whether there is room: of those there are no more at a time than threads.
+//! as they may, it waits for a flush, and holds nothing that the flush could wait for (the cause of CASSANDRA-21019).
+//! It takes the size of its record. What the memtable grew by is counted once the write is applied, so that memtables
+//! go over the limit by no more than the structure of the writes under way. A write that is applied at once only
+//! checks that there is room: there are no more of those at a time than threads.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -85,7 +85,8 @@ impl MemtablePool {
     /// As [`take`](Self::take); `None` while it is not there.
     pub fn take_now(&self, bytes: usize) -> Option<Taken<'_>> {
         let bytes = (bytes as i64).min(self.limit_bytes - self.cleanup_bytes);
-        self.try_take(bytes).then_some(Taken { pool: self, bytes })
+        // Made only where it was taken: to drop one gives it back.
+        self.try_take(bytes).then(|| Taken { pool: self, bytes })
     }
 
     /// As [`take_now`](Self::take_now) for a write that is applied before anything else happens on its thread: it is in
@@ -96,10 +97,21 @@ impl MemtablePool {
         (bytes <= self.room(taken)).then_some(Taken { pool: self, bytes: 0 })
     }
 
+    /// The memory of a write that needs none.
+    pub fn take_nothing(&self) -> Taken<'_> {
+        Taken { pool: self, bytes: 0 }
+    }
+
     /// Takes back what [`Taken::into_bytes`] gave out.
     pub fn give_back(&self, bytes: i64) {
-        self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        let before = self.taken_bytes.fetch_sub(bytes, Ordering::SeqCst);
+        debug_assert!(before >= bytes, "{bytes} bytes are given back of {before} that were taken");
         self.waiting.wake_all();
+    }
+
+    #[cfg(test)]
+    pub fn taken_bytes(&self) -> i64 {
+        self.taken_bytes.load(Ordering::SeqCst)
     }
 
     /// What is left beside memtables and what writes have taken.
@@ -125,5 +137,20 @@ impl Drop for Taken<'_> {
         if self.bytes > 0 {
             self.pool.give_back(self.bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_refused_is_not_given_back() {
+        let pool = MemtablePool::new(1000, 0.1);
+        let taken = pool.take_now(800).expect("it is there");
+        assert!(pool.take_now(800).is_none() && pool.find_room(800).is_none());
+        assert_eq!(pool.taken_bytes(), 800);
+        drop(taken);
+        assert_eq!(pool.taken_bytes(), 0);
     }
 }

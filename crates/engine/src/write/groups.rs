@@ -41,7 +41,9 @@ impl Group {
     }
 
     fn leave(&self) {
-        if self.state.fetch_sub(WRITE, Ordering::AcqRel) == WRITE | CLOSED {
+        let before = self.state.fetch_sub(WRITE, Ordering::AcqRel);
+        debug_assert!(before >= WRITE, "a write leaves its group once");
+        if before == WRITE | CLOSED {
             self.set_empty();
         }
     }
@@ -84,9 +86,15 @@ impl Membership {
         self.group = Guard::from_inner(Arc::clone(&self.group));
         self
     }
+
+    /// Whether its group counts a write at least.
+    pub fn is_counted(&self) -> bool {
+        self.group.state.load(Ordering::Relaxed) >= WRITE
+    }
 }
 
 impl Drop for Membership {
+    #[inline]
     fn drop(&mut self) {
         self.group.leave();
     }

@@ -1,0 +1,80 @@
+//! Admission: what a write has to have before it may enter a write group.
+//!
+//! A write is admitted with the stores of its tables, with room in those that live in memory, and with memory of the
+//! pool; in this order, so that a write that waits for room holds no memory that another one may be waiting for.
+//! Waiting for either happens here, where a write holds neither a place in a group nor a lock on a partition.
+
+use std::sync::Arc;
+
+use model::Mutation;
+
+use super::order::Write;
+use super::pool::Taken;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::in_memory::{self, Reservations};
+use crate::store::TableStore;
+use crate::system::is_system_keyspace;
+
+/// A write that may enter a write group. Dropped, it gives back what it was admitted with, and nothing has happened.
+#[must_use]
+pub(super) struct Admitted<'w> {
+    pub write: Write<'w>,
+    /// In tables in memory.
+    pub room: Reservations,
+    /// Of the pool.
+    pub memory: Taken<'w>,
+}
+
+impl<'w> Write<'w> {
+    /// Admits the write without waiting; `None` if it would have to wait for room or memory.
+    #[inline]
+    pub fn admit_now(self) -> Result<Option<Admitted<'w>>, EngineError> {
+        self.check();
+        let Some(room) = in_memory::reserve_now(self.mutation, self.stores)? else { return Ok(None) };
+        let (pool, size_bytes) = (self.engine.pool(), self.mutation.record_size());
+        let memory = match self.engine.log().is_periodic() {
+            // It is applied before anything else happens on this thread.
+            true => pool.find_room(size_bytes),
+            false => pool.take_now(size_bytes),
+        };
+        Ok(memory.map(|memory| Admitted { write: self, room, memory }))
+    }
+
+    /// Admits the write once there are room and memory for it.
+    pub async fn admit(self) -> Result<Admitted<'w>, EngineError> {
+        self.check();
+        let room = in_memory::reserve(self.mutation, self.stores).await?;
+        Ok(self.admit_with_room(room).await)
+    }
+
+    /// Admits a write whose room is reserved, by itself or by the batch that it is a part of, once there is memory.
+    pub async fn admit_with_room(self, room: Reservations) -> Admitted<'w> {
+        self.check();
+        let memory = self.engine.pool().take(self.mutation.record_size()).await;
+        Admitted { write: self, room, memory }
+    }
+
+    /// Admits a write that needs neither room nor memory: flushes may be waiting for it, and it is small, or was
+    /// admitted before a restart.
+    pub fn admit_exempt(self) -> Admitted<'w> {
+        self.check();
+        Admitted { write: self, room: Reservations::default(), memory: self.engine.pool().take_nothing() }
+    }
+
+    fn check(&self) {
+        debug_assert_eq!(self.stores.len(), self.mutation.updates().len(), "each update has its table's store");
+    }
+}
+
+impl Engine {
+    /// The stores of a mutation's tables; fails if one is gone, before anything is written.
+    pub(super) fn stores_of(&self, mutation: &Mutation) -> Result<Vec<Arc<TableStore>>, EngineError> {
+        if self.options().read_only
+            && !mutation.updates().iter().all(|update| is_system_keyspace(&update.table().keyspace))
+        {
+            self.check_writable()?;
+        }
+        mutation.updates().iter().map(|update| self.store(update.table())).collect()
+    }
+}

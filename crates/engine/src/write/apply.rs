@@ -1,0 +1,89 @@
+//! Applying a mutation: each update goes into the memtable generation that its log position belongs to.
+//!
+//! Whoever applies is a member of a write group, so that a flush of the generation waits for it. A logged mutation can
+//! always be applied: where a memtable is full, another one takes over from it.
+
+use std::sync::Arc;
+
+use commitlog::{CommitLog, LogPosition};
+use memtable::MemtableFull;
+use model::PartitionUpdate;
+
+use super::order::Write;
+use crate::engine::Engine;
+use crate::in_memory::merges_are_behind;
+use crate::store::{Generation, TableStore, View};
+
+/// So many updates of a batch are prefetched from memtables together before they are applied; not if there are fewer
+/// than a few.
+const PREFETCHED_UPDATES: usize = 64;
+const PREFETCHED_UPDATES_MIN: usize = 8;
+
+impl Write<'_> {
+    /// Applies the mutation to the memtables. `logged` is where its record ends; `None` if it is not in the log.
+    pub fn apply(self, logged: Option<LogPosition>) {
+        let (updates, stores) = (self.mutation.updates(), self.stores);
+        debug_assert_eq!(stores.len(), updates.len(), "each update has its table's store");
+        for (index, (store, update)) in stores.iter().zip(updates).enumerate() {
+            if index % PREFETCHED_UPDATES == 0 && updates.len() - index >= PREFETCHED_UPDATES_MIN {
+                prefetch(stores[index..].iter().zip(&updates[index..]).take(PREFETCHED_UPDATES));
+            }
+            self.engine.apply(store, update, logged);
+        }
+    }
+}
+
+impl Engine {
+    /// Applies an update to the memtable that its log position belongs to; if that is full, to the one that takes over
+    /// from it.
+    #[inline]
+    fn apply(&self, store: &TableStore, update: &PartitionUpdate, logged: Option<LogPosition>) {
+        let view = store.borrow_view();
+        let generation = generation_of(&view, self.log(), logged);
+        if let Ok(growth_bytes) = generation.apply(update) {
+            return self.account(store, generation, growth_bytes);
+        }
+        let mut full = Arc::clone(generation);
+        drop(view);
+        loop {
+            let generation = self.successor(store, &full);
+            self.request_flush(store);
+            match generation.apply(update) {
+                Ok(growth_bytes) => return self.account(store, &generation, growth_bytes),
+                Err(MemtableFull) => full = generation,
+            }
+        }
+    }
+
+    /// Counts what an update took of memory.
+    fn account(&self, store: &TableStore, generation: &Generation, growth_bytes: i64) {
+        let bytes = generation.account(growth_bytes, self.pool());
+        if let Some(resident) = &generation.resident {
+            self.note_memory_use(store, resident.data.used_bytes());
+            let is_due = resident.are_many(bytes, self.options().in_memory_flush_bytes_min);
+            if is_due
+                && !generation.is_flush_requested()
+                && !merges_are_behind(&store.borrow_view())
+                && generation.request_flush()
+            {
+                self.request_flush(store);
+            }
+        }
+    }
+}
+
+/// Prefetches from memtables what updates of these stores will look at first.
+pub(super) fn prefetch<'w>(updates: impl Iterator<Item = (&'w Arc<TableStore>, &'w PartitionUpdate)>) {
+    let updates: Vec<_> = updates.map(|(store, update)| (store, update.key())).collect();
+    for same in updates.chunk_by(|(one, _), (next, _)| Arc::ptr_eq(one, next)) {
+        let keys: Vec<_> = same.iter().map(|(_, key)| *key).collect();
+        same[0].0.borrow_view().active.memtable.prefetch(&keys);
+    }
+}
+
+/// A record belongs to the newest generation whose part of the log it is in; what is not logged goes to the active
+/// generation.
+fn generation_of<'v>(view: &'v View, log: &CommitLog, logged: Option<LogPosition>) -> &'v Arc<Generation> {
+    let Some(end) = logged else { return &view.active };
+    view.generations().find(|generation| generation.lower(log) < end).unwrap_or(&view.active)
+}

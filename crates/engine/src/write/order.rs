@@ -1,0 +1,385 @@
+//! The order of a write, as a state machine. Nothing else decides it.
+//!
+//! ```text
+//!            ┌───────── no room in the log: leave, wait, try again ────────┐
+//!            ▼                                                             │
+//! Write ─▶ Admitted ─▶ [lock] ─▶ [read and derive] ─▶ enter the group ─▶ log ─▶ Entered
+//!   admit: tables, room, memory                                                   │
+//!                 answer ◀─ leave ◀─ apply ◀─ durable: InFlight, unless there is nothing to wait for
+//! ```
+//!
+//! Each state is a type and each step consumes the state before it, so that a wrong order does not compile. The steps
+//! in brackets have no user yet: whatever reads before it writes will take its partition's lock there, once it is
+//! admitted. A write that finds no room in the log gives that lock back as it leaves its group.
+//!
+//! | state        | it holds                                   | it may wait for      | dropped there                |
+//! |--------------|--------------------------------------------|----------------------|------------------------------|
+//! | [`Write`]    | nothing                                    | room, then memory    | nothing happened             |
+//! | [`Admitted`] | room in tables in memory, memory           | room in the log      | nothing happened             |
+//! | [`Entered`]  | also a place in the group and in the log   | nothing              | never: no step between waits |
+//! | [`InFlight`] | the same                                   | the device           | finished in the background   |
+//!
+//! So nobody waits for memory or for room inside a group. There are three drivers: [`begin`] waits for nothing and
+//! returns what waits for the device, to be polled by a connection; [`drive`] is a future that waits for everything;
+//! [`block`] waits on its thread for the device alone. What is dropped in flight goes to [`super::abandoned`].
+
+use std::borrow::Borrow;
+use std::future::{Future, poll_fn};
+use std::ops::Deref;
+use std::pin::Pin;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use commitlog::{LogError, LogPosition, LogWait};
+use model::Mutation;
+
+use super::admission::Admitted;
+use super::apply::prefetch;
+use super::groups::Membership;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::in_memory::Reservations;
+use crate::store::TableStore;
+
+/// What is to be written where: the first state.
+#[derive(Clone, Copy)]
+pub(super) struct Write<'w> {
+    pub engine: &'w Engine,
+    pub mutation: &'w Mutation,
+    /// Of each update's table.
+    pub stores: &'w [Arc<TableStore>],
+}
+
+/// How durable a write is before it is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// As `commitlog_sync` says.
+    Configured,
+    /// On the device, in whatever mode the log is.
+    OnDevice,
+}
+
+/// A write that is in a group and, unless its tables are not logged, in the log. It has to go on.
+#[must_use]
+pub(super) struct Entered {
+    membership: Membership,
+    /// Where its record ends.
+    logged: Option<LogPosition>,
+}
+
+impl Admitted<'_> {
+    /// Enters the write group and appends to the log: the one place that does. `None` if the log has no room; the group
+    /// is left then, because a flush makes room, and a flush waits for the group.
+    pub fn enter(&self) -> Result<Option<Entered>, EngineError> {
+        let Write { engine, mutation, stores } = self.write;
+        let membership = engine.groups().enter();
+        // Whoever drops or quarantines a table, or shuts down, says so first and waits for the groups then: a write
+        // that enters later sees it.
+        engine.check_running()?;
+        if let Some(refusing) = stores.iter().find(|store| !store.is_served()) {
+            return Err(refusing.refusal());
+        }
+        if !stores.iter().any(|store| store.durable_writes.load(Ordering::Relaxed)) {
+            return Ok(Some(Entered { membership, logged: None }));
+        }
+        match append(engine, mutation) {
+            Ok(end) => Ok(Some(Entered { membership, logged: Some(end) })),
+            Err(LogError::NoFreeSegment) => Ok(None),
+            Err(error) => Err(engine.not_appended(mutation.updates(), error)),
+        }
+    }
+
+    /// Enters once the log has room.
+    async fn enter_with_room(&self) -> Result<Entered, EngineError> {
+        let engine = self.write.engine;
+        loop {
+            let room = engine.log().room();
+            if let Some(entered) = self.enter()? {
+                return Ok(entered);
+            }
+            engine.request_cleanup();
+            room.await;
+        }
+    }
+
+    /// Applies a write that has nothing to wait for, and leaves.
+    #[inline]
+    fn apply(self, entered: Entered) {
+        let Entered { membership, logged } = entered;
+        debug_assert!(logged.is_none_or(|end| self.write.engine.log().is_durable(end)), "it has something to wait for");
+        self.write.apply(logged);
+        drop((self.room, membership, self.memory));
+        self.write.engine.flush_if_wanted();
+    }
+
+    /// The same, or what has to be kept of the write while it waits to be so durable.
+    #[inline(always)]
+    fn apply_unless_waiting(self, entered: Entered, durability: Durability) -> Option<Kept> {
+        let log = self.write.engine.log();
+        let waits = |end: &LogPosition| durability == Durability::OnDevice || !log.is_durable(*end);
+        match entered.logged.filter(waits) {
+            None => {
+                self.apply(entered);
+                None
+            }
+            Some(end) => Some(Kept {
+                logged: Logged { room: self.room, membership: entered.membership.that_waits(), end },
+                wait: log.wait_for(end),
+                taken_bytes: self.memory.into_bytes(),
+            }),
+        }
+    }
+}
+
+/// Appends the record of a mutation; answers where it ends.
+#[inline]
+fn append(engine: &Engine, mutation: &Mutation) -> Result<LogPosition, LogError> {
+    let log = engine.log();
+    let appended = match mutation.updates() {
+        [update] => log.try_append(&[update.table().id.0], update.as_bytes()),
+        updates => {
+            let mut tables: Vec<_> = updates.iter().map(|update| update.table().id.0).collect();
+            tables.sort_unstable();
+            tables.dedup();
+            let mut record = Vec::with_capacity(mutation.record_size());
+            mutation.write_record(&mut record);
+            log.try_append(&tables, &record)
+        }
+    };
+    appended.map(|appended| appended.position)
+}
+
+/// What a write holds from its record to its application.
+pub(super) struct Logged {
+    /// In tables in memory.
+    room: Reservations,
+    membership: Membership,
+    /// Where its record ends.
+    end: LogPosition,
+}
+
+/// What a write takes along into its wait for the device.
+struct Kept {
+    logged: Logged,
+    wait: LogWait,
+    taken_bytes: i64,
+}
+
+/// A write that waits for the device. Its parts are borrowed by a future or a thread that drives it to its end, and its
+/// own where it outlives the call that began it. Dropped before it is done, it is finished in the background.
+pub(super) struct InFlight<E, M, S>
+where
+    E: Deref<Target = Engine>,
+    M: Borrow<Mutation>,
+    S: Deref<Target = [Arc<TableStore>]>,
+{
+    engine: E,
+    mutation: M,
+    stores: S,
+    /// `None` once it is applied, or never will be.
+    logged: Option<Logged>,
+    wait: LogWait,
+    /// Of the pool.
+    taken_bytes: i64,
+}
+
+impl<E, M, S> InFlight<E, M, S>
+where
+    E: Deref<Target = Engine>,
+    M: Borrow<Mutation>,
+    S: Deref<Target = [Arc<TableStore>]>,
+{
+    fn new(engine: E, mutation: M, stores: S, kept: Kept) -> Self {
+        let Kept { logged, wait, taken_bytes } = kept;
+        InFlight { engine, mutation, stores, logged: Some(logged), wait, taken_bytes }
+    }
+
+    fn is_done(&self) -> bool {
+        self.logged.is_none()
+    }
+
+    /// Applies the write once its record is durable: the one place that polls the log. Once it is done it stays so.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), EngineError>> {
+        let Some(logged) = &self.logged else { return Poll::Ready(Ok(())) };
+        debug_assert!(logged.membership.is_counted(), "flushes wait for it");
+        match self.engine.log().poll_wait(&mut self.wait, context) {
+            Poll::Ready(durable) => Poll::Ready(self.settle(durable)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Waits on this thread.
+    fn block(mut self, durability: Durability) -> Result<(), EngineError> {
+        match durability {
+            Durability::Configured => crate::block_on(poll_fn(|context| self.poll(context))),
+            Durability::OnDevice => {
+                let durable = self.engine.log().sync();
+                self.settle(durable)
+            }
+        }
+    }
+
+    /// Applies the write if it is durable, leaves its group and gives back what it held.
+    fn settle(&mut self, durable: Result<(), LogError>) -> Result<(), EngineError> {
+        debug_assert!(self.logged.is_some(), "a write is applied once");
+        let outcome = durable.map_err(|error| self.engine.log_failed(error));
+        if let Some(Logged { room, membership, end }) = self.logged.take() {
+            if outcome.is_ok() {
+                self.write().apply(Some(end));
+            }
+            drop((room, membership));
+        }
+        self.give_back();
+        outcome
+    }
+
+    fn write(&self) -> Write<'_> {
+        Write { engine: &self.engine, mutation: self.mutation.borrow(), stores: &self.stores }
+    }
+
+    fn give_back(&mut self) {
+        self.engine.pool().give_back(std::mem::take(&mut self.taken_bytes));
+        self.engine.flush_if_wanted();
+    }
+}
+
+impl<E, M, S> Drop for InFlight<E, M, S>
+where
+    E: Deref<Target = Engine>,
+    M: Borrow<Mutation>,
+    S: Deref<Target = [Arc<TableStore>]>,
+{
+    fn drop(&mut self) {
+        if let Some(logged) = self.logged.take() {
+            let (mutation, stores) = (self.mutation.borrow().clone(), WrittenStores::from(&*self.stores));
+            self.engine.finish_in_background(AbandonedWrite { mutation, stores, logged });
+            self.give_back();
+        }
+    }
+}
+
+/// A write that was dropped in flight.
+pub(super) struct AbandonedWrite {
+    mutation: Mutation,
+    stores: WrittenStores,
+    logged: Logged,
+}
+
+impl AbandonedWrite {
+    /// Finishes the write on this thread. If it fails, nobody is left to know.
+    pub fn finish(self, engine: &Engine) {
+        let wait = engine.log().wait_for(self.logged.end);
+        let kept = Kept { logged: self.logged, wait, taken_bytes: 0 };
+        let _ = InFlight::new(engine, self.mutation, self.stores, kept).block(Durability::Configured);
+    }
+}
+
+/// The stores of a mutation's tables, kept while it waits. The one that most mutations have needs no memory of its own.
+enum WrittenStores {
+    One(Arc<TableStore>),
+    Several(Vec<Arc<TableStore>>),
+}
+
+impl From<&[Arc<TableStore>]> for WrittenStores {
+    fn from(stores: &[Arc<TableStore>]) -> Self {
+        match stores {
+            [store] => WrittenStores::One(Arc::clone(store)),
+            stores => WrittenStores::Several(stores.to_vec()),
+        }
+    }
+}
+
+impl Deref for WrittenStores {
+    type Target = [Arc<TableStore>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            WrittenStores::One(store) => slice::from_ref(store),
+            WrittenStores::Several(stores) => stores,
+        }
+    }
+}
+
+/// Carries a write out; waits for everything that it needs.
+pub(super) async fn drive(write: Write<'_>) -> Result<(), EngineError> {
+    drive_admitted(write.admit().await?).await
+}
+
+/// Carries out a write whose room is reserved.
+pub(super) async fn drive_with_room(write: Write<'_>, room: Reservations) -> Result<(), EngineError> {
+    drive_admitted(write.admit_with_room(room).await).await
+}
+
+async fn drive_admitted(admitted: Admitted<'_>) -> Result<(), EngineError> {
+    let entered = admitted.enter_with_room().await?;
+    let Write { engine, mutation, stores } = admitted.write;
+    let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else { return Ok(()) };
+    let mut in_flight = InFlight::new(engine, mutation, stores, kept);
+    poll_fn(|context| in_flight.poll(context)).await
+}
+
+/// Carries out a write that nothing admits, and waits for the device on this thread. False if the log has no room.
+pub(super) fn block(write: Write<'_>, durability: Durability) -> Result<bool, EngineError> {
+    let admitted = write.admit_exempt();
+    let Some(entered) = admitted.enter()? else { return Ok(false) };
+    if let Some(kept) = admitted.apply_unless_waiting(entered, durability) {
+        InFlight::new(write.engine, write.mutation, write.stores, kept).block(durability)?;
+    }
+    Ok(true)
+}
+
+/// Begins a write as far as it goes without waiting; `None` if it would have to wait for more than the device. Where
+/// there is nothing to wait for, no count of owners changes that threads share.
+pub(super) fn begin(
+    engine: &Arc<Engine>,
+    mutation: Mutation,
+    stores: &[Arc<TableStore>],
+) -> Result<Option<BegunWrite>, EngineError> {
+    let write = Write { engine, mutation: &mutation, stores };
+    let Some(admitted) = write.admit_now()? else { return Ok(None) };
+    let Some(entered) = admitted.enter()? else { return Ok(None) };
+    let Some(kept) = admitted.apply_unless_waiting(entered, Durability::Configured) else {
+        return Ok(Some(BegunWrite { waiting: None }));
+    };
+    Ok(Some(BegunWrite { waiting: Some(InFlight::new(Arc::clone(engine), mutation, stores.into(), kept)) }))
+}
+
+/// A write that was begun: ready once it is as durable as `commitlog_sync` says and visible to every read that starts
+/// later. Dropped before, it is finished in the background.
+#[must_use = "it is acknowledged when it is ready"]
+pub struct BegunWrite {
+    /// `None` if there never was anything to wait for.
+    waiting: Option<InFlight<Arc<Engine>, Mutation, WrittenStores>>,
+}
+
+impl BegunWrite {
+    /// Whether there is nothing to wait for, or nothing any more.
+    pub fn is_done(&self) -> bool {
+        self.waiting.as_ref().is_none_or(InFlight::is_done)
+    }
+
+    /// The engine, of a write that had to wait: no other can fail.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.waiting.as_ref().map(|waiting| &*waiting.engine)
+    }
+
+    /// Prefetches from memtables what these writes will look at first: for writes that are durable and polled right
+    /// after, some eight or more.
+    pub fn prefetch<'w>(writes: impl Iterator<Item = &'w BegunWrite>) {
+        let waiting = writes.filter_map(|write| write.waiting.as_ref()).filter(|waiting| !waiting.is_done());
+        prefetch(waiting.filter_map(|waiting| waiting.stores.first().zip(waiting.mutation.updates().first())));
+    }
+}
+
+impl Future for BegunWrite {
+    type Output = Result<(), EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.waiting.as_mut().map_or(Poll::Ready(Ok(())), |waiting| waiting.poll(context))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! Every state of a write, and every way out of it.
+
+use std::pin::pin;
+use std::task::Waker;
+
+use blockio::{Fault, SimulatedDisk};
+use commitlog::SyncMode;
+use model::{
+    Cell, Keyspace, Liveness, PartitionKey, PartitionUpdateBuilder, ReadRange, RowBuilder, Table, TableBuilder,
+    TableId, UnfilteredCursor,
+};
+use types::CqlType;
+use uuid::Uuid;
+
+use super::*;
+use crate::EngineOptions;
+
+/// An engine with one table, and what tells whether a write left something behind.
+struct House {
+    disk: SimulatedDisk,
+    engine: Arc<Engine>,
+    table: Arc<Table>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Holdings {
+    end_of_log: LogPosition,
+    taken_bytes: i64,
+    reserved_bytes: u64,
+}
+
+impl House {
+    fn open(adjust: impl FnOnce(&mut EngineOptions)) -> House {
+        let disk = SimulatedDisk::new();
+        let mut options = EngineOptions::new(Arc::new(disk.clone()), "/node");
+        options.commitlog.sync = SyncMode::Batch;
+        options.commitlog.segment_size_bytes = 256 << 10;
+        options.commitlog.total_space_bytes = 4 << 20;
+        options.memtable_shards = 1;
+        options.concurrent_compactors = 0;
+        adjust(&mut options);
+        let engine = Engine::open(options).unwrap();
+        let builder = TableBuilder::new("ks", "t", TableId(Uuid::from_u128(1))).partition_key("k", CqlType::Int);
+        let table = Arc::new(builder.regular("v", CqlType::Text).build());
+        let mut keyspace = Keyspace::new("ks", Default::default(), true);
+        keyspace.tables.insert(table.name.clone(), table.clone());
+        engine.set_keyspace(keyspace).unwrap();
+        let table = engine.schema().table("ks", "t").unwrap().clone();
+        House { disk, engine, table }
+    }
+
+    fn insertion(&self, key: i32, value_bytes: usize) -> Mutation {
+        let mut builder = RowBuilder::default();
+        builder.start(self.table.regulars(), false);
+        builder.liveness(Liveness::at(1));
+        builder.cell(0, &Cell::live(1, &vec![b'v'; value_bytes]));
+        let mut blob = Vec::new();
+        builder.finish(&mut blob);
+        let mut update = PartitionUpdateBuilder::new(self.table.clone(), PartitionKey::new(&key.to_be_bytes()));
+        update.row(&[], &blob);
+        Mutation::from(update.build())
+    }
+
+    fn stores(&self) -> [Arc<TableStore>; 1] {
+        [self.engine.catalog().any_store(self.table.id).unwrap().clone()]
+    }
+
+    fn holdings(&self) -> Holdings {
+        let reserved_bytes = self.stores()[0].limit.reserved_bytes();
+        Holdings {
+            end_of_log: self.engine.log().position(),
+            taken_bytes: self.engine.pool().taken_bytes(),
+            reserved_bytes,
+        }
+    }
+
+    /// How many partitions reads see once every write that is in a group has left it.
+    fn visible(&self) -> usize {
+        self.engine.groups().barrier().wait();
+        let mut cursor = self.engine.read(&self.table, &ReadRange::all_rows(model::KeyRange::all())).unwrap();
+        let mut count = 0;
+        while cursor.advance_partition().unwrap() {
+            count += 1;
+        }
+        count
+    }
+
+    /// Writes that are in flight until the log has no room for another one.
+    fn fill_log(&self) -> Vec<BegunWrite> {
+        let stores = self.stores();
+        // Nothing but the writes of this table keeps segments, and their group keeps every flush waiting.
+        self.engine.flush_all().unwrap();
+        let mut begun = Vec::new();
+        while begun.len() < 1000 {
+            match begin(&self.engine, self.insertion(1000 + begun.len() as i32, 8 << 10), &stores).unwrap() {
+                Some(write) => begun.push(write),
+                None if self.engine.log().pressure().is_some_and(|pressure| pressure.free_segments == 0) => break,
+                // The log's writer is preparing a segment.
+                None => std::thread::yield_now(),
+            }
+        }
+        begun
+    }
+}
+
+fn is_closed(error: &EngineError) -> bool {
+    matches!(error, EngineError::ClosedForWrites(_))
+}
+
+fn poll_once<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_write_that_is_dropped_before_the_log_has_not_happened() {
+    let house = House::open(|_| {});
+    let (mutation, stores) = (house.insertion(1, 100), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let before = house.holdings();
+    let admitted = write.admit_now().unwrap().expect("there is room");
+    assert!(house.holdings().taken_bytes > before.taken_bytes, "memory is taken at admission");
+    drop(admitted);
+    assert_eq!(house.holdings(), before);
+    drop(write.admit_exempt());
+    drop(drive(write));
+    assert_eq!((house.holdings(), house.visible()), (before, 0));
+}
+
+#[test]
+fn a_write_that_is_dropped_in_flight_is_finished_whether_it_was_polled_or_not() {
+    for is_polled in [false, true] {
+        let house = House::open(|_| {});
+        let (mutation, stores) = (house.insertion(1, 100), house.stores());
+        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        let admitted = write.admit_now().unwrap().expect("there is room");
+        let entered = admitted.enter().unwrap().expect("the log has room");
+        // It is in flight, however fast the device was.
+        let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
+        let mut in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+        assert!(!in_flight.is_done() && house.holdings().taken_bytes > 0);
+        if is_polled {
+            let _ = in_flight.poll(&mut Context::from_waker(Waker::noop()));
+        }
+        drop(in_flight);
+        assert_eq!((house.visible(), house.holdings().taken_bytes), (1, 0));
+    }
+}
+
+#[test]
+fn a_write_is_applied_once_however_often_it_is_polled() {
+    let house = House::open(|_| {});
+    let stores = house.stores();
+    let mut begun = begin(&house.engine, house.insertion(1, 100), &stores).unwrap().expect("there is room");
+    crate::block_on(&mut begun).unwrap();
+    assert!(begun.is_done() && poll_once(Pin::new(&mut begun)).is_ready());
+    assert_eq!(house.holdings().taken_bytes, 0);
+    drop(begun);
+    assert_eq!(house.visible(), 1);
+}
+
+#[test]
+fn a_write_that_the_log_refuses_leaves_its_group_and_shows_nowhere() {
+    let house = House::open(|_| {});
+    let (mutation, stores) = (house.insertion(1, 100), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let admitted = write.admit_now().unwrap().expect("there is room");
+    house.engine.log().fail("the test says so");
+    assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
+    drop(admitted);
+    assert!(is_closed(&crate::block_on(drive(write)).unwrap_err()));
+    assert!(block(write, Durability::OnDevice).is_err_and(|error| is_closed(&error)));
+    assert!(begin(&house.engine, mutation.clone(), &stores).err().is_some_and(|error| is_closed(&error)));
+    assert_eq!((house.visible(), house.holdings().taken_bytes), (0, 0), "no barrier waits for it");
+}
+
+#[test]
+fn a_write_whose_record_is_lost_in_flight_leaves_its_group_and_shows_nowhere() {
+    for is_dropped in [false, true] {
+        let house = House::open(|_| {});
+        let (mutation, stores) = (house.insertion(1, 100), house.stores());
+        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        // All writes from now on.
+        house.disk.inject(Fault::Fail, 0);
+        let admitted = write.admit_now().unwrap().expect("there is room");
+        let entered = admitted.enter().unwrap().expect("the log has room");
+        let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
+        let in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+        match is_dropped {
+            true => drop(in_flight),
+            false => assert!(in_flight.block(Durability::OnDevice).is_err_and(|error| is_closed(&error))),
+        }
+        assert_eq!((house.visible(), house.holdings().taken_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn a_write_without_memory_is_not_begun_and_waits_outside_of_any_group() {
+    let house = House::open(|options| options.memtable_space_bytes = 1 << 20);
+    let (mutation, stores) = (house.insertion(1, 10_000), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let mut taken: Vec<_> = std::iter::from_fn(|| house.engine.pool().take_now(4_000)).collect();
+    let before = house.holdings();
+    assert!(begin(&house.engine, mutation.clone(), &stores).unwrap().is_none());
+    {
+        let mut dropped = pin!(drive(write));
+        assert!(poll_once(dropped.as_mut()).is_pending());
+    }
+    assert_eq!(house.holdings(), before, "nothing happened");
+    let mut waiting = pin!(drive(write));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    house.engine.groups().barrier().wait();
+    // A write that nothing admits does not wait for memory.
+    assert!(block(Write { mutation: &house.insertion(2, 100), ..write }, Durability::Configured).unwrap());
+    taken.clear();
+    crate::block_on(waiting).unwrap();
+    assert_eq!((house.visible(), house.holdings().taken_bytes), (2, 0));
+}
+
+#[test]
+fn a_write_without_room_in_the_log_is_not_begun_and_waits_outside_of_any_group() {
+    let house = House::open(|_| {});
+    let begun = house.fill_log();
+    let (mutation, stores) = (house.insertion(1, 8 << 10), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let before = house.holdings();
+    let admitted = write.admit_now().unwrap().expect("there is memory");
+    assert!(admitted.enter().unwrap().is_none(), "the log is full");
+    assert!(admitted.enter().unwrap().is_none(), "and stays so while what is begun keeps flushes waiting");
+    drop(admitted);
+    assert!(!block(write, Durability::OnDevice).unwrap());
+    {
+        let mut dropped = pin!(drive(write));
+        assert!(poll_once(dropped.as_mut()).is_pending());
+    }
+    assert_eq!(house.holdings(), before, "nothing happened");
+    let mut waiting = pin!(drive(write));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    let count = begun.len();
+    begun.into_iter().for_each(|begun| crate::block_on(begun).unwrap());
+    // A flush makes room: no group holds the waiting write.
+    crate::block_on(waiting).unwrap();
+    assert_eq!((house.visible(), house.holdings().taken_bytes), (count + 1, 0));
+}
+
+#[test]
+fn a_table_that_is_dropped_or_quarantined_after_admission_refuses_the_write_before_the_log() {
+    let drop_it: fn(&TableStore) = TableStore::set_dropped;
+    let quarantine: fn(&TableStore) = |store| store.set_quarantined(&EngineError::Unsupported("a test".into()));
+    for refuse in [drop_it, quarantine] {
+        let house = House::open(|_| {});
+        let (mutation, stores) = (house.insertion(1, 100), house.stores());
+        let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+        let before = house.holdings();
+        let admitted = write.admit_now().unwrap().expect("there is room");
+        refuse(&stores[0]);
+        let refusal = admitted.enter().err().expect("the table is not served");
+        assert!(matches!(refusal, EngineError::UnknownTable(_) | EngineError::Quarantined { .. }), "{refusal}");
+        drop(admitted);
+        crate::block_on(drive(write)).unwrap_err();
+        block(write, Durability::Configured).unwrap_err();
+        assert_eq!(house.holdings(), before, "nothing was appended");
+    }
+}
+
+#[test]
+fn a_table_that_is_quarantined_while_a_write_is_in_flight_waits_for_the_write() {
+    let house = House::open(|_| {});
+    let (mutation, stores) = (house.insertion(1, 100), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let admitted = write.admit_now().unwrap().expect("there is room");
+    let entered = admitted.enter().unwrap().expect("the log has room");
+    let kept = admitted.apply_unless_waiting(entered, Durability::OnDevice).expect("it waits for the device");
+    let in_flight = InFlight::new(&*house.engine, &mutation, &stores[..], kept);
+    stores[0].set_quarantined(&EngineError::Unsupported("a test".into()));
+    let barrier = house.engine.groups().barrier();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| barrier.wait());
+        assert!(!waiting.is_finished(), "the write is in the group that was closed");
+        in_flight.block(Durability::OnDevice).unwrap();
+    });
+    let view = stores[0].view();
+    assert!(!view.active.memtable.is_empty(), "it was applied before whoever quarantined went on");
+}
+
+#[test]
+fn an_engine_that_was_shut_down_refuses_what_was_admitted_before() {
+    let house = House::open(|_| {});
+    let (mutation, stores) = (house.insertion(1, 100), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let admitted = write.admit_now().unwrap().expect("there is room");
+    house.engine.shutdown().unwrap();
+    assert!(admitted.enter().err().is_some_and(|error| is_closed(&error)));
+    drop(admitted);
+    assert_eq!(house.holdings().taken_bytes, 0);
+}
+
+#[test]
+fn room_in_a_table_in_memory_is_reserved_before_memory_is_taken() {
+    let house = House::open(|options| options.memtable_space_bytes = 1 << 20);
+    let mut limited = (*house.table).clone();
+    let options = [("class", "org.apache.cassandra.db.compaction.MemoryOnlyStrategy"), ("size_limit_in_mb", "1")];
+    limited.options.compaction = options.map(|(name, value)| (name.into(), value.into())).into();
+    let mut keyspace = Keyspace::new("ks", Default::default(), true);
+    keyspace.tables.insert(limited.name.clone(), Arc::new(limited));
+    house.engine.set_keyspace(keyspace).unwrap();
+    let (mutation, stores) = (house.insertion(1, 100_000), house.stores());
+    let write = Write { engine: &house.engine, mutation: &mutation, stores: &stores };
+    let before = house.holdings();
+    let mut admitted: Vec<_> = std::iter::from_fn(|| write.admit_now().unwrap()).collect();
+    // What the others have reserved leaves no room: this one waits for them and holds no memory.
+    let full = house.holdings();
+    assert!(!admitted.is_empty() && full.reserved_bytes > 0, "{full:?}");
+    {
+        let mut waiting = pin!(drive(write));
+        assert!(poll_once(waiting.as_mut()).is_pending());
+        assert_eq!(house.holdings(), full);
+    }
+    admitted.clear();
+    assert_eq!(house.holdings(), before);
+    // Without memory the room is given back, too.
+    let taken: Vec<_> = std::iter::from_fn(|| house.engine.pool().take_now(4_000)).collect();
+    let without_memory = house.holdings();
+    assert!(write.admit_now().unwrap().is_none());
+    assert_eq!(house.holdings(), without_memory);
+    drop(taken);
+    crate::block_on(drive(write)).unwrap();
+    assert_eq!((house.visible(), house.holdings().reserved_bytes), (1, 0));
+}
