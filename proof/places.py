@@ -23,7 +23,7 @@ def espalier_binary() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on just now; all are held until the last is known, so they differ."""
+    """Free ports. All are bound until the last is known, so that they differ."""
     sockets = []
     try:
         for _ in range(count):

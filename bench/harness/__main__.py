@@ -54,7 +54,7 @@ def carry_out(names: list[str], session: Session, options) -> int:
         began = time.monotonic()
         try:
             outcome = SCENARIOS[name](session)
-        except Exception as failure:  # What fails is told; what else was asked for is still measured.
+        except Exception as failure:  # A failure is reported, and the other scenarios still run.
             traceback.print_exc()
             failed.append(f"{name}: {failure!r}")
             continue

@@ -23,7 +23,7 @@ class ControlGroup:
         (self.path / ("memory.limit_in_bytes" if is_first else "memory.max")).write_text(str(limit_mb << 20))
 
     def add(self, pid: int) -> None:
-        """What the process takes from now on counts; what it has already does not."""
+        """Counts memory that the process takes from now on, and none that it has already."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def __enter__(self) -> "ControlGroup":

@@ -49,7 +49,7 @@ def is_possible() -> bool:
 
 
 def per_operation(connections: tuple[int, ...] = (2,), functions: int = 0) -> dict[str, float]:
-    """Instructions per operation of each load, over so many connections; prints the `functions` that most of them are in."""
+    """Instructions per operation of each load, over a number of connections. Prints the `functions` with most instructions."""
     counted = {}
     with Counted.start(memtable_mb=256) as node:
         tables.make(node, KEYSPACE, {"kv": tables.KEY_VALUE})

@@ -1,4 +1,4 @@
-"""Running the load generator, and what it says."""
+"""Runs the load generator and reads its report."""
 
 import json
 import os

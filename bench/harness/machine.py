@@ -1,4 +1,4 @@
-"""What a record has to say of the machine and of the versions. No names of machines or directories."""
+"""A record's lines about the machine and the versions, without names of machines or directories."""
 
 import os
 import platform

@@ -172,7 +172,7 @@ class Espalier(ProvedEspalier):
         return 0, self.figure("Memtable data size", keyspace, table), len(self.sstables(keyspace, table))
 
     def compact(self, *keyspace_and_table: str) -> None:
-        """By the node's socket, as Cassandra by its pipe: to start a process takes the processor from whoever is measured meanwhile."""
+        """Uses the node's socket, as for Cassandra its pipe: starting a process would take processor time from the server under measurement."""
         keyspace, *tables = keyspace_and_table or (None,)
         with socket.socket(socket.AF_UNIX) as steered:
             directory = os.open(self.data, os.O_RDONLY)

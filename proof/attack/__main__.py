@@ -116,7 +116,7 @@ def one_after_another(checks: Checks, chosen: list[Attack]) -> None:
 
 
 def mixture(checks: Checks, chosen: list[Attack], rng: random.Random, seconds: float) -> None:
-    """Several attacks at a time; SIGTERM comes while they are under way. At least one node is ended so."""
+    """Several attacks at a time. SIGTERM arrives while they run, for at least one node."""
     end = time.monotonic() + seconds
     while True:
         measuring = Measuring(checks)

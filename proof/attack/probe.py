@@ -54,7 +54,7 @@ class Client:
         self.connection = Connection(host, port)
         self.statements = [self.connection.prepare(cql) for cql in (READ, WRITE)]
         self.lock = threading.Lock()
-        self.since: float | None = None         # when the request under way was sent
+        self.since: float | None = None         # when the request in flight was sent
         self.longest = 0.0
         self.answers = 0
         self.failures: list[str] = []

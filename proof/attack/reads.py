@@ -80,7 +80,7 @@ def many_copies_of_a_value(target: Target) -> list:
 
 @attack("H6", seconds=20, expected=r"a full page|the last page")
 def pages_of_many_rows(target: Target) -> list:
-    """A page has as many bytes as the node allows, however many rows the client asks for; the next one goes on behind it."""
+    """A page has as many bytes as the node allows, however many rows the client asks for; the next page continues behind it."""
     answers, seen, state = [], 0, None
     with target.connect() as connection:
         while not answers or state:
@@ -98,7 +98,7 @@ def pages_of_many_rows(target: Target) -> list:
 
 @attack("H12", seconds=30, expected=r"ended")
 def scans_of_clients_that_left(target: Target) -> list:
-    """Each scan takes seconds together with the others, and nobody waits for any of them."""
+    """The scans take seconds together, and no client waits for any of them."""
     deep(target)
     for _ in range(SCANS):
         connection = target.connect()

@@ -18,7 +18,7 @@ def casts_and_operators(target: Target) -> list:
 
 @attack("C3", seconds=2, expected=r"Error 0x2[02]00 .*")
 def deep_expression(target: Target) -> list:
-    """Levels and operators that are allowed each by itself, and are too deep together for a stack."""
+    """Levels and operators that are each within their limit, and together too deep for a stack."""
     x = "1"
     for _ in range(2):
         x = "abs(" + x + ")" + "*1" * 250 + "+1" * 250

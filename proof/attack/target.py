@@ -11,7 +11,7 @@ from proof.wire import Connection, ConnectionClosed, Error, QueryOptions, Rows
 from proof.wire import requests
 
 MIB = 1 << 20
-# What the node may take besides what it takes when it has started and holds the tables below.
+# The memory that the node may take in addition to its memory after the start with the tables below.
 BUDGET_MIB = {
     "memtable_offheap_space": 64,
     "file_cache_size": 32,

@@ -145,7 +145,7 @@ def versions(catalog: Catalog) -> None:
         if cql is not None:
             catalog.checks.true(cql, isinstance(catalog.subject.query(cql), SchemaChange))
         seen.add(catalog.subject.query("SELECT schema_version FROM system.local").rows[0][0])
-    # Dropping what was created gives the first schema, and so the first version, again.
+    # Dropping the created objects restores the first schema, and therefore its version.
     catalog.checks.true("versions", len(seen) >= len(changes), str(seen))
 
 

@@ -169,7 +169,7 @@ def are_other_pages(ask: Ask, step: Step, left: Answers, right: Answers) -> bool
 
 
 def may_be_pages(step: Step, left: Answers, right: Answers) -> bool:
-    """Whether the same rows may be cut into pages at other places, as far as the answers alone tell."""
+    """Whether the same rows may be divided into other pages, as far as the answers alone show."""
     return ("GROUP BY" in step.cql or " IN ()" in step.cql) and are_the_same_rows(left, right)
 
 

@@ -1,4 +1,4 @@
-"""What two answers must have in common, and what is each server's own."""
+"""The parts of two answers that must be equal, and the parts that may differ."""
 
 import re
 

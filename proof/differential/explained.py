@@ -227,7 +227,7 @@ LIST_AS_ARGUMENT = re.compile(r"(?:[-+*/%]|\w\([^()]*)[\s(]*\[|\][\s)]*[-+*/%]")
 
 
 def lists_as_arguments(step: Step, left: Response, right: Response) -> bool:
-    """Of the functions of one name Cassandra tells the type of one: which that is changes from start to start."""
+    """Cassandra names the type of one of several functions of a name, and another one after each start."""
     if not isinstance(left, Error) or not isinstance(right, Error) or left.code != right.code:
         return False
     said = [cql for cql, _ in step.items] or [step.cql]

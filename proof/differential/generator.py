@@ -29,11 +29,11 @@ LEVELS = (ANY, TWO, THREE, QUORUM, QUORUM, ALL, LOCAL_QUORUM, LOCAL_QUORUM, EACH
 FUTURE = 1_900_000_000      # in 2030, seconds
 UPKEEP = 0.94               # the rest of the steps are flushes, restarts and changes of the schema
 KEYSPACES = 64
-CALM_LENGTH = 8             # so many times as long are histories in which schemas and files rarely change
+CALM_LENGTH = 8             # histories in which schemas and files rarely change are longer by this factor
 
 
 def keyspace_of(number: int) -> str:
-    """Names come again: every DDL statement reads of Cassandra's schema what is left of all the names there ever were."""
+    """Names are reused, since every DDL statement reads what Cassandra's schema keeps of all earlier names."""
     return f"h{number % KEYSPACES}"
 
 
@@ -151,7 +151,7 @@ class Generator:
         return Step("cql", f"ALTER TABLE {table.full_name} ADD {name} {kind.name}{' static' if static else ''}")
 
     def add_again(self, table: Table, column: Column) -> Step:
-        """As what it was; that is refused where user types are in it, which are recorded as tuples."""
+        """Uses the recorded type. Cassandra refuses that for user types, which it records as tuples."""
         if not any(kind.type_name in column.type.name for kind in self.types):
             table.columns.append(column)
         static = " static" if column.kind == "static" else ""

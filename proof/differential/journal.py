@@ -1,4 +1,4 @@
-"""The journal of a long run: a line for each history that ended, so that a run goes on where it was interrupted.
+"""The journal of a long run: a line for each history that ended, so that a run continues where it was interrupted.
 
 A seed that differed somewhere is run again from its start: what mended it may have changed more than the statement that differed.
 """
@@ -39,7 +39,7 @@ class Journal:
 
     @classmethod
     def resume(cls, file: Path) -> "Journal":
-        """With what was written, but for the seeds that differed and a last line that was cut short."""
+        """Opens the journal with its lines, except for seeds that differed and for an incomplete last line."""
         entries = [Entry(**json.loads(text)) for text in file.read_text().splitlines(keepends=True) if text.endswith("\n")]
         differed = {entry.seed for entry in entries if entry.different}
         return cls(file, [entry for entry in entries if entry.seed not in differed])
@@ -59,7 +59,7 @@ class Journal:
         return sum(entry.statements for entry in self.entries)
 
     def summary(self) -> list[str]:
-        """What the record of a run says: how much of which seeds, and what was explained."""
+        """The text of a run's record: the seeds, the statements, and the explained differences."""
         seeds = sorted({entry.seed for entry in self.entries})
         explained = sum((Counter(entry.explained) for entry in self.entries), Counter())
         different = sum(entry.different for entry in self.entries)

@@ -38,7 +38,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Failed:
-    """A lane that ended while it did what it was asked."""
+    """A lane ended during a task."""
 
     trace: str
 
@@ -78,7 +78,7 @@ class Lane:
 
 
 def serve(near: Pipe, pipe: Pipe, left: Cassandra, other: Callable[[], AbstractContextManager]) -> None:
-    """The lane's process: does what it is asked until the other end is closed."""
+    """The lane's process: carries out tasks until the other end is closed."""
     near.close()
     with other() as right:
         pair = Pair(left, right)

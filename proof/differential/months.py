@@ -44,7 +44,7 @@ def is_old_sum(kind: str, theirs: int, ours: int) -> bool:
 
 
 def is_old_floor(length: str, start: str, kind: str, ours: int) -> bool:
-    """Whether ours is so many months behind a start before 1582, to the day."""
+    """Whether our time is a whole number of months behind a start before 1582, to the day."""
     begun, months = time_of(start, kind), months_of(length)
     if begun is None or not months or begun >= GREGORIAN_SINCE * MILLIS_PER_DAY:
         return False

@@ -17,7 +17,7 @@ class Step:
     cql: str = ""
     values: list = field(default_factory=list)
     prepared: bool = False
-    reuse: bool = False                 # execute what was prepared before, without a new PREPARE
+    reuse: bool = False                 # execute the earlier prepared statement, without a new PREPARE
     skip_metadata: bool = False
     page_size: int | None = None
     timestamp: int | None = None

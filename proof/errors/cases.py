@@ -113,7 +113,7 @@ def query(connection: Connection, entry: dict) -> Response:
 
 
 def value(text: str | None, name: str):
-    """A recorded value: hex, null, "unset", or "N bytes of 0xBB" for what was too long to record."""
+    """A recorded value: hex, null, "unset", or "N bytes of 0xBB" for a value that was too long to record."""
     if text is None:
         return None
     if text == "unset":

@@ -1,1 +1,1 @@
-"""kill -9 under load, again and again: what was acknowledged is there, nothing is there that was never sent."""
+"""Repeated kill -9 under load: every acknowledged write exists, and nothing exists that was never sent."""

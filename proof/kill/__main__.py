@@ -20,10 +20,10 @@ from proof.oracle.espalier import Espalier
 from proof.wire import Connection
 
 WRITERS = 4
-# Those that acknowledge what is durable, in turn.
+# The sync modes that acknowledge durable writes, in turn.
 MODES = ("batch", "group", "each")
 GROUP_WINDOW = "2ms"
-# In every so many rounds so many write: their writes share the log's frames.
+# In one of this many rounds, several clients write, so that their writes share the log's frames.
 CROWD, CROWD_EVERY = 64, 5
 # Until all of them have a connection.
 CROWD_SECONDS = 0.5
@@ -74,7 +74,7 @@ def acknowledged(loads: list) -> int:
 
 
 def one_round(node, loads: list, rng: Random, seconds_more: float, next_mode: str) -> tuple[list[str], float]:
-    """Load, kill, restart in the next mode, check: (what is wrong, seconds the restart took)."""
+    """Loads, kills, restarts in the next mode and checks. Returns the faults and the seconds of the restart."""
     stop = threading.Event()
     refused: list[str] = []
     threads = [threading.Thread(target=run, args=(load, node, stop, refused)) for load in loads]

@@ -55,7 +55,7 @@ class Writer:
         self.set = GrowingSet(f"set {number}")
         self.clock = FIRST_TIMESTAMP
         self.acknowledged = 0
-        self.is_refusal_final = True        # else what was refused may be there after a restart, as after a failed write of the log
+        self.is_refusal_final = True        # otherwise a refused write may exist after a restart, as after a failed write of the log
 
     def run(self, node, stop: threading.Event) -> None:
         in_flight: OrderedDict[int, tuple] = OrderedDict()
@@ -144,7 +144,7 @@ class SchemaChanger:
         self.tables = Schema("table")
         self.columns = Schema("column", {"k", "stays"})
         self.values = Partition("changing.comes")           # column `comes` of table changing, hidden or not
-        self.dropped_at = 0                                 # what is not newer is gone
+        self.dropped_at = 0                                 # cells that are not newer are gone
         self.dropping_at: int | None = None                 # of a DROP without an answer
         self.truncated = Partition("truncated")
         self.truncating = False
@@ -210,7 +210,7 @@ class SchemaChanger:
         self.columns.unanswered = None
 
     def column_dropped(self) -> None:
-        """A column that is added again shows what is newer than the drop."""
+        """A column that is added again shows cells that are newer than the drop."""
         if self.dropping_at is not None:
             self.dropped_at, self.dropping_at = self.dropping_at, None
             self.values.forget_until(self.dropped_at)

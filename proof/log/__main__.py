@@ -145,7 +145,7 @@ def is_closed(connection: Connection) -> bool:
 
 
 def comes_back(checks: Checks, name: str, disk: Disk) -> None:
-    """What was acknowledged is there after a restart; what was refused may be, whole."""
+    """After a restart, acknowledged writes exist, and refused ones exist whole or not at all."""
     with node_on(disk, commitlog_sync="batch") as (node, _):
         seen = keys(node)
         checks.true(f"{name}: acknowledged writes are there after a restart", {1} <= seen <= {1, 2}, str(seen))
@@ -214,7 +214,7 @@ def full_disk(checks: Checks) -> None:
 
 
 def full_log(checks: Checks) -> None:
-    """All segments hold what is not flushed, and flushes stall: writers wait, time out with Cassandra's error, and go on after."""
+    """All segments hold unflushed records, and flushes stall: writers wait, time out with Cassandra's error, and continue afterwards."""
     disk = Disk()
     with node_on(disk, commitlog_sync="batch", commitlog_segment_size="1MiB", commitlog_total_space="4MiB", write_request_timeout="500ms") \
             as (node, mount):
@@ -272,7 +272,7 @@ def insert_with_patience(node, k: int, v: str = "v"):
 
 
 def salvage(checks: Checks) -> None:
-    """A flipped byte under a killed node's log: the start names it and the way out; with the flag it goes on without that record."""
+    """A flipped byte under a killed node's log: the start names it and the remedy; with the flag it continues without that record."""
     node = Espalier.start(commitlog_sync="batch")
     with node:
         make_table(node)
@@ -395,7 +395,7 @@ def no_io_uring(checks: Checks) -> None:
 
 
 def clients_wait_for_replay(checks: Checks) -> None:
-    """The log's segments cannot be read: nobody is let in until they can, and then all is there."""
+    """The log's segments cannot be read: the node accepts no client until they can, and then has all data."""
     disk = Disk()
     with node_on(disk, commitlog_sync="batch") as (node, _):
         make_table(node)

@@ -133,7 +133,7 @@ def restoring(checks: Checks, node, snapshot) -> None:
 
 
 def serve(*arguments: str, **settings: str) -> subprocess.CompletedProcess:
-    """`espalier serve ...` that is expected to end by itself."""
+    """Runs `espalier serve ...`, which is expected to end."""
     return subprocess.run([str(places.espalier_binary()), "serve", *arguments], capture_output=True, text=True, timeout=60,
                           env=environment(**settings))
 
@@ -237,7 +237,7 @@ def throw(node, data: bytes) -> None:
 
 
 def too_large(checks: Checks) -> None:
-    """A body above native_transport_max_frame_size is refused by name, and the connection goes on."""
+    """A body above native_transport_max_frame_size is refused by an error that names the option, and the connection stays usable."""
     refusals_by_version = {4: "Request is too big: length {} exceeds maximum allowed length 16777216.",
                            5: "CQL Message of size {} bytes exceeds allowed maximum of 16777216 bytes"}
     with Espalier.start() as node:

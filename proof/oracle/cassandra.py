@@ -173,7 +173,7 @@ class Cassandra:
         return [Path(name) for name in self.command("sstables", keyspace, table).split("\t") if name]
 
     def snapshot(self, keyspace: str, table: str) -> list[Path]:
-        """As `sstables`: with so little data the oracle compacts nothing by itself."""
+        """Like `sstables`: the oracle compacts nothing on its own with so little data."""
         return self.sstables(keyspace, table)
 
     def end(self) -> None:

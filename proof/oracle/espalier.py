@@ -83,12 +83,12 @@ class Espalier:
         return (self.directory / "log").read_text(errors="replace")[-4000:]
 
     def steer(self, *arguments: str) -> str:
-        """`espalier VERB ...` on the running node; what it prints."""
+        """Runs `espalier VERB ...` on the running node and returns its output."""
         return self.tool(arguments[0], "--data", str(self.data), *arguments[1:])
 
     @staticmethod
     def tool(*arguments: str) -> str:
-        """`espalier ...`, a command that ends by itself; what it prints."""
+        """Runs `espalier ...`, a command that ends, and returns its output."""
         command = [str(places.espalier_binary()), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment())
         if done.returncode != 0:

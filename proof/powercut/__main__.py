@@ -30,7 +30,7 @@ from proof.volume import Disk, Fault, Mount, in_own_namespace
 from proof.wire import Connection
 
 WRITERS = 4
-# In every so many cases so many write: their writes share the log's frames.
+# In one of this many cases, several clients write, so that their writes share the log's frames.
 CROWD, CROWD_EVERY = 64, 4
 CASES_PER_NODE = 20
 LOG = "commitlog/commitlog.log"
@@ -100,7 +100,7 @@ class Machine:
             create_schema(connection, in_memory=True)
 
     def case(self) -> list[str]:
-        """Load until the power goes, restart on what is left, check: what is wrong."""
+        """Loads until the power is cut, restarts on the remaining data, checks, and returns the faults."""
         self.cases += 1
         loads = self.loads[:1 + (CROWD if self.cases % CROWD_EVERY == 0 else WRITERS)]
         stop, refused = threading.Event(), []
@@ -122,7 +122,7 @@ class Machine:
         self.short_writes += sum(fault.met.is_set() for fault in faults if fault.error is None)
         if failure is not None and failure.met.is_set():
             self.failures += 1
-            # Whoever is refused since is told why.
+            # Later refusals give the reason.
             refused = [line for line in refused if LOG not in line]
         while self.rng.random() < 0.33:
             if not self.start_is_cut(self.rng.randrange(400)):
@@ -171,7 +171,7 @@ class Machine:
             pass                        # the power went
 
     def end_life(self) -> None:
-        """The process is gone; with the power, what it had not made durable may be too."""
+        """Ends the process. A power cut may also lose data that it had not made durable."""
         is_cut = self.rng.random() < 0.5
         self.cuts += is_cut
         self.deaths += not is_cut
@@ -188,7 +188,7 @@ class Machine:
         self.records.append(f"{what}: acknowledged {counts}")
 
     def keep_evidence(self) -> None:
-        """The volume as the failed check found it, the node's log, and what was done to it, for whoever explains it."""
+        """Keeps the volume as the failed check found it, the node's log, and the history, for the analysis."""
         self.keep = True
         volume = self.directory / "volume"
         shutil.copytree(self.node.data, volume, ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)

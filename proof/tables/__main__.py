@@ -104,7 +104,7 @@ class Proof:
                 workload.accepted(connection.query(statement))
 
     def compact(self, keyspace: str, table: str, steps: list[Step]) -> None:
-        """Has Cassandra compact what it took over; what comes of it is sound, and answers as before."""
+        """Cassandra compacts the tables that it imported. The result is sound and gives the same answers."""
         name = f"{keyspace}.{table}"
         compacted = self.attempt(f"compact {name}", lambda: compact(self.oracle, keyspace, table) or True)
         verified = self.attempt(f"verify compacted {name}", lambda: self.oracle.verify(keyspace, table) or True)
@@ -246,7 +246,7 @@ def prove_history(proof: Proof, seed: int, number: int) -> None:
             answers = [connection.query(step.cql) for connection in proof.connections]
             proof.check(step.cql, isinstance(answers[0], Error) == isinstance(answers[1], Error), str(answers))
             if isinstance(answers[0], Error) and step.cql.startswith("CREATE TABLE"):
-                return              # a table that nobody has
+                return              # neither server has the table
             if step.cql.startswith("CREATE TABLE"):
                 proof.tell_both([laid_out(step.cql.split()[2], number + tables)])
                 tables += 1

@@ -82,7 +82,7 @@ class Ends(unittest.TestCase):
     """How a run of the harness ends."""
 
     def end_of(self, scenarios: dict, check: bool) -> tuple[int, str]:
-        """The exit status, and what is printed, of a run of these in place of the real ones."""
+        """The exit status and the output of a run with these scenarios in place of the real ones."""
         options = Namespace(check=check, note="", no_record=True)
         with tempfile.TemporaryDirectory(dir=harness.places.CACHE) as directory, contextlib.redirect_stdout(io.StringIO()) as printed, \
                 contextlib.redirect_stderr(io.StringIO()), mock.patch.object(harness, "SCENARIOS", scenarios), \

@@ -1,4 +1,4 @@
-"""Histories are the same for ever; comparison, shrinking and the journal do what they say."""
+"""Histories never change; comparison, shrinking and the journal work as documented."""
 
 import struct
 import tempfile
@@ -50,7 +50,7 @@ class Comparing(unittest.TestCase):
 
 
 class Servers:
-    """What both answer to what they are asked again, which is kept."""
+    """Both servers' answers to a repeated question, which are kept."""
 
     def __init__(self, then: tuple[list, list]):
         self.then = then
@@ -74,7 +74,7 @@ def typed(kind: str, *values: bytes | None, name: str = "k", warnings=(), more: 
 
 
 class Suspecting(unittest.TestCase):
-    """What the answers alone tell."""
+    """The verdict from the answers alone."""
 
     def explains(self, name: str | None, cql: str, theirs: list, ours: list, values=(), ask=nobody, **other) -> None:
         self.assertEqual(explanation(ask, Step("cql", cql, list(values), **other), theirs, ours), name)
@@ -208,7 +208,7 @@ class AskingAgain(unittest.TestCase):
     """What both servers have to bear out."""
 
     def explains(self, name: str | None, step: Step, theirs: list, ours: list, *again: list) -> None:
-        """With the answers to what is asked again, Cassandra's and ours."""
+        """With Cassandra's and our answers to the repeated question."""
         self.assertEqual(explanation(lambda asked: again, step, theirs, ours), name)
 
     def test_groups_are_on_other_pages(self):

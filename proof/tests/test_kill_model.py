@@ -1,4 +1,4 @@
-"""The kill test's model must see what it is there to see."""
+"""The kill test's model must detect the faults that it is for."""
 
 import unittest
 

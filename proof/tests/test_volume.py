@@ -1,4 +1,4 @@
-"""The disk in memory: what a power cut may leave, and what it may not."""
+"""The disk in memory: the states that a power cut may leave, and those that it may not."""
 
 import errno
 import struct

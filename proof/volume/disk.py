@@ -150,7 +150,7 @@ class Disk:
         self.change([(directory, name, node)])
 
     def forget(self, number: int, lookups: int) -> None:
-        """The kernel has so many references fewer; a file without any, and without a name, is gone."""
+        """Records that the kernel dropped this many references. A file without references and without a name is deleted."""
         node = self.nodes.get(number)
         if node is not None:
             node.lookups -= lookups

@@ -55,7 +55,7 @@ class Fault:
 
     def __init__(self, part: str, operations: tuple[str, ...], error: int | None, skip: int = 0, behind: int = 0, in_half: bool = False):
         self.part, self.operations, self.error = part, operations, error
-        self.skip = skip                                # so many that it would hit pass
+        self.skip = skip                                # the number of matching operations that pass before it acts
         self.behind = behind                            # only reads and writes that reach behind this offset
         self.in_half = in_half
         self.met = threading.Event()
@@ -152,7 +152,7 @@ class Mount:
             self.power_cut.set()
 
     def release(self) -> None:
-        """What was not answered since the power cut fails: for whoever was killed and waits for the kernel."""
+        """Fails the operations that were pending since the power cut, for killed processes that wait in the kernel."""
         self.released.set()
 
     # The protocol.
@@ -177,7 +177,7 @@ class Mount:
             try:
                 os.write(self.device, OUT_HEADER.pack(OUT_HEADER.size + len(answer), -error, unique) + answer)
             except OSError:
-                pass                                    # interrupted or unmounted: nobody waits for it
+                pass                                    # interrupted or unmounted: no process waits for it
 
     def forget(self, opcode: int, number: int, body: bytes) -> None:
         with self.lock:
@@ -353,7 +353,7 @@ def statfs(mount: Mount, node: Node, body: bytes) -> bytes:
 
 
 def fsync(mount: Mount, node: Node, body: bytes) -> bytes:
-    # After a synchronous write with O_DSYNC the kernel asks for a sync of the whole file: what was asked for is that write.
+    # After a synchronous write with O_DSYNC the kernel requests a sync of the whole file, although the caller asked for that write only.
     if mount.caller in node.synced_by:
         node.synced_by.discard(mount.caller)
     else:

@@ -34,7 +34,7 @@ class Connection:
         self.compressing = False
         self.events: deque[Event] = deque()
         self.streams = 0
-        self.prepared: dict[str, Prepared] = {}     # for callers who execute again what they prepared
+        self.prepared: dict[str, Prepared] = {}     # for callers that execute a prepared statement again
         if startup:
             self.startup()
 

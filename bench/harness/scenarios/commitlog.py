@@ -72,7 +72,7 @@ KINDS = {
     Length.SHORT: ([("periodic", False), ("group", False), ("batch", True)], ("periodic", "group", "batch", "each")),
     Length.SMOKE: ([("periodic", False), ("batch", True)], ("periodic", "batch")),
 }
-# Of every run's partitions so many are read back: there are hundreds of runs.
+# The number of partitions of each run that are read back. It is small, since there are hundreds of runs.
 CHECKED = 1_000
 
 

@@ -101,7 +101,7 @@ def run(session: Session) -> Outcome:
 
 
 def overwritten(count: int) -> list[dict]:
-    """What so many overwrites in process say of every figure: by how much its last quarter exceeds its first."""
+    """By how much each figure's last quarter exceeds its first, over a number of overwrites in process."""
     directory = places.run_directory("bench-overwrites")
     try:
         said = in_process.figures([in_process.binary("inmemory"), "overwrites", count, directory])

@@ -81,7 +81,7 @@ def jobs_of(plan: Plan, directory) -> list[tuple]:
     jobs += [("random", main, f"Cassandra's {kind}", java("TrieBench", main, kind)) for kind in ("trie", "skiplist")]
     jobs += [rust(main, name) for name in plan.peers] + [rust(main, OURS), rust(main, "loads")]
     jobs += [rust(count, OURS, "bare") for count in plan.bare]
-    # As many as the peers have, and by itself more.
+    # As many keys as the peers have, and more for the trie alone.
     jobs += [rust(count, OURS, "rows") for count in dict.fromkeys((small, plan.rows))] + [rust(small, name, "rows") for name in plan.peers_of_kinds]
     jobs += [rust(small, name, keys) for keys in ("urls", "sequential") for name in (OURS, *plan.peers_of_kinds)]
     jobs += [rust(small, "beside"), *memtables]

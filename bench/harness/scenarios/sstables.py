@@ -1,4 +1,4 @@
-"""SSTables: flush and compaction, reads, what they cost in bytes and memory, beside Cassandra's BTI tables."""
+"""SSTables beside Cassandra's BTI tables: flush, compaction, reads, and their cost in bytes and memory."""
 
 import shutil
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ from bench.harness.session import Session, beside
 from proof import places
 
 KEYSPACE = "bench"
-# Room for what is written between two flushes: nothing is flushed unasked.
+# Memory for the data between two flushes, so that the node flushes only on request.
 MEMTABLE_MB = 4096
 
 

@@ -1,4 +1,4 @@
-"""Reads of SSTables: points, slices, past what is deleted, beside compaction; bytes read and memory."""
+"""Reads of SSTables: points, slices, reads past deletions and beside compaction; bytes read, and memory."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ from bench.harness.servers import Espalier
 
 POINT_TABLES = 4
 ROWS_OF_SLICE = 20
-# One row of so many is left where "next live row" is asked for: 99.7 % are deleted, each gap by one range.
+# "next live row" reads a partition in which one row of this many is live: 99.7 % are deleted, each gap by one range.
 LIVE_EVERY = 333
 COMPACTION_OFF = "compaction = {{'class': 'UnifiedCompactionStrategy', 'enabled': 'false'}}"
 POINTS = tables.KEY_VALUE + " WITH " + COMPACTION_OFF
@@ -233,7 +233,7 @@ def memory(outcome: Outcome, system: System, sizes, progress: Progress, scratch:
 
 
 def copies_of_points(system: System, count: int, scratch: Path) -> list[str]:
-    """So many tables more with the same SSTables, each with files of its own; their names."""
+    """Makes `count` further tables with copies of the same SSTables, and returns their names."""
     if count == 0:
         return []
     directory = sstables.hand_over(system, "points", scratch)[0].parent

@@ -15,7 +15,7 @@ KINDS = ("plain", "lz4")
 OPTIONS = {"plain": "'enabled': 'false'", "lz4": "'class': 'LZ4Compressor'"}
 
 
-# Reads of what was merged, to check it.
+# Reads of the merged table, to check it.
 CHECKED_READS = 5_000
 
 

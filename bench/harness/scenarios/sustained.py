@@ -22,12 +22,12 @@ class Plan:
     rounds: int
     # The load is to be flushed and compacted, not to fit: some twenty flushes each.
     memtable_mb: int
-    # Of Cassandra, tried before: it goes on as what did more. Warming up, and what counts.
+    # Both settings of Cassandra are tried first, and the run continues with the faster one. Warm-up, and measured time.
     tried: dict[str, dict]
     trial_seconds: tuple[float, float]
 
 
-# By the share of reads. Half and half goes on where the other ended, for a shorter while.
+# By the share of reads. The mixed load continues after the other one ended, for a shorter time.
 PLANS = {
     Length.FULL: Plan({10: 4_000_000, 50: 1_000_000}, 5, 512, TWO_THREADS, (30, 15)),
     Length.SHORT: Plan({10: 200_000, 50: 60_000}, 5, 32, TWO_THREADS, (8, 3)),

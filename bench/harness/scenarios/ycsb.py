@@ -37,7 +37,7 @@ class Plan:
     records: int
     rounds: int
     operations: int
-    # None: each run is a process that starts, and what is shared is warm.
+    # There is no warm-up: each run is a new process, and the shared parts are warm.
     warmup_operations: int
     workloads: str
 
@@ -126,7 +126,7 @@ def compile_binding() -> None:
 
 
 def client(node, phase: str, properties: dict) -> Measured:
-    """A run of YCSB's client; raises when an operation failed or a value was not what it must be."""
+    """A run of YCSB's client; raises if an operation failed or a value was wrong."""
     settings = {"workload": "site.ycsb.workloads.CoreWorkload", "dataintegrity": "true", "fieldcount": FIELDS,
                 "hdrhistogram.percentiles": "50,90,99,99.9", "measurementtype": "hdrhistogram", "cql.host": node.host, "cql.port": node.port,
                 "cql.keyspace": KEYSPACE, **properties}
