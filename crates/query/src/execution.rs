@@ -94,9 +94,9 @@ impl<'a> Execution<'a> {
         self.shared_budget.unwrap_or(&self.own_budget)
     }
 
-    /// Whether the statement is to be carried out again: it failed because it would have had to wait for a device, or
-    /// needs more than its turn. Then this is ready where the thread may be blocked. Whatever a statement reads it reads
-    /// before it writes.
+    /// Whether the statement must run again, because it would have had to wait for a device, or because it needs more
+    /// than its turn. In that case this returns on a thread that may block. A statement reads everything before it
+    /// writes.
     pub async fn begins_anew(&self, outcome: &Result<ResponseBody, QueryError>) -> bool {
         let would_wait = matches!(outcome, Err(error) if error.would_wait());
         if would_wait {

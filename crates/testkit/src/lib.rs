@@ -1,32 +1,65 @@
-//! Support for the tests of other crates: seeded random numbers, so that every failure is a seed.
+//! Support for the tests of other crates: seeded random numbers, so that a failure is repeated from its seed.
 #![forbid(unsafe_code)]
 
-/// splitmix64: seeded, and the same everywhere.
+/// SplitMix64: seeded, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number, of 64 bits.
+    /// Returns the next number, of 64 bits.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        split_mix(&mut self.0)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.number() % limit as u64) as usize
     }
 
-    /// True once in `count` times.
+    /// Returns true once in `count` times on average.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }
 }
 
-/// The seeds of a test: those given, or only the one in the environment variable `SEED`.
+/// The choices of a random history: the same generator, for tests that count in 64 bits.
+#[derive(Clone, Debug)]
+pub struct Choices(pub u64);
+
+impl Choices {
+    /// Returns the next number.
+    #[allow(clippy::should_implement_trait, reason = "choices do not end, so they are no iterator")]
+    pub fn next(&mut self) -> u64 {
+        split_mix(&mut self.0)
+    }
+
+    /// Returns a number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// Returns true once in `n` times on average.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The seed of a test: `usual`, or the one in the environment variable `SEED`. The test prints it, so that a run can be
+/// repeated.
+pub fn seed(usual: u64) -> u64 {
+    let seed = seeds(usual..usual + 1).start;
+    println!("SEED={seed}");
+    seed
+}
+
+/// The seeds of a test: `usual`, or only the one in the environment variable `SEED`.
 pub fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => seed..seed + 1,

@@ -2,37 +2,58 @@
 //!
 //! The rules read the source tree as text, so they need nothing but the checkout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// The floor of each crate, from `docs/ARCHITECTURE.md`. A crate may use crates on lower floors only.
-const FLOORS: [(&str, u32); 18] = [
-    ("types", 0),
-    ("memtrie", 0),
-    ("blockio", 0),
-    ("bytecomp", 1),
-    ("model", 1),
-    ("protocol", 1),
-    ("commitlog", 1),
-    ("memtable", 2),
-    ("sstable", 2),
-    ("cql", 2),
-    ("compaction", 3),
-    ("engine", 4),
-    ("query", 5),
-    ("server", 6),
-    ("tools", 6),
-    ("espalier", 7),
-    ("fuzz-corpus", 8),
-    ("testkit", 8),
+/// Where unsafe code may stand, as `docs/ARCHITECTURE.md` says. Every other crate forbids it.
+const MAY_BE_UNSAFE: [(&str, &str); 2] = [("memtrie", "crates/memtrie/src/raw/"), ("blockio", "crates/blockio/src/")];
+
+/// The floor up to which no crate uses an async runtime.
+const NO_RUNTIME_FLOOR: u32 = 4;
+
+/// What a thread-local variable is for. Only `Behaviour` lets the same call do different things on different threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ThreadLocal {
+    /// Memory that the thread uses again.
+    Buffer,
+    /// A result that the thread would compute again otherwise.
+    Cache,
+    /// A number that spreads threads over slots.
+    Slot,
+    /// A call does something else than on another thread.
+    Behaviour,
+}
+
+/// The files of the product that have thread-local variables.
+const THREAD_LOCALS: [(&str, ThreadLocal); 14] = [
+    ("crates/blockio/src/system.rs", ThreadLocal::Buffer),
+    // Whether a read may wait for the device, which threads that serve connections do not.
+    ("crates/blockio/src/waiting.rs", ThreadLocal::Behaviour),
+    // Whether an append wakes the log's writer, or leaves that to the end of the thread's batch.
+    ("crates/commitlog/src/hold.rs", ThreadLocal::Behaviour),
+    ("crates/commitlog/src/last_mark.rs", ThreadLocal::Cache),
+    ("crates/memtable/src/find.rs", ThreadLocal::Buffer),
+    ("crates/memtable/src/shard.rs", ThreadLocal::Buffer),
+    ("crates/memtrie/src/raw/epoch.rs", ThreadLocal::Slot),
+    ("crates/query/src/consistency.rs", ThreadLocal::Cache),
+    ("crates/query/src/modify/plan.rs", ThreadLocal::Buffer),
+    ("crates/query/src/select/few_rows.rs", ThreadLocal::Buffer),
+    ("crates/query/src/select/one_row.rs", ThreadLocal::Buffer),
+    ("crates/server/src/metrics.rs", ThreadLocal::Slot),
+    ("crates/sstable/src/compression.rs", ThreadLocal::Buffer),
+    ("crates/sstable/src/reader/find.rs", ThreadLocal::Buffer),
 ];
 
-/// The crates that may contain unsafe code, as `docs/ARCHITECTURE.md` lists them.
-const MAY_BE_UNSAFE: [&str; 2] = ["memtrie", "blockio"];
+/// How many thread-local variables may change behaviour.
+const BEHAVIOURS_MAX: usize = 3;
 
-/// The widest comment line, in characters. `rustfmt` keeps code as narrow and leaves comments alone.
-const COMMENT_WIDTH_MAX: usize = 120;
+/// The licences of which every package must offer at least one, for each part of an expression that is joined by `AND`.
+const LICENCES: [&str; 6] = ["Apache-2.0", "MIT", "BSD-3-Clause", "Zlib", "Unicode-3.0", "Unlicense"];
+
+/// The widest line, in characters. `rustfmt` narrows most code and leaves comments alone.
+const WIDTH_MAX: usize = 120;
 
 /// The longest decision record, and all of them together, in words.
 const RECORD_WORDS_MAX: usize = 300;
@@ -46,16 +67,16 @@ const NOT_OURS: [&str; 7] = ["target", ".git", ".cache", "data", "node_modules",
 
 #[test]
 fn every_crate_depends_on_lower_floors_only() {
-    let floors: BTreeMap<_, _> = FLOORS.into_iter().collect();
+    let floors = floors();
     let mut broken = Vec::new();
     for (name, manifest) in manifests() {
-        let Some(own) = floors.get(name.as_str()) else {
-            broken.push(format!("crates/{name} has no floor: add it to docs/ARCHITECTURE.md and to this test"));
+        let Some(own) = floors.get(&name) else {
+            broken.push(format!("crates/{name} has no floor: add it to docs/ARCHITECTURE.md"));
             continue;
         };
-        for used in dependencies(&manifest).filter(|used| floors.contains_key(used)) {
-            if floors[used] >= *own {
-                broken.push(format!("{name} (floor {own}) depends on {used} (floor {})", floors[used]));
+        for (used, floor) in dependencies(&manifest).filter_map(|used| floors.get_key_value(used)) {
+            if floor >= own {
+                broken.push(format!("{name} (floor {own}) depends on {used} (floor {floor})"));
             }
         }
     }
@@ -63,9 +84,47 @@ fn every_crate_depends_on_lower_floors_only() {
 }
 
 #[test]
-fn only_the_named_crates_contain_unsafe_code() {
+fn every_dependency_is_used() {
     let mut broken = Vec::new();
-    for (name, _) in manifests().into_iter().filter(|(name, _)| !MAY_BE_UNSAFE.contains(&name.as_str())) {
+    for (name, manifest) in manifests() {
+        let sources = files_below(&root().join("crates").join(&name), &["rs"]);
+        let text: String = sources.iter().map(|path| read(path)).collect();
+        // A package may name its library without the hyphens of its own name.
+        let is_used = |used: &&str| {
+            [used.replace('-', "_"), used.replace('-', "")].iter().any(|library| contains_word(&text, library))
+        };
+        let unused = dependencies(&manifest).filter(|used| !is_used(used));
+        broken.extend(unused.map(|used| format!("crates/{name} does not use {used}")));
+    }
+    assert_none(broken);
+}
+
+#[test]
+fn the_engine_and_the_floors_below_use_no_async_runtime() {
+    let floors = floors();
+    let low = manifests().into_iter().filter(|(name, _)| floors.get(name).is_some_and(|own| *own <= NO_RUNTIME_FLOOR));
+    let with_runtime = low.filter(|(_, manifest)| dependencies(manifest).any(|used| used == "tokio"));
+    assert_none(with_runtime.map(|(name, _)| format!("crates/{name} depends on tokio")));
+}
+
+#[test]
+fn only_the_disk_opens_files() {
+    let floors = floors();
+    let is_low = |path: &PathBuf| {
+        let name = shown(path).split('/').nth(1).map(str::to_owned).unwrap_or_default();
+        name != "blockio" && floors.get(&name).is_some_and(|own| *own <= NO_RUNTIME_FLOOR)
+    };
+    let low = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path)).filter(is_low);
+    let broken = low.filter(|path| {
+        ["std::fs", "TcpStream", "TcpListener", "UnixStream"].iter().any(|used| product_text(path).contains(used))
+    });
+    assert_none(broken.map(|path| shown(&path)));
+}
+
+#[test]
+fn only_the_named_folders_contain_unsafe_code() {
+    let mut broken = Vec::new();
+    for (name, _) in manifests().into_iter().filter(|(name, _)| MAY_BE_UNSAFE.iter().all(|(may, _)| may != name)) {
         let source = root().join("crates").join(&name).join("src");
         let top = ["lib.rs", "main.rs"].map(|file| source.join(file)).into_iter().find(|file| file.exists());
         let text = top.map(|file| read(&file)).unwrap_or_default();
@@ -73,13 +132,94 @@ fn only_the_named_crates_contain_unsafe_code() {
             broken.push(format!("crates/{name} does not forbid unsafe code"));
         }
     }
+    let is_unsafe = |line: &str| {
+        ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"].iter().any(|form| line.trim_start().contains(form))
+            && !line.trim_start().starts_with("//")
+    };
+    for path in files(&["rs"]).into_iter().filter(|path| is_product(path)) {
+        if MAY_BE_UNSAFE.iter().all(|(_, folder)| !shown(&path).starts_with(folder)) {
+            let text = read(&path);
+            let lines = text.lines().enumerate().filter(|(_, line)| is_unsafe(line));
+            broken.extend(lines.map(|(number, _)| format!("{}:{}", shown(&path), number + 1)));
+        }
+    }
+    assert_none(broken);
+}
+
+#[test]
+fn thread_local_variables_are_listed_with_their_purpose() {
+    let with_one = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
+    let found: BTreeSet<_> =
+        with_one.filter(|path| product_text(path).contains("thread_local!")).map(|path| shown(&path)).collect();
+    let listed = |path: &str| THREAD_LOCALS.iter().find(|(name, _)| *name == path).map(|(_, purpose)| *purpose);
+    assert_none(found.iter().filter(|path| listed(path).is_none()).cloned());
+    let behaviours: Vec<_> = found.iter().filter(|path| listed(path) == Some(ThreadLocal::Behaviour)).collect();
+    assert!(behaviours.len() <= BEHAVIOURS_MAX, "{behaviours:?} change what a call does");
+}
+
+#[test]
+fn product_code_does_not_unwrap() {
+    let sources = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
+    let mut broken = Vec::new();
+    for path in sources {
+        let text = product_text(&path);
+        let is_unwrap = |line: &str| {
+            !line.trim_start().starts_with("//")
+                && [".unwrap()", "clippy::unwrap_used"].iter().any(|form| line.contains(form))
+        };
+        let lines = text.lines().enumerate().filter(|(_, line)| is_unwrap(line));
+        broken.extend(lines.map(|(number, _)| format!("{}:{}", shown(&path), number + 1)));
+    }
     assert_none(broken);
 }
 
 #[test]
 fn modules_with_children_stand_beside_their_folder() {
-    let sources = files(&["rs"]).into_iter().filter(|path| is_product(path));
-    assert_none(sources.filter(|path| path.ends_with("mod.rs")).map(|path| shown(&path)));
+    assert_none(files(&["rs"]).into_iter().filter(|path| path.ends_with("mod.rs")).map(|path| shown(&path)));
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let sources = files(&["rs"]).into_iter().filter(|path| is_product(path) && !is_test(path));
+    let has_head =
+        |text: &str| text.lines().any(|line| line.starts_with("//!") || line.starts_with("#![doc = include"));
+    assert_none(sources.filter(|path| !has_head(&read(path))).map(|path| shown(&path)));
+}
+
+#[test]
+fn packages_come_from_the_registry_under_known_licences() {
+    let lock = read(&root().join("Cargo.lock"));
+    let sources = lock.lines().filter_map(|line| line.strip_prefix("source = "));
+    assert_none(sources.filter(|source| !source.contains("github.com/rust-lang/crates.io-index")).map(str::to_owned));
+
+    let mut broken = Vec::new();
+    for package in packages() {
+        let text = |field: &str| package[field].as_str().unwrap_or_default().to_owned();
+        if !is_allowed(&text("license")) {
+            broken.push(format!("{} {}: {}", text("name"), text("version"), text("license")));
+        }
+    }
+    assert_none(broken);
+}
+
+/// Whether a package under this licence expression may be used. An exception to a licence only permits more.
+fn is_allowed(licence: &str) -> bool {
+    let plain = licence.replace(['(', ')'], "").replace('/', " OR ").replace(" WITH LLVM-exception", "");
+    plain.split(" AND ").all(|part| part.split(" OR ").any(|name| LICENCES.contains(&name.trim())))
+}
+
+/// The packages that are built for Linux, ours and others'.
+fn packages() -> Vec<serde_json::Value> {
+    // A tool that checks advisories too, such as cargo-deny, downloads its database. `make test` needs no network.
+    let arguments = ["metadata", "--format-version=1", "--offline", "--locked"];
+    let platform = ["--filter-platform", "x86_64-unknown-linux-gnu"];
+    let output = Command::new(env!("CARGO")).args(arguments).args(platform).current_dir(root()).output();
+    let output = output.expect("cargo can be run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = metadata["packages"].as_array().expect("metadata lists packages").clone();
+    assert!(packages.len() > 50, "only {} packages were found", packages.len());
+    packages
 }
 
 #[test]
@@ -90,16 +230,21 @@ fn file_names_say_what_is_inside() {
 }
 
 #[test]
-fn comment_lines_are_no_wider_than_the_code() {
+fn lines_are_at_most_120_columns_wide() {
     let mut broken = Vec::new();
     for path in files(&["rs"]) {
         for (number, line) in read(&path).lines().enumerate() {
-            if line.trim_start().starts_with("//") && line.chars().count() > COMMENT_WIDTH_MAX {
+            if line.chars().count() > WIDTH_MAX && !is_text(line) {
                 broken.push(format!("{}:{}", shown(&path), number + 1));
             }
         }
     }
     assert_none(broken);
+}
+
+/// Whether a line is wide because of a string, which `rustfmt` does not break.
+fn is_text(line: &str) -> bool {
+    !line.trim_start().starts_with("//") && (line.contains('"') || line.ends_with('\\'))
 }
 
 #[test]
@@ -125,7 +270,7 @@ fn product_code_does_not_use_the_simulated_disk() {
         floors.filter(|path| !["fuzz-corpus", "testkit"].iter().any(|name| path.iter().any(|part| part == *name)));
     let used = floors.filter(|path| {
         let text = read(path);
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let product = before_tests(&text);
         product.contains("blockio::simulated") || product.contains("SimulatedDisk")
     });
     assert_none(used.map(|path| shown(&path)));
@@ -166,6 +311,21 @@ fn manifests() -> Vec<(String, String)> {
     found
 }
 
+/// The floor of each crate, from the table in `docs/ARCHITECTURE.md`. Crates for tests stand above all floors.
+fn floors() -> BTreeMap<String, u32> {
+    let document = read(&root().join("docs/ARCHITECTURE.md"));
+    let mut floors = BTreeMap::new();
+    for line in document.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let &[_, floor, names, ..] = cells.as_slice() else { continue };
+        let floor = if floor == "–" { Ok(u32::MAX) } else { floor.parse() };
+        let Ok(floor) = floor else { continue };
+        floors.extend(names.split(',').map(|name| (name.trim().trim_matches('`').to_owned(), floor)));
+    }
+    assert!(floors.len() > 10, "docs/ARCHITECTURE.md lists only {} crates", floors.len());
+    floors
+}
+
 /// The names in the section `[dependencies]` of a manifest. Dependencies of tests may be on any floor.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let lines = manifest.lines().skip_while(|line| line.trim() != "[dependencies]").skip(1);
@@ -177,10 +337,38 @@ fn is_product(path: &Path) -> bool {
     path.starts_with(root().join("crates")) && path.iter().any(|part| part == "src")
 }
 
+/// Whether a file of a crate's sources holds tests only.
+fn is_test(path: &Path) -> bool {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    stem == "tests" || stem.ends_with("_test") || stem.ends_with("_tests") || path.iter().any(|part| part == "tests")
+}
+
+/// What a source file says before its tests.
+fn product_text(path: &Path) -> String {
+    before_tests(&read(path)).to_owned()
+}
+
+fn before_tests(text: &str) -> &str {
+    let marks = ["#[cfg(test)]", "#[cfg(all(test"];
+    let end = marks.iter().filter_map(|mark| text.find(mark)).min();
+    &text[..end.unwrap_or(text.len())]
+}
+
+fn contains_word(text: &str, word: &str) -> bool {
+    let is_part = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(word).any(|(start, _)| {
+        !is_part(text[..start].chars().next_back()) && !is_part(text[start + word.len()..].chars().next())
+    })
+}
+
 /// All files of the checkout with one of these endings.
 fn files(endings: &[&str]) -> Vec<PathBuf> {
+    files_below(&root(), endings)
+}
+
+fn files_below(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root()];
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();

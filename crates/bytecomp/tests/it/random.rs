@@ -4,34 +4,24 @@ use bytecomp::{
     ClusteringColumnType, decode_clustering, decode_decorated_key, decode_value, decode_value_reversed, encode_value,
     encode_value_reversed, is_invertible,
 };
+use testkit::{Random, seed};
 use types::{CqlType, collection};
 
-struct Random(u64);
+struct Values(Random);
 
-impl Random {
-    fn new() -> Random {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_260_808);
-        println!("SEED={seed}");
-        Random(seed)
-    }
-
-    /// SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+impl Values {
+    fn new() -> Values {
+        Values(Random(seed(20_260_808)))
     }
 
     fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        self.0.below(n)
     }
 
     /// Bytes in which those with a meaning in the encoding are frequent.
     fn bytes(&mut self, length: usize) -> Vec<u8> {
         const SPECIAL: [u8; 14] = [0, 0, 0, 1, 0x38, 0x3e, 0x3f, 0x40, 0x41, 0x7f, 0x80, 0xfe, 0xff, 0xff];
-        (0..length).map(|_| if self.below(3) == 0 { self.next() as u8 } else { SPECIAL[self.below(14)] }).collect()
+        (0..length).map(|_| if self.below(3) == 0 { self.0.number() as u8 } else { SPECIAL[self.below(14)] }).collect()
     }
 
     fn value(&mut self, cql_type: &CqlType) -> Vec<u8> {
@@ -45,7 +35,7 @@ impl Random {
             CqlType::Int | CqlType::Date | CqlType::Float => self.bytes(4),
             CqlType::Bigint => {
                 let shift = self.below(64);
-                ((self.next() as i64) >> shift).to_be_bytes().to_vec()
+                ((self.0.number() as i64) >> shift).to_be_bytes().to_vec()
             }
             CqlType::Timestamp | CqlType::Time | CqlType::Double => self.bytes(8),
             CqlType::Uuid => self.bytes(16),
@@ -159,7 +149,7 @@ fn has_empty_field(cql_type: &CqlType, value: &[u8]) -> bool {
 
 #[test]
 fn bytes_order_random_values_as_types_do() {
-    let mut random = Random::new();
+    let mut random = Values::new();
     for cql_type in all_types() {
         let mut values: Vec<_> = (0..120).map(|_| random.value(&cql_type)).collect();
         values.retain(|value| !may_disagree(&cql_type, value));
@@ -179,7 +169,7 @@ fn bytes_order_random_values_as_types_do() {
 
 #[test]
 fn random_values_come_back_equal() {
-    let mut random = Random::new();
+    let mut random = Values::new();
     for cql_type in all_types() {
         for _ in 0..500 {
             let value = random.value(&cql_type);
@@ -203,7 +193,7 @@ fn random_values_come_back_equal() {
 
 #[test]
 fn garbage_never_panics() {
-    let mut random = Random::new();
+    let mut random = Values::new();
     for cql_type in all_types() {
         let columns = [
             ClusteringColumnType { cql_type: cql_type.clone(), reversed: false },

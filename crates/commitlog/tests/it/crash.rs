@@ -11,26 +11,11 @@ use std::time::Duration;
 
 use blockio::{Fault, SimulatedDisk};
 use commitlog::{CommitLog, LogError, LogOptions, LogPosition, PositionInterval, Replay, SyncMode};
+use testkit::Choices;
 use uuid::Uuid;
 
 const DIR: &str = "/data/commitlog";
 const SEGMENT: u32 = 64 << 10;
-
-/// SplitMix64.
-struct Choices(u64);
-
-impl Choices {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
 
 /// A record of the model: its data follows from its number.
 #[derive(Clone)]
@@ -516,7 +501,7 @@ fn ids_are_raised_where_no_other_segment_is_free_and_records_are_found_under_the
 /// The clock has stepped back when the log gets another layout, and the power is cut before a segment of the new layout
 /// is used.
 #[test]
-fn a_log_of_another_layout_goes_on_with_the_ids() {
+fn a_log_of_another_layout_continues_the_segment_ids() {
     let mut cuts = 0;
     for skip in 0..30 {
         let node = Node::new(3);

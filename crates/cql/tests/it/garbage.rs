@@ -1,18 +1,7 @@
 //! No text makes the parser panic or overflow its stack.
 
 use cql::parse;
-
-/// xorshift: the same texts in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-}
+use testkit::Random;
 
 const PIECES: &[&str] = &[
     "SELECT",

@@ -145,7 +145,7 @@ fn assignments_have_all_forms() {
 }
 
 #[test]
-fn braces_are_told_apart() {
+fn kinds_of_braces_are_distinguished() {
     let text = "INSERT INTO t (a) VALUES ({}, {1}, {1: 2}, {f: 2}, {f(1)}, {now(): 1}, {:x}, {:x : 1}, {int(1): 2})";
     let Statement::Insert(insert) = statement(text) else { panic!() };
     let kinds: Vec<&str> = insert
@@ -162,7 +162,7 @@ fn braces_are_told_apart() {
 }
 
 #[test]
-fn parentheses_are_told_apart() {
+fn kinds_of_parentheses_are_distinguished() {
     let text = "INSERT INTO t (a) VALUES ((1, 2), (int) 1, (ks.udt) {a: 1}, (f(1)), (frozen<list<int>>) [1], \
                 ('x'), ('BytesType') 0x00, (ks.f(1), 2))";
     let Statement::Insert(insert) = statement(text) else { panic!() };

@@ -15,7 +15,7 @@ use crate::fixture::{
     rows, set_options, small_options,
 };
 use crate::gated_disk::{GIVE_UP, GatedDisk};
-use crate::torture::choices::Choices;
+use testkit::Choices;
 
 /// Two compactors; what they write is held at the gate.
 fn options(disk: &SimulatedDisk, gated: &GatedDisk) -> EngineOptions {

@@ -65,7 +65,8 @@ fn a_union_gives_every_key_once_with_all_its_contents() {
             loop {
                 let reached = if random.below(2) == 0 {
                     let target = key(random);
-                    at = (at..all.len()).find(|&index| is_after(direction, &all[index].0, &target)).unwrap_or(all.len());
+                    let mut later = at..all.len();
+                    at = later.find(|&index| is_after(direction, &all[index].0, &target)).unwrap_or(all.len());
                     union.skip_to(&target)
                 } else {
                     at += usize::from(on_entry);
@@ -114,7 +115,8 @@ fn a_set_of_ranges_gives_what_is_in_any_of_them() {
         let ranges = random_ranges(&bounds, random);
         let pin = trie.pin();
         for direction in DIRECTIONS {
-            let mut within: Vec<_> = ranges.iter().flat_map(|&range| expected(&model, range, Direction::Forward)).collect();
+            let within = ranges.iter().flat_map(|&range| expected(&model, range, Direction::Forward));
+            let mut within: Vec<_> = within.collect();
             if direction == Direction::Reverse {
                 within.reverse();
             }

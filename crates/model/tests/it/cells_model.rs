@@ -11,7 +11,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::random::Random;
+use testkit::Choices;
 
 /// timestamp, ttl, local deletion time, value
 type ModelCell = (i64, i32, u32, Vec<u8>);
@@ -38,7 +38,7 @@ fn table() -> Arc<Table> {
     Arc::new(builder.build())
 }
 
-fn random_cell(random: &mut Random) -> ModelCell {
+fn random_cell(random: &mut Choices) -> ModelCell {
     let timestamp = random.below(6) as i64;
     let value = vec![random.below(3) as u8; random.below(3) as usize];
     match random.below(5) {
@@ -48,15 +48,15 @@ fn random_cell(random: &mut Random) -> ModelCell {
     }
 }
 
-fn random_deletion(random: &mut Random) -> DeletionTime {
-    if random.chance(3) {
+fn random_deletion(random: &mut Choices) -> DeletionTime {
+    if random.one_in(3) {
         DeletionTime::new(random.below(5) as i64, 10 + random.below(2) as u32)
     } else {
         DeletionTime::LIVE
     }
 }
 
-fn random_row(random: &mut Random) -> ModelRow {
+fn random_row(random: &mut Choices) -> ModelRow {
     let liveness = match random.below(4) {
         0 => Liveness::EMPTY,
         1 => Liveness { timestamp: random.below(6) as i64, ttl: 1, expiration: 20 + random.below(3) as u32 },
@@ -65,9 +65,9 @@ fn random_row(random: &mut Random) -> ModelRow {
     let mut row =
         ModelRow { liveness, deletion: random_deletion(random), cells: BTreeMap::new(), complex: BTreeMap::new() };
     // Often all cells share the row's timestamp, which gives the layout without cell flags.
-    let shares = random.chance(2) && !liveness.is_empty();
+    let shares = random.one_in(2) && !liveness.is_empty();
     for column in 0..SIMPLE {
-        if random.chance(2) {
+        if random.one_in(2) {
             let mut cell = random_cell(random);
             if shares {
                 (cell.0, cell.1, cell.2) = (liveness.timestamp, liveness.ttl, liveness.expiration);
@@ -76,7 +76,7 @@ fn random_row(random: &mut Random) -> ModelRow {
         }
     }
     for column in SIMPLE..SIMPLE + COMPLEX {
-        if random.chance(2) {
+        if random.one_in(2) {
             let deletion = random_deletion(random);
             if !deletion.is_live() {
                 row.complex.insert(column, deletion);
@@ -198,7 +198,7 @@ fn what_is_written_is_read_and_versions_merge_cell_by_cell() {
     let table = table();
     let mut merger = RowMerger::default();
     for seed in 0..4000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let count = 1 + random.below(4) as usize;
         let mut rows: Vec<ModelRow> = (0..count).map(|_| random_row(&mut random)).collect();
         let blobs: Vec<Option<Vec<u8>>> = rows.iter().map(|row| write(row, &table)).collect();
@@ -252,7 +252,7 @@ fn values_are_copied_as_a_client_sees_them() {
     let mut places = ValuePlaces::default();
     let mut whole_rows = 0;
     for seed in 0..4000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let model = random_row(&mut random);
         let Some(blob) = write(&model, &table) else { continue };
         let (row, now_seconds) = (Row::new(&blob), 19 + random.below(4) as u32);
@@ -290,7 +290,7 @@ fn values_are_copied_as_a_client_sees_them() {
 fn garbage_is_refused_or_read_without_panic() {
     let table = table();
     for seed in 0..2000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let mut blob = match write(&random_row(&mut random), &table) {
             Some(blob) => blob,
             None => continue,

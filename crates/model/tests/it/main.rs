@@ -6,5 +6,4 @@ mod dropped_columns;
 mod format_examples;
 mod merge_cursor;
 mod mutation_record;
-mod random;
 mod whole_rows;

@@ -12,7 +12,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::random::Random;
+use testkit::Choices;
 
 const ROWS: i32 = 8;
 
@@ -138,19 +138,19 @@ fn aged(mut content: Content, age: i64) -> Content {
     content
 }
 
-fn random_content(random: &mut Random) -> Content {
+fn random_content(random: &mut Choices) -> Content {
     let mut content = Content::default();
-    if random.chance(4) {
+    if random.one_in(4) {
         content.deletion = 1 + random.below(6) as i64;
     }
-    if random.chance(3) {
+    if random.one_in(3) {
         content.static_cell = Some((1 + random.below(8) as i64, random.below(4) as u8));
     }
     for row in 0..ROWS {
-        if random.chance(2) {
-            let row_deletion = if random.chance(5) { 1 + random.below(8) as i64 } else { 0 };
-            let liveness = if random.chance(2) { Some(1 + random.below(9) as i64) } else { None };
-            let cell = if random.chance(2) { Some((1 + random.below(9) as i64, random.below(4) as u8)) } else { None };
+        if random.one_in(2) {
+            let row_deletion = if random.one_in(5) { 1 + random.below(8) as i64 } else { 0 };
+            let liveness = if random.one_in(2) { Some(1 + random.below(9) as i64) } else { None };
+            let cell = if random.one_in(2) { Some((1 + random.below(9) as i64, random.below(4) as u8)) } else { None };
             if row_deletion != 0 || liveness.is_some() || cell.is_some() {
                 content.rows.insert(row, (row_deletion, liveness, cell));
             }
@@ -274,21 +274,21 @@ fn collect(table: &Table, mut cursor: MergeCursor<BoxCursor<'_>>, reversed: bool
 }
 
 #[test]
-fn a_merge_is_what_a_map_of_cells_says() {
+fn a_merge_equals_a_merge_of_cell_maps() {
     let table = table();
     let mut keys: Vec<PartitionKey> = (0..4i32).map(|key| PartitionKey::new(&key.to_be_bytes())).collect();
     keys.sort();
     let passed = [const { AtomicUsize::new(0) }; 2];
     for seed in 0..3000 {
-        let mut random = Random::new(seed);
-        let reversed = random.chance(2);
+        let mut random = Choices(seed);
+        let reversed = random.one_in(2);
         // Some histories have sources that are older than others as a whole, and report it.
         let ages: Vec<i64> = (0..1 + random.below(4)).map(|_| 5 * random.below(4) as i64).collect();
         let sources: Vec<BTreeMap<usize, Content>> = ages
             .iter()
             .map(|age| {
                 (0..keys.len())
-                    .filter_map(|key| random.chance(2).then_some((key, aged(random_content(&mut random), *age))))
+                    .filter_map(|key| random.one_in(2).then_some((key, aged(random_content(&mut random), *age))))
                     .collect()
             })
             .collect();

@@ -10,7 +10,7 @@ use model::{
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::random::Random;
+use testkit::Choices;
 
 fn table(name: &str, id: u128) -> Arc<Table> {
     let builder = TableBuilder::new("ks", name, TableId(Uuid::from_u128(id))).partition_key("k", CqlType::Int);
@@ -165,7 +165,7 @@ fn records_read_into_used_memory_are_as_if_it_were_new() {
     let schema = schema(&[&tables[0], &tables[1]]);
     let mut read = ReadUpdates::default();
     for seed in 0..200 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let mut records = Vec::new();
         read.clear();
         for _ in 0..1 + random.below(4) {
@@ -214,7 +214,7 @@ fn damaged_records_are_refused_without_panic() {
         assert!(Mutation::read_record(&record[..length], &schema).is_err(), "cut at {length}");
     }
     for seed in 0..3000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let mut damaged = record.clone();
         let at = random.below(damaged.len() as u64) as usize;
         damaged[at] = random.next() as u8;

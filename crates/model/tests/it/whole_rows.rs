@@ -6,7 +6,7 @@ use model::{Cell, ColumnData, DeletionTime, Liveness, Row, RowBuilder, RowMerger
 use types::CqlType;
 use uuid::Uuid;
 
-use crate::random::Random;
+use testkit::Choices;
 
 const COLUMNS: usize = 3;
 
@@ -18,24 +18,24 @@ fn tables() -> [Arc<Table>; 2] {
     [Arc::new(table), Arc::new(added)]
 }
 
-fn random_row(random: &mut Random, table: &Table) -> Option<Vec<u8>> {
+fn random_row(random: &mut Choices, table: &Table) -> Option<Vec<u8>> {
     let mut builder = RowBuilder::default();
     builder.start(table.regulars(), false);
     let timestamp = random.below(4) as i64;
-    let (ttl, expiration) = if random.chance(6) { (5, 20) } else { (0, model::NO_DELETION_TIME) };
-    if !random.chance(4) {
+    let (ttl, expiration) = if random.one_in(6) { (5, 20) } else { (0, model::NO_DELETION_TIME) };
+    if !random.one_in(4) {
         builder.liveness(Liveness { timestamp, ttl, expiration });
     }
-    if random.chance(8) {
+    if random.one_in(8) {
         builder.deletion(DeletionTime::new(random.below(4) as i64, 10));
     }
-    let lacks = random.chance(3);
+    let lacks = random.one_in(3);
     for index in 0..table.regulars().columns.len() {
         let value = vec![random.below(3) as u8; random.below(3) as usize];
         match random.below(12) {
             0 => builder.cell(index, &Cell::live(random.below(4) as i64, &value)),
             1 => builder.cell(index, &Cell::tombstone(timestamp, 9)),
-            _ if lacks && random.chance(2) => {}
+            _ if lacks && random.one_in(2) => {}
             _ if ttl != 0 => builder.cell(index, &Cell::expiring(timestamp, ttl, expiration, &value)),
             _ => builder.cell(index, &Cell::live(timestamp, &value)),
         }
@@ -53,7 +53,7 @@ fn a_row_that_replaces_another_is_what_both_make() {
     let tables = tables();
     let (mut replaced, mut merged_otherwise) = (0, 0);
     for seed in 0..20_000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let [of_older, of_newer] = [(); 2].map(|()| &tables[random.below(2) as usize]);
         let (Some(older), Some(newer)) = (random_row(&mut random, of_older), random_row(&mut random, of_newer)) else {
             continue;
@@ -78,7 +78,7 @@ fn what_has_one_time_or_lasts_is_so_in_all_its_cells() {
     let [table, _] = tables();
     let (mut with_one_time, mut permanent) = (0, 0);
     for seed in 0..20_000 {
-        let mut random = Random::new(seed);
+        let mut random = Choices(seed);
         let Some(blob) = random_row(&mut random, &table) else { continue };
         let row = Row::new(&blob);
         let cells = || {

@@ -84,7 +84,8 @@ pub(super) fn check_elements(ty: &CqlType) -> Result<(), QueryError> {
 
 /// Refuses a type of clusterings, elements of sets or keys of maps whose order is not known.
 pub(super) fn check_order(ty: &CqlType) -> Result<(), QueryError> {
-    let is_opaque = |inner: &CqlType| matches!(inner, CqlType::Custom(class) if !matches!(&**class, LEGACY_TIMEUUID | LEXICAL_UUID));
+    let has_order = |class: &str| matches!(class, LEGACY_TIMEUUID | LEXICAL_UUID);
+    let is_opaque = |inner: &CqlType| matches!(inner, CqlType::Custom(class) if !has_order(class));
     match ty.any(&is_opaque) {
         true => Err(QueryError::not_supported(format!("sorting by values of {ty}"))),
         false => Ok(()),

@@ -108,7 +108,12 @@ fn alter_definition(
             check_field(type_name)?;
             let ty = resolve_type(type_name, schema, &definition.keyspace)?;
             type_check::check_elements(&ty)?;
-            let is_itself = |ty: &CqlType| matches!(ty, CqlType::Udt { definition: inner, .. } if inner.name == definition.name && inner.keyspace == definition.keyspace);
+            let is_itself = |ty: &CqlType| match ty {
+                CqlType::Udt { definition: inner, .. } => {
+                    inner.name == definition.name && inner.keyspace == definition.keyspace
+                }
+                _ => false,
+            };
             if ty.any(&is_itself) {
                 return Err(QueryError::invalid(format!(
                     "Cannot add new field {field} of type {type_name} to user type {full_name} as it would create a circular reference"

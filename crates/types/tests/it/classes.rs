@@ -1,7 +1,7 @@
 use types::{CqlType, MarshalClass};
 
 #[test]
-fn key_classes_are_told_from_types() {
+fn key_classes_are_distinguished_from_types() {
     let parse = |text| MarshalClass::parse(text);
     assert_eq!(parse("ReversedType(UTF8Type)"), Ok(MarshalClass::Reversed(CqlType::Text)));
     assert_eq!(

@@ -2,25 +2,19 @@
 //! panic.
 
 use serde_json::Value;
+use testkit::{Random, seed};
 use types::{CqlType, MarshalClass, hex};
 
-struct Random(u64);
+struct Garbage(Random);
 
-impl Random {
+impl Garbage {
     /// `SEED=n` repeats a run.
-    fn new() -> Random {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(5008);
-        println!("SEED={seed}");
-        Random(seed)
+    fn new() -> Garbage {
+        Garbage(Random(seed(5008)))
     }
 
-    /// SplitMix64.
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
+        self.0.below(n)
     }
 
     /// The text with one character dropped, doubled or replaced.
@@ -58,7 +52,7 @@ fn use_value(cql_type: &CqlType, value: &[u8]) {
 
 #[test]
 fn damaged_texts_never_panic() {
-    let mut random = Random::new();
+    let mut random = Garbage::new();
     for (op, class, input) in records().filter(|(op, ..)| matches!(op.as_str(), "text" | "fromjson")) {
         let cql_type = CqlType::parse_marshal_class(&class).expect("a class");
         for _ in 0..4 {
@@ -78,7 +72,7 @@ fn damaged_texts_never_panic() {
 
 #[test]
 fn damaged_bytes_never_panic() {
-    let mut random = Random::new();
+    let mut random = Garbage::new();
     for (_, class, input) in records().filter(|(op, ..)| op == "literal") {
         let cql_type = CqlType::parse_marshal_class(&class).expect("a class");
         let mut value = hex::parse(&input).expect("hexadecimal");
@@ -95,7 +89,7 @@ fn damaged_bytes_never_panic() {
 
 #[test]
 fn damaged_classes_never_panic() {
-    let mut random = Random::new();
+    let mut random = Garbage::new();
     for (_, class, _) in records().filter(|(op, ..)| op == "class") {
         for _ in 0..50 {
             let damaged = random.damage(&class);

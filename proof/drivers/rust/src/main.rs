@@ -15,7 +15,8 @@ use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::unprepared::Statement;
 use scylla::value::{
-    Counter, CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlValue, CqlVarint, MaybeUnset, Row, Unset,
+    Counter, CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlValue, CqlVarint, MaybeUnset,
+    Row, Unset,
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -53,7 +54,8 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let node = format!("{}:{}", arguments[1], arguments[2]);
     let (mut passed, mut failed) = (0, 0);
-    for (name, compression) in [("plain", None), ("lz4", Some(Compression::Lz4)), ("snappy", Some(Compression::Snappy))] {
+    for (name, compression) in [("plain", None), ("lz4", Some(Compression::Lz4)), ("snappy", Some(Compression::Snappy))]
+    {
         let mut checks = Checks { name: name.to_owned(), passed: 0, failed: 0 };
         let outcome = script(&mut checks, &node, compression).await;
         checks.part("script", outcome);
@@ -67,7 +69,11 @@ async fn main() -> ExitCode {
 async fn script(checks: &mut Checks, node: &str, compression: Option<Compression>) -> Outcome {
     let session = SessionBuilder::new().known_node(node).compression(compression).build().await?;
     execute(&session, "DROP KEYSPACE IF EXISTS rust_script").await?;
-    execute(&session, "CREATE KEYSPACE rust_script WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}").await?;
+    execute(
+        &session,
+        "CREATE KEYSPACE rust_script WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    )
+    .await?;
     session.use_keyspace("rust_script", false).await?;
     session.await_schema_agreement().await?;
     let outcome = scalars(checks, &session).await;
@@ -114,7 +120,12 @@ fn scalar_values() -> Result<Vec<(&'static str, CqlValue)>, Box<dyn Error>> {
         ("timeuuid", CqlValue::Timeuuid(timeuuid)),
         ("tinyint", CqlValue::TinyInt(i8::MIN)),
         ("uuid", CqlValue::Uuid("f47ac10b-58cc-4372-a567-0e02b2c3d479".parse()?)),
-        ("varint", CqlValue::Varint(CqlVarint::from_signed_bytes_be(vec![0x85, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]))),
+        (
+            "varint",
+            CqlValue::Varint(CqlVarint::from_signed_bytes_be(vec![
+                0x85, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+            ])),
+        ),
     ])
 }
 
@@ -150,7 +161,9 @@ async fn collections(checks: &mut Checks, session: &Session) -> Outcome {
          n map<int, frozen<list<frozen<set<int>>>>>, tp tuple<int, text>, ve vector<float, 3>, u address, us frozen<list<frozen<address>>>)",
     )
     .await?;
-    let insert = session.prepare("INSERT INTO collections (k, l, s, m, fl, n, tp, ve, u, us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)").await?;
+    let insert = session
+        .prepare("INSERT INTO collections (k, l, s, m, fl, n, tp, ve, u, us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+        .await?;
     let address = |street: &str, zip: Option<i32>| CqlValue::UserDefinedType {
         keyspace: "rust_script".into(),
         name: "address".into(),
@@ -163,30 +176,48 @@ async fn collections(checks: &mut Checks, session: &Session) -> Outcome {
         CqlValue::Set(vec![text("a"), text("b")]),
         CqlValue::Map(vec![(text("one"), CqlValue::Int(1)), (text("two"), CqlValue::Int(2))]),
         CqlValue::List(vec![text("x"), text("y")]),
-        CqlValue::Map(vec![(CqlValue::Int(5), CqlValue::List(vec![CqlValue::Set(vec![CqlValue::Int(1), CqlValue::Int(2)])]))]),
+        CqlValue::Map(vec![(
+            CqlValue::Int(5),
+            CqlValue::List(vec![CqlValue::Set(vec![CqlValue::Int(1), CqlValue::Int(2)])]),
+        )]),
         CqlValue::Tuple(vec![Some(CqlValue::Int(7)), Some(text("seven"))]),
         CqlValue::Vector(vec![CqlValue::Float(1.5), CqlValue::Float(-2.0), CqlValue::Float(0.25)]),
         address("Main St", Some(12_345)),
         CqlValue::List(vec![address("A", Some(1)), address("B", None)]),
     ];
     session.execute_unpaged(&insert, &row).await?;
-    let result = session.query_unpaged("SELECT k, l, s, m, fl, n, tp, ve, u, us FROM collections", ()).await?.into_rows_result()?;
+    let result = session
+        .query_unpaged("SELECT k, l, s, m, fl, n, tp, ve, u, us FROM collections", ())
+        .await?
+        .into_rows_result()?;
     let got: Vec<CqlValue> = result.single_row::<Row>()?.columns.into_iter().flatten().collect();
-    for (name, (got, expected)) in ["k", "l", "s", "m", "fl", "n", "tp", "ve", "u", "us"].iter().zip(got.into_iter().zip(row)) {
+    for (name, (got, expected)) in
+        ["k", "l", "s", "m", "fl", "n", "tp", "ve", "u", "us"].iter().zip(got.into_iter().zip(row))
+    {
         checks.equal(name, got, expected);
     }
-    execute(session, "UPDATE collections SET l = l + [9], s = s - {'a'}, m['three'] = 3, u.zip = 1 WHERE k = 1").await?;
+    execute(session, "UPDATE collections SET l = l + [9], s = s - {'a'}, m['three'] = 3, u.zip = 1 WHERE k = 1")
+        .await?;
     let result = session.query_unpaged("SELECT l, s, m, u.zip FROM collections", ()).await?.into_rows_result()?;
-    let (l, s, m, zip) = result.single_row::<(Vec<i32>, Vec<String>, std::collections::BTreeMap<String, i32>, i32)>()?;
+    let (l, s, m, zip) =
+        result.single_row::<(Vec<i32>, Vec<String>, std::collections::BTreeMap<String, i32>, i32)>()?;
     checks.equal("list append", l, vec![3, 1, 9]);
     checks.equal("set remove", s, vec!["b".to_owned()]);
-    checks.equal("map put", m.into_iter().collect(), vec![("one".to_owned(), 1), ("three".to_owned(), 3), ("two".to_owned(), 2)]);
+    checks.equal(
+        "map put",
+        m.into_iter().collect(),
+        vec![("one".to_owned(), 1), ("three".to_owned(), 3), ("two".to_owned(), 2)],
+    );
     checks.equal("field", zip, 1);
     Ok(())
 }
 
 async fn statements(checks: &mut Checks, session: &Session) -> Outcome {
-    execute(session, "CREATE TABLE wide (p int, c int, s text static, v text, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)").await?;
+    execute(
+        session,
+        "CREATE TABLE wide (p int, c int, s text static, v text, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC)",
+    )
+    .await?;
     session.query_unpaged("INSERT INTO wide (p, c, s, v) VALUES (?, ?, ?, ?)", (1, 1, "static", "one")).await?;
     let insert = session.prepare("INSERT INTO wide (p, c, s, v) VALUES (?, ?, ?, ?)").await?;
     session.execute_unpaged(&insert, (1, 2, MaybeUnset::<&str>::Unset, "two")).await?;
@@ -218,7 +249,8 @@ async fn paging(checks: &mut Checks, session: &Session) -> Outcome {
     }
     let mut statement = Statement::new("SELECT p, c FROM pages");
     statement.set_page_size(4);
-    let mut rows: Vec<(i32, i32)> = session.query_iter(statement.clone(), ()).await?.rows_stream::<(i32, i32)>()?.try_collect().await?;
+    let mut rows: Vec<(i32, i32)> =
+        session.query_iter(statement.clone(), ()).await?.rows_stream::<(i32, i32)>()?.try_collect().await?;
     rows.sort_unstable();
     checks.equal("all rows", rows, (0..5).flat_map(|p| (0..11).map(move |c| (p, c))).collect());
     let (page, next) = session.query_single_page(statement, (), PagingState::start()).await?;
@@ -232,7 +264,11 @@ async fn paging(checks: &mut Checks, session: &Session) -> Outcome {
 }
 
 async fn metadata(checks: &mut Checks, session: &Session) -> Outcome {
-    execute(session, "CREATE TABLE described (a int, b text, c timeuuid, d text static, e int, PRIMARY KEY ((a, b), c))").await?;
+    execute(
+        session,
+        "CREATE TABLE described (a int, b text, c timeuuid, d text static, e int, PRIMARY KEY ((a, b), c))",
+    )
+    .await?;
     session.await_schema_agreement().await?;
     session.refresh_metadata().await?;
     let state = session.get_cluster_state();
@@ -269,7 +305,10 @@ async fn bad_statements(checks: &mut Checks, session: &Session) -> Outcome {
     let failure = session.query_unpaged(statement, ()).await.err();
     let unavailable = matches!(
         failure,
-        Some(ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unavailable { required: 2, alive: 1, .. }, _)))
+        Some(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+            DbError::Unavailable { required: 2, alive: 1, .. },
+            _
+        )))
     );
     checks.holds("unavailable", unavailable, &failure);
     Ok(())

@@ -18,9 +18,9 @@ use sstable::{BlockCache, SSTableReader, list_tables};
 use types::CqlType;
 use uuid::Uuid;
 
-use super::choices::Choices;
 use super::model::{Certainty, Change, Edit, Model, Rows, State, TableState, Update};
 use crate::fixture::{clustering, columns, memory_only, open_with, stored_columns};
+use testkit::Choices;
 
 pub const KEYSPACE: &str = "ks";
 const DIRECTORY: &str = "/node";

@@ -23,8 +23,8 @@ use model::{Keyspace, Mutation, Table, TableBuilder, TableId, TableOptions};
 use types::CqlType;
 use uuid::Uuid;
 
-use super::choices::Choices;
 use crate::fixture::{columns, insertion, memory_only, open_with, rows, set_options, stored_columns};
+use testkit::Choices;
 
 const WRITERS: u64 = 3;
 /// Of each writer, from one crash to the next.

@@ -6,7 +6,6 @@
 //! `ESPALIER_TORTURE_SEED` and `ESPALIER_TORTURE_CASES` choose the histories (`make torture`). A history follows from
 //! its seed, but for when the log's own thread writes in `periodic` mode.
 
-pub mod choices;
 mod damaged_log;
 mod model;
 mod node;
